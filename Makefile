@@ -1,0 +1,92 @@
+# Everything below needs Python 3.11 or later and make; the rest is installed into $(VENV) on first use.
+#   make demo    the whole job on the embedded subject        make test    the test suite
+VENV ?= .venv
+PYTHON ?=
+ARGS ?=
+# Processes for the tests; one torch thread each.
+JOBS ?= auto
+
+BIN := $(VENV)/bin
+# Errors are shown; for everything pip says: make QUIET= ...
+QUIET ?= -qq
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input $(QUIET)
+WITH := --constraint constraints.txt
+
+# Waiting threads that spin make torch several times slower as soon as a second process is busy.
+export OMP_WAIT_POLICY := PASSIVE
+export GOMP_SPINCOUNT := 0
+export NO_MKDOCS_2_WARNING := 1
+
+.PHONY: help demo test test-all lint types contracts docs bench setup check clean
+.DEFAULT_GOAL := help
+# Two pips in one environment would trip over each other.
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo       what neurotest does, on the embedded subject (under two minutes after installation)'
+	@echo 'make test       the test suite without the slow tests      make test-all   all of it'
+	@echo 'make check      lint, types, contracts, docs               make bench      costs as ratios (ARGS="probe --json")'
+	@echo 'make setup      only the environment, in $(VENV)            make clean      remove it and everything built'
+
+demo: $(VENV)/.runtime
+	$(BIN)/neurotest demo $(ARGS)
+
+bench: $(VENV)/.runtime
+	$(BIN)/neurotest bench $(ARGS)
+
+test test-all: export OMP_NUM_THREADS := 1
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not slow" $(ARGS)
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile $(ARGS)
+
+check: lint types contracts docs
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	PYTHONPATH=src $(BIN)/lint-imports
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+
+setup: $(VENV)/.dev
+
+# --- the environment: each stamp is written last, so that an interrupted installation starts again ---
+
+$(VENV)/.made:
+	@set -e; found=; for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python); do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found="$$python"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo 'neurotest needs Python 3.11 or later with its venv module (Debian, Ubuntu: apt install python3.11-venv).' >&2; \
+	  echo 'None was found among: $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python). Name one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)' >&2; \
+	  exit 2; \
+	fi; \
+	echo "Making $(VENV) with $$("$$found" -V)"; "$$found" -m venv "$(VENV)"; touch "$@"
+
+# torch alone and first: once the pinned one is there, nothing that follows can pull in another.
+$(VENV)/.torch: $(VENV)/.made constraints.txt
+	@echo 'Installing torch (a few minutes the first time)'
+	$(PIP) install $(WITH) torch hatchling editables
+	@touch "$@"
+
+$(VENV)/.runtime: $(VENV)/.torch pyproject.toml
+	@echo 'Installing neurotest'
+	$(PIP) install $(WITH) --no-build-isolation --editable .
+	@touch "$@"
+
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml
+	@echo 'Installing neurotest and the tools to test it'
+	$(PIP) install $(WITH) --no-build-isolation --editable '.[dev]'
+	@touch "$(VENV)/.runtime" "$@"
+
+clean:
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,188 @@
+"""Pages made from what is registered: one per method, an index of them, the zoo's table, and the navigation.
+
+Nothing is described here by hand, so the docs cannot advertise what does not exist.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mkdocs.structure.files import File, Files
+
+from neurotest import registry, zoo
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+
+FIXED: list[dict[str, str]] = [
+    {"Home": "index.md"},
+    {"Quick start": "quickstart.md"},
+    {"Bring your own model": "bring-your-own-model.md"},
+    {"Design": "design.md"},
+]
+HEADINGS = {
+    "selector": "Selectors",
+    "mutation set": "Mutation sets",
+    "split": "Generated pools",
+    "target source": "Where a target comes from",
+    "data source": "Where data comes from",
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages to what lies in docs/ and set the navigation accordingly."""
+    docs = Path(config.docs_dir)
+    pages = {"methods/index.md": _methods_index()}
+    for kind in registry.kinds():
+        for entry in registry.entries(kind).values():
+            pages[_address(entry)] = _method_page(entry, docs)
+    catalogue = getattr(zoo, "catalogue", None)
+    if catalogue is not None:
+        pages["zoo.md"] = _zoo_page(list(catalogue()))
+    for address, text in pages.items():
+        files.append(File.generated(config, address, content=text))
+    config.nav = _navigation(files, pages)
+    return files
+
+
+def _navigation(files: Files, pages: dict[str, str]) -> list[Any]:
+    nav: list[Any] = list(FIXED)
+    methods: list[Any] = ["methods/index.md"]
+    for kind in registry.kinds():
+        listed = [{e.name: _address(e)} for e in registry.entries(kind).values()]
+        if listed:
+            methods.append({_heading(kind): listed})
+    nav.append({"Methods": methods})
+    if "zoo.md" in pages:
+        nav.append({"Zoo": "zoo.md"})
+    for title, folder in (("Data", "data/"), ("Decisions", "decisions/")):
+        found = sorted(f.src_uri for f in files.documentation_pages() if f.src_uri.startswith(folder))
+        if found:
+            nav.append({title: found})
+    return nav
+
+
+def _heading(kind: str) -> str:
+    return HEADINGS.get(kind, f"{kind.capitalize()}s")
+
+
+def _folder(kind: str) -> str:
+    return kind.replace(" ", "-")
+
+
+def _address(entry: registry.Entry) -> str:
+    return f"methods/{_folder(entry.kind)}/{entry.name}.md"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
+
+
+def _outside_code(text: str, pattern: str, change: Callable[[re.Match[str]], str]) -> str:
+    pieces = re.split(r"(`+[^`]*`+)", text)
+    return "".join(p if p.startswith("`") else re.sub(pattern, change, p) for p in pieces)
+
+
+def _cell(text: str) -> str:
+    return _outside_code(" ".join(text.split()), r"\|", lambda m: "\\|")
+
+
+def _prose(text: str) -> str:
+    """A docstring as Markdown: a formula's * and < stay what they are, code spans and lists stay code and lists."""
+    return _outside_code(inspect.cleandoc(text), r"(?<=\S)\*|\*(?=\S)|<", lambda m: "&lt;" if m[0] == "<" else "\\*")
+
+
+def _summary(entry: registry.Entry) -> str:
+    return _prose(entry.summary) if _documented(entry) else ""
+
+
+def _documented(entry: registry.Entry) -> bool:
+    """Whether somebody wrote the docstring: a dataclass without one is given its signature."""
+    text = entry.make.__doc__ or ""
+    return bool(text.strip()) and not text.startswith(f"{entry.make.__name__}(")
+
+
+def _methods_index() -> str:
+    parts = [
+        "# Methods",
+        "Made from the registry: what stands here can be used by name on the command line and in Python, and "
+        "`neurotest list KIND` prints the same. A method is written `name`, "
+        "`name:value`, `name:option=value,option=value` or `name(option=value)`.",
+    ]
+    for kind in registry.kinds():
+        found = registry.entries(kind).values()
+        if found:
+            rows = [[f"[{e.name}]({_folder(kind)}/{e.name}.md)", _summary(e), _prose(e.paper), _prose(e.cost)] for e in found]
+            parts += [f"## {_heading(kind)}", _table(["name", "what it does", "from", "cost"], rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _method_page(entry: registry.Entry, docs: Path) -> str:
+    parts = [f"# {entry.name}", f"*{entry.kind}* · [all methods](../index.md)"]
+    if _documented(entry):
+        parts.append(_prose(entry.make.__doc__ or ""))
+    parts += [f"**{title}:** {_prose(text)}" for title, text in (("From", entry.paper), ("Cost", entry.cost)) if text]
+    if entry.options:
+        parts += ["## Options", _options(entry)]
+    if entry.presets:
+        parts += ["## Presets", f"Chosen with `{entry.name}:preset=NAME`; an option given beside it wins.", _presets(entry)]
+    if entry.differs:
+        parts += ["## How ours differs", _prose(entry.differs)]
+    note = docs / "notes" / f"{_folder(entry.kind)}-{entry.name}.md"
+    if note.is_file():
+        parts.append(note.read_text(encoding="utf-8").strip())
+    return "\n\n".join(parts) + "\n"
+
+
+def _options(entry: registry.Entry) -> str:
+    rows = []
+    for name, option in entry.options.items():
+        kind = option.type if isinstance(option.type, str) else getattr(option.type, "__name__", str(option.type))
+        said = [_prose(option.metadata.get("help", "")), f"also `{entry.name}:VALUE`" if name == entry.main else ""]
+        rows.append([f"`{name}`", f"`{kind}`", _default(option), "; ".join(filter(None, said))])
+    return _table(["option", "type", "default", ""], rows)
+
+
+def _presets(entry: registry.Entry) -> str:
+    rows = [[f"`{name}`", ", ".join(f"`{k}={v!r}`" for k, v in values.items())] for name, values in entry.presets.items()]
+    return _table(["preset", "sets"], rows)
+
+
+def _default(option: dataclasses.Field[Any]) -> str:
+    if option.default is not dataclasses.MISSING:
+        return f"`{option.default!r}`"
+    if option.default_factory is not dataclasses.MISSING:
+        return f"`{option.default_factory()!r}`"
+    return "none: must be given"
+
+
+def _zoo_page(subjects: list[Any]) -> str:
+    table = _table(
+        ["target", "data", "architecture", "parameters", "test accuracy", "recipe", "weights"],
+        [_zoo_row(subject) for subject in subjects],
+    )
+    return f"""# Zoo
+
+Networks trained by this project. `neurotest zoo train NAME` repeats a recipe from its seed; the accuracy is that of the
+shipped weights on the whole test set.
+
+{table}
+
+The LeNets have the parameter counts of the DeepSensor papers: their convolutions are padded to keep the size. The networks of
+the NSS paper carry the same names but are not the same, so its numbers cannot be ours to the digit.
+"""
+
+
+def _zoo_row(subject: Any) -> list[str]:
+    parameters = sum(p.numel() for p in subject.build().parameters())
+    # Only what is shipped: the page must not depend on what somebody trained into the cache of this machine.
+    accuracy = f"{subject.about['accuracy']:.2%}" if subject.embedded else ""
+    place = "in the package" if subject.embedded else "trained on demand"
+    recipe = subject.recipe.describe()
+    return [f"`zoo:{subject.name}`", subject.dataset, subject.architecture, f"{parameters:,}", accuracy, recipe, place]

@@ -1,0 +1,58 @@
+"""neurotest: test trained neural networks from the inside."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from neurotest.data.source import Source as Source
+    from neurotest.data.spec import data as data
+    from neurotest.errors import BadInput as BadInput
+    from neurotest.errors import NeurotestError as NeurotestError
+    from neurotest.runs.store import Run as Run
+    from neurotest.scan import profile as profile
+    from neurotest.scan import scan as scan
+    from neurotest.select import Selection as Selection
+    from neurotest.select import select as select
+    from neurotest.target import Probe as Probe
+    from neurotest.target import Profile as Profile
+    from neurotest.target import Target as Target
+    from neurotest.target import Trace as Trace
+    from neurotest.target import Want as Want
+    from neurotest.target.load import load as load
+
+# Names are resolved when first used, so that `import neurotest` stays quick and imports no torch. A name that is its own
+# home is a module that can be called (callable_module.py).
+_HOME = {
+    "BadInput": "errors",
+    "NeurotestError": "errors",
+    "Probe": "target",
+    "Profile": "target",
+    "Run": "runs.store",
+    "Selection": "select",
+    "Source": "data.source",
+    "Target": "target",
+    "Trace": "target",
+    "Want": "target",
+    "data": "data",
+    "load": "target",
+    "profile": "scan",
+    "scan": "scan",
+    "select": "select",
+}
+
+__all__ = [*sorted(_HOME), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'neurotest' has no attribute {name!r}")
+    home = importlib.import_module(f"neurotest.{_HOME[name]}")
+    return home if _HOME[name] == name else getattr(home, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,5 @@
+"""`python -m neurotest`."""
+
+from neurotest.cli.app import main
+
+main()

@@ -1,0 +1,87 @@
+"""What is measured: each work gives pairs (ours, bare) by setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neurotest import zoo
+from neurotest.bench.ratio import Ratio, ratio
+from neurotest.data.spec import data
+from neurotest.errors import BadInput, near
+from neurotest.mutate.pools import nss_pool
+from neurotest.scan import Progress
+from neurotest.select import select
+from neurotest.target import Probe, Target, Want
+from neurotest.target.load import load
+
+Pair = tuple[Callable[[], Any], Callable[[], Any]]
+IMAGES = 2000
+
+
+def run(work: str, subjects: list[str] | None, *, repeats: int, progress: Progress | None = None) -> dict[str, Ratio]:
+    """Ratios by WORK/SUBJECT/SETTING."""
+    if work not in WORKS:
+        raise BadInput(f"there is no benchmark {work!r}. {near(work, WORKS)}")
+    names = subjects or [s.name for s in zoo.catalogue() if s.embedded]
+    found: dict[str, Ratio] = {}
+    for done, name in enumerate(names):
+        for setting, (ours, bare) in WORKS[work](name):
+            found[f"{work}/{name}/{setting}"] = ratio(ours, bare, repeats=repeats)
+        if progress is not None:
+            progress(done + 1, len(names))
+    return found
+
+
+def _forward(target: Target, parts: tuple[Tensor, ...]) -> None:
+    with torch.inference_mode():
+        for part in parts:
+            target.module(part)
+
+
+def probe_pairs(name: str) -> Iterator[tuple[str, Pair]]:
+    """All conv and dense layers as channels, at batch 100 and at batch 1."""
+    target = load(f"zoo:{name}")
+    images = target.prepare(data(f"zoo:{zoo.find(name).dataset}/test").read(_first(IMAGES)))
+    for batch, count in ((100, IMAGES), (1, 300)):
+        parts = images[:count].split(batch)
+        yield f"batch{batch}", (_probed(target, parts), _bare(target, parts))
+
+
+def _probed(target: Target, parts: tuple[Tensor, ...]) -> Callable[[], None]:
+    def job() -> None:
+        with Probe(target, Want()) as probe:
+            for part in parts:
+                probe(part)
+
+    return job
+
+
+def _bare(target: Target, parts: tuple[Tensor, ...]) -> Callable[[], None]:
+    return lambda: _forward(target, parts)
+
+
+def nss_pairs(name: str) -> Iterator[tuple[str, Pair]]:
+    """Make the pool from the test images, score it against its originals, rank it."""
+    target = load(f"zoo:{name}")
+    images = data(f"zoo:{zoo.find(name).dataset}/test[:{2 * IMAGES}]")
+    unlabelled = images.without_labels()  # judging the order is not selection's work
+    parts = target.prepare(images.read(_first(len(images)))).split(250)
+    target.survey()
+
+    def ours() -> None:
+        select(target, nss_pool(source=unlabelled, seed=0), "nss", "5%", train=unlabelled.take(_first(1)))
+
+    yield "paired", (ours, _bare(target, parts))
+
+
+def _first(n: int) -> Any:
+    import numpy as np
+
+    return np.arange(n)
+
+
+WORKS: dict[str, Callable[[str], Iterator[tuple[str, Pair]]]] = {"probe": probe_pairs, "nss": nss_pairs}

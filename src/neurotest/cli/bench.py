@@ -1,0 +1,52 @@
+"""`neurotest bench`: ratios of our work to a bare forward pass, taken in one run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Speed as ratios taken in one run, never as absolute times.")
+
+Subjects = Annotated[list[str] | None, typer.Option("--subject", help="A zoo network (repeat; default: all embedded).")]
+Repeats = Annotated[int, typer.Option("--repeats", help="How often each pair is timed; the median counts.")]
+
+
+@app.command("probe")
+def probe(
+    subject: Subjects = None, repeats: Repeats = 15, threads: opt.Threads = None, json: opt.Json = False, quiet: opt.Quiet = False
+) -> None:
+    """A probed forward pass (all conv and dense layers as channels) over a bare one."""
+    _run("probe", subject, repeats, threads, json, quiet)
+
+
+@app.command("nss")
+def nss(
+    subject: Subjects = None, repeats: Repeats = 7, threads: opt.Threads = None, json: opt.Json = False, quiet: opt.Quiet = False
+) -> None:
+    """NSS with originals over a pool, mutation included, over one bare pass (its floor is 2)."""
+    _run("nss", subject, repeats, threads, json, quiet)
+
+
+def _run(work: str, subjects: list[str] | None, repeats: int, threads: int | None, json: bool, quiet: bool) -> None:
+    from neurotest.cli import show
+
+    opt.at_least("repeats", repeats)
+    opt.set_threads(threads)
+    from neurotest.bench import machine, run
+
+    with show.ticking(f"bench {work}", quiet=quiet) as progress:
+        measured = run(work, subjects, repeats=repeats, progress=progress)
+    content: dict[str, Any] = {
+        "ratios": {key: ratio.median for key, ratio in measured.items()},
+        "spread": {key: [ratio.low, ratio.high] for key, ratio in measured.items()},
+        "repeats": repeats,
+        "machine": machine(),
+    }
+    if json:
+        show.print_json(content)
+        return
+    rows = [[key, f"{r.median:.2f}x", f"{r.low:.2f} .. {r.high:.2f}"] for key, r in measured.items()]
+    show.table(f"cost over a bare forward pass, median of {repeats}", ["work / subject / setting", "ratio", "middle half"], rows)

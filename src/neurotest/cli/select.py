@@ -1,0 +1,147 @@
+"""`neurotest select`: label these first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+if TYPE_CHECKING:
+    from neurotest.select import Selection
+
+
+def select(
+    target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
+    pool: Annotated[
+        str, typer.Argument(help="Candidates: npz:FILE#x,y  dir:FOLDER  idx:FOLDER/PREFIX  zoo:NAME/SPLIT, with [:N] for a slice")
+    ],
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="nss, deepgini, ... (`neurotest list selector`); repeat to compare.")
+    ] = None,
+    budget: Annotated[str, typer.Option("--budget", help="How many to pick: 5% or 100.")] = "5%",
+    train: Annotated[
+        str | None, typer.Option("--train", help="Training data: candidates that stand in it are pointed out.")
+    ] = None,
+    originals: Annotated[
+        str | None, typer.Option("--originals", help="What the candidates are variants of, one for one (nss).")
+    ] = None,
+    files: Annotated[int | None, typer.Option("--files", help="Save at most so many picks as pictures (default: all).")] = None,
+    layers: opt.Layers = None,
+    neuron: opt.Neuron = None,
+    out: opt.Out = None,
+    seed: opt.Seed = 0,
+    limit: opt.Limit = None,
+    batch: opt.Batch = 250,
+    threads: opt.Threads = None,
+    device: opt.Device = "cpu",
+    strict: opt.Strict = False,
+    weights: opt.Weights = None,
+    bounds: opt.Bounds = None,
+    mean: opt.Mean = None,
+    std: opt.Std = None,
+    size: opt.Size = None,
+    classes: opt.Classes = None,
+    outputs: opt.Outputs = None,
+    fail_if: opt.FailIf = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Say which inputs to label first: those the network probably gets wrong."""
+    from neurotest.cli import show
+
+    for condition in fail_if or ():
+        show.read_condition(condition)
+    opt.at_least("limit", limit)
+    opt.at_least("files", files, 0)
+    described = opt.describe(weights=weights, bounds=bounds, mean=mean, std=std, size=size, classes=classes, outputs=outputs)
+    opt.set_threads(threads)
+    from neurotest.select import compare
+    from neurotest.target import load
+
+    loaded = load(target, device=device, **described)
+    with show.ticking("scoring", quiet=quiet) as progress:
+        found = compare(
+            loaded, pool, method or ["deepgini"], budget, train=train, originals=originals, layers=layers, neuron=neuron,
+            seed=seed, limit=limit, batch=batch, strict=strict, out=out, files=files, progress=progress,
+        )  # fmt: skip
+    content = result(found)
+    for note in content["notes"]:
+        show.remark(note, quiet=quiet)
+    if json:
+        show.print_json(content)
+    else:
+        tell(found, content["run"])
+    show.check_fail_if(fail_if, content)
+
+
+def result(found: dict[str, Selection]) -> dict[str, Any]:
+    """The JSON of a selection: the first method's, and each one's under `methods` when there are several."""
+    first, *_ = found.values()
+    content = first.to_dict()
+    if len(found) > 1:
+        content["notes"] = list(dict.fromkeys(note for selection in found.values() for note in selection.notes))
+        content["methods"] = {name: selection.to_dict() for name, selection in found.items()}
+    return content
+
+
+def tell(found: dict[str, Selection], run: str | Path | None) -> None:
+    from neurotest.cli import show
+
+    first, *_ = found.values()
+    if first.quality is not None:
+        show.table(*quality_table(found))
+    else:
+        rows = [[str(r["rank"]), str(r["index"]), f"{r['score']:.4g}", str(r["predicted"])] for r in first.table()[:20]]
+        show.table(
+            f"label these first ({first.method}: {first.picked} of {len(first.order):,})",
+            ["rank", "index", "score", "predicted"],
+            rows,
+        )
+    if first.in_training:
+        print(f"{len(first.in_training)} candidates stand in the training data (first: {first.in_training[0]}).")
+    if run:
+        print(f"picked inputs and all scores: {run}")
+
+
+def quality_table(found: dict[str, Selection]) -> tuple[str, list[str], list[list[str]]]:
+    """Every method beside random, with 95 % intervals."""
+    first, *_ = found.values()
+    assert first.quality is not None
+    chance = first.quality
+    title = f"label {first.picked:,} of {len(first.order):,} inputs: share of them that are faults (95 % interval)"
+    rows = []
+    for name, selection in found.items():
+        q = selection.quality
+        assert q is not None
+        verdict = (
+            "beats random"
+            if q.fdr.low > chance.random_fdr.high
+            else "below random"
+            if q.fdr.high < chance.random_fdr.low
+            else "like random"
+        )
+        rows.append(
+            [
+                name,
+                _share(q.fdr),
+                f"{100 * q.relative_fdr:.1f} %",
+                _plain(q.apfd),
+                f"{100 * q.ftcr:.0f} %",
+                _plain(q.ftcr_auc),
+                verdict,
+            ]
+        )
+    rows.append(["(expected at random)", _share(chance.random_fdr), "", "0.500", "", _plain(chance.random_ftcr_auc), ""])
+    rows.append(["(ceiling)", f"{100 * chance.ceiling:.1f} %", "100.0 %", "", "", "", ""])
+    return title, ["method", "FDR", "of findable", "APFD", "fault types", "type area", ""], rows
+
+
+def _share(value: Any) -> str:
+    return f"{100 * value.value:.1f} % ({100 * value.low:.1f} .. {100 * value.high:.1f})"
+
+
+def _plain(value: Any) -> str:
+    return f"{value.value:.3f} ({value.low:.3f} .. {value.high:.3f})"

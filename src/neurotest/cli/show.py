@@ -1,0 +1,116 @@
+"""Telling people what happens: progress and remarks on standard error, results on standard output."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from neurotest.errors import BadInput
+
+
+def remark(text: str, *, quiet: bool = False) -> None:
+    if not quiet:
+        print(f"neurotest: {text}", file=sys.stderr)
+
+
+def print_json(content: dict[str, Any]) -> None:
+    print(json.dumps(content, allow_nan=False))
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on standard output; plain enough to be read when piped."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(title=Text(title), title_justify="left")
+    for number, column in enumerate(columns):
+        shown.add_column(Text(column), justify="left" if number == 0 else "right", no_wrap=number == 0)
+    for row in rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    console.print(shown)
+
+
+class Ticker:
+    """A bar on a terminal; otherwise one line at most every five seconds."""
+
+    def __init__(self, what: str, *, quiet: bool) -> None:
+        self.what, self.quiet = what, quiet
+        self.said = self.began = time.monotonic()
+        self.bar: Any = None
+        self.task: Any = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self.quiet:
+            return
+        if sys.stderr.isatty():
+            self._bar(done, total)
+        elif time.monotonic() - self.said > 5:
+            self.said = time.monotonic()
+            left = (self.said - self.began) * (total - done) / max(done, 1)
+            print(f"neurotest: {self.what}: {done:,} of {total:,}, about {left:.0f} s left", file=sys.stderr)
+
+    def _bar(self, done: int, total: int) -> None:
+        if self.bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.task = self.bar.add_task(self.what, total=total)
+            self.bar.start()
+        self.bar.update(self.task, completed=done, total=total)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+@contextmanager
+def ticking(what: str, *, quiet: bool = False) -> Iterator[Ticker]:
+    ticker = Ticker(what, quiet=quiet)
+    try:
+        yield ticker
+    finally:
+        ticker.close()
+
+
+_CONDITION = re.compile(r"\s*([\w./:%@-]+?)\s*(>=|<=|==|>|<)\s*([-+.\deE]+)\s*")
+
+
+def check_fail_if(conditions: Sequence[str] | None, content: dict[str, Any]) -> None:
+    """Exit 1 when a condition such as `fdr>0.05` or `random.fdr<0.1` holds for the JSON result."""
+    for condition in conditions or ():
+        path, sign, limit = read_condition(condition)
+        value: Any = content
+        for part in path.split("."):
+            if not isinstance(value, dict) or part not in value:
+                raise BadInput(f"--fail-if {condition!r}: the result has no number {path!r}.")
+            value = value[part]
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise BadInput(f"--fail-if {condition!r}: {path!r} is no number.")
+        holds = {">": value > limit, "<": value < limit, ">=": value >= limit, "<=": value <= limit, "==": value == limit}[sign]
+        if holds:
+            print(f"neurotest: failed: {path} is {value:g}, and --fail-if {condition!r} was asked for", file=sys.stderr)
+            raise typer.Exit(1)
+
+
+def read_condition(condition: str) -> tuple[str, str, float]:
+    """Split a condition; called before the work starts, so that a slip is told at once."""
+    match = _CONDITION.fullmatch(condition)
+    try:
+        if match is None:
+            raise ValueError
+        return match[1], match[2], float(match[3])
+    except ValueError:
+        raise BadInput(f"--fail-if {condition!r}: write NUMBER>LIMIT, for example 'fdr>0.05'.") from None

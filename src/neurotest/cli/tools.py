@@ -1,0 +1,179 @@
+"""Small commands: list, zoo, data, runs, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from neurotest.runs.listing import RunInfo
+
+zoo = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Networks trained by this project.")
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Complete data sets.")
+runs = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Runs in a folder.")
+
+Root = Annotated[Path, typer.Option("--root", help="Folder that holds the runs.")]
+
+
+def list_kind(
+    kind: Annotated[
+        str | None, typer.Argument(help="selector, mutation set, split, target source, data source; none: all")
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """List what there is: selectors, mutations, sources."""
+    from neurotest import registry
+    from neurotest.cli import show
+
+    wanted = [kind.replace("-", " ").removesuffix("s")] if kind else registry.kinds()
+    found = {name: registry.entries(name) for name in wanted}
+    if json:
+        show.print_json(
+            {
+                k: {n: {"summary": e.summary, "paper": e.paper, "cost": e.cost} for n, e in known.items()}
+                for k, known in found.items()
+            }
+        )
+        return
+    for name, known in found.items():
+        show.table(name, ["name", "what it does", "paper"], [[n, e.summary, e.paper] for n, e in known.items()])
+
+
+@zoo.command("list")
+def zoo_list(json: opt.Json = False) -> None:
+    """Networks, where their weights are, and how good they are."""
+    from neurotest import zoo as animals
+    from neurotest.cli import show
+
+    rows: list[dict[str, Any]] = []
+    for subject in animals.catalogue():
+        about = subject.about
+        state = "embedded" if subject.embedded else "in the cache" if subject.weights else "not trained here"
+        rows.append(
+            {"name": subject.name, "weights": state, "accuracy": about.get("accuracy"), "recipe": subject.recipe.describe()}
+        )
+    if json:
+        show.print_json({"subjects": rows})
+        return
+    shown = [[r["name"], r["weights"], f"{100 * r['accuracy']:.2f} %" if r["accuracy"] else "", r["recipe"]] for r in rows]
+    show.table("networks", ["name", "weights", "test accuracy", "recipe"], shown)
+
+
+@zoo.command("train")
+def zoo_train(
+    name: Annotated[str, typer.Argument(help="A name of `neurotest zoo list`.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Weights file to write (default: in the cache).")] = None,
+    threads: opt.Threads = None,
+    device: opt.Device = "cpu",
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Train a network of the zoo by its recipe on the complete data set; stops and goes on where it was."""
+    from neurotest.cli import show
+
+    opt.set_threads(threads)
+    from neurotest.train import Step, train_subject
+
+    with show.ticking(f"training {name}", quiet=quiet) as ticker:
+
+        def report(step: Step) -> None:
+            ticker.what = f"training {name}, epoch {step.epoch} of {step.epochs}, loss {step.loss:.3f}"
+            ticker(int(1000 * step.done), 1000)
+
+        path, about = train_subject(name, out, report=report, device=device)
+    if json:
+        show.print_json({"name": name, "weights": str(path), **about})
+    else:
+        print(f"{name}: {100 * about['accuracy']:.2f} % of the test set right; weights in {path}")
+
+
+@data.command("get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="mnist or fashion-mnist")],
+    source: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder instead of downloading.")] = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Fetch a complete data set from its own address (or a folder) and check it against its pinned SHA-256."""
+    from neurotest.cli import show
+    from neurotest.data.fetch import get
+
+    with show.ticking(f"getting {name}", quiet=quiet) as progress:
+        place = get(name, source_dir=source, progress=progress)
+    if json:
+        show.print_json({"name": name, "path": str(place)})
+    else:
+        print(f"{name}: complete, in {place}; use it as zoo:{name}-full/train and zoo:{name}-full/test")
+
+
+@runs.command("list")
+def runs_list(root: Root = Path("neurotest-runs"), json: opt.Json = False) -> None:
+    """Runs, newest first."""
+    from neurotest.cli import show
+    from neurotest.runs.listing import list_runs
+
+    found = list_runs(root)
+    if json:
+        show.print_json({"runs": [_run_row(info) for info in found]})
+        return
+    if not found:
+        print(f"no runs in {root}")
+        return
+    rows = [[i.path.name, i.command, i.problem or i.state, _time(i.created), f"{i.size / 1e6:.1f} MB"] for i in found]
+    show.table(str(root), ["run", "command", "state", "created", "size"], rows)
+
+
+def _run_row(info: RunInfo) -> dict[str, Any]:
+    row = {"path": str(info.path), "created": _time(info.created)}
+    return {**row, **{key: getattr(info, key) for key in ("command", "state", "size", "problem")}}
+
+
+def _time(when: datetime | None) -> str:
+    return "" if when is None else f"{when:%Y-%m-%d %H:%M}"
+
+
+@runs.command("clean")
+def runs_clean(
+    root: Root = Path("neurotest-runs"),
+    keep: Annotated[int | None, typer.Option("--keep", help="Keep the newest so many.")] = None,
+    older_than: Annotated[float | None, typer.Option("--older-than", help="Only runs older than so many days.")] = None,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Only runs that never finished.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: opt.Json = False,
+) -> None:
+    """Remove runs; never one that is being written, never a folder that is no run."""
+    from neurotest.cli import show
+    from neurotest.errors import BadInput
+    from neurotest.runs.listing import clean
+
+    if keep is None and older_than is None and not unfinished:
+        raise BadInput("say which runs: --keep N, --older-than DAYS or --unfinished.")
+    if not yes and not typer.confirm(f"remove runs from {root}?", err=True):
+        raise typer.Exit(0)
+    removed = clean(root, keep=keep, older_than_days=older_than, unfinished=unfinished)
+    if json:
+        show.print_json({"removed": [str(path) for path in removed]})
+    else:
+        print(f"removed {len(removed)} runs")
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="The run.")],
+    out: Annotated[Path | None, typer.Option("--out", help="File to write (default: RUN/report.html).")] = None,
+    json: opt.Json = False,
+) -> None:
+    """Write a run's report: one HTML file that needs nothing else."""
+    from neurotest.cli import show
+    from neurotest.report import write_report
+
+    page = write_report(run, out)
+    if json:
+        show.print_json({"report": str(page)})
+    else:
+        print(page)

@@ -1,0 +1,1 @@
+"""Coverage: how much of a network a set of inputs exercises."""

@@ -1,0 +1,108 @@
+"""States of the set-type criteria: one bit per obligation, a fixed number of obligations per neuron."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
+from neurotest.coverage.traces import Joined, Layout
+from neurotest.errors import BadInput
+from neurotest.target import Trace
+
+Bits = NDArray[np.bool_]
+
+
+class BitState(State):
+    """`bits[neuron, i]` says whether obligation i of a neuron is covered; order and batch size make no difference."""
+
+    def __init__(self, criterion: Criterion, layout: Layout, per_neuron: int) -> None:
+        super().__init__(criterion, layout)
+        self.bits: Bits = np.zeros((layout.neurons, per_neuron), dtype=bool)
+        self.exclude_dead = bool(getattr(criterion, "exclude_dead", False))
+
+    @abstractmethod
+    def dead(self) -> Bits:
+        """Which neurons never change: (neurons,)."""
+
+    def _total(self, neurons: int, dead: int) -> int:
+        return (neurons - dead if self.exclude_dead else neurons) * self.bits.shape[1]
+
+    @property
+    def total(self) -> int:
+        return self._total(self.layout.neurons, int(np.count_nonzero(self.dead())))
+
+    def _merge(self, other: Self) -> None:
+        self.bits |= other.bits
+
+    def value(self) -> Value:
+        dead = self.dead()
+        covered = np.count_nonzero(self.bits, axis=1)  # (neurons,)
+        layers, never = {}, {}
+        for name, place in self.layout.slices.items():
+            gone = int(np.count_nonzero(dead[place]))
+            layers[name] = Share.ratio(int(covered[place].sum()), self._total(self.layout.sizes[name], gone), gone)
+            if missed := tuple(int(i) for i in np.flatnonzero(covered[place] == 0)):
+                never[name] = missed
+        gone = int(np.count_nonzero(dead))
+        whole = Share.ratio(int(covered.sum()), self._total(self.layout.neurons, gone), gone)
+        return Value(whole, layers, never, self.nonfinite(), (*self.warnings(), *self.notes()))
+
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
+    def arrays(self) -> Arrays:
+        return {"bits": np.packbits(self.bits.ravel())}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        packed = np.asarray(state["bits"], dtype=np.uint8)
+        if packed.size != (self.bits.size + 7) // 8:
+            raise BadInput(f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {(self.bits.size + 7) // 8}.")
+        self.bits = np.unpackbits(packed, count=self.bits.size).astype(bool).reshape(self.bits.shape)
+
+
+class HitState(BitState):
+    """A bit state that asks per input and obligation whether it is hit; keeps the range seen, to tell dead neurons."""
+
+    def __init__(self, criterion: Criterion, layout: Layout, per_neuron: int) -> None:
+        super().__init__(criterion, layout, per_neuron)
+        self.low = np.full(layout.neurons, np.inf)
+        self.high = np.full(layout.neurons, -np.inf)
+
+    @abstractmethod
+    def hits(self, found: Joined) -> Bits:
+        """(n, neurons * per_neuron)"""
+
+    def dead(self) -> Bits:
+        return self.low == self.high
+
+    def _update(self, found: Joined, trace: Trace) -> None:
+        self.bits |= self.hits(found).any(axis=0).reshape(self.bits.shape)
+        if not len(found.values):
+            return
+        if found.bad is None:
+            low, high = found.values.min(axis=0), found.values.max(axis=0)
+        else:
+            low, high = np.fmin.reduce(found.values, axis=0), np.fmax.reduce(found.values, axis=0)
+        np.fmin(self.low, low, out=self.low)
+        np.fmax(self.high, high, out=self.high)
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        new = self.hits(self.read(trace)) & ~self.bits.ravel()
+        return np.count_nonzero(new, axis=1) / max(1, self.total)
+
+    def _merge(self, other: Self) -> None:
+        super()._merge(other)
+        np.fmin(self.low, other.low, out=self.low)
+        np.fmax(self.high, other.high, out=self.high)
+
+    def arrays(self) -> Arrays:
+        return {**super().arrays(), "low": self.low.copy(), "high": self.high.copy()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        super().restore(state)
+        self.low, self.high = (np.array(state[key], dtype=np.float64) for key in ("low", "high"))

@@ -1,0 +1,200 @@
+"""What a coverage criterion is: settings that start a state, and a state that accumulates over traces."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.context import Context
+from neurotest.coverage.traces import Joined, Layout, joined
+from neurotest.errors import BadInput
+from neurotest.target import Trace, Want
+
+Arrays = dict[str, NDArray[Any]]
+SHOWN = 8  # layers named in a note
+
+
+@dataclass(frozen=True)
+class Share:
+    """Covered of total, for one layer or for all; `value` is their ratio, or the count where there is no total."""
+
+    covered: float
+    total: int | None
+    value: float
+    dead: int
+
+    @classmethod
+    def ratio(cls, covered: int, total: int, dead: int) -> Share:
+        return cls(covered, total, covered / total if total else 0.0, dead)
+
+    @classmethod
+    def count(cls, covered: float, dead: int = 0) -> Share:
+        return cls(covered, None, float(covered), dead)
+
+    def to_dict(self) -> dict[str, Any]:
+        whole = float(self.covered).is_integer() and self.total is not None or isinstance(self.covered, int)
+        covered = int(self.covered) if whole else float(self.covered)
+        return {"covered": covered, "total": self.total, "value": self.value, "dead": self.dead}
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a state says: the whole, each layer, neurons of which nothing was covered, and what has to be known about it."""
+
+    whole: Share
+    layers: Mapping[str, Share] = field(default_factory=dict)
+    never: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    nonfinite: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def covered(self) -> float:
+        return self.whole.covered
+
+    @property
+    def total(self) -> int | None:
+        return self.whole.total
+
+    @property
+    def value(self) -> float:
+        return self.whole.value
+
+    @property
+    def dead(self) -> int:
+        return self.whole.dead
+
+
+class State(ABC):
+    """Accumulates over traces. `gain` says what each input alone would add to the value and changes nothing."""
+
+    def __init__(self, criterion: Criterion, layout: Layout) -> None:
+        self.criterion = criterion
+        self.layout = layout
+        self.want: Want = criterion.want
+        self.bad: NDArray[np.int64] = np.zeros(len(layout.names), dtype=np.int64)
+        self.seen = 0
+
+    def read(self, trace: Trace) -> Joined:
+        return joined(trace, self.want, self.layout)
+
+    def update(self, trace: Trace) -> None:
+        """Take in a batch."""
+        found = self.read(trace)
+        self.seen += len(found.values)
+        if found.bad is not None:
+            self.bad += found.bad
+        self._update(found, trace)
+
+    @abstractmethod
+    def _update(self, found: Joined, trace: Trace) -> None: ...
+
+    @abstractmethod
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        """By how much `value` would rise with each input alone: (n,)."""
+
+    def merge(self, other: Self) -> None:
+        """Take in what another state accumulated over other inputs."""
+        if not self.criterion.mergeable:
+            raise BadInput(
+                f"{self.criterion!r} depends on the order of the inputs: its states cannot be merged; run it on one worker."
+            )
+        if (self.criterion, dict(self.layout.sizes)) != (other.criterion, dict(other.layout.sizes)):
+            raise BadInput(f"states of different criteria or layers cannot be merged: {self.criterion!r} and {other.criterion!r}.")
+        self.seen += other.seen
+        self.bad = self.bad + other.bad
+        self._merge(other)
+
+    @abstractmethod
+    def _merge(self, other: Self) -> None: ...
+
+    @abstractmethod
+    def value(self) -> Value: ...
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """Everything that accumulated, as arrays."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `arrays` gave."""
+
+    def state_dict(self) -> Arrays:
+        """Everything that accumulated, as arrays (safetensors and npz take it as it is); profiles and the like are not in it."""
+        return {"seen": np.array([self.seen], dtype=np.int64), "nonfinite": self.bad.copy(), **self.arrays()}
+
+    def load(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `state_dict` of an equally started state gave."""
+        if missing := sorted({*self.state_dict()} - set(state)):
+            raise BadInput(f"the saved state of {self.criterion!r} lacks {', '.join(missing)}: it belongs to another criterion.")
+        if np.asarray(state["nonfinite"]).shape != self.bad.shape:
+            raise BadInput(f"the saved state of {self.criterion!r} is of a network with other layers.")
+        self.seen = int(np.asarray(state["seen"]).ravel()[0])
+        self.bad = np.array(state["nonfinite"], dtype=np.int64)
+        self.restore(state)
+
+    def nonfinite(self) -> dict[str, int]:
+        return {name: int(n) for name, n in zip(self.layout.names, self.bad, strict=True) if n}
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with what was seen, in sentences."""
+        found = self.nonfinite()
+        if not found:
+            return ()
+        named = ", ".join(f"{name} ({n})" for name, n in list(found.items())[:SHOWN])
+        return (f"NaN or infinite activations were seen (NaN covers nothing): {named}{' and more' if len(found) > SHOWN else ''}.",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Criterion(ABC):
+    """Settings of a criterion. layers: a preset or globs. neuron: `channel` or `unit`."""
+
+    layers: str = "pre_activation"
+    neuron: Literal["channel", "unit"] = "channel"
+
+    needs: ClassVar[str] = ""  # what training data has to give: profile, traces or source; empty: none is needed
+    growing: ClassVar[bool] = True  # more inputs never lower the value
+
+    @property
+    def want(self) -> Want:
+        return Want(layers=self.layers, neuron=self.neuron)
+
+    @property
+    def mergeable(self) -> bool:
+        return True
+
+    @abstractmethod
+    def start(self, context: Context) -> State:
+        """An empty state for the target (and training data) of the context."""
+
+    def memory(self, layout: Layout, inputs: int, train: int) -> int:
+        """About how many bytes a state needs for so many tested and training inputs."""
+        return layout.neurons
+
+    @property
+    def shrink(self) -> str:
+        """What to do when the memory is too much."""
+        return "--neuron channel or fewer --layers"
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise BadInput(f"{name}={value!r}: expected {', '.join(allowed[:-1])} or {allowed[-1]}.")
+
+
+def whole_from(name: str, value: object, least: int, usual: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise BadInput(f"{name}={value!r}: expected an integer >= {least} ({usual}).")
+
+
+def real(name: str, value: object, usual: str, *, above: float | None = None, least: float | None = None) -> None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not np.isfinite(value):
+        raise BadInput(f"{name}={value!r}: expected a number ({usual}).")
+    if (above is not None and value <= above) or (least is not None and value < least):
+        limit = f"above {above:g}" if above is not None else f"of at least {least:g}"
+        raise BadInput(f"{name}={value!r}: expected a number {limit} ({usual}).")
+

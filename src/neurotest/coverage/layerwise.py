@@ -1,0 +1,205 @@
+"""NLC: how much the activations of a layer vary together over the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.context import Context
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value, one_of, real
+from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.registry import register
+from neurotest.target import Trace
+
+Floats = NDArray[np.float64]
+HELD = 64  # inputs that wait to be added together: one matrix product instead of many
+
+
+@register(
+    "criterion",
+    "nlc",
+    paper="Yuan et al., Revisiting Neuron Coverage for DNN Testing, ICSE 2023",
+    cost="one matrix product per layer and 64 inputs; 8 bytes kept per pair of neurons of a layer",
+    differs="Every input is merged, so the value depends on neither order nor batch size. The published code keeps a batch only in layers "
+    "whose norm rises (`mode=gated`), which makes the value depend on both, starts at 1 (`offset=1`), and never starts at all with batches "
+    "of one (`accept_first=false`).",
+    main="mode",
+    presets={"code": {"mode": "gated", "accept_first": False, "offset": 1.0}},
+)
+@dataclass(frozen=True, kw_only=True)
+class NLC(Criterion):
+    """Sum over layers of the mean absolute entry of the covariance of the layer's neurons: grows without a bound.
+
+    mode: `exact` merges every input; `gated` keeps a batch in a layer only if its norm rises there, which depends on order and
+    batch size. accept_first: gated layers take what comes until they have two inputs. offset: added to the value.
+    """
+
+    mode: Literal["exact", "gated"] = "exact"
+    accept_first: bool = True
+    offset: float = 0.0
+
+    growing: ClassVar[bool] = False  # an input in the middle of the others lowers a covariance
+
+    def __post_init__(self) -> None:
+        one_of("mode", self.mode, ("exact", "gated"))
+        real("offset", self.offset, "the published code adds 1")
+
+    @property
+    def mergeable(self) -> bool:
+        return self.mode == "exact"
+
+    def start(self, context: Context) -> CovarianceState:
+        return CovarianceState(self, context.layout(self.want))
+
+    def memory(self, layout: Layout, inputs: int, train: int) -> int:
+        return 24 * sum(size * size for size in layout.sizes.values())
+
+
+class _Sums:
+    """Count, sum and outer products of one layer, shifted by its first batch's mean so that nothing cancels."""
+
+    def __init__(self, width: int) -> None:
+        self.count = 0
+        self.shift: Floats = np.zeros(width)
+        self.total: Floats = np.zeros(width)
+        self.products: Floats = np.zeros((width, width))
+
+    def add(self, values: Values) -> None:
+        wide = values.astype(np.float64)
+        if not self.count:
+            self.shift = wide.mean(axis=0)
+        wide -= self.shift
+        self.count += len(wide)
+        self.total += wide.sum(axis=0)
+        self.products += wide.T @ wide
+
+    def copy(self) -> _Sums:
+        new = _Sums(0)
+        new.count, new.shift, new.total, new.products = self.count, self.shift, self.total.copy(), self.products.copy()
+        return new
+
+    def merge(self, other: _Sums) -> None:
+        if not other.count:
+            return
+        if not self.count:
+            self.__dict__.update(other.copy().__dict__)
+            return
+        apart = other.shift - self.shift
+        cross = np.outer(other.total, apart)
+        self.products += other.products + cross + cross.T + other.count * np.outer(apart, apart)
+        self.total += other.total + other.count * apart
+        self.count += other.count
+
+    def covariance(self) -> Floats:
+        if not self.count:
+            return np.zeros_like(self.products)
+        mean = self.total / self.count
+        covariance: Floats = self.products / self.count
+        covariance -= mean[:, None] * mean
+        return covariance
+
+    def norm(self) -> float:
+        if self.count < 2:
+            return 0.0
+        found = self.covariance()
+        return float(np.abs(found, out=found).mean())
+
+
+class CovarianceState(State):
+    criterion: NLC
+
+    def __init__(self, criterion: NLC, layout: Layout) -> None:
+        super().__init__(criterion, layout)
+        self._sums = [_Sums(size) for size in layout.sizes.values()]
+        self._places = list(layout.slices.values())
+        self._held: list[Values] = []
+        self._waiting = 0
+
+    def _update(self, found: Joined, trace: Trace) -> None:
+        values = found.values if found.bad is None else found.values[found.finite_rows]
+        if not len(values):
+            return
+        if self.criterion.mode == "gated":
+            self._gated(values)
+            return
+        self._waiting += len(values)
+        if self._waiting >= HELD and not self._held:
+            self._add(values)
+            return
+        self._held.append(np.array(values))  # a copy: the network may write over what the trace shows
+        if self._waiting >= HELD:
+            self._flush()
+
+    def _add(self, values: Values) -> None:
+        for sums, place in zip(self._sums, self._places, strict=True):
+            sums.add(values[:, place])
+        self._waiting = 0
+
+    def _flush(self) -> None:
+        if self._held:
+            held, self._held = self._held, []
+            self._add(np.concatenate(held) if len(held) > 1 else held[0])
+
+    def sums(self) -> list[_Sums]:
+        """Per layer, with everything that waited."""
+        self._flush()
+        return self._sums
+
+    def _gated(self, values: Values) -> None:
+        for number, place in enumerate(self._places):
+            old = self._sums[number]
+            new = old.copy()
+            new.add(values[:, place])
+            if new.norm() > old.norm() or (self.criterion.accept_first and old.count < 2):
+                self._sums[number] = new
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        found = self.read(trace)
+        gained = np.zeros(len(found.values))
+        for sums, place in zip(self.sums(), self._places, strict=True):
+            before = sums.norm()
+            for i in np.flatnonzero(found.finite_rows):
+                after = _with(sums, found.values[i, place]).norm() - before
+                gained[i] += max(0.0, after) if self.criterion.mode == "gated" else after
+        return gained
+
+    def _merge(self, other: Self) -> None:
+        for mine, theirs in zip(self.sums(), other.sums(), strict=True):
+            mine.merge(theirs)
+
+    def value(self) -> Value:
+        layers = {}
+        for name, sums in zip(self.layout.names, self.sums(), strict=True):
+            dead = int(np.count_nonzero(np.diag(sums.covariance()) <= 0)) if sums.count > 1 else 0
+            layers[name] = Share.count(sums.norm(), dead)
+        whole = Share.count(self.criterion.offset + sum(s.value for s in layers.values()), sum(s.dead for s in layers.values()))
+        return Value(whole, layers, {}, self.nonfinite(), self.warnings())
+
+    def total(self) -> float:
+        """The value alone, for those who read it after every input."""
+        return self.criterion.offset + sum(sums.norm() for sums in self.sums())
+
+    def arrays(self) -> Arrays:
+        found: Arrays = {"count": np.array([sums.count for sums in self.sums()], dtype=np.int64)}
+        for name, sums in zip(self.layout.names, self._sums, strict=True):
+            found |= {f"shift/{name}": sums.shift.copy(), f"total/{name}": sums.total.copy()}
+            found[f"products/{name}"] = sums.products.copy()
+        return found
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self._held, self._waiting = [], 0
+        for number, (name, size) in enumerate(self.layout.sizes.items()):
+            sums = self._sums[number] = _Sums(size)
+            sums.count = int(np.asarray(state["count"])[number])
+            for key in ("shift", "total", "products"):
+                setattr(sums, key, np.array(state[f"{key}/{name}"], dtype=np.float64).reshape(getattr(sums, key).shape))
+
+
+def _with(sums: _Sums, row: Values) -> _Sums:
+    new = sums.copy()
+    new.add(row[None])
+    return new

@@ -1,0 +1,224 @@
+"""KMNC, NBC and SNAC: where values fall in, or beyond, the range that training data spanned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.bits import Bits, BitState
+from neurotest.coverage.context import Context
+from neurotest.coverage.criterion import Criterion, one_of, real, whole_from
+from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.registry import register
+from neurotest.target import Profile, Trace
+
+DEEPGAUGE = "Ma et al., DeepGauge, ASE 2018"
+
+
+@register(
+    "criterion",
+    "kmnc",
+    paper=DEEPGAUGE,
+    cost="one index and one write per neuron and input; one byte kept per neuron and section, one bit when saved",
+    differs="Sections are closed at both ends of the training range, so the training minimum and maximum cover a section each. "
+    "NeuraL-Coverage makes them (left, right], dnn-tip [left, right) with edges added up in float32; `edges` gives "
+    "both. A neuron that never changed in training has no section that could be covered: it counts in the total as everywhere, and is "
+    "named as dead (`exclude_dead=true` takes it out).",
+    main="sections",
+)
+@dataclass(frozen=True, kw_only=True)
+class KMNC(Criterion):
+    """Share of the `sections` equal parts of every neuron's training range that some input falls into.
+
+    edges: `closed`, or as `neural_coverage` or `dnn_tip` cut them. exclude_dead: leave neurons out that training never moved.
+    """
+
+    sections: int = 1000
+    edges: Literal["closed", "neural_coverage", "dnn_tip"] = "closed"
+    exclude_dead: bool = False
+
+    needs: ClassVar[str] = "profile"
+
+    def __post_init__(self) -> None:
+        whole_from("sections", self.sections, 1, "papers use 1000")
+        one_of("edges", self.edges, ("closed", "neural_coverage", "dnn_tip"))
+
+    def start(self, context: Context) -> SectionState:
+        return SectionState(self, context.layout(self.want), context.profile(self.want, "kmnc"))
+
+    def memory(self, layout: Layout, inputs: int, train: int) -> int:
+        return layout.neurons * self.sections
+
+    @property
+    def shrink(self) -> str:
+        return f"fewer sections than {self.sections}, --neuron channel or fewer --layers"
+
+
+class Span:
+    """The training range in the type of the values, so that sections are computed as papers' code does: without widening."""
+
+    def __init__(self, layout: Layout, profile: Profile, dtype: np.dtype[np.floating]) -> None:
+        self.low = np.concatenate([profile.layers[name].low for name in layout.names]).astype(dtype)
+        self.high = np.concatenate([profile.layers[name].high for name in layout.names]).astype(dtype)
+        self.std = np.concatenate([profile.layers[name].std for name in layout.names])
+        self.width = self.high - self.low
+
+    @cached_property
+    def dead(self) -> Bits:
+        """Constant in training, or never a number there."""
+        return ~(self.width > 0)
+
+
+class RangeState(BitState):
+    def __init__(self, criterion: Criterion, layout: Layout, profile: Profile, per_neuron: int) -> None:
+        super().__init__(criterion, layout, per_neuron)
+        self.profile = profile
+        self._spans: dict[np.dtype[np.floating], Span] = {}
+
+    def span(self, dtype: np.dtype[np.floating]) -> Span:
+        if dtype not in self._spans:
+            self._spans[dtype] = Span(self.layout, self.profile, dtype)
+        return self._spans[dtype]
+
+    def dead(self) -> Bits:
+        return self.span(np.dtype(np.float64)).dead
+
+    def notes(self) -> tuple[str, ...]:
+        bad = [name for name in self.layout.names if not np.isfinite(self.profile.layers[name].mean).all()]
+        return (f"the training data gave NaN or infinite activations in {', '.join(bad[:8])}.",) if bad else ()
+
+
+class SectionState(RangeState):
+    """A byte per neuron and section; only the sections that were hit are touched."""
+
+    criterion: KMNC
+
+    def __init__(self, criterion: KMNC, layout: Layout, profile: Profile) -> None:
+        super().__init__(criterion, layout, profile, criterion.sections)
+        self._first = np.arange(layout.neurons, dtype=np.int64) * criterion.sections  # obligation 0 of each neuron
+
+    def _hits(self, values: Values) -> tuple[NDArray[np.int64], Bits]:
+        span, k = self.span(values.dtype), self.criterion.sections
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            inside = (values >= span.low) & (values <= span.high) & ~span.dead
+            section = SECTION[self.criterion.edges](values, span, k)
+        inside &= (section >= 0) & (section < k)
+        section += self._first
+        return section, inside
+
+    def _update(self, found: Joined, trace: Trace) -> None:
+        section, inside = self._hits(found.values)
+        self.bits.reshape(-1)[section[inside]] = True
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        section, inside = self._hits(self.read(trace).values)
+        section[~inside] = 0
+        new = inside & ~self.bits.reshape(-1)[section]
+        return np.count_nonzero(new, axis=1) / max(1, self.total)
+
+
+def _closed(values: Values, span: Span, k: int) -> NDArray[np.int64]:
+    section = ((values - span.low) / span.width * k).astype(np.int64)
+    np.minimum(section, k - 1, out=section)
+    return section
+
+
+def _ceiling(values: Values, span: Span, k: int) -> NDArray[np.int64]:
+    """(left, right]: the minimum itself is in no section."""
+    return np.ceil((values - span.low) / span.width * k).astype(np.int64) - 1
+
+
+def _added(values: Values, span: Span, k: int) -> NDArray[np.int64]:
+    """[left, right) with edges low + i * step as floats: the quotient is a guess that the edges correct."""
+    step = (span.width / k).astype(values.dtype)
+    section = np.floor((values - span.low) / step).clip(-1, k)
+    for _ in range(2):
+        section -= values < span.low + step * section.astype(values.dtype)
+        section += values >= span.low + step * (section + 1).astype(values.dtype)
+    return section.astype(np.int64)
+
+
+SECTION = {"closed": _closed, "neural_coverage": _ceiling, "dnn_tip": _added}
+
+BEYOND = (
+    "A value must lie beyond the training range, not on it. dnn-tip takes values on it too (`strict=false`), and then every zero "
+    "of a ReLU and every dead unit is a corner case. The spread of `scale` is that of the training data, divided by the count."
+)
+
+
+@register("criterion", "nbc", paper=DEEPGAUGE, cost="two comparisons per neuron; two bytes kept per neuron", differs=BEYOND, main="scale")
+@dataclass(frozen=True, kw_only=True)
+class NBC(Criterion):
+    """Share of the corners, two per neuron, that some input goes beyond: below low - scale * std, above high + scale * std."""
+
+    scale: float = 0.0
+    strict: bool = True
+    exclude_dead: bool = False
+
+    needs: ClassVar[str] = "profile"
+    sides: ClassVar[tuple[str, ...]] = ("lower", "upper")
+
+    def __post_init__(self) -> None:
+        real("scale", self.scale, "DeepGauge uses 0, 0.5 and 1", least=0)
+
+    def start(self, context: Context) -> CornerState:
+        return CornerState(self, context.layout(self.want), context.profile(self.want, "nbc and snac"))
+
+    def memory(self, layout: Layout, inputs: int, train: int) -> int:
+        return layout.neurons * len(self.sides)
+
+
+@register("criterion", "snac", paper=DEEPGAUGE, cost="one comparison per neuron; one byte kept per neuron", differs=BEYOND, main="scale")
+@dataclass(frozen=True, kw_only=True)
+class SNAC(NBC):
+    """Share of neurons that some input drives above high + scale * std of the training data."""
+
+    sides: ClassVar[tuple[str, ...]] = ("upper",)
+
+
+class CornerState(RangeState):
+    """A byte per neuron and corner."""
+
+    criterion: NBC
+
+    def __init__(self, criterion: NBC, layout: Layout, profile: Profile) -> None:
+        super().__init__(criterion, layout, profile, len(criterion.sides))
+        self._limits: dict[np.dtype[np.floating], tuple[Values, Values]] = {}
+
+    def limits(self, dtype: np.dtype[np.floating]) -> tuple[Values, Values]:
+        if dtype not in self._limits:
+            span, s = self.span(np.dtype(np.float64)), self.criterion.scale
+            spread = s * span.std if s else np.zeros_like(span.low)
+            self._limits[dtype] = ((span.low - spread).astype(dtype), (span.high + spread).astype(dtype))
+        return self._limits[dtype]
+
+    def _beyond(self, least: Values, most: Values) -> list[Bits]:
+        low, high = self.limits(most.dtype)
+        with np.errstate(invalid="ignore"):
+            if self.criterion.strict:
+                sides = {"lower": lambda: least < low, "upper": lambda: most > high}
+            else:
+                sides = {"lower": lambda: least <= low, "upper": lambda: most >= high}
+            return [sides[side]() for side in self.criterion.sides]
+
+    def _update(self, found: Joined, trace: Trace) -> None:
+        values = found.values
+        if not len(values):
+            return
+        if len(values) == 1:
+            least = most = values[0]
+        elif found.bad is None:
+            least, most = values.min(axis=0), values.max(axis=0)
+        else:
+            least, most = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
+        for number, hit in enumerate(self._beyond(least, most)):
+            self.bits[:, number] |= hit
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        values = self.read(trace).values
+        new = sum(np.count_nonzero(hit & ~self.bits[:, i], axis=1) for i, hit in enumerate(self._beyond(values, values)))
+        return np.asarray(new, dtype=np.float64) / max(1, self.total)

@@ -1,0 +1,191 @@
+"""TKNC, BKNC and TKNP: which neurons of each layer are the strongest or the weakest, and which patterns they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.bits import Bits, HitState
+from neurotest.coverage.context import Context
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value, one_of, whole_from
+from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.registry import register
+from neurotest.target import Trace
+
+DEEPGAUGE = "Ma et al., DeepGauge, ASE 2018"
+HASH = 16  # bytes kept per pattern
+
+
+def strongest(values: Values, k: int, *, weakest: bool = False) -> NDArray[np.int64]:
+    """Positions of the k greatest (or least) values of each row, in order; equal values by position: (n, min(k, width))."""
+    return np.argsort(values if weakest else -values, axis=1, kind="stable")[:, :k]
+
+
+@register(
+    "criterion",
+    "tknc",
+    paper=DEEPGAUGE,
+    cost="one sort per layer and input; one byte kept per neuron",
+    differs="Ties go to the neuron with the lower number; peers leave them to an unstable sort, so that after a ReLU arbitrary zeros are covered. "
+    "`positive_only` lets only values above 0 count.",
+    main="k",
+)
+@dataclass(frozen=True, kw_only=True)
+class TKNC(Criterion):
+    """Share of neurons that are, on some input, among the `k` strongest of their layer (all of a layer that is no larger)."""
+
+    k: int = 10
+    positive_only: bool = False
+
+    weakest: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        whole_from("k", self.k, 1, "papers use 1 to 10")
+
+    def start(self, context: Context) -> TopState:
+        return TopState(self, context.layout(self.want))
+
+
+@register(
+    "criterion",
+    "bknc",
+    paper=f"{DEEPGAUGE}, which mentions it",
+    cost="one sort per layer and input; one byte kept per neuron",
+    differs="Nobody else has it; it mirrors tknc. After a ReLU most values tie at 0 and the tie rule decides: use it before activations.",
+    main="k",
+)
+@dataclass(frozen=True, kw_only=True)
+class BKNC(TKNC):
+    """Share of neurons that are, on some input, among the `k` weakest of their layer."""
+
+    weakest: ClassVar[bool] = True
+
+
+def too_wide(layout: Layout, k: int) -> tuple[str, ...]:
+    """A sentence about layers that have no more than k neurons."""
+    small = [f"{name} ({size})" for name, size in layout.sizes.items() if size <= k]
+    if not small:
+        return ()
+    return (f"k={k} takes in every neuron of {', '.join(small[:8])}{' and more' if len(small) > 8 else ''}: these are covered at once.",)
+
+
+class TopState(HitState):
+    """One bit per neuron."""
+
+    criterion: TKNC
+
+    def __init__(self, criterion: TKNC, layout: Layout) -> None:
+        super().__init__(criterion, layout, per_neuron=1)
+
+    def hits(self, found: Joined) -> Bits:
+        values, criterion = found.values, self.criterion
+        hit = np.zeros(values.shape, dtype=bool)
+        for place in self.layout.slices.values():
+            part = values[:, place]
+            np.put_along_axis(hit[:, place], strongest(part, criterion.k, weakest=criterion.weakest), True, axis=1)
+        if criterion.positive_only:
+            hit &= values > 0
+        if found.bad is not None:
+            hit &= ~np.isnan(values)
+        return hit
+
+    def notes(self) -> tuple[str, ...]:
+        return too_wide(self.layout, self.criterion.k)
+
+
+@register(
+    "criterion",
+    "tknp",
+    paper=DEEPGAUGE,
+    cost="one sort per layer and one hash per input; 16 bytes kept per distinct pattern",
+    differs="A pattern is hashed from its numbers. NeuraL-Coverage, once it is patched to run, compares printed tensors, which torch "
+    "abbreviates above 1,000 elements, so patterns of deep networks collide. DeepGauge's pattern is the set per layer (`pattern=set`), "
+    "that of the code, and ours, the ordered list.",
+    main="k",
+)
+@dataclass(frozen=True, kw_only=True)
+class TKNP(Criterion):
+    """How many distinct patterns of the `k` strongest neurons of every layer the inputs make: a count without a bound.
+
+    pattern: `ordered` or `set`. mode: `network` joins all layers to one pattern, `layer` counts per layer and adds up.
+    With k of 3 or more nearly every input is its own pattern.
+    """
+
+    k: int = 3
+    pattern: Literal["ordered", "set"] = "ordered"
+    mode: Literal["network", "layer"] = "network"
+
+    def __post_init__(self) -> None:
+        whole_from("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")
+        one_of("pattern", self.pattern, ("ordered", "set"))
+        one_of("mode", self.mode, ("network", "layer"))
+
+    def start(self, context: Context) -> PatternState:
+        return PatternState(self, context.layout(self.want))
+
+    def memory(self, layout: Layout, inputs: int, train: int) -> int:
+        return 120 * inputs * (len(layout.sizes) + 1)  # a hash in a Python set costs about that
+
+
+class PatternState(State):
+    """The hashes of the patterns seen, per layer and of the whole network."""
+
+    criterion: TKNP
+
+    def __init__(self, criterion: TKNP, layout: Layout) -> None:
+        super().__init__(criterion, layout)
+        self.patterns: dict[str, set[bytes]] = {name: set() for name in ("", *layout.names)}  # "" is the network
+
+    def _hashes(self, values: Values) -> Iterator[tuple[str, list[bytes]]]:
+        orders = []
+        for name, place in self.layout.slices.items():
+            order = strongest(values[:, place], self.criterion.k).astype(np.int32)
+            orders.append(np.sort(order, axis=1) if self.criterion.pattern == "set" else order)
+            yield name, [_hash(row) for row in orders[-1]]
+        yield "", [_hash(row) for row in np.concatenate(orders, axis=1)]
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        return ("",) if self.criterion.mode == "network" else self.layout.names
+
+    def _update(self, found: Joined, trace: Trace) -> None:
+        for name, hashes in self._hashes(found.values):
+            self.patterns[name].update(hashes)
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        values = self.read(trace).values
+        gained = np.zeros(len(values))
+        for name, hashes in self._hashes(values):
+            if name in self.counted:
+                gained += [one not in self.patterns[name] for one in hashes]
+        return gained
+
+    def _merge(self, other: Self) -> None:
+        for name, hashes in other.patterns.items():
+            self.patterns[name] |= hashes
+
+    def value(self) -> Value:
+        layers = {name: Share.count(len(self.patterns[name])) for name in self.layout.names}
+        whole = Share.count(sum(len(self.patterns[name]) for name in self.counted))
+        notes = (*self.warnings(), *too_wide(self.layout, self.criterion.k))
+        return Value(whole, layers, {}, self.nonfinite(), notes)
+
+    def arrays(self) -> Arrays:
+        """All hashes by layer, sorted, and how many each layer has."""
+        rows = [np.frombuffer(b"".join(sorted(hashes)), dtype=np.uint8).reshape(-1, HASH) for hashes in self.patterns.values()]
+        return {"hashes": np.concatenate(rows), "counts": np.array([len(row) for row in rows], dtype=np.int64)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        hashes, counts = np.asarray(state["hashes"], dtype=np.uint8), np.asarray(state["counts"])
+        ends = np.cumsum(counts)
+        for name, end, count in zip(self.patterns, ends, counts, strict=True):
+            self.patterns[name] = {row.tobytes() for row in hashes[end - count : end]}
+
+
+def _hash(row: NDArray[np.int32]) -> bytes:
+    return blake2b(row.tobytes(), digest_size=HASH).digest()

@@ -1,0 +1,267 @@
+"""Images in a folder: `dir:FOLDER`, with one sub-folder per class, or flat and unlabelled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neurotest import registry
+from neurotest.data.source import Array, ArraySource, Skipped, Source, Wanted, content_ids
+from neurotest.errors import BadInput
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+OTHER_IMAGES = (".bmp", ".gif", ".tif", ".tiff", ".avif", ".jp2", ".ppm", ".pgm")
+MAX_PIXELS = 64_000_000
+MAX_FILE = 512 << 20
+IN_MEMORY = 1 << 30  # up to so many bytes of pixels are kept; beyond that files are decoded each time they are read
+GREY, COLOUR = ("1", "L", "LA"), ("RGB", "RGBA", "P", "PA", "CMYK", "YCbCr", "RGBX")
+
+
+class _Unusable(Exception):
+    """Why one file cannot be used; the others still can."""
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    name: str  # relative to the folder, what people are shown
+    label: int | None
+    size: tuple[int, int] = (0, 0)  # (height, width)
+    grey: bool = False
+
+
+@registry.register(
+    "data source", "dir", paper="", cost="every image is decoded once to check it; up to 1 GiB of pixels stay in memory"
+)
+def open_folder(rest: str, wanted: Wanted) -> Source:
+    """PNG, JPEG and WebP files: `dir:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled."""
+    folder = Path(rest).expanduser()
+    skipped: list[Skipped] = []
+    listed, classes, warnings = _list(folder, skipped)
+    total = len(listed) + len(skipped)
+    files = list(_with_headers(listed, skipped))
+    shape = _shape(files, wanted.shape, folder)
+    usable = list(_of_size(files, shape, skipped))
+    if wanted.strict:
+        _refuse(skipped)
+    notes = {"warnings": warnings} if warnings else {}
+    source = _decode_all(usable, shape, wanted, skipped, {"spec": f"dir:{rest}", "classes": classes, "notes": notes})
+    if not len(source):
+        first = f"; first {skipped[0].file}: {skipped[0].reason}" if skipped else ""
+        raise BadInput(f"dir:{folder}: none of its {total} images can be used{first}.")
+    return source
+
+
+def _list(folder: Path, skipped: list[Skipped]) -> tuple[list[_File], tuple[str, ...] | None, list[str]]:
+    """The image files in the order of their names, the classes, and what the user should hear about them."""
+    if not folder.is_dir():
+        state = "is a file, dir: reads a folder" if folder.exists() else f"does not exist (it is relative to {Path.cwd()})"
+        raise BadInput(f"dir:{folder} {state}; check the path.")
+    subfolders = [entry for entry in _entries(folder) if entry.is_dir()]
+    flat = _images(folder, folder, None, skipped)
+    if not subfolders:
+        if not flat and not skipped:
+            raise BadInput(f"dir:{folder} holds no images and no folders of images; PNG, JPEG and WebP files are read.")
+        return flat, None, []
+    if flat:
+        raise BadInput(
+            f"dir:{folder} holds both images ({flat[0].name}) and folders ({subfolders[0].name}): move one of the two away."
+        )
+    files = [file for label, sub in enumerate(subfolders) for file in _images(sub, folder, label, skipped)]
+    if not files and not skipped:
+        raise BadInput(f"dir:{folder}: no images in its {len(subfolders)} folders; PNG, JPEG and WebP files are read.")
+    names = tuple(sub.name for sub in subfolders)
+    return files, names, _order_warning(names)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    except OSError as error:
+        raise BadInput(f"dir:{folder} cannot be read: {error.strerror}; check its permissions.") from error
+
+
+def _images(folder: Path, root: Path, label: int | None, skipped: list[Skipped]) -> list[_File]:
+    files = []
+    for entry in _entries(folder):
+        name, suffix = entry.relative_to(root).as_posix(), entry.suffix.lower()
+        if entry.is_dir() and label is not None:
+            raise BadInput(
+                f"dir:{root} has folders inside class folders ({name}); name the folder that holds the classes, as dir:{folder}"
+            )
+        if suffix in OTHER_IMAGES:
+            skipped.append(Skipped(name, "not PNG, JPEG or WebP"))
+        elif suffix in SUFFIXES and entry.is_file():
+            files.append(_File(entry, name, label))
+    return files
+
+
+def _order_warning(names: tuple[str, ...]) -> list[str]:
+    if all(name.isdecimal() for name in names) and sorted(names, key=int) != list(names):
+        shown = ", ".join(names[:4])
+        return [
+            f"class folders are numbered in the order of their names as text ({shown}, ...): pad the numbers if that is not meant"
+        ]
+    return []
+
+
+def _with_headers(files: Sequence[_File], skipped: list[Skipped]) -> Iterator[_File]:
+    """The files with what their headers say; nothing is decoded, so a bomb is refused before it can go off."""
+    for file in files:
+        try:
+            with _open(file) as image:
+                yield _File(file.path, file.name, file.label, (image.height, image.width), image.mode in GREY)
+        except _Unusable as error:
+            skipped.append(Skipped(file.name, str(error)))
+
+
+def _open(file: _File) -> Image.Image:
+    from PIL import Image
+
+    try:
+        if file.path.stat().st_size > MAX_FILE:
+            raise _Unusable(f"larger than {MAX_FILE >> 20} MiB")
+        image = Image.open(file.path, formats=("PNG", "JPEG", "WEBP"))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise _bomb(file, str(error)) from error
+    except _Unusable:
+        raise
+    except Exception as error:  # decoders raise nearly anything on a damaged file
+        raise _Unusable(f"no readable image: {_said(error)}") from error
+    if image.width * image.height > MAX_PIXELS:
+        size = f"{image.width}x{image.height} pixels"
+        image.close()
+        raise _bomb(file, size)
+    return image
+
+
+def _said(error: Exception) -> str:
+    """The decoder's words without the address of the file object, which changes from run to run."""
+    return "damaged or not an image" if "cannot identify" in str(error) else str(error) or type(error).__name__
+
+
+def _bomb(file: _File, size: str) -> BadInput:
+    limit = MAX_PIXELS // 1_000_000
+    return BadInput(
+        f"{file.path}: {size}; more than {limit} megapixels are not decoded (a decompression bomb?). Remove or shrink the file."
+    )
+
+
+def _shape(files: Sequence[_File], wanted: tuple[int, ...] | None, folder: Path) -> tuple[int, ...]:
+    """What the target expects; without one, the most common size, grey only if every file is."""
+    if wanted is not None:
+        if len(wanted) != 3 or wanted[0] not in (1, 3):
+            raise BadInput(
+                f"dir:{folder} gives images with 1 or 3 channels, the target expects inputs of shape {wanted}; use npz: instead."
+            )
+        return wanted
+    sizes = Counter(file.size for file in files).most_common(1)
+    size = sizes[0][0] if sizes else (0, 0)
+    return (1 if all(file.grey for file in files) else 3, *size)
+
+
+def _of_size(files: Sequence[_File], shape: tuple[int, ...], skipped: list[Skipped]) -> Iterator[_File]:
+    for file in files:
+        if file.size == shape[1:]:
+            yield file
+        else:
+            (height, width), (high, wide) = file.size, shape[1:]
+            skipped.append(Skipped(file.name, f"{width}x{height} pixels, expected {wide}x{high}"))
+
+
+def _refuse(skipped: Sequence[Skipped]) -> None:
+    if skipped:
+        more = f" (and {len(skipped) - 1} more)" if len(skipped) > 1 else ""
+        raise BadInput(f"{skipped[0].file}: {skipped[0].reason}{more}; repair or remove it, or leave out --strict.")
+
+
+def _decode_all(
+    files: Sequence[_File], shape: tuple[int, ...], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]
+) -> Source:
+    """Decode each file once: it shows which are damaged and gives the ids; the pixels are kept if there are not too many."""
+    enough = len(files) if wanted.first is None else min(wanted.first, len(files))
+    keep = enough * int(np.prod(shape)) <= IN_MEMORY
+    pixels = np.empty((enough if keep else 1, *shape), np.uint8)
+    good: list[_File] = []
+    ids: list[npt.NDArray[np.str_]] = []
+    for file in files:
+        if len(good) == enough:
+            break
+        row = pixels[len(good) if keep else 0]
+        try:
+            row[...] = _decode(file, shape)
+        except _Unusable as error:
+            skipped.append(Skipped(file.name, str(error)))
+            if wanted.strict:
+                _refuse(skipped)
+            continue
+        good.append(file)
+        ids.append(content_ids(row[None]))
+    skipped.sort(key=lambda one: one.file)
+    labels = None if about["classes"] is None else np.array([file.label for file in good], np.int64)
+    about |= {"skipped": skipped, "names": [file.name for file in good]}
+    source = ArraySource(pixels[: len(good)], labels, **about) if keep else FolderSource(good, shape, labels, **about)
+    source._ids = np.concatenate(ids) if ids else None
+    return source
+
+
+def _decode(file: _File, shape: tuple[int, ...]) -> Array:
+    """One file as (channels, height, width) uint8."""
+    with _open(file) as image:
+        _check_kind(image)
+        try:
+            image.load()
+            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema() != (255, 255):
+                raise _Unusable("has transparent pixels: flatten it onto a background first")
+            array = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"), np.uint8)
+        except _Unusable:
+            raise
+        except Exception as error:
+            raise _Unusable(f"damaged or cut off: {_said(error)}") from error
+    array = array[None] if shape[0] == 1 else array.transpose(2, 0, 1)
+    if array.shape != shape:
+        raise _Unusable(f"decodes to {array.shape}, expected {shape}")
+    return array
+
+
+def _check_kind(image: Image.Image) -> None:
+    """Refuse what 8 bits cannot hold: converting would change the values in silence."""
+    if getattr(image, "is_animated", False) and image.format != "MPO":  # MPO: a photograph with its preview
+        raise _Unusable("is animated: save one frame")
+    deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
+    if deep or image.mode not in (*GREY, *COLOUR):
+        raise _Unusable(f"mode {image.mode}{' with 16 bits' if deep else ''}: only images of 8 bits per channel are read")
+
+
+class FolderSource(Source):
+    """Images too many for memory: decoded again whenever they are read, and compared with what was checked at first."""
+
+    def __init__(self, files: Sequence[_File], shape: tuple[int, ...], labels: npt.ArrayLike | None = None, **about: Any) -> None:
+        super().__init__(len(files), shape, np.uint8, labels, **about)
+        self._files = list(files)
+
+    def _rows(self, index: npt.NDArray[np.int64]) -> Array:
+        rows = np.empty((len(index), *self.shape), np.uint8)
+        for row, i in zip(rows, index, strict=True):
+            file = self._files[i]
+            try:
+                row[...] = _decode(file, self.shape)
+            except _Unusable as error:
+                raise BadInput(
+                    f"{file.path} could be read before but not any more ({error}); leave the folder alone during a run."
+                ) from error
+            if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:
+                raise BadInput(f"{file.path} has changed since the folder was opened; leave the folder alone during a run.")
+        return rows
+
+    def _keep(self, index: npt.NDArray[np.int64]) -> None:
+        self._files = [self._files[i] for i in index]

@@ -1,0 +1,137 @@
+"""Arrays in a numpy archive: `npz:FILE#x,y`, `npz:FILE#x`, `npz:FILE#x,y,nhwc`."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from neurotest import registry
+from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
+from neurotest.data.stream import check_size, existing_file, fill, readable
+from neurotest.errors import BadInput, near
+
+
+@dataclass(frozen=True)
+class _Header:
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+
+@registry.register("data source", "npz", paper="", cost="the arrays are held in memory; float64 is read as float32")
+def open_npz(rest: str, wanted: Wanted) -> Source:
+    """Arrays of a numpy archive: `npz:FILE#x,y`; `#x` alone is unlabelled, a last word `nhwc` says that channels come last."""
+    path, words = _split(rest)
+    what = f"npz:{path}"
+    with readable(what), _open(path) as archive:
+        x_name, y_name, nhwc = _choose(archive, words, path)
+        header = _header(archive, x_name, what)
+        _check_inputs(header, what, x_name, nhwc)
+        y = None if y_name is None else _read(archive, y_name, what, None, keep_type=True)
+        if y is not None and y.shape[:1] != header.shape[:1]:
+            raise BadInput(f"{what}: {y_name} has shape {y.shape}, {x_name} {header.shape}; each input needs exactly one label.")
+        x = _read(archive, x_name, what, wanted.first, nhwc=nhwc)
+    grey = x.ndim == 3 and (wanted.shape is None or len(wanted.shape) == 3)
+    return ArraySource(x[:, None] if grey else x, None if y is None else y[: len(x)], spec=f"npz:{rest}")
+
+
+def _split(rest: str) -> tuple[Path, list[str]]:
+    file, mark, names = rest.rpartition("#")
+    if not mark or Path(rest).expanduser().is_file():  # a file name may hold a #
+        file, names = rest, ""
+    return Path(file).expanduser(), [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _open(path: Path) -> zipfile.ZipFile:
+    existing_file(path, "npz")
+    with open(path, "rb") as start:
+        magic = start.read(6)
+    if magic == npy.MAGIC_PREFIX:
+        raise BadInput(f"npz:{path} is a single .npy array; save it as np.savez(FILE, x=x, y=y).")
+    if not zipfile.is_zipfile(path):
+        raise BadInput(f"npz:{path} is no numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y).")
+    return zipfile.ZipFile(path)
+
+
+def _choose(archive: zipfile.ZipFile, words: list[str], path: Path) -> tuple[str, str | None, bool]:
+    known = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    nhwc = len(words) > 1 and words[-1] == "nhwc" and "nhwc" not in known
+    names = words[:-1] if nhwc else words
+    if not words:
+        names = [name for name in ("x", "y") if name in known]
+        if "x" not in names:
+            raise BadInput(
+                f"npz:{path} has no array named x. It holds {', '.join(known) or 'no arrays'}: write npz:{path}#IMAGES,LABELS"
+            )
+    if len(names) > 2:
+        raise BadInput(f"npz:{path}#{','.join(words)}: expected #x, #x,y or #x,y,nhwc with the names of the arrays.")
+    for name in names:
+        if name not in known:
+            raise BadInput(f"npz:{path} has no array named {name!r}. {near(name, known)}")
+    return names[0], names[1] if len(names) > 1 else None, nhwc
+
+
+def _check_inputs(header: _Header, what: str, name: str, nhwc: bool) -> None:
+    """Everything that can be refused before the array is read."""
+    if header.shape[:1] == (0,):
+        raise BadInput(f"{what}: {name} is empty (shape {header.shape}); there is nothing to test.")
+    if len(header.shape) < 2 or 0 in header.shape:
+        raise BadInput(
+            f"{what}: {name} has shape {header.shape}; expected (count, channels, height, width) or (count, features)."
+        )
+    if nhwc and len(header.shape) != 4:
+        raise BadInput(f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}.")
+    check_input_dtype(header.dtype, f"{what}: {name}")
+
+
+def _header(archive: zipfile.ZipFile, name: str, what: str) -> _Header:
+    with archive.open(name + ".npy") as stream:
+        return _read_header(stream, f"{what}: {name}")
+
+
+def _read_header(stream: IO[bytes], what: str) -> _Header:
+    version = npy.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):  # 3.0 exists only for record types, which are no inputs
+        raise BadInput(f"{what} is stored in npy format {version}; save it as a plain array of numbers.")
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise BadInput(f"{what} holds pickled Python objects, which could run code: refused; save plain numbers.")
+    if dtype.kind not in "uifb" or any(side < 0 for side in shape):
+        raise BadInput(f"{what} has type {dtype} and shape {shape}; save it as a plain array of numbers.")
+    return _Header(tuple(int(side) for side in shape), bool(fortran), dtype)
+
+
+def _read(
+    archive: zipfile.ZipFile, name: str, what: str, first: int | None, *, nhwc: bool = False, keep_type: bool = False
+) -> Array:
+    """The first rows of an array; inputs become uint8 or float32 while they are read, a chunk at a time."""
+    info = archive.getinfo(name + ".npy")
+    what = f"{what}: {name}"
+    with archive.open(info) as stream:
+        header = _read_header(stream, what)
+        count = header.shape[0] if header.shape else 1
+        rows = count if first is None or header.fortran else min(count, first)
+        promised = math.prod(header.shape) * header.dtype.itemsize
+        needed = promised // max(1, count) * rows
+        check_size(what, promised, info.file_size - stream.tell(), compressed=False, needed=needed)
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            check_size(what, promised, info.compress_size, compressed=True, needed=needed)
+        kept = header.dtype if keep_type or header.dtype == np.uint8 else np.dtype(np.float32)
+        if header.fortran:  # the first axis varies fastest: no rows to read one by one
+            flat = fill(stream, np.empty(math.prod(header.shape), kept), (), header.dtype, what)
+            array = flat.reshape(header.shape[::-1]).T
+            return np.ascontiguousarray(_channels_first(array) if nhwc else array)
+        row = header.shape[1:]
+        out = np.empty((rows, row[2], *row[:2]) if nhwc else (rows, *row), kept)
+        return fill(stream, out, row, header.dtype, what, _channels_first if nhwc else None)
+
+
+def _channels_first(x: Array) -> Array:
+    return x.transpose(0, 3, 1, 2)

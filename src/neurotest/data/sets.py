@@ -1,0 +1,56 @@
+"""The data sets that come along or can be fetched: `zoo:NAME/SPLIT`, `zoo:NAME-full/SPLIT`, `zoo:NAME/nss-pool@SEED`."""
+
+from __future__ import annotations
+
+import re
+
+from neurotest import files, registry
+from neurotest.data import idx
+from neurotest.data.fetch import COMPLETE
+from neurotest.data.source import ArraySource, Source, Wanted
+from neurotest.errors import BadInput, near
+from neurotest.zoo import embedded
+
+FULL = "-full"
+
+
+@registry.register("data source", "zoo", paper="", cost="the images are held in memory; unpacking 10,000 takes about 0.3 s")
+def open_zoo(rest: str, wanted: Wanted) -> Source:
+    """Data sets by name: `zoo:NAME/SPLIT` (embedded), `zoo:NAME-full/SPLIT` (complete), `zoo:NAME/nss-pool@SEED` (generated)."""
+    name, _, split = rest.partition("/")
+    sets = [*embedded.PARTS, *(complete + FULL for complete in COMPLETE)]
+    if name not in sets:
+        raise BadInput(
+            f"zoo:{rest}: there is no data set {name!r}. {near(name, sets)} Write zoo:NAME/SPLIT, such as zoo:mnist/test"
+        )
+    if not split:
+        raise BadInput(f"zoo:{name} names no split: write zoo:{name}/test or zoo:{name}/train")
+    split, at, seed = split.partition("@")
+    if split in ("train", "test"):
+        if at:
+            raise BadInput(
+                f"zoo:{rest}: {split} takes no seed; a slice is written zoo:{name}/{split}[:1000] or zoo:{name}/{split}@0:1000"
+            )
+        return _plain(name, split, wanted)
+    made = registry.entries("split")
+    if split not in made:
+        raise BadInput(f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *made])}")
+    if not re.fullmatch(r"\d{1,18}", seed):
+        raise BadInput(f"zoo:{rest}: seed {seed!r}; expected a whole number of at least 0, such as zoo:{name}/{split}@0")
+    source: Source = made[split].make(source=_plain(name, "test", Wanted()), seed=int(seed))
+    source.spec = f"zoo:{rest}"
+    return source
+
+
+def _plain(name: str, split: str, wanted: Wanted) -> Source:
+    spec = f"zoo:{name}/{split}"
+    if not name.endswith(FULL):
+        x, y, classes = embedded.load(name, split)
+        return ArraySource(x[: wanted.first], y[: wanted.first], spec=spec, classes=classes)
+    plain = name.removesuffix(FULL)
+    prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
+    if idx.found(prefix, idx.IMAGES) is None or idx.found(prefix, idx.LABELS) is None:
+        raise BadInput(
+            f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or add --from DIR)."
+        )
+    return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.classes(plain))

@@ -1,0 +1,240 @@
+"""A source of inputs: how many, what shape, which labels, and the pixels on demand."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neurotest.errors import BadInput
+
+Array = npt.NDArray[Any]
+CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file that was left out, and why."""
+
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is known before a source is opened: the target's input shape, how strict to be, how far it will be read."""
+
+    shape: tuple[int, ...] | None = None
+    strict: bool = False
+    first: int | None = None  # only the first so many inputs are needed; a reader may stop there
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    return "x".join(str(side) for side in shape)
+
+
+def content_ids(x: Array) -> npt.NDArray[np.str_]:
+    """One id per row of `x`: a hash of dtype, shape and bytes, so equal inputs have equal ids wherever they come from."""
+    rows = np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint8) if len(x) else x
+    start = hashlib.blake2b(f"{x.dtype.name} {shape_text(x.shape[1:])} ".encode(), digest_size=8)
+    ids = np.empty(len(x), dtype="U16")
+    for i, row in enumerate(rows):
+        one = start.copy()
+        one.update(row.data)
+        ids[i] = one.hexdigest()
+    return ids
+
+
+class Source:
+    """Inputs of one shape. Readers subclass it: they give the rows (`_rows`) and cut themselves down (`_keep`).
+
+    `notes` is where the inputs come from; `notes["draws"]` has one entry per input. `positions` are those in the source as it
+    was before any `take`, `names` the files where there are files.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        shape: tuple[int, ...],
+        dtype: npt.DTypeLike,
+        labels: npt.ArrayLike | None = None,
+        *,
+        spec: str = "",
+        classes: Sequence[str] | None = None,
+        originals: Source | None = None,
+        notes: dict[str, Any] | None = None,
+        skipped: Sequence[Skipped] = (),
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.spec = spec  # as typed, for display
+        self.shape = shape
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.classes = None if classes is None else tuple(classes)
+        self.originals = originals
+        self.notes = dict(notes or {})
+        self.skipped = tuple(skipped)
+        self.names = None if names is None else np.asarray(names, dtype=object)
+        self.positions = np.arange(count)
+        self.labels = None if labels is None else _checked_labels(labels, count, self.classes, self.what)
+        self._ids: npt.NDArray[np.str_] | None = None
+        if originals is not None:
+            self._check_originals(originals)
+
+    @property
+    def what(self) -> str:
+        """How error messages call it."""
+        return self.spec or "the data"
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __repr__(self) -> str:
+        labelled = "unlabelled" if self.labels is None else "labelled"
+        return f"<{type(self).__name__} {self.spec!r}: {len(self)} x {shape_text(self.shape)} {self.dtype.name}, {labelled}>"
+
+    def read(self, index: npt.ArrayLike) -> Array:
+        """The inputs at these positions, (m, *shape), a copy that may be written to."""
+        return self._rows(self._checked(index))
+
+    def ids(self) -> npt.NDArray[np.str_]:
+        """(n,) content hashes, 16 hexadecimal digits each; computed once."""
+        if self._ids is None:
+            step = max(1, CHUNK // max(1, int(np.prod(self.shape)) * self.dtype.itemsize))
+            parts = [content_ids(self._rows(np.arange(i, min(i + step, len(self))))) for i in range(0, len(self), step)]
+            self._ids = np.concatenate(parts) if parts else np.empty(0, dtype="U16")
+        return self._ids
+
+    def take(self, index: npt.ArrayLike) -> Source:
+        """The source with only these inputs, in this order (a boolean mask works too); labels and originals follow."""
+        index = self._checked(index)
+        part = copy.copy(self)
+        part.notes = dict(self.notes)
+        if "draws" in part.notes:  # what a pool's maker drew, one per input
+            part.notes["draws"] = part.notes["draws"][index]
+        part.positions = self.positions[index]
+        part.labels = None if self.labels is None else self.labels[index]
+        part.names = None if self.names is None else self.names[index]
+        part.originals = None if self.originals is None else self.originals.take(index)
+        part._ids = None if self._ids is None else self._ids[index]
+        part._keep(index)
+        return part
+
+    def without_labels(self) -> Source:
+        """The same inputs as if nobody had labelled them."""
+        part = copy.copy(self)
+        part.labels = None
+        return part
+
+    def with_originals(self, originals: Source) -> Source:
+        """The same inputs, input i now known to be a variant of `originals[i]`."""
+        self._check_originals(originals)
+        paired = copy.copy(self)
+        paired.originals = originals
+        return paired
+
+    def _check_originals(self, originals: Source) -> None:
+        if (len(originals), originals.shape) != (len(self), self.shape):
+            raise BadInput(
+                f"{originals.what} has {len(originals)} inputs of {shape_text(originals.shape)}: as originals of {self.what} "
+                f"there must be {len(self)} of {shape_text(self.shape)}, in the same order."
+            )
+
+    def _checked(self, index: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        given = np.asarray(index)
+        if given.dtype == bool and given.shape == (len(self),):
+            return np.flatnonzero(given)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise BadInput(f"index of shape {given.shape}, type {given.dtype}: expected a list of positions 0..{len(self) - 1}.")
+        positions = given.astype(np.int64)
+        if positions.size and (positions.min() < 0 or positions.max() >= len(self)):
+            wrong = positions.min() if positions.min() < 0 else positions.max()
+            raise BadInput(f"position {wrong} is outside {self.what}, which has {len(self)} inputs (0..{len(self) - 1}).")
+        return positions
+
+    def _rows(self, index: npt.NDArray[np.int64]) -> Array:
+        raise NotImplementedError
+
+    def _keep(self, index: npt.NDArray[np.int64]) -> None:
+        raise NotImplementedError
+
+
+class ArraySource(Source):
+    """Inputs held in memory: `x` is (n, *shape), uint8 or floating point (kept as float32, all finite)."""
+
+    def __init__(self, x: npt.ArrayLike, labels: npt.ArrayLike | None = None, **about: Any) -> None:
+        array = as_inputs(np.asarray(x), about.get("spec") or "the data")
+        super().__init__(len(array), array.shape[1:], array.dtype, labels, **about)
+        self._x = array
+
+    def _rows(self, index: npt.NDArray[np.int64]) -> Array:
+        return self._x[index]
+
+    def _keep(self, index: npt.NDArray[np.int64]) -> None:
+        self._x = self._x[index]
+
+
+def as_inputs(x: Array, what: str) -> Array:
+    """`x` as C-contiguous uint8 or finite float32, or a sentence that says why it cannot be."""
+    if x.ndim < 2:
+        raise BadInput(f"{what}: inputs of shape {x.shape}; expected (count, channels, height, width) or (count, features).")
+    if 0 in x.shape[1:]:
+        raise BadInput(f"{what}: inputs of shape {x.shape} are empty; each needs at least one value.")
+    check_input_dtype(x.dtype, what)
+    if x.dtype == np.uint8:
+        return np.ascontiguousarray(x)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows becomes infinite and is refused below
+        x = np.ascontiguousarray(x, dtype=np.float32)
+    _check_finite(x, what)
+    return x
+
+
+def check_input_dtype(dtype: np.dtype[Any], what: str) -> None:
+    if dtype != np.uint8 and dtype.kind != "f":
+        raise BadInput(f"{what}: inputs of type {dtype}; save them as uint8 (0..255) or float32.")
+
+
+def _check_finite(x: Array, what: str) -> None:
+    step = max(1, CHUNK // max(1, x[:1].nbytes))
+    for i in range(0, len(x), step):
+        rows = x[i : i + step]
+        if not np.isfinite(rows).all():
+            first = i + int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
+            raise BadInput(f"{what}: input {first} holds NaN or infinity (as float32); repair or leave out such inputs.")
+
+
+def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] | None, what: str) -> npt.NDArray[np.int64]:
+    given = np.asarray(labels)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.ndim != 1:
+        hint = " (one-hot? save y.argmax(axis=1))" if given.ndim == 2 else ""
+        raise BadInput(f"{what}: labels of shape {given.shape}; expected one class number per input, ({count},){hint}.")
+    if len(given) != count:
+        raise BadInput(f"{what}: {len(given)} labels for {count} inputs; each input needs exactly one.")
+    if given.dtype.kind not in "iu":
+        raise BadInput(f"{what}: labels of type {given.dtype}; expected whole class numbers, 0 for the first class.")
+    whole = given.astype(np.int64)
+    limit = None if classes is None else len(classes)
+    wrong = np.flatnonzero((whole < 0) | (whole >= limit if limit is not None else False))
+    if wrong.size:
+        allowed = "0 or more" if limit is None else f"0..{limit - 1}"
+        raise BadInput(f"{what}: label {given[wrong[0]]} of input {wrong[0]} is out of range; class numbers are {allowed}.")
+    return whole
+
+
+def check_shape(source: Source, shape: tuple[int, ...]) -> None:
+    """Refuse a source whose inputs do not have the shape the target expects, and say what probably happened."""
+    have = source.shape
+    if have == tuple(shape):
+        return
+    said = f"{source.what} has inputs of {shape_text(have)}, the target expects {shape_text(shape)}"
+    if len(shape) == 3 and have == (*shape[1:], shape[0]):
+        raise BadInput(f"{said}: the channels come last; write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2).")
+    if int(np.prod(have)) == int(np.prod(shape)):
+        raise BadInput(f"{said}: as many values in another arrangement; save x.reshape(-1, *{tuple(shape)}) if that is meant.")
+    raise BadInput(f"{said}; bring inputs of that size, or another target.")

@@ -1,0 +1,120 @@
+"""From what is typed to a source: `SOURCE:WHERE`, with an optional slice `[:1000]` or `@0:1000` at the end."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+
+# Importing a reader registers it.
+from neurotest import registry
+from neurotest.data import folder, idx, npz, sets
+from neurotest.data.source import Source, Wanted, check_shape
+from neurotest.errors import BadInput, near
+from neurotest.zoo import embedded
+
+__all__ = ["data", "folder", "idx", "npz", "sets"]
+
+SPELLINGS = "npz:FILE#x,y, dir:FOLDER, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"
+_BRACKETS = re.compile(r"(.*)\[([^\[\]]*)\]")
+_AT = re.compile(r"(.*)@([^@]*:[^@]*)")
+
+
+def data(
+    spec: str | os.PathLike[str] | Source, *, shape: tuple[int, ...] | None = None, strict: bool = False, limit: int | None = None
+) -> Source:
+    """The source a spec stands for, at most `limit` inputs of it; refused if its inputs do not have the target's `shape`."""
+    if limit is not None and limit < 1:
+        raise BadInput(f"limit={limit}: expected a whole number of at least 1.")
+    if isinstance(spec, Source):
+        source, part = spec, slice(None)
+    elif isinstance(spec, str | os.PathLike):
+        text = os.fspath(spec).strip()
+        where, part = split_slice(text)
+        source = _open(where, Wanted(shape=shape, strict=strict, first=_first(part, limit)))
+    else:
+        raise BadInput(
+            f"data of type {type(spec).__name__}: expected {SPELLINGS}; for an array neurotest.data.ArraySource(x, y)."
+        )
+    if shape is not None:
+        check_shape(source, shape)
+    source = _cut(source, part, limit)
+    if not isinstance(spec, Source):
+        source.spec = text
+    return source
+
+
+def split_slice(spec: str) -> tuple[str, slice]:
+    """Separate a slice from the end of a spec.
+
+    >>> split_slice("npz:pool.npz#x,y[10:20]")
+    ('npz:pool.npz#x,y', slice(10, 20, None))
+    """
+    match = _BRACKETS.fullmatch(spec) or _AT.fullmatch(spec)
+    if match is None or Path(spec.partition(":")[2]).expanduser().exists():  # a file may be called photos[1]
+        return spec, slice(None)
+    where, inner = match.groups()
+    pieces = [piece.strip() for piece in inner.split(":")]
+    numbers = all(re.fullmatch(r"(-?\d{1,18})?", piece) for piece in pieces)
+    if not numbers or len(pieces) not in (2, 3) or (pieces[2:] and pieces[2] and int(pieces[2]) == 0):
+        raise BadInput(f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000].")
+    if _BRACKETS.fullmatch(where) or (_AT.fullmatch(where) and ":" in where):
+        _refuse_second(spec, where)
+    return where, slice(*(int(piece) if piece else None for piece in pieces))
+
+
+def _refuse_second(spec: str, where: str) -> None:
+    if Path(where.partition(":")[2]).expanduser().exists():
+        return
+    raise BadInput(f"{spec}: two slices; write one.")
+
+
+def _first(part: slice, limit: int | None) -> int | None:
+    """How many inputs from the start are enough for this slice; None: all."""
+    start, stop, step = part.start or 0, part.stop, part.step or 1
+    if start < 0 or step < 0 or (stop is not None and stop < 0):
+        return None
+    by_limit = None if limit is None else start + (limit - 1) * step + 1
+    ends = [end for end in (stop, by_limit) if end is not None]
+    return max(1, min(ends)) if ends else None
+
+
+def _cut(source: Source, part: slice, limit: int | None) -> Source:
+    if not len(source):
+        raise BadInput(f"{source.what} is empty; there is nothing to test.")
+    index = np.arange(len(source))[part][:limit]
+    if not len(index):
+        shown = ":".join("" if end is None else str(end) for end in (part.start, part.stop, part.step)).removesuffix(":")
+        raise BadInput(f"{source.what}: the slice [{shown}] leaves nothing of it; start below its end.")
+    return source if len(index) == len(source) and part.step in (None, 1) else source.take(index)
+
+
+def _open(where: str, wanted: Wanted) -> Source:
+    known = registry.entries("data source")
+    prefix, colon, rest = where.partition(":")
+    if colon and prefix in known:
+        if not rest:
+            raise BadInput(f"{where} names nothing after the colon: write {SPELLINGS}.")
+        source: Source = known[prefix].make(rest, wanted)
+        return source
+    if colon and re.fullmatch(r"[a-z]\w+", prefix) and not Path(where).exists():
+        raise BadInput(f"{where}: there is no data source {prefix!r}. {near(prefix, known)} Write {SPELLINGS}.")
+    raise BadInput(f"{where or 'the empty text'} has no source. {_suggestion(where)}")
+
+
+def _suggestion(where: str) -> str:
+    """The spellings that would work for a spec without a source, most likely first."""
+    path = Path(where.partition("#")[0]).expanduser()
+    likely: list[str] = []
+    if where and path.is_dir():
+        likely += [f"idx:{where.rstrip('/')}/{prefix}" for prefix in idx.prefixes(path)] or [f"dir:{where}"]
+    elif where and (path.suffix == ".npz" or path.is_file()):
+        likely += [f"npz:{where}"] if path.suffix == ".npz" else []
+    elif where and idx.found(path, idx.IMAGES):
+        likely.append(f"idx:{where}")
+    name, _, split = where.partition("/")
+    if name.removesuffix(sets.FULL) in embedded.PARTS:
+        likely.append(f"zoo:{name}/{split or 'test'}")
+    return f"Did you mean {' or '.join(likely)} ?" if likely else f"Write {SPELLINGS}."

@@ -1,0 +1,41 @@
+"""What goes wrong, in sentences a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class NeurotestError(Exception):
+    """Base of everything neurotest raises on purpose; `exit_code` is what the command line returns."""
+
+    exit_code = 4
+
+
+class BadInput(NeurotestError):
+    """What the user gave cannot be used: the message names it, says what is allowed and the next step."""
+
+    exit_code = 2
+
+
+class Interrupted(NeurotestError):
+    """Stopped on request; what was found is saved and the run can be resumed."""
+
+    exit_code = 3
+
+
+def near(name: str, known: Iterable[str], most: int = 4) -> str:
+    """A sentence naming the known words closest to `name`, or all of them when they are few.
+
+    >>> near("deepgin", ["deepgini", "nss", "random"])
+    'Did you mean deepgini?'
+    """
+    words = sorted(set(known))
+    if not words:
+        return "There are none."
+    close = difflib.get_close_matches(name, words, n=most, cutoff=0.5)
+    close += [w for w in words if name and name.lower() in w.lower() and w not in close][: most - len(close)]
+    if close:
+        return f"Did you mean {', '.join(close)}?"
+    shown = ", ".join(words[:12]) + (f" and {len(words) - 12} more" if len(words) > 12 else "")
+    return f"Known: {shown}."

@@ -1,0 +1,30 @@
+"""Candidate pools made by mutation; they remember the originals they came from."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from neurotest import registry, rng
+from neurotest.data.source import ArraySource, Source
+from neurotest.errors import BadInput
+from neurotest.mutate.space import NssMutations
+
+CHUNK = 500
+
+
+@registry.register("split", "nss-pool", paper="NSS, section IV.A", cost="one mutation per input")
+def nss_pool(*, source: Source, seed: int) -> Source:
+    """`zoo:NAME/nss-pool@SEED`: each test image changed by one of the seven `nss` mutations, with its original's label."""
+    if source.dtype != np.uint8:
+        raise BadInput(f"{source.spec} is not 8-bit: a mutation pool needs 8-bit images.")
+    mutations = NssMutations()
+    draws = mutations.draw(rng.stream("pool.nss", seed), len(source))
+    pool = np.empty((len(source), *source.shape), np.uint8)
+    for start in range(0, len(source), CHUNK):
+        part = np.arange(start, min(start + CHUNK, len(source)))
+        x = torch.from_numpy(source.read(part)).float().div_(255)
+        pool[part] = mutations.apply(x, draws[part]).mul_(255).round_().to(torch.uint8).numpy()
+    return ArraySource(
+        pool, labels=source.labels, classes=source.classes, spec=source.spec, originals=source, notes={"draws": draws}
+    )

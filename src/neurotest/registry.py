@@ -1,0 +1,156 @@
+"""What exists, by kind and name: methods register themselves in one line, and lists, docs and the command line read it.
+
+A kind's own modules are imported when the kind is first asked for; other people's come by the entry point group
+`neurotest.KIND` (`name = "package.module"`).
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from neurotest.errors import BadInput, near
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+MODULES: dict[str, tuple[str, ...]] = {
+    "selector": ("neurotest.select.uncertainty", "neurotest.select.sensitivity"),
+    "mutation set": ("neurotest.mutate.space",),
+    "split": ("neurotest.mutate.pools",),
+    "target source": ("neurotest.target.load",),
+    "data source": ("neurotest.data.spec",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One registered thing: the class (or function) and what its docs page says beside the docstring."""
+
+    kind: str
+    name: str
+    make: Callable[..., Any]
+    paper: str
+    cost: str
+    differs: str = ""
+    main: str | None = None
+    presets: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        return (self.make.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+
+    @property
+    def options(self) -> dict[str, dataclasses.Field[Any]]:
+        if not dataclasses.is_dataclass(self.make):
+            return {}
+        return {f.name: f for f in dataclasses.fields(self.make) if f.init}
+
+
+_entries: dict[str, dict[str, Entry]] = {}
+
+
+def register(
+    kind: str,
+    name: str,
+    *,
+    paper: str,
+    cost: str,
+    differs: str = "",
+    main: str | None = None,
+    presets: dict[str, dict[str, Any]] | None = None,
+) -> Callable[[T], T]:
+    """Class decorator. `main` names the option that `name:VALUE` sets; `cost` and `differs` go to the docs page."""
+
+    def add(make: T) -> T:
+        known = _entries.setdefault(kind, {})
+        if name in known and known[name].make.__qualname__ != make.__qualname__:
+            raise ValueError(f"{kind} {name!r} is registered twice")
+        known[name] = Entry(
+            kind=kind, name=name, make=make, paper=paper, cost=cost, differs=differs, main=main, presets=presets or {}
+        )
+        return make
+
+    return add
+
+
+@functools.cache
+def _load(kind: str) -> None:
+    for module in MODULES.get(kind, ()):
+        importlib.import_module(module)
+    for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}"):
+        point.load()
+
+
+def kinds() -> list[str]:
+    return sorted(MODULES)
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    """Every entry of a kind by name, in the order of registration."""
+    if kind not in MODULES:
+        raise BadInput(f"unknown kind {kind!r}. {near(kind, MODULES)}")
+    _load(kind)
+    return dict(_entries.get(kind, {}))
+
+
+def find(kind: str, name: str) -> Entry:
+    known = entries(kind)
+    if name not in known:
+        raise BadInput(f"unknown {kind} {name!r}. {near(name, known)}")
+    return known[name]
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def parse(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """Split `name`, `name:main`, `name:a=1,b=2` or `name(a=1, b=2)` into name, main values and options.
+
+    >>> parse("nss:reference=original,k=0.1")
+    ('nss', [], {'reference': 'original', 'k': 0.1})
+    """
+    match = re.fullmatch(r"\s*([\w.+-]+)\s*(?::(.*)|\((.*)\))?\s*", text, re.DOTALL)
+    if not match:
+        raise BadInput(f"cannot read the method {text!r}: write name, name:value, name:option=value,... or name(option=value).")
+    name, colon, parens = match.groups()
+    positional: list[Any] = []
+    options: dict[str, Any] = {}
+    for piece in filter(None, (p.strip() for p in (colon or parens or "").split(","))):
+        key, equals, value = piece.partition("=")
+        if equals:
+            options[key.strip()] = _value(value.strip())
+        else:
+            positional.append(_value(piece))
+    return name, positional, options
+
+
+def build(kind: str, method: Any) -> Any:
+    """The object a text such as `kmnc:1000` stands for; an object that is no text passes through."""
+    if not isinstance(method, str):
+        return method
+    name, positional, options = parse(method)
+    entry = find(kind, name)
+    if positional:
+        if entry.main is None or len(positional) > 1:
+            allowed = f"its options: {', '.join(entry.options)}" if entry.options else "it has no options"
+            raise BadInput(f"{name} takes no bare value {positional[0]!r}; {allowed}.")
+        options = {entry.main: positional[0], **options}
+    if (preset := options.pop("preset", None)) is not None:
+        if preset not in entry.presets:
+            raise BadInput(f"{name} has no preset {preset!r}. {near(str(preset), entry.presets)}")
+        options = {**entry.presets[preset], **options}
+    for option in options:
+        if option not in entry.options:
+            raise BadInput(f"{name} has no option {option!r}. {near(option, entry.options)}")
+    return entry.make(**options)

@@ -1,0 +1,66 @@
+"""CSV and JSON out of a run, for spreadsheets and scripts. The database stays what counts."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from neurotest import files
+from neurotest.runs.plain import dumps
+from neurotest.runs.rows import FileRow
+
+if TYPE_CHECKING:
+    from neurotest.runs.store import Run
+
+COLUMNS = ("method", "rank", "position", "content", "score", "picked", "label", "predicted", "labelled", "file")
+# A file name that is no Unicode may stand in a row: it is shown with backslashes rather than refused.
+ERRORS = "backslashreplace"
+
+
+def cell(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: text that starts like one gets an apostrophe, numbers stay numbers."""
+    if isinstance(value, str) and value[:1] in tuple("=+-@\t\r\n"):
+        return "'" + value
+    return value
+
+
+def export(run: Run) -> None:
+    files.write_json(run.path / "run.json", _summary(run))
+    if not run.methods():
+        return
+    with files.whole(run.path / "selection.csv") as part, open(part, "w", newline="", encoding="utf-8", errors=ERRORS) as out:
+        writer = csv.writer(out)
+        writer.writerows([cell(value) for value in row] for row in _selection(run))
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    meta = {key: run[key] for key in run.keys()}  # noqa: SIM118 - a run is no mapping
+    return {
+        **meta,
+        "methods": [row._asdict() for row in run.methods()],
+        "files": [{**row._asdict(), "path": _relative(run, row)} for row in run.files()],
+        "labels": [row._asdict() for row in run.labels()],
+    }
+
+
+def _selection(run: Run) -> Iterator[list[Any]]:
+    inputs = {row.position: row for row in run.inputs()}
+    stored = {row.position: _relative(run, row) for row in run.files("picked")}
+    said = {row.position: row.label for row in run.labels()}
+    extras = sorted({key for row in inputs.values() for key in row.extra})
+    yield [*COLUMNS, *(f"extra.{key}" if key in COLUMNS else key for key in extras)]
+    for method in run.methods():
+        for place in run.ranking(method.name):
+            row = inputs[place.position]
+            ranked = [method.name, place.rank, place.position, row.content, place.score, int(place.picked)]
+            known = [row.label, row.predicted, said.get(place.position), stored.get(place.position)]
+            yield [*ranked, *known, *(_scalar(row.extra.get(key)) for key in extras)]
+
+
+def _relative(run: Run, row: FileRow) -> str:
+    return row.path.relative_to(run.path.resolve()).as_posix()
+
+
+def _scalar(value: Any) -> Any:
+    return dumps(value) if isinstance(value, dict | list) else value

@@ -1,0 +1,82 @@
+"""One writer per run: an advisory lock on RUN/.lock that dies with its process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+
+from neurotest.errors import BadInput
+
+NAME = ".lock"
+TRIES = 10
+PAUSE = 0.05
+
+
+class Lock:
+    """Held from `take` to `release`, or until the process ends, however it ends."""
+
+    def __init__(self, held: FileIO) -> None:
+        self._held = held
+
+    @classmethod
+    def take(cls, run: Path) -> Lock:
+        """Lock the run for writing, or say who has it."""
+        # A listing holds the lock for an instant while it looks, so one refusal is not yet an answer.
+        for attempt in range(TRIES):
+            if attempt:
+                time.sleep(PAUSE)
+            if (lock := cls.attempt(run)) is not None:
+                return lock
+        owner = ""
+        with suppress(OSError):
+            owner = (run / NAME).read_text(encoding="ascii", errors="replace")[:20].strip()
+        who = f" (process {owner})" if owner.isdigit() else ""
+        raise BadInput(f"{run} is being written by another process{who}: wait until it ends, or choose another --out.")
+
+    @classmethod
+    def attempt(cls, run: Path) -> Lock | None:
+        """Lock the run if nobody has it."""
+        try:
+            held = _open(run, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise BadInput(f"cannot lock {run} for writing: {error.strerror}. Use a place you may write to.") from error
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Somebody may have removed the run between our open and our lock: then this lock guards nothing.
+            if os.fstat(held.fileno()).st_ino == (run / NAME).stat().st_ino:
+                held.truncate(0)
+                held.write(f"{os.getpid()}\n".encode())
+                return cls(held)
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        except OSError as error:
+            held.close()
+            raise BadInput(f"cannot lock {run} for writing: {error.strerror}. Free some space or choose a place.") from error
+        held.close()
+        return None
+
+    def release(self) -> None:
+        self._held.close()
+
+
+def _open(run: Path, flags: int) -> FileIO:
+    # No symlink: a run somebody sent may point its lock at a file of ours.
+    return FileIO(os.open(run / NAME, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "r+" if flags & os.O_RDWR else "r")
+
+
+def is_locked(run: Path) -> bool:
+    """Whether somebody is writing the run now; looking changes nothing."""
+    try:
+        held = _open(run, os.O_RDONLY)
+    except OSError:
+        return False
+    with held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -1,0 +1,90 @@
+"""What a run hands out, one small tuple per row."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_origin, get_type_hints
+
+from neurotest.errors import BadInput
+from neurotest.runs.plain import dumps
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+class InputRow(NamedTuple):
+    """One input of the pool: where it stands, its content hash, its label and what the target said, if known."""
+
+    position: int
+    content: str
+    label: int | None = None
+    predicted: int | None = None
+    extra: dict[str, Any] = {}  # noqa: RUF012 - never changed, a NamedTuple has no factory
+
+
+class FileRow(NamedTuple):
+    """One stored input: `path` is absolute and inside the run."""
+
+    position: int
+    role: str
+    path: Path
+
+
+class MethodRow(NamedTuple):
+    """One ranking of the run: the first `picked` of its `ranked` places were selected."""
+
+    name: str
+    picked: int
+    ranked: int
+
+
+class RankedRow(NamedTuple):
+    """One place of a ranking; rank 1 is the most valuable."""
+
+    rank: int
+    position: int
+    score: float | None
+    picked: bool
+
+
+class LabelRow(NamedTuple):
+    """One thing a person said. `label` None: could not tell. `undoes` names the row that this one takes back."""
+
+    n: int
+    position: int
+    label: int | None
+    by: str
+    at: str
+    undoes: int | None
+
+
+@functools.cache
+def _kinds(row: type[Any]) -> tuple[Any, ...]:
+    return tuple(get_origin(hint) if get_origin(hint) is dict else hint for hint in get_type_hints(row).values())
+
+
+def read(row: type[Row], values: Iterable[Any], where: Path) -> Row:
+    """The row out of a run, which may be anybody's: a column of another type is refused here, not met later."""
+    made = row(*values)
+    if not all(map(isinstance, made, _kinds(row))):
+        raise BadInput(f"{where} holds a {row.__name__} that does not fit: it is damaged or no run of neurotest.")
+    return made
+
+
+def loads(text: str, where: Path) -> Any:
+    """JSON out of a run, which may be anybody's."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        raise BadInput(f"{where} holds an entry that is no JSON: it is damaged or no run of neurotest.") from None
+
+
+def whole_number(value: Any) -> int | None:
+    """Numpy's numbers as Python's: SQLite would store an int64 as bytes."""
+    return None if value is None else int(value)
+
+
+def stored_input(row: InputRow) -> tuple[int, str, int | None, int | None, str]:
+    return int(row.position), str(row.content), whole_number(row.label), whole_number(row.predicted), dumps(row.extra)

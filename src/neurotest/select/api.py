@@ -1,0 +1,185 @@
+"""Selecting by one method or by several from one pass over the pool."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurotest import registry, zoo
+from neurotest.data.source import Source, check_shape
+from neurotest.data.spec import data
+from neurotest.errors import BadInput
+from neurotest.runs.store import Run
+from neurotest.scan import BATCH, Progress, fit
+from neurotest.select.record import record
+from neurotest.select.scorer import Pool, Scorer, score
+from neurotest.select.selection import Quality, Selection
+from neurotest.stats.faults import budget as read_budget
+from neurotest.target import Target
+from neurotest.target.load import load
+
+NEAR_CHANCE = (
+    "nss compares each candidate with a fresh mutation of itself, because the pool knows no originals; "
+    "measured, that is near chance (see the docs page of nss): prefer deepgini, or give --originals."
+)
+
+
+def select(
+    target: Target | str,
+    pool: Source | str,
+    method: str | Scorer = "deepgini",
+    budget: str | float = "5%",
+    **options: Any,
+) -> Selection:
+    """Order the pool by one method and pick the budget; see `compare` for the options."""
+    (selection,) = compare(target, pool, [method], budget, **options).values()
+    return selection
+
+
+def compare(
+    target: Target | str,
+    pool: Source | str,
+    methods: Sequence[str | Scorer],
+    budget: str | float = "5%",
+    *,
+    train: Source | str | None = None,
+    originals: Source | str | None = None,
+    layers: str | None = None,
+    neuron: str | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    batch: int = BATCH,
+    strict: bool = False,
+    files: int | None = None,
+    out: str | Path | bool | None = False,
+    command: str = "select",
+    progress: Progress | None = None,
+) -> dict[str, Selection]:
+    """Order the pool by several methods, from one pass over it.
+
+    train: training data; candidates that stand in it are pointed out. originals: what the candidates are variants of, one for
+    one. layers, neuron: override a method's own. out: a run is written there (None: a new one in ./neurotest-runs; False: none),
+    with at most `files` picks as pictures (None: all of the first method's).
+    """
+    target = load(target)
+    scorers = {_name(m): _override(registry.build("selector", m), _name(m), layers, neuron) for m in methods}
+    source = data(pool, shape=target.shape, strict=strict, limit=limit)
+    source = _pair(source, originals, limit=limit)
+    picked = read_budget(budget, len(source))
+    fit(target, source)
+    notes: dict[str, tuple[str, ...]] = {}
+    for name in scorers:
+        scorers[name], notes[name] = _settle(scorers[name], source)
+    _check_labels(source, target)
+    known = _in_training(source, train, target)
+    run = (
+        None
+        if out is False
+        else _begin(command, out, target, source, scorers, {"budget": str(budget), "seed": seed, "batch": batch})
+    )
+    try:
+        result = score(Pool(target, source, seed), scorers, batch=batch, progress=progress)
+        found = {}
+        for name, scores in result.by_method.items():
+            order = rank(scores, name)
+            quality = None if source.labels is None else Quality.of(order, source.labels, result.predictions, picked, seed)
+            place = None if run is None else run.path
+            found[name] = Selection(
+                name, repr(scorers[name]), order, scores, result.predictions, picked, quality, notes[name], known, place
+            )
+        if run is not None:
+            record(run, target, source, found, files)
+            run.close()
+        return found
+    except BaseException:
+        if run is not None:
+            _abandon(run)
+        raise
+
+
+def _begin(command: str, out: Any, target: Target, source: Source, scorers: dict[str, Any], settings: dict[str, Any]) -> Run:
+    """Make the run before the work, so that a place that cannot be written to is told at once."""
+    config = {
+        "target": target.spec,
+        "fingerprint": target.fingerprint,
+        "pool": source.spec,
+        "methods": {name: repr(scorer) for name, scorer in scorers.items()},
+        **settings,
+    }
+    return Run.create(None if out in (None, True) else Path(out), command, config)
+
+
+def _abandon(run: Run) -> None:
+    """A selection is whole or not there: take away a run that holds nothing yet."""
+    started = bool(run.methods())
+    run.close()
+    if not started:
+        shutil.rmtree(run.path, ignore_errors=True)
+
+
+def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:
+    """Positions, highest score first; ties keep the pool's order."""
+    if np.isnan(scores).any():
+        raise BadInput(
+            f"{method} gives no score for {int(np.isnan(scores).sum())} inputs (NaN activations?): nothing can be ranked."
+        )
+    return np.argsort(-scores, kind="stable")
+
+
+def _name(method: str | Scorer) -> str:
+    return method if isinstance(method, str) else repr(method)
+
+
+def _override(scorer: Any, name: str, layers: str | None, neuron: str | None) -> Any:
+    """Put the command line's --layers and --neuron into a method that has layers."""
+    said = {key: value for key, value in (("layer", layers), ("neuron", neuron)) if value is not None}
+    if not said:
+        return scorer
+    if not hasattr(scorer, "layer"):
+        raise BadInput(f"{name} looks at the outputs only: leave out --layers and --neuron.")
+    if "layer" not in said and scorer.layer is None:
+        raise BadInput(f"neuron={neuron!r}: {name}'s own layer is a vector; say which layer with --layers.")
+    return dataclasses.replace(scorer, **said)
+
+
+def _pair(source: Source, originals: Source | str | None, *, limit: int | None) -> Source:
+    if originals is None:
+        return source
+    partner = data(originals, shape=source.shape, limit=limit)
+    check_shape(partner, source.shape)
+    return source.with_originals(partner)
+
+
+def _settle(scorer: Any, source: Source) -> tuple[Any, tuple[str, ...]]:
+    """Decide what a paired method compares with, and say so where it matters."""
+    if getattr(scorer, "reference", None) is None:
+        return scorer, ()
+    if scorer.reference == "original" and source.originals is None:
+        raise BadInput("reference='original' needs each candidate's original: give --originals DATA, or use reference=remutate.")
+    if scorer.reference != "auto":
+        return scorer, (NEAR_CHANCE,) if scorer.reference == "remutate" else ()
+    if source.originals is not None:
+        return dataclasses.replace(scorer, reference="original"), ()
+    return dataclasses.replace(scorer, reference="remutate"), (NEAR_CHANCE,)
+
+
+def _check_labels(source: Source, target: Target) -> None:
+    if source.labels is None or target.classes is None:
+        return
+    if int(source.labels.max()) >= len(target.classes):
+        raise BadInput(f"{source.spec} has label {int(source.labels.max())}, but the target has {len(target.classes)} classes.")
+
+
+def _in_training(source: Source, train: Source | str | None, target: Target) -> tuple[int, ...]:
+    """Positions of candidates that equal a training image byte for byte; for a zoo target the embedded training images."""
+    if train is None and target.spec.startswith("zoo:"):
+        train = f"zoo:{zoo.find(target.spec[4:]).dataset}/train"
+    if train is None:
+        return ()
+    seen = np.unique(data(train, shape=target.shape).ids())
+    return tuple(int(i) for i in np.flatnonzero(np.isin(source.ids(), seen)))

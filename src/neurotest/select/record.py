@@ -1,0 +1,61 @@
+"""A selection as a run: every candidate's scores, the picked ones as files people can open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from neurotest.data.source import Source
+from neurotest.runs.rows import InputRow
+from neurotest.runs.store import Run
+from neurotest.select.selection import Selection
+from neurotest.target import Target
+
+OTHERS = 12  # of the methods after the first, so many picks are stored: enough for the report's pictures
+
+
+def record(run: Run, target: Target, source: Source, selections: Mapping[str, Selection], files: int | None) -> None:
+    """Fill a run that was just made; `files` bounds how many picks of the first method are stored (None: all)."""
+    first, *others = selections.values()
+    draws = source.notes.get("draws")
+    rows = (
+        InputRow(
+            position=position,
+            content=str(content),
+            label=None if source.labels is None else int(source.labels[position]),
+            predicted=int(first.predictions[position]),
+            extra={} if draws is None else {"draw": draws.describe(int(source.positions[position]))},
+        )
+        for position, content in enumerate(source.ids())
+    )
+    with run.transaction():
+        run["classes"] = list(target.classes or source.classes or ())
+        run["training duplicates"] = list(first.in_training)
+        run["skipped"] = [{"file": s.file, "reason": s.reason} for s in source.skipped]
+        run.add_inputs(rows)
+        for name, selection in selections.items():
+            run.add_ranking(name, selection.order, selection.all_scores[selection.order], selection.picked)
+        _store(run, target, source, first.indices if files is None else first.indices[:files])
+        for selection in others:
+            _store(run, target, source, selection.indices[: OTHERS if files is None else files])
+    summary: dict[str, Any] = {"methods": {name: _summary(selection) for name, selection in selections.items()}}
+    run.finish(summary)
+    run.export()
+
+
+def _store(run: Run, target: Target, source: Source, positions: np.ndarray) -> None:
+    """The inputs and, where known, what they were made from."""
+    known = {row.position for row in run.files("picked")}
+    new = np.array([p for p in positions.tolist() if p not in known], dtype=np.int64)
+    if not len(new):
+        return
+    run.save_inputs(new, source.read(new), "picked", target.bounds)
+    if source.originals is not None:
+        run.save_inputs(new, source.originals.read(new), "original", target.bounds)
+
+
+def _summary(selection: Selection) -> dict[str, Any]:
+    left_out = {"indices", "scores", "predicted", "run", "in_training"}  # the tables hold them
+    return {key: value for key, value in selection.to_dict().items() if key not in left_out}

@@ -1,0 +1,159 @@
+"""What a selector looks like, and the one pass over the pool that serves all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from neurotest import rng
+from neurotest.data.source import Source
+from neurotest.errors import BadInput
+from neurotest.mutate.space import NssMutations, from_unit, to_unit
+from neurotest.scan import Batch, Progress, batches, wanted
+from neurotest.target import Probe, Target, Trace, Want
+
+
+@dataclass(frozen=True)
+class Partner:
+    """What a paired scorer compares each candidate with: its original, or `mutants` fresh mutations of it."""
+
+    reference: str  # original or remutate
+    mutants: int = 1
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The candidates of one selection."""
+
+    target: Target
+    source: Source
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+class State(Protocol):
+    """Accumulates one score per candidate; `partners` are traces of the same inputs' partners, if the scorer asked for any."""
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None: ...
+
+    def value(self) -> np.ndarray: ...
+
+
+class Scorer(Protocol):
+    """Settings of a method; `start` begins to score a pool. Higher scores are labelled earlier."""
+
+    @property
+    def want(self) -> Want | None: ...
+
+    @property
+    def partner(self) -> Partner | None: ...
+
+    @property
+    def sample(self) -> int: ...
+
+    def start(self, pool: Pool) -> State: ...
+
+
+class OutputScorer:
+    """Base of the methods that look at one input's class probabilities only: a subclass says `score`."""
+
+    want: Want | None = None
+    partner: Partner | None = None
+    sample: int = 0
+
+    def score(self, probs: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def start(self, pool: Pool) -> State:
+        return PerInput(self, len(pool))
+
+
+class PerInput:
+    """One score per candidate from its own trace, eight bytes each."""
+
+    def __init__(self, scorer: OutputScorer, n: int) -> None:
+        self.scorer = scorer
+        self.scores = np.full(n, np.nan)
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        self.scores[index] = self.scorer.score(trace.probs).cpu().numpy()
+
+    def value(self) -> np.ndarray:
+        return self.scores
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What one pass gave: a score per candidate and method, and what the target predicted."""
+
+    by_method: Mapping[str, np.ndarray]  # each (n,) float64
+    predictions: np.ndarray  # (n,) int64
+
+
+def score(pool: Pool, scorers: Mapping[str, Scorer], *, batch: int, progress: Progress | None = None) -> Scores:
+    """Forward the pool once, and each kind of partner once, and let every scorer see what it asked for."""
+    states = {name: scorer.start(pool) for name, scorer in scorers.items()}
+    partners = tuple(dict.fromkeys(s.partner for s in scorers.values() if s.partner is not None))
+    makers = {partner: _Partners(pool, partner) for partner in partners}
+    predictions = np.full(len(pool), -1)
+    order = _order(pool, max(s.sample for s in scorers.values()))
+    done = 0
+    with Probe(pool.target, *wanted(list(scorers.values()))) as probe:
+        for part in batches(pool.target, pool.source, batch=batch, order=order):
+            trace = probe(part.x)
+            if not bool(trace.logits.isfinite().all()):
+                raise BadInput(
+                    f"the network gives NaN or infinite outputs, first for input {_first_bad(trace, part)}: it cannot be ranked."
+                )
+            traces = {partner: [probe(x) for x in maker.batches(part)] for partner, maker in makers.items()}
+            for name, scorer in scorers.items():
+                states[name].update(part.index, trace, traces[scorer.partner] if scorer.partner else ())
+            predictions[part.index] = trace.predictions.cpu().numpy()
+            done += len(part.index)
+            if progress is not None:
+                progress(done, len(pool))
+    return Scores({name: state.value() for name, state in states.items()}, predictions)
+
+
+def _first_bad(trace: Trace, part: Batch) -> int:
+    bad = ~trace.logits.isfinite().all(dim=1).cpu().numpy()
+    return int(part.index[bad].min())
+
+
+def _order(pool: Pool, sample: int) -> np.ndarray:
+    """A random sample of the candidates first, so that what needs one has it before the rest streams by; then the others."""
+    n = len(pool)
+    if not 0 < sample < n:
+        return np.arange(n)
+    first = np.sort(rng.stream("select.sample", pool.seed).choice(n, sample, replace=False))
+    rest = np.ones(n, dtype=bool)
+    rest[first] = False
+    return np.concatenate([first, np.flatnonzero(rest)])
+
+
+class _Partners:
+    """Gives the partner batches of a batch."""
+
+    def __init__(self, pool: Pool, partner: Partner) -> None:
+        self.pool, self.partner = pool, partner
+        if partner.reference == "original":
+            self.originals: Source | None = pool.source.originals
+            self.draws: list[Any] = []
+            return
+        self.originals = None
+        self.mutations = NssMutations()
+        streams = (rng.stream("select.remutate", pool.seed, number) for number in range(partner.mutants))
+        self.draws = [self.mutations.draw(random, len(pool)) for random in streams]
+
+    def batches(self, part: Batch) -> list[Tensor]:
+        target = self.pool.target
+        if self.originals is not None:
+            return [target.prepare(self.originals.read(part.index))]
+        unit = to_unit(part.x, target.bounds)
+        return [from_unit(self.mutations.apply(unit, draws[part.index]), target.bounds) for draws in self.draws]

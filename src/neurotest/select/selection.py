@@ -1,0 +1,137 @@
+"""The result of a selection: an order of the pool, what was picked, and, where labels are known, how good the order is."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurotest.files import write_json
+from neurotest.stats import faults as metrics
+from neurotest.stats.bootstrap import Interval, fdr_interval, order_interval, random_fdr, random_interval
+
+DRAWS = 200  # for the metrics that have no closed form: enough for two digits of an interval
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How an order finds faults, each number beside what random labelling gives, with 95 % intervals."""
+
+    fdr: Interval
+    relative_fdr: float
+    apfd: Interval
+    ftcr: float
+    ftcr_auc: Interval
+    random_fdr: Interval
+    random_ftcr_auc: Interval
+    ceiling: float  # the highest FDR any order could have
+
+    @classmethod
+    def of(cls, order: np.ndarray, labels: np.ndarray, predictions: np.ndarray, picked: int, seed: int) -> Quality:
+        wrong = labels != predictions
+        types = metrics.fault_types(labels, predictions)
+        n, total = len(order), int(wrong.sum())
+        return cls(
+            fdr=fdr_interval(wrong[order], picked, seed=seed),
+            relative_fdr=metrics.relative_fdr(wrong[order], picked),
+            apfd=order_interval(metrics.apfd, wrong[order], draws=DRAWS, seed=seed),
+            ftcr=metrics.ftcr(types[order], picked),
+            ftcr_auc=order_interval(metrics.ftcr_auc, types[order], draws=DRAWS, seed=seed),
+            random_fdr=random_fdr(n, total, picked),
+            random_ftcr_auc=random_interval(metrics.ftcr_auc, types, draws=DRAWS, seed=seed),
+            ceiling=min(1.0, total / picked),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "fdr": self.fdr.value,
+            "fdr_interval": _pair(self.fdr),
+            "relative_fdr": _number(self.relative_fdr),
+            "fdr_ceiling": self.ceiling,
+            "apfd": _number(self.apfd.value),
+            "apfd_interval": _pair(self.apfd),
+            "ftcr": _number(self.ftcr),
+            "ftcr_auc": _number(self.ftcr_auc.value),
+            "ftcr_auc_interval": _pair(self.ftcr_auc),
+            "random": {
+                "fdr": self.random_fdr.value,
+                "fdr_interval": _pair(self.random_fdr),
+                "apfd": 0.5,
+                "ftcr_auc": _number(self.random_ftcr_auc.value),
+                "ftcr_auc_interval": _pair(self.random_ftcr_auc),
+            },
+        }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _pair(interval: Interval) -> list[float | None]:
+    return [_number(interval.low), _number(interval.high)]
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Which inputs to label first by one method: `indices` into the pool, most valuable first, and their `scores`."""
+
+    method: str  # as typed
+    canonical: str  # the settings in full
+    order: np.ndarray = field(repr=False)  # (n,) the whole pool
+    all_scores: np.ndarray = field(repr=False)  # (n,) by position in the pool
+    predictions: np.ndarray = field(repr=False)  # (n,) by position
+    picked: int
+    quality: Quality | None  # None without labels
+    notes: tuple[str, ...] = ()
+    in_training: tuple[int, ...] = ()  # positions of candidates that stand in the training data
+    run: Path | None = None
+
+    @property
+    def indices(self) -> np.ndarray:
+        return self.order[: self.picked]
+
+    @property
+    def scores(self) -> np.ndarray:
+        return np.asarray(self.all_scores[self.indices])
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "method": self.method,
+            "canonical": self.canonical,
+            "pool": len(self.order),
+            "budget": self.picked,
+            "indices": [int(i) for i in self.indices],
+            "scores": [float(s) for s in self.scores],
+            "predicted": [int(p) for p in self.predictions[self.indices]],
+            "in_training": list(self.in_training),
+            "notes": list(self.notes),
+            "run": str(self.run) if self.run else None,
+        }
+        return {**found, **(self.quality.to_dict() if self.quality else {})}
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per pick."""
+        return [
+            {"rank": rank, "index": int(i), "score": float(self.all_scores[i]), "predicted": int(self.predictions[i])}
+            for rank, i in enumerate(self.indices, start=1)
+        ]
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything `to_dict` gives as JSON."""
+        path = Path(path)
+        write_json(path, self.to_dict())
+        return path
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            "<tr>"
+            + "".join(f"<td>{html.escape(f'{v:.4g}' if isinstance(v, float) else str(v))}</td>" for v in row.values())
+            + "</tr>"
+            for row in self.table()[:20]
+        )
+        head = "".join(f"<th>{name}</th>" for name in ("rank", "index", "score", "predicted"))
+        return f"<p>{html.escape(self.canonical)}: {self.picked} of {len(self.order)}</p><table><tr>{head}</tr>{rows}</table>"

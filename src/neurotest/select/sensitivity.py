@@ -1,0 +1,158 @@
+"""NSS: select by how much the sensitive neurons change between an input and its partner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.select.scorer import Partner, Pool
+from neurotest.target import Trace, Want
+
+
+@register(
+    "selector",
+    "nss",
+    paper="NSS: neuron sensitivity guided test case selection (algorithms 1 and 2, tables II, IV, IX, X)",
+    cost="two forward passes per input (1 + n_mutants when it mutates), 8 bytes kept per input plus the sample's activations",
+    differs="`reference` says what a candidate is compared with, because the two readings differ by 50 points: `original` "
+    "(the candidate is a variant of a known input) gives the published numbers, `remutate` (a fresh mutation, all "
+    "one can do with real unlabelled data) is near chance. The sensitive neurons are found on a random `sample` of the pool and the "
+    "same mutant serves to find them and to score, so nothing is forwarded twice. Ties keep the pool's order.",
+    main="k",
+    presets={"paper": {"k": 0.1, "distance": "l1"}, "cosine": {"distance": "cosine"}},
+)
+@dataclass(frozen=True, kw_only=True)
+class NSS:
+    """Sum of |N_i(x') - N_i(x)| over the share `k` of neurons that change most over the pool.
+
+    reference: `original`, `remutate`, or `auto` (the original where the pool knows it). distance: `l1` (the paper's sum) or
+    `cosine` of the layer, all neurons unless `k` says otherwise. identify: `sum` ranks neurons by summed change, `vote` by how
+    often they are among the share k that changes most. layer: a glob; default is the input of the first dense layer after the
+    last convolution or pooling. sample: how many random candidates the sensitive neurons are found on.
+    """
+
+    reference: Literal["auto", "original", "remutate"] = "auto"
+    k: float | None = None
+    distance: Literal["l1", "cosine"] = "l1"
+    identify: Literal["sum", "vote"] = "sum"
+    layer: str | None = None
+    neuron: Literal["unit", "channel"] = "unit"
+    n_mutants: int = 1
+    sample: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.reference not in ("auto", "original", "remutate"):
+            raise BadInput(f"reference={self.reference!r}: expected original, remutate or auto.")
+        if self.distance not in ("l1", "cosine"):
+            raise BadInput(f"distance={self.distance!r}: expected l1 or cosine.")
+        if self.identify not in ("sum", "vote"):
+            raise BadInput(f"identify={self.identify!r}: expected sum or vote.")
+        if self.k is not None and not (isinstance(self.k, (int, float)) and 0 < self.k <= 1):
+            raise BadInput(f"k={self.k}: expected a share of the neurons above 0 and at most 1 (the paper uses 0.1).")
+        for name in ("n_mutants", "sample"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise BadInput(f"{name}={getattr(self, name)}: expected an integer >= 1.")
+
+    @property
+    def want(self) -> Want:
+        if self.layer is None:
+            return Want(layers="features", neuron="unit", inputs=True)
+        return Want(layers=self.layer, neuron=self.neuron)
+
+    @property
+    def partner(self) -> Partner:
+        if self.reference == "auto":
+            raise BadInput("reference='auto' is settled by select(): choose original or remutate here.")
+        return Partner(self.reference, self.n_mutants if self.reference == "remutate" else 1)
+
+    @property
+    def share(self) -> float:
+        return self.k if self.k is not None else (0.1 if self.distance == "l1" else 1.0)
+
+    def start(self, pool: Pool) -> Sensitivity:
+        return Sensitivity(self, len(pool))
+
+
+@dataclass
+class Sensitivity:
+    """Holds the sample's activations until the sensitive neurons are known, then scores as batches stream by."""
+
+    method: NSS
+    n: int
+    held: list[tuple[np.ndarray, Tensor, list[Tensor]]] = field(default_factory=list)
+    seen: int = 0
+    sensitive: Tensor | None = None  # (neurons,) bool
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        return np.full(self.n, np.nan)
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        here = _flat(trace, self.method.want)  # (n, neurons)
+        there = [_flat(partner, self.method.want) for partner in partners]
+        self.seen += len(index)
+        if self.sensitive is None:
+            self.held.append((index, here, there))
+            if self.seen < min(self.method.sample, self.n):
+                return
+            self.sensitive = self._identify()
+            for kept in self.held:
+                self._score(*kept)
+            self.held.clear()
+        else:
+            self._score(index, here, there)
+
+    def _identify(self) -> Tensor:
+        """Algorithm 1 on what is held: the share k of neurons with the largest summed change, or most often among the largest."""
+        neurons = self.held[0][1].shape[1]
+        count = max(1, int(self.method.share * neurons))
+        if count == neurons:
+            return torch.ones(neurons, dtype=torch.bool)
+        total = torch.zeros(neurons, dtype=torch.float64)
+        left = self.method.sample  # the batch that completes the sample may hold more than it needs
+        for _, here, there in self.held:
+            for other in there:
+                change = (other[:left] - here[:left]).abs()  # (n, neurons)
+                if self.method.identify == "vote":
+                    change = torch.zeros_like(change).scatter_(1, change.topk(count, dim=1).indices, 1.0)
+                total += change.sum(dim=0, dtype=torch.float64).cpu()
+            left -= len(here)
+            if left <= 0:
+                break
+        chosen = torch.zeros(neurons, dtype=torch.bool)
+        chosen[torch.sort(total, descending=True, stable=True).indices[:count]] = True
+        return chosen
+
+    def _score(self, index: np.ndarray, here: Tensor, there: list[Tensor]) -> None:
+        assert self.sensitive is not None
+        total = torch.zeros(len(index), dtype=torch.float64)
+        for other in there:
+            total += self._distance(here, other).double().cpu()
+        self.scores[index] = (total / len(there)).numpy()
+
+    def _distance(self, here: Tensor, there: Tensor) -> Tensor:
+        assert self.sensitive is not None
+        chosen = self.sensitive.to(here)
+        if self.method.distance == "l1":
+            return (there - here).abs_() @ chosen  # (n,)
+        a, b = here * chosen, there * chosen
+        norms = a.norm(dim=1) * b.norm(dim=1)
+        silent = (a.norm(dim=1) == 0) & (b.norm(dim=1) == 0)  # no signal in either is no change
+        cosine = (a * b).sum(dim=1) / norms.clamp_min(1e-30)
+        return torch.where(silent, 0.0, 1 - cosine)
+
+    def value(self) -> np.ndarray:
+        return self.scores
+
+
+def _flat(trace: Trace, want: Want) -> Tensor:
+    parts = list(trace[want].values())
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)

@@ -1,0 +1,110 @@
+"""Distances and densities of classes of points in float64: covariance with shrinkage, Mahalanobis, Gaussian kernels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.errors import BadInput
+from neurotest.stats.neighbours import CHUNK, squared_distances
+
+Floats = NDArray[np.float64]
+Inverse = Literal["auto", "pinv"]
+WORST = 1e12  # condition number beyond which a float64 inverse is noise
+
+
+def ledoit_wolf(centred: Floats) -> Floats:
+    """Covariance shrunk towards its mean variance by the intensity Ledoit and Wolf (2004) estimate: (d, d)."""
+    n, d = centred.shape
+    sample = centred.T @ centred / n
+    mean = np.trace(sample) / d
+    spread = float(np.square(sample).sum() - d * mean * mean)  # squared distance of the sample from the target
+    if spread <= 0:
+        return sample
+    fourth = float(np.square(np.einsum("ij,ij->i", centred, centred)).sum())
+    noise = (fourth / n - float(np.square(sample).sum())) / n
+    weight = min(1.0, max(0.0, noise / spread))
+    shrunk: Floats = (1 - weight) * sample
+    shrunk[np.diag_indices(d)] += weight * mean
+    return shrunk
+
+
+def whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Floats, float, bool]:
+    """W with W W^T the inverse covariance, log of the determinant's root of the covariance, and whether it was shrunk.
+
+    `auto` takes the covariance as it is when it can be inverted in float64, otherwise Ledoit and Wolf's of the same points with
+    a little of the mean variance added; `pinv` leaves out the directions without spread.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    top = float(values[-1])
+    if inverse == "pinv":
+        kept = values > top * len(values) * np.finfo(np.float64).eps  # as scipy.linalg.pinvh cuts
+        return vectors[:, kept] / np.sqrt(values[kept]), float(0.5 * np.log(values[kept]).sum()), False
+    if len(centred) > len(values) and values[0] > 0 and top / values[0] < WORST:
+        return vectors / np.sqrt(values), float(0.5 * np.log(values).sum()), False
+    shrunk = ledoit_wolf(centred)
+    mean = float(np.trace(shrunk)) / len(shrunk)
+    shrunk[np.diag_indices(len(shrunk))] += 1e-6 * mean if mean > 0 else 1e-12
+    values, vectors = np.linalg.eigh(shrunk)
+    values = np.maximum(values, values[-1] / WORST)
+    return vectors / np.sqrt(values), float(0.5 * np.log(values).sum()), True
+
+
+class Gaussian:
+    """Mean and inverse covariance (divided by the count) of points."""
+
+    def __init__(self, points: Floats, inverse: Inverse = "auto") -> None:
+        _need_points(points)
+        points = np.asarray(points, dtype=np.float64)
+        self.mean = points.mean(axis=0)
+        centred = points - self.mean
+        self.whiten, _, self.shrunk = whitening(centred.T @ centred / len(points), centred, inverse)
+
+    def squared_distance(self, values: Floats) -> Floats:
+        """Squared Mahalanobis distance from the mean: (n,)."""
+        white = (values - self.mean) @ self.whiten
+        return np.einsum("ij,ij->i", white, white)
+
+
+class Kernels:
+    """Gaussian kernels on points. bandwidth: `scott`, with the points' covariance, or one number for every direction."""
+
+    def __init__(self, points: Floats, bandwidth: Literal["scott"] | float = "scott", inverse: Inverse = "auto") -> None:
+        _need_points(points)
+        points = np.asarray(points, dtype=np.float64)
+        n, d = points.shape
+        self.mean = points.mean(axis=0)
+        self.shrunk = False
+        if bandwidth == "scott":
+            centred = points - self.mean
+            covariance = centred.T @ centred / max(1, n - 1)
+            whiten, root, self.shrunk = whitening(covariance, centred, inverse)
+            factor = n ** (-1 / (d + 4))
+            self.whiten: Floats = whiten / factor
+            log_root = root + d * np.log(factor)
+        else:
+            self.whiten = np.eye(d) / float(bandwidth)
+            log_root = d * np.log(float(bandwidth))
+        self.points: Floats = (points - self.mean) @ self.whiten
+        self._constant = np.log(n) + 0.5 * self.whiten.shape[1] * np.log(2 * np.pi) + log_root
+
+    def log_density(self, values: Floats) -> Floats:
+        """Natural logarithm of the density: (n,)."""
+        white = (values - self.mean) @ self.whiten
+        found = np.empty(len(white))
+        step = max(1, CHUNK // len(self.points))
+        for start in range(0, len(white), step):
+            exponents = squared_distances(white[start : start + step], self.points)
+            exponents *= -0.5
+            most = exponents.max(axis=1)
+            exponents -= most[:, None]
+            found[start : start + step] = most + np.log(np.exp(exponents, out=exponents).sum(axis=1))
+        found -= self._constant
+        return found
+
+
+def _need_points(points: Floats) -> None:
+    if points.ndim != 2 or not points.size:
+        raise BadInput(f"points have shape {points.shape}: expected at least one point and one dimension.")

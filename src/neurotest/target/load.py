@@ -1,0 +1,233 @@
+"""From a spec such as `zoo:fashion-lenet5` or `py:model.py:build` to a target."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neurotest import registry
+from neurotest.errors import BadInput
+from neurotest.target.target import Outputs, Target
+
+
+def load(
+    spec: str | nn.Module | Target,
+    *,
+    weights: str | Path | None = None,
+    bounds: Sequence[float] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    size: str | Sequence[int] | None = None,
+    classes: str | Path | Sequence[str] | None = None,
+    outputs: Outputs | None = None,
+    device: str | None = None,
+) -> Target:
+    """Load the network under test; what is given here overrides what the source says of itself.
+
+    device: where it runs; by default a target stays where it is and everything else goes to the CPU.
+    """
+    said: dict[str, Any] = {
+        "bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "classes": _classes(classes), "outputs": outputs,
+    }  # fmt: skip
+    said = {key: value for key, value in said.items() if value is not None}
+    device = _device(device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
+    if isinstance(spec, Target) and not said and weights is None and spec.device == torch.device(device):
+        return spec
+    if isinstance(spec, (nn.Module, Target)):
+        found: nn.Module | Target = spec
+        text = ""
+    else:
+        text = spec
+        found = _source(spec)
+    if weights is not None:
+        module = found.module if isinstance(found, Target) else found
+        load_weights(module, Path(weights))
+    if isinstance(found, Target):
+        known = {
+            "bounds": found.bounds, "mean": found.mean, "std": found.std, "shape": found.shape,
+            "classes": found.classes, "outputs": found.outputs,
+        }  # fmt: skip
+        return Target(found.module, **{**known, **said}, spec=text or found.spec, device=device)
+    if text:
+        found.eval()  # built for this run alone; a module somebody else holds is refused in training mode instead
+    return Target(found, **said, spec=text, device=device)
+
+
+def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
+    """`1x28x28` or a sequence as a tuple."""
+    if size is None:
+        return None
+    parts = size.lower().split("x") if isinstance(size, str) else list(size)
+    try:
+        shape = tuple(int(p) for p in parts)
+    except ValueError:
+        shape = ()
+    if not shape or min(shape) < 1:
+        raise BadInput(f"size={size!r}: expected channels x height x width, for example 1x28x28.")
+    return shape
+
+
+def _classes(classes: str | Path | Sequence[str] | None) -> Sequence[str] | None:
+    if classes is None or not isinstance(classes, (str, Path)):
+        return classes
+    try:
+        return [line.strip() for line in Path(classes).read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"classes: cannot read {classes} (one class name per line expected): {error}") from error
+
+
+def _device(device: str) -> str:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise BadInput(f"device={device!r} is not available here: {str(error).splitlines()[0]}") from error
+    return device
+
+
+def _source(spec: str) -> nn.Module | Target:
+    prefix, colon, rest = spec.partition(":")
+    known = registry.entries("target source")
+    if not colon or prefix not in known:
+        raise BadInput(_no_source(spec, list(known)))
+    if not rest:
+        raise BadInput(f"{spec!r} names nothing after {prefix}: {known[prefix].summary}")
+    made: nn.Module | Target = known[prefix].make(rest)
+    return made
+
+
+def _no_source(spec: str, known: list[str]) -> str:
+    from neurotest import zoo
+
+    name = spec.rpartition(":")[2] or spec
+    spellings = [f"zoo:{name}"] if name in zoo.names() else []
+    if name.endswith(".py") or Path(spec).suffix == ".py":
+        spellings.append(f"py:{spec}:build")
+    spellings = spellings or [f"py:{name}:build", f"zoo:{zoo.nearest(name)}"]
+    return f"{spec!r} has no source (known: {', '.join(k + ':' for k in known)}). Did you mean {' or '.join(spellings)} ?"
+
+
+@registry.register("target source", "zoo", paper="", cost="reads one small file")
+def from_zoo(name: str) -> Target:
+    """`zoo:NAME`: a network trained by this project (`neurotest zoo list`)."""
+    from neurotest import zoo
+
+    subject = zoo.find(name)
+    module = subject.load()
+    return Target(module, shape=subject.shape, classes=subject.classes)
+
+
+@registry.register("target source", "py", paper="", cost="runs your code")
+def from_python(place: str) -> nn.Module | Target:
+    """`py:FILE_OR_MODULE:CALLABLE`: your own code; the callable takes nothing and returns an nn.Module or a neurotest.Target."""
+    where, colon, name = place.rpartition(":")
+    if not colon or not where or not name:
+        raise BadInput(f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.")
+    with _importable(where):
+        build = _callable(where, name)
+        try:
+            made = build()
+        except Exception as error:  # a stranger's code may raise anything
+            raise BadInput(f"py:{place}: {name}() failed: {type(error).__name__}: {error}") from error
+    if not isinstance(made, (nn.Module, Target)):
+        raise BadInput(f"py:{place}: {name}() returned a {type(made).__name__}; expected an nn.Module or a neurotest.Target.")
+    return made
+
+
+def _is_file(where: str) -> bool:
+    return where.endswith(".py") or Path(where).is_file()
+
+
+@contextmanager
+def _importable(where: str) -> Iterator[None]:
+    """A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too."""
+    folder = str(Path(where).resolve().parent if _is_file(where) else Path.cwd())
+    sys.path.insert(0 if _is_file(where) else len(sys.path), folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)
+
+
+def _callable(where: str, name: str) -> Callable[[], Any]:
+    try:
+        code = _run_file(Path(where)) if _is_file(where) else importlib.import_module(where)
+    except BadInput:
+        raise
+    except Exception as error:  # a stranger's code may raise anything
+        raise BadInput(f"py:{where}: cannot be imported: {type(error).__name__}: {error}") from error
+    found = getattr(code, name, None)
+    if not callable(found):
+        callables = [
+            n
+            for n, value in vars(code).items()
+            if callable(value) and not n.startswith("_") and getattr(value, "__module__", "") == code.__name__
+        ]
+        from neurotest.errors import near
+
+        raise BadInput(f"py:{where} has no callable {name!r}. {near(name, callables)}")
+    return found  # type: ignore[no-any-return]
+
+
+def _run_file(file: Path) -> Any:
+    if not file.is_file():
+        raise BadInput(f"py:{file}: no such file.")
+    name = f"neurotest_target_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    code = importlib.util.module_from_spec(spec)
+    sys.modules[name] = code  # dataclasses and pickles of the file look themselves up here
+    spec.loader.exec_module(code)
+    return code
+
+
+def load_weights(module: nn.Module, file: Path) -> None:
+    """Put a state dict into `module`: safetensors, or a torch file that `weights_only=True` accepts."""
+    state = read_state(file)
+    try:
+        missing, unexpected = module.load_state_dict(state, strict=False)
+    except RuntimeError as error:
+        raise BadInput(f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}") from error
+    if missing or unexpected:
+        told = [
+            f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+            for what, names in (("missing", missing), ("unknown", unexpected))
+            if names
+        ]
+        raise BadInput(f"weights {file} do not fit the network ({'; '.join(told)}).")
+
+
+def read_state(file: Path) -> dict[str, Tensor]:
+    """A state dict from a file, never running code from it."""
+    if not file.is_file():
+        raise BadInput(f"weights: no file {file}.")
+    try:
+        if file.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(file)
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged files raise whatever their parser meets
+        if "weights_only" in str(error).lower() or "WeightsUnpickler" in str(error):
+            raise BadInput(
+                f"weights {file} hold pickled objects, which could run code: refused. Save a plain state dict "
+                "(torch.save(model.state_dict(), ...)) or safetensors."
+            ) from error
+        raise BadInput(
+            f"weights {file} cannot be read (truncated, or no weights): {(str(error) or type(error).__name__).splitlines()[0]}"
+        ) from error
+    for wrapper in ("state_dict", "model"):
+        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
+            content = content[wrapper]
+    if not isinstance(content, dict) or not all(isinstance(v, Tensor) for v in content.values()):
+        raise BadInput(f"weights {file} hold no state dict (a mapping of names to tensors).")
+    return content

@@ -1,0 +1,264 @@
+"""The probe: the only place that registers hooks. It runs a target on a batch and returns a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from neurotest.errors import BadInput
+
+if TYPE_CHECKING:
+    from neurotest.target.layers import Layer
+    from neurotest.target.target import Target
+
+Values = dict[str, Tensor]
+Edit = Callable[[str, Tensor], Tensor]
+Keep = Callable[[Tensor], Tensor]
+Job = tuple["Layer", "Want", Keep]  # what to record of which layer, and how
+
+
+@dataclass(frozen=True, kw_only=True)
+class Want:
+    """What somebody wants recorded: which layers, what a neuron is, reduced values or whole maps, outputs or inputs.
+
+    `layers` is a preset (`pre_activation`, `post_activation`, `features`) or globs over layer names, comma separated.
+    """
+
+    layers: str = "pre_activation"
+    neuron: Literal["channel", "unit"] = "channel"
+    keep: Literal["reduced", "map"] = "reduced"
+    inputs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.neuron not in ("channel", "unit"):
+            raise BadInput(f"neuron={self.neuron!r}: expected channel (one value per feature map) or unit (every element).")
+        if self.keep not in ("reduced", "map"):
+            raise BadInput(f"keep={self.keep!r}: expected reduced or map.")
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the network did on a batch: logits and, per want, one value per neuron and layer."""
+
+    logits: Tensor  # (n, classes)
+    recorded: Mapping[Want, Values] = field(default_factory=dict)
+
+    def __getitem__(self, want: Want) -> Values:
+        return self.recorded[want]
+
+    @property
+    def values(self) -> Values:
+        """The recorded layers when there was exactly one want."""
+        (only,) = self.recorded.values()
+        return only
+
+    @cached_property
+    def probs(self) -> Tensor:
+        """Softmax in float64: in float32 it saturates at 1 and makes ties."""
+        return self.logits.double().softmax(dim=1)
+
+    @cached_property
+    def predictions(self) -> Tensor:
+        return self.logits.argmax(dim=1)
+
+
+def reducer(want: Want, axis: int, ndim: int) -> Keep:
+    """How a want turns a layer's tensor, whose channels lie on `axis`, into (n, neurons)."""
+    if want.keep == "map":
+        return torch.clone
+    if ndim == 1:  # one number per input
+        return lambda tensor: tensor.unsqueeze(1).clone()
+    if want.neuron == "unit":
+        return lambda tensor: tensor.flatten(1).clone()
+    others = tuple(d for d in range(1, ndim) if d != axis)
+    if not others:
+        return torch.clone
+    return lambda tensor: tensor.mean(others)
+
+
+def _tensor(value: Any) -> Tensor | None:
+    """The tensor of a module's input or output; modules such as attention give tuples, the first is meant."""
+    while isinstance(value, (tuple, list)) and value:
+        value = value[0]
+    return value if isinstance(value, Tensor) else None
+
+
+class Probe:
+    """Runs a target with the wanted layers recorded (none: logits only); a context manager, every hook is gone afterwards.
+
+    Four switches: `keep` and `inputs` (in each `Want`), `grad=True` keeps the graph, `edit(layer, tensor)` replaces a
+    recorded layer's output before the network goes on.
+    """
+
+    def __init__(self, target: Target, *wants: Want, grad: bool = False, edit: Edit | None = None) -> None:
+        self.target = target
+        self.wants = tuple(dict.fromkeys(wants))
+        self.grad = grad
+        self.edit = edit
+        if edit is not None and all(want.inputs for want in self.wants):
+            raise BadInput("edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.")
+        self._handles: list[RemovableHandle] = []
+        self._recorded: dict[Want, Values] = {}
+        self._calls: dict[str, int] = {}
+
+    def __enter__(self) -> Probe:
+        self.target.check_mode()
+        try:
+            for module, jobs in self._plan().items():
+                self._attach(module, jobs)
+        except BaseException:
+            self._detach()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._detach()
+
+    def _detach(self) -> None:
+        while self._handles:
+            self._handles.pop().remove()
+
+    def layers(self, want: Want) -> tuple[Layer, ...]:
+        """The layers a want stands for, in the order in which they run."""
+        return self.target.survey().find(want.layers)
+
+    def _plan(self) -> dict[str, list[Job]]:
+        plan: dict[str, list[Job]] = {}
+        for want in self.wants:
+            for layer in self.layers(want):
+                shape, axis = (layer.input_shape, layer.input_axis) if want.inputs else (layer.shape, layer.axis)
+                plan.setdefault(layer.module, []).append((layer, want, self._keep(want, layer, axis, len(shape) + 1)))
+        return plan
+
+    def _keep(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
+        reduce = reducer(want, axis, ndim)
+        overwritten = layer.input_overwritten if want.inputs else layer.overwritten
+        if overwritten or self.grad or self.edit is not None:
+            return reduce
+        # Nobody writes into this tensor after the hook, so a view will do: half the cost of the hook at batch 1.
+        if reduce is torch.clone:
+            return _same
+        if want.keep == "reduced" and want.neuron == "unit" and ndim > 1:
+            return _flat
+        return reduce
+
+    def _attach(self, module: str, jobs: list[Job]) -> None:
+        """Inputs are recorded before the module runs, because it may overwrite them; outputs after."""
+        hooked = self.target.module.get_submodule(module)
+        before, after = ([job for job in jobs if job[1].inputs is side] for side in (True, False))
+        once = self.target.survey().calls[module] == 1
+        if before:
+            made = self._simple_before(*before[0]) if once and len(before) == 1 else self._before(module, before)
+            self._handles.append(hooked.register_forward_pre_hook(made))
+        if after:
+            simple = once and len(after) == 1 and self.edit is None
+            self._handles.append(
+                hooked.register_forward_hook(self._simple_after(*after[0]) if simple else self._after(module, after))
+            )
+
+    # The simple hooks serve the usual case, one want and one call per forward pass, at half the cost of the general ones.
+
+    def _simple_before(self, layer: Layer, want: Want, keep: Keep) -> Callable[[nn.Module, Any], None]:
+        recorded, name = self._recorded, layer.name
+
+        def hook(_: nn.Module, args: Any) -> None:
+            recorded[want][name] = keep(_need(args, name))
+
+        return hook
+
+    def _simple_after(self, layer: Layer, want: Want, keep: Keep) -> Callable[[nn.Module, Any, Any], None]:
+        recorded, name = self._recorded, layer.name
+
+        def hook(_: nn.Module, args: Any, output: Any) -> None:
+            recorded[want][name] = keep(output if type(output) is Tensor else _need(output, name))
+
+        return hook
+
+    def _before(self, module: str, jobs: list[Job]) -> Callable[[nn.Module, Any], None]:
+        def hook(_: nn.Module, args: Any) -> None:
+            for layer, want, keep in self._due(f"{module}<", jobs):
+                self._recorded[want][layer.name] = keep(_need(args, layer.name))
+
+        return hook
+
+    def _after(self, module: str, jobs: list[Job]) -> Callable[[nn.Module, Any, Any], Any]:
+        def hook(_: nn.Module, args: Any, output: Any) -> Any:
+            due = self._due(module, jobs)
+            if self.edit is not None and due:
+                output = _replace(output, self.edit(due[0][0].name, _need(output, module)))
+            for layer, want, keep in due:
+                self._recorded[want][layer.name] = keep(_need(output, layer.name))
+            return output
+
+        return hook
+
+    def _due(self, counter: str, jobs: list[Job]) -> list[Job]:
+        """The jobs that ask for this call of the module."""
+        call = self._calls.get(counter, 0)
+        self._calls[counter] = call + 1
+        return [job for job in jobs if job[0].call == call]
+
+    def __call__(self, x: Tensor) -> Trace:
+        """Forward a batch that lies in the target's bounds: (n, *shape) -> trace."""
+        self._calls.clear()
+        self._recorded.clear()
+        for want in self.wants:
+            self._recorded[want] = {}
+        mode: AbstractContextManager[Any] = torch.enable_grad() if self.grad else torch.inference_mode()
+        with mode:
+            logits = self.target.logits(x)
+        return Trace(logits, dict(self._recorded))
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    return tensor.flatten(1)
+
+
+def _need(value: Any, layer: str) -> Tensor:
+    tensor = _tensor(value)
+    if tensor is None:
+        raise BadInput(f"layer {layer!r} gives a {type(value).__name__}, not a tensor: choose other layers with --layers.")
+    return tensor
+
+
+def _replace(output: Any, tensor: Tensor) -> Any:
+    if isinstance(output, Tensor):
+        return tensor
+    return type(output)((_replace(output[0], tensor), *output[1:]))
+
+
+@contextmanager
+def watched(
+    module: nn.Module,
+    before: Callable[[str, Any], None],
+    after: Callable[[str, Any, Any], None],
+) -> Iterator[None]:
+    """Call `before(path, args)` and `after(path, args, output)` around every module's forward (for the survey)."""
+    handles: list[RemovableHandle] = []
+
+    def pre(path: str) -> Callable[[nn.Module, Any], None]:
+        return lambda _, args: before(path, args)
+
+    def post(path: str) -> Callable[[nn.Module, Any, Any], None]:
+        return lambda _, args, output: after(path, args, output)
+
+    try:
+        for path, child in module.named_modules():
+            handles.append(child.register_forward_pre_hook(pre(path)))
+            handles.append(child.register_forward_hook(post(path)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

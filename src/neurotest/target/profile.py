@@ -1,0 +1,119 @@
+"""Profiles: per-neuron statistics of training data, computed once, saved, and tied to the target they came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from neurotest.errors import BadInput
+from neurotest.files import write_bytes, write_json
+from neurotest.stats.moments import Moments
+from neurotest.target.probe import Trace, Want
+from neurotest.target.target import Target
+
+FORMAT = 1
+
+
+@dataclass
+class Profile:
+    """Range, mean and spread of every neuron of the wanted layers; `update` and `merge` accumulate."""
+
+    fingerprint: str
+    want: Want
+    layers: dict[str, Moments]
+
+    @classmethod
+    def empty(cls, target: Target, want: Want) -> Profile:
+        if want.keep != "reduced":
+            raise BadInput("a profile needs one value per neuron: keep='reduced'.")
+        return cls(target.fingerprint, want, {})
+
+    @property
+    def count(self) -> int:
+        """How many inputs were seen."""
+        return next(iter(self.layers.values())).count if self.layers else 0
+
+    def update(self, trace: Trace) -> None:
+        for name, values in trace[self.want].items():
+            array = values.detach().cpu().numpy()  # (n, neurons)
+            if name not in self.layers:
+                self.layers[name] = Moments(array.shape[1])
+            self.layers[name].update(array)
+
+    def merge(self, other: Profile) -> None:
+        if (self.fingerprint, self.want) != (other.fingerprint, other.want):
+            raise BadInput("profiles of different targets, layers or neurons cannot be merged.")
+        for name, moments in other.layers.items():
+            if name in self.layers:
+                self.layers[name].merge(moments)
+            else:
+                self.layers[name] = Moments(moments.neurons)
+                self.layers[name].merge(moments)
+
+    def check(self, target: Target) -> None:
+        """Refuse a profile that was made from another network."""
+        if self.fingerprint != target.fingerprint:
+            raise BadInput(
+                f"the profile was made for another target ({self.fingerprint[:12]}, this one is {target.fingerprint[:12]}): "
+                "make a new one from this target's training data."
+            )
+
+    # -- files: FILE.safetensors holds the numbers; FILE.json, written last, says whose they are and what their hash is
+
+    def save(self, path: str | Path) -> Path:
+        """Write `path` (`.json`) and the `.safetensors` beside it; returns the JSON's path."""
+        from safetensors.numpy import save
+
+        base = _base(path)
+        tensors = {
+            f"{name}/{key}": np.ascontiguousarray(v) for name, m in self.layers.items() for key, v in m.state_dict().items()
+        }
+        content = save(tensors)
+        write_bytes(base.with_suffix(".safetensors"), content)
+        about = {
+            "format": FORMAT,
+            "fingerprint": self.fingerprint,
+            "want": asdict(self.want),
+            "count": self.count,
+            "layers": {name: m.neurons for name, m in self.layers.items()},
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        write_json(base.with_suffix(".json"), about)
+        return base.with_suffix(".json")
+
+    @classmethod
+    def load(cls, path: str | Path, target: Target | None = None) -> Profile:
+        """Read a saved profile; with `target`, refuse one that was made for another."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        base = _base(path)
+        try:
+            about = json.loads(base.with_suffix(".json").read_text())
+            content = base.with_suffix(".safetensors").read_bytes()
+        except (OSError, ValueError) as error:
+            raise BadInput(f"cannot read the profile {base}.json: {error}") from error
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise BadInput(f"{base}.json is no profile of format {FORMAT}: make it again.")
+        if hashlib.sha256(content).hexdigest() != about.get("sha256"):
+            raise BadInput(f"{base}.safetensors does not belong to {base}.json (its hash differs): make the profile again.")
+        try:
+            tensors = load(content)
+            layers = {
+                name: Moments.load({key: tensors[f"{name}/{key}"] for key in Moments(1).state_dict()}) for name in about["layers"]
+            }
+            found = cls(about["fingerprint"], Want(**about["want"]), layers)
+        except (SafetensorError, KeyError, TypeError) as error:
+            raise BadInput(f"{base}.json is damaged ({error}): make the profile again.") from error
+        if target is not None:
+            found.check(target)
+        return found
+
+
+def _base(path: str | Path) -> Path:
+    path = Path(path)
+    return path.with_suffix("") if path.suffix in (".json", ".safetensors") else path

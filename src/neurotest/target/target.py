@@ -1,0 +1,261 @@
+"""The target: the network under test with everything needed to feed it and to read its answer."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from types import CodeType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neurotest.errors import BadInput
+from neurotest.target.layers import Survey, last_operator, survey
+
+Outputs = Literal["logits", "probs", "sigmoid"]
+_LEAST = 1e-30  # below any float32 softmax value that matters; keeps log finite
+
+
+class Target:
+    """A classifier under test.
+
+    module: the network, in eval mode. bounds: the range its inputs live in, before preprocessing. mean, std: preprocessing,
+    applied inside the target so that bounds, mutations and saved inputs never see it. shape: of one input. outputs: what
+    the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1).
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        bounds: tuple[float, float] = (0.0, 1.0),
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        shape: Sequence[int] | None = None,
+        classes: Sequence[str] | None = None,
+        outputs: Outputs = "logits",
+        spec: str = "",
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.module = module.to(device)
+        self.bounds = _bounds(bounds)
+        self.shape = tuple(int(s) for s in shape) if shape else None
+        self.classes = tuple(str(c) for c in classes) if classes else None
+        self.outputs: Outputs = outputs
+        self.spec = spec or f"a {type(module).__name__} in memory"
+        self.device = torch.device(device)
+        if outputs not in ("logits", "probs", "sigmoid"):
+            raise BadInput(f"outputs={outputs!r}: expected logits, probs or sigmoid.")
+        if (mean is None) != (std is None):
+            raise BadInput("mean and std go together: give both or neither.")
+        self.mean, self.std = _statistic("mean", mean, self.shape), _statistic("std", std, self.shape)
+        if self.std is not None and not all(s > 0 for s in self.std):
+            raise BadInput(f"std={self.std}: expected values above 0.")
+        self._shift = self._scale = None
+        if self.mean is not None and self.std is not None:
+            self._shift = torch.tensor(self.mean, device=self.device)
+            self._scale = torch.tensor(self.std, device=self.device)
+        self._surveys: dict[tuple[int, ...], Survey] = {}
+
+    def __repr__(self) -> str:
+        size = "x".join(map(str, self.shape)) if self.shape else "?"
+        return f"Target({self.spec}, size={size}, bounds={self.bounds}, outputs={self.outputs})"
+
+    def check_mode(self) -> None:
+        """Refuse a network in training mode: dropout and batch statistics would make every number random."""
+        training = next((name for name, m in self.module.named_modules() if m.training), None)
+        if training is not None:
+            raise BadInput(f"the network is in training mode (module {training or 'itself'!r}): call .eval() on it first.")
+
+    # -- running it
+
+    def prepare(self, x: np.ndarray) -> Tensor:
+        """What a source gives (uint8, or float in bounds) as the float tensor the target is tested on: (n, *shape)."""
+        low, high = self.bounds
+        tensor = torch.from_numpy(x)
+        if tensor.dtype == torch.uint8:
+            tensor = tensor.to(self.device).float().div_(255)
+            return tensor if (low, high) == (0.0, 1.0) else tensor.mul_(high - low).add_(low)
+        if tensor.numel():
+            least, most = (float(v) for v in torch.aminmax(tensor))
+            slack = 1e-6 * (high - low)
+            if not (least >= low - slack and most <= high + slack):
+                raise BadInput(
+                    f"inputs reach from {least:g} to {most:g}, outside bounds {low:g} to {high:g}: rescale or pass --bounds."
+                )
+        return tensor.to(self.device).float()
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Forward a batch in bounds: (n, *shape) -> (n, classes), whatever the module's outputs are."""
+        return self._as_logits(self.module(self._preprocessed(x)), len(x))
+
+    def _preprocessed(self, x: Tensor) -> Tensor:
+        if self._shift is None or self._scale is None:
+            return x
+        if len(self._shift) not in (1, x.shape[1]):  # would broadcast a grey image into a colour one
+            raise BadInput(f"mean and std: {len(self._shift)} values for {x.shape[1]} channels.")
+        places = (-1,) + (1,) * (x.ndim - 2)
+        return (x - self._shift.view(places)) / self._scale.view(places)
+
+    def _as_logits(self, out: Any, n: int) -> Tensor:
+        if type(out) is not Tensor and not isinstance(out, Tensor):
+            raise BadInput(
+                f"the network returns a {type(out).__name__}, not one tensor of class scores: detection, multi-output and "
+                "text models are not supported; wrap it in a module that returns logits (n, classes)."
+            )
+        if out.ndim == 1 and len(out) == n:
+            out = out.unsqueeze(1)
+        if out.ndim != 2 or len(out) != n:
+            raise BadInput(
+                f"the network returns shape {tuple(out.shape)} for {n} inputs: expected (n, classes). "
+                "Segmentation, detection and text models are not supported; wrap it in a module that returns logits."
+            )
+        if self.outputs == "logits":
+            return out if out.shape[1] > 1 else torch.cat([torch.zeros_like(out), out], dim=1)
+        if self.outputs == "sigmoid":
+            return self._from_sigmoid(out)
+        return torch.log(out.clamp_min(_LEAST))
+
+    def _from_sigmoid(self, out: Tensor) -> Tensor:
+        if out.shape[1] != 1:
+            raise BadInput(
+                f"outputs='sigmoid' means one probability per input, but the network returns {out.shape[1]}: "
+                "multi-label networks are not supported; test one label at a time."
+            )
+        return torch.cat([1 - out, out], dim=1).clamp_min(_LEAST).log()
+
+    def check_outputs(self, x: Tensor) -> None:
+        """Run a few inputs once and refuse outputs that are not what the description says."""
+        self.check_mode()
+        with torch.inference_mode():
+            try:
+                raw = self.module(self._preprocessed(x))
+            except BadInput:
+                raise
+            except Exception as error:  # a stranger's code may raise anything
+                raise BadInput(self._refusal(x, error)) from error
+            logits = self._as_logits(raw, len(x))
+        self._check_values(raw)
+        if self.outputs == "logits" and bool(((raw >= 0) & (raw <= 1)).all()):
+            self._check_end(x, raw[0].numel())
+        if self.classes is not None and len(self.classes) != logits.shape[1]:
+            raise BadInput(f"classes: {len(self.classes)} names for a network with {logits.shape[1]} outputs.")
+
+    def _refusal(self, x: Tensor, error: Exception) -> str:
+        size = "x".join(map(str, x.shape[1:]))
+        first = str(error).strip().split("\n")[0]
+        if any(isinstance(m, nn.Embedding) for m in self.module.modules()):
+            return (
+                f"the network does not take images of size {size} (it has an embedding: text models are not supported): {first}"
+            )
+        return f"the network does not take inputs of size {size} (channels x height x width; --size says what it takes): {first}"
+
+    def _check_values(self, raw: Tensor) -> None:
+        raw = raw.double()
+        summed = raw.sum(dim=-1) if raw.ndim == 2 else raw
+        like_probs = bool((raw >= 0).all() and ((summed - 1).abs() < 1e-3).all()) and raw.ndim == 2 and raw.shape[1] > 1
+        in_unit = bool(((raw >= 0) & (raw <= 1)).all())
+        if self.outputs == "logits" and like_probs:
+            raise BadInput("the network's outputs are probabilities (rows sum to 1), not logits: pass --outputs probs.")
+        if self.outputs == "probs" and in_unit and raw[0].numel() == 1:
+            raise BadInput("outputs='probs', but the network returns one value per input: pass --outputs sigmoid.")
+        if self.outputs == "probs" and not like_probs:
+            kind = "many sigmoids: multi-label networks are not supported" if in_unit else "logits: pass --outputs logits"
+            raise BadInput(
+                f"outputs='probs', but rows sum to {float(summed.min()):.4g} .. {float(summed.max()):.4g}: they look like {kind}."
+            )
+        if self.outputs == "sigmoid" and not in_unit:
+            raise BadInput("outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits.")
+
+    def _check_end(self, x: Tensor, width: int) -> None:
+        """Values between 0 and 1 may be logits by accident; what ran last tells."""
+        if last_operator(lambda: self.module(self._preprocessed(x))) != "sigmoid":
+            return
+        if width == 1:
+            raise BadInput("the network ends in a sigmoid, so its output is a probability and no logit: pass --outputs sigmoid.")
+        raise BadInput(
+            f"the network ends in {width} sigmoids: multi-label networks are not supported. Test one label at a time, or, if an "
+            "input has exactly one class, return the values before the sigmoid."
+        )
+
+    # -- knowing it
+
+    def survey(self, shape: Sequence[int] | None = None) -> Survey:
+        """The layers that run, from one watched forward pass on noise of the given (or the target's) shape."""
+        wanted = tuple(shape) if shape else self.shape
+        if wanted is None:
+            raise BadInput("the size of the network's inputs is unknown: pass --size, for example --size 3x32x32.")
+        if wanted not in self._surveys:
+            low, high = self.bounds
+            noise = torch.rand((2, *wanted), generator=torch.Generator().manual_seed(0))
+            x = (noise * (high - low) + low).to(self.device)
+            self.check_outputs(x)
+            self._surveys[wanted] = survey(self.module, lambda: self.logits(x))
+        return self._surveys[wanted]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of weights, architecture and preprocessing: equal targets agree, any change differs."""
+        seen = hashlib.blake2b(digest_size=16)
+        seen.update(repr((str(self.module), self.bounds, self.mean, self.std, self.outputs)).encode())
+        for module in {type(m): None for m in self.module.modules()}:
+            if not module.__module__.startswith("torch."):
+                seen.update(repr((module.__qualname__, _code_words(module.forward))).encode())
+        for path, part in self.module.named_modules():
+            seen.update(repr((path, _settings(part))).encode())
+        for name, tensor in _tensors(self.module):
+            seen.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            seen.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        return seen.hexdigest()
+
+
+def _code_words(function: Any) -> tuple[Any, ...]:
+    """Names and constants of a function, those of functions inside it too: they tell F.relu from F.gelu."""
+    function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None)
+    return () if code is None else _words(code, function.__doc__)
+
+
+def _words(code: CodeType, doc: str | None = None) -> tuple[Any, ...]:
+    plain = (c for c in code.co_consts if isinstance(c, (int, float, str, tuple)) and c != doc)
+    inner = (_words(c) for c in code.co_consts if isinstance(c, CodeType))
+    return (code.co_names, *plain, *inner)
+
+
+def _settings(module: nn.Module) -> list[Any]:
+    """What a module keeps beside weights, and its repr need not show: numbers, words, and functions such as its activation."""
+    found: list[Any] = []
+    for name, value in sorted(vars(module).items()):
+        if name.startswith("_") or name == "training":
+            continue
+        if isinstance(value, (bool, int, float, str)):
+            found.append((name, value))
+        elif inspect.isroutine(value):
+            found.append((name, value.__qualname__, _code_words(value)))
+    return found
+
+
+def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Weights and buffers, also buffers that are not saved."""
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def _bounds(bounds: Sequence[float]) -> tuple[float, float]:
+    values = tuple(float(b) for b in bounds)
+    if len(values) != 2 or not values[0] < values[1] or not np.isfinite(values).all():
+        raise BadInput(f"bounds={tuple(bounds)}: expected two finite numbers, the lower first, for example 0 1.")
+    return values[0], values[1]
+
+
+def _statistic(name: str, values: Sequence[float] | None, shape: tuple[int, ...] | None) -> tuple[float, ...] | None:
+    if values is None:
+        return None
+    numbers = tuple(float(v) for v in values)
+    if shape is not None and len(numbers) not in (1, shape[0]):
+        raise BadInput(f"{name}: {len(numbers)} values for {shape[0]} channels.")
+    return numbers

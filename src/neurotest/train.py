@@ -1,0 +1,220 @@
+"""The one training loop: checkpointed after every epoch, resumable, with progress and the time left.
+
+Equal seed, threads and machine give equal weights; another processor may round differently, so accuracy is what to compare.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from neurotest import rng, zoo
+from neurotest.data.source import Source
+from neurotest.data.spec import data
+from neurotest.errors import BadInput
+from neurotest.files import cache_dir, whole
+from neurotest.zoo.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where training stands; `left` is an estimate in seconds."""
+
+    epoch: int
+    epochs: int
+    done: float  # share of the whole
+    loss: float
+    left: float
+
+
+Report = Callable[[Step], None]
+
+
+def train(
+    module: nn.Module,
+    source: Source,
+    recipe: Recipe,
+    *,
+    checkpoint: Path | None = None,
+    report: Report | None = None,
+    device: str = "cpu",
+) -> nn.Module:
+    """Train `module` on a labelled source by `recipe`; goes on from `checkpoint` if one of the same recipe is there."""
+    return Training(module, recipe, checkpoint=checkpoint, device=device).run(source, report)
+
+
+class Training:
+    """One training: the network, its optimiser and learning rate, the epochs done and the seconds they took."""
+
+    def __init__(self, module: nn.Module, recipe: Recipe, *, checkpoint: Path | None = None, device: str = "cpu") -> None:
+        self.module: nn.Module = module.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.recipe, self.checkpoint, self.device = recipe, checkpoint, device
+        self.epoch = 0
+        self.seconds = 0.0
+
+    def run(self, source: Source, report: Report | None = None) -> nn.Module:
+        """Train to the end and return the network in eval mode."""
+        x, y = _tensors(source, self.recipe.images)
+        steps = math.ceil(len(x) / self.recipe.batch)
+        self.optimiser = _optimiser(self.module, self.recipe)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimiser, self.recipe.rate, total_steps=self.recipe.epochs * steps, pct_start=0.25
+        )
+        self._resume()
+        with torch.random.fork_rng():
+            for epoch in range(self.epoch, self.recipe.epochs):
+                self._run_epoch(x, y, epoch, report)
+                self.epoch = epoch + 1
+                self._save()
+        return self.module.to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]
+
+    def _run_epoch(self, x: Tensor, y: Tensor, epoch: int, report: Report | None) -> None:
+        seed = self.recipe.seed
+        before, began = self.seconds, time.monotonic()
+        # Dropout draws from torch's own generator: set per epoch, so that a resumed training draws the same.
+        torch.manual_seed(rng.torch_stream("train.dropout", seed, epoch).initial_seed())
+        order = torch.from_numpy(rng.stream("train.order", seed, epoch).permutation(len(x)))
+        augment = rng.stream("train.augment", seed, epoch)
+        self.module.train()
+        parts = order.split(self.recipe.batch)
+        for step, index in enumerate(parts, start=1):
+            images = _augment(x[index], self.recipe, augment).to(self.device).float().div_(255)
+            loss = self._step(_channels_last(images), y[index].to(self.device))
+            self.seconds = before + time.monotonic() - began
+            if report is not None and (step % 20 == 1 or step == len(parts)):
+                done = (epoch + step / len(parts)) / self.recipe.epochs
+                report(Step(epoch + 1, self.recipe.epochs, done, loss.item(), self.seconds * (1 - done) / done))
+
+    def _step(self, images: Tensor, labels: Tensor) -> Tensor:
+        loss = functional.cross_entropy(self.module(images), labels)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        self.schedule.step()
+        return loss.detach()
+
+    def _save(self) -> None:
+        if self.checkpoint is None:
+            return
+        state = {
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "recipe": json.dumps(asdict(self.recipe)),
+            "module": self.module.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": self.schedule.state_dict(),
+        }
+        with whole(self.checkpoint) as part:
+            torch.save(state, part)
+
+    def _resume(self) -> None:
+        """Go on from the checkpoint; one of another recipe is left aside."""
+        path = self.checkpoint
+        if path is None or not path.is_file():
+            return
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # a damaged checkpoint raises whatever its parser meets
+            raise BadInput(f"the checkpoint {path} cannot be read: delete it to start again ({error}).") from error
+        if state.get("recipe") != json.dumps(asdict(self.recipe)):
+            return
+        self.module.load_state_dict(state["module"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.schedule.load_state_dict(state["schedule"])
+        self.epoch, self.seconds = int(state["epoch"]), float(state["seconds"])
+
+
+def accuracy(module: nn.Module, source: Source, *, batch: int = 500) -> float:
+    """Share of a labelled source that the network gets right."""
+    x, y = _tensors(source, None)
+    right = 0
+    with torch.inference_mode():
+        for images, labels in zip(x.split(batch), y.split(batch), strict=True):
+            right += int((module(images.float().div_(255)).argmax(1) == labels).sum())
+    return right / len(x)
+
+
+def _tensors(source: Source, most: int | None) -> tuple[Tensor, Tensor]:
+    if source.labels is None:
+        raise BadInput(f"{source.spec} has no labels: training needs them.")
+    index = np.arange(min(len(source), most or len(source)))
+    return torch.from_numpy(source.read(index)), torch.from_numpy(source.labels[index])
+
+
+def _optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    if recipe.optimiser == "adam":
+        return torch.optim.AdamW(module.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay)
+    if recipe.optimiser == "sgd":
+        return torch.optim.SGD(module.parameters(), lr=recipe.rate, momentum=0.9, nesterov=True, weight_decay=recipe.weight_decay)
+    raise BadInput(f"optimiser={recipe.optimiser!r}: expected adam or sgd.")
+
+
+def _augment(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
+    """Flips and padded crops, per image, on uint8 batches (n, c, h, w)."""
+    if recipe.flip:
+        mirrored = torch.from_numpy(random.random(len(x)) < 0.5)
+        x = torch.where(mirrored.view(-1, 1, 1, 1), x.flip(3), x)
+    if recipe.crop:
+        n, _, h, w = x.shape
+        padded = functional.pad(x, [recipe.crop] * 4)
+        top, left = (torch.from_numpy(random.integers(0, 2 * recipe.crop + 1, n)) for _ in range(2))
+        rows = (top[:, None] + torch.arange(h)).view(n, 1, h, 1)
+        columns = (left[:, None] + torch.arange(w)).view(n, 1, 1, w)
+        x = padded[torch.arange(n).view(n, 1, 1, 1), torch.arange(x.shape[1]).view(1, -1, 1, 1), rows, columns]
+    return x
+
+
+def _channels_last(images: Tensor) -> Tensor:
+    return images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
+
+
+def train_subject(
+    name: str, out: Path | None = None, *, report: Report | None = None, device: str = "cpu"
+) -> tuple[Path, dict[str, Any]]:
+    """Train a network of the zoo on its complete data set; returns the weights file and what its header says."""
+    from safetensors.torch import save_file
+
+    subject = zoo.find(name)
+    place = out or cache_dir() / "zoo" / f"{name}.safetensors"
+    train_set, test_set = (data(f"zoo:{subject.dataset}-full/{split}") for split in ("train", "test"))
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(rng.torch_stream("train.weights", subject.recipe.seed).get_state())
+        module = subject.build()
+    checkpoint = cache_dir() / "zoo" / f"{name}.checkpoint"
+    training = Training(module, subject.recipe, checkpoint=checkpoint, device=device)
+    module = _rounded(training.run(train_set, report).cpu(), subject.recipe.stored)
+    about = {
+        "name": name,
+        "accuracy": round(accuracy(module, test_set), 4),
+        "recipe": subject.recipe.describe(),
+        "seconds": round(training.seconds),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__.partition("+")[0],
+    }
+    state = {key: value.contiguous() for key, value in _stored(module, subject.recipe.stored).items()}
+    with whole(place) as part:
+        save_file(state, part, metadata={"about": json.dumps(about)})
+    checkpoint.unlink(missing_ok=True)
+    return place, about
+
+
+def _stored(module: nn.Module, kind: str) -> dict[str, Tensor]:
+    """The state in the number format of the weights file; counters and the like stay as they are."""
+    dtype = getattr(torch, kind)
+    return {key: value.to(dtype) if value.is_floating_point() else value for key, value in module.state_dict().items()}
+
+
+def _rounded(module: nn.Module, kind: str) -> nn.Module:
+    """The network as it will be when read back: what is judged is what is stored."""
+    module.load_state_dict(_stored(module, kind))
+    return module

@@ -1,0 +1,113 @@
+"""The zoo: networks trained by this project, with their recipes, and the data embedded in the package."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neurotest.errors import BadInput, near
+from neurotest.files import cache_dir
+from neurotest.zoo.recipes import RECIPES, Recipe
+
+if TYPE_CHECKING:
+    from torch import nn
+
+WEIGHTS = Path(__file__).parent / "weights"
+CLASSES: dict[str, tuple[str, ...]] = {
+    "mnist": tuple("0123456789"),
+    "fashion": ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
+    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+}
+SHAPES: dict[str, tuple[int, ...]] = {"mnist": (1, 28, 28), "fashion": (1, 28, 28), "cifar10": (3, 32, 32)}
+DATASETS = {"mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10"}  # zoo word -> data set
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network of the zoo: DATASET-ARCHITECTURE, a recipe, and weights embedded or trained into the cache."""
+
+    name: str
+
+    @property
+    def family(self) -> str:
+        return self.name.partition("-")[0]
+
+    @property
+    def dataset(self) -> str:
+        return DATASETS[self.family]
+
+    @property
+    def architecture(self) -> str:
+        return self.name.partition("-")[2]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return CLASSES[self.family]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return SHAPES[self.family]
+
+    @property
+    def recipe(self) -> Recipe:
+        return RECIPES[self.name]
+
+    @property
+    def embedded(self) -> bool:
+        return (WEIGHTS / f"{self.name}.safetensors").is_file()
+
+    @property
+    def weights(self) -> Path | None:
+        """Where the weights lie: in the package, else in the cache, else nowhere."""
+        places = (WEIGHTS / f"{self.name}.safetensors", cache_dir() / "zoo" / f"{self.name}.safetensors")
+        return next((p for p in places if p.is_file()), None)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What training wrote into the weights' header: accuracy, epochs, seconds, torch version."""
+        import json
+
+        from safetensors import safe_open
+
+        if self.weights is None:
+            return {}
+        with safe_open(self.weights, framework="np") as file:
+            return json.loads((file.metadata() or {}).get("about", "{}"))  # type: ignore[no-any-return]
+
+    def build(self) -> nn.Module:
+        """The architecture with fresh weights, in training mode."""
+        from neurotest.zoo import architectures
+
+        return architectures.build(self.family, self.architecture)
+
+    def load(self) -> nn.Module:
+        """The trained network, in eval mode."""
+        from safetensors.torch import load_file
+
+        if self.weights is None:
+            raise BadInput(f"zoo:{self.name} has no weights on this machine: run `neurotest zoo train {self.name}` first.")
+        module = self.build()
+        module.load_state_dict(load_file(self.weights))
+        return module.eval()
+
+
+def names() -> list[str]:
+    return list(RECIPES)
+
+
+def nearest(name: str) -> str:
+    close = difflib.get_close_matches(name, names(), n=1, cutoff=0)
+    return close[0]
+
+
+def find(name: str) -> Subject:
+    if name not in RECIPES:
+        raise BadInput(f"the zoo has no network {name!r}. {near(name, names())}")
+    return Subject(name)
+
+
+def catalogue() -> list[Subject]:
+    """Every network of the zoo."""
+    return [Subject(name) for name in RECIPES]

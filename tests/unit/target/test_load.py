@@ -1,0 +1,259 @@
+"""From a spec and a weights file to a target, and what is refused on the way."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from neurotest.errors import BadInput
+from neurotest.target import Target, load
+
+CODE = """
+from torch import nn
+from neurotest.target import Target
+
+WIDTH = 3
+
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear(4, WIDTH))
+
+def described():
+    return Target(build().eval(), bounds=(-1, 1), mean=[0.5], std=[0.25], shape=(1, 2, 2), classes=["a", "b", "c"])
+
+def broken():
+    raise RuntimeError("no GPU here")
+
+def number():
+    return 7
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    file = tmp_path / "my_model.py"
+    file.write_text(CODE)
+    return file
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+
+
+# -- py:
+
+
+def test_a_python_file(model: Path) -> None:
+    target = load(f"py:{model}:build")
+    assert target.spec == f"py:{model}:build"
+    assert not target.module.training
+    assert target.logits(torch.zeros(2, 1, 2, 2)).shape == (2, 3)
+
+
+def test_a_python_module(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(model.parent)
+    try:
+        assert isinstance(load("py:my_model:build").module, nn.Sequential)
+    finally:
+        sys.modules.pop("my_model", None)
+
+
+def test_a_python_module_of_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installed command does not have the current directory on its path; a user expects it."""
+    (tmp_path / "model_right_here.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])
+    try:
+        assert isinstance(load("py:model_right_here:build").module, nn.Sequential)
+    finally:
+        sys.modules.pop("model_right_here", None)
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize("where", ["top", "inside"])
+def test_a_file_may_import_its_neighbours(tmp_path: Path, where: str) -> None:
+    neighbour = f"neighbour_{where}"
+    (tmp_path / f"{neighbour}.py").write_text("from torch import nn\nmodule = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))\n")
+    line = f"from {neighbour} import module"
+    (tmp_path / "main.py").write_text(
+        f"{line}\ndef build():\n    return module\n" if where == "top" else f"def build():\n    {line}\n    return module\n"
+    )
+    before = list(sys.path)
+    try:
+        assert load(f"py:{tmp_path / 'main.py'}:build").logits(torch.zeros(1, 4)).shape == (1, 2)
+    finally:
+        sys.modules.pop(neighbour, None)
+    assert sys.path == before
+
+
+def test_what_the_call_says_wins_over_what_the_source_says(model: Path) -> None:
+    own = load(f"py:{model}:described")
+    assert (own.bounds, own.mean, own.shape, own.classes) == ((-1.0, 1.0), (0.5,), (1, 2, 2), ("a", "b", "c"))
+    said = load(f"py:{model}:described", bounds=(0, 1), classes=["x", "y", "z"], size="1x2x2")
+    assert (said.bounds, said.mean, said.classes) == ((0.0, 1.0), (0.5,), ("x", "y", "z"))
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("biuld", "no callable 'biuld'. Did you mean build"),
+        ("WIDTH", "no callable 'WIDTH'"),
+        ("broken", r"broken\(\) failed: RuntimeError: no GPU here"),
+        ("number", "returned a int"),
+    ],
+)
+def test_bad_callables(model: Path, name: str, match: str) -> None:
+    with pytest.raises(BadInput, match=match):
+        load(f"py:{model}:{name}")
+
+
+def test_bad_places(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(BadInput, match="no such file"):
+        load(f"py:{tmp_path / 'absent.py'}:build")
+    with pytest.raises(BadInput, match="cannot be imported: ModuleNotFoundError"):
+        load("py:no_such_module_anywhere:build")
+    with pytest.raises(BadInput, match="lacks its callable"):
+        load("py:build")
+    (tmp_path / "wrong.py").write_text("def build(:\n")
+    with pytest.raises(BadInput, match="cannot be imported: SyntaxError"):
+        load(f"py:{tmp_path / 'wrong.py'}:build")
+
+
+# -- specs
+
+
+@pytest.mark.parametrize(
+    ("spec", "match"),
+    [
+        ("resnet18", "'resnet18' has no source.*py:resnet18:build"),
+        ("mnist-lenet5", "Did you mean zoo:mnist-lenet5"),
+        ("model.py", r"py:model\.py:build"),
+        ("hub:lenet", "has no source.*zoo:"),
+        ("py:", "names nothing"),
+        ("zoo:mnist-lenet6", "no network 'mnist-lenet6'. Did you mean mnist-lenet5"),
+    ],
+)
+def test_a_spec_that_cannot_be_read_shows_spellings(spec: str, match: str) -> None:
+    with pytest.raises(BadInput, match=match):
+        load(spec)
+
+
+@pytest.mark.parametrize("size", ["28", "1x28x28", "3X32x32", (1, 2, 2)])
+def test_sizes(size: object) -> None:
+    expected = {"28": (28,), "1x28x28": (1, 28, 28), "3X32x32": (3, 32, 32)}.get(str(size), size)
+    assert load(net().eval(), size=size).shape == expected
+
+
+@pytest.mark.parametrize("size", ["", "x", "0x2x2", "1x-2x2", "1,28,28", ()])
+def test_bad_sizes(size: object) -> None:
+    with pytest.raises(BadInput, match="size="):
+        load(net().eval(), size=size)
+
+
+def test_class_names_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "names.txt"
+    file.write_text("cat\ndog\n\nbird\n")
+    assert load(net().eval(), classes=file).classes == ("cat", "dog", "bird")
+    with pytest.raises(BadInput, match="classes: cannot read"):
+        load(net().eval(), classes=tmp_path / "absent.txt")
+
+
+def test_a_device_that_is_not_here() -> None:
+    with pytest.raises(BadInput, match="device="):
+        load(net().eval(), device="nonsense")
+
+
+def test_a_target_passes_through_and_stays_on_its_device() -> None:
+    target = Target(net().eval(), shape=(1, 2, 2))
+    assert load(target) is target
+    elsewhere = Target(net().eval(), device="meta")
+    assert load(elsewhere) is elsewhere
+    assert load(elsewhere, size="1x2x2").device == torch.device("meta")
+
+
+def test_a_module_of_the_caller_is_not_switched_to_eval_mode() -> None:
+    module = net().train()
+    target = load(module, size="1x2x2")
+    assert module.training
+    with pytest.raises(BadInput, match="training mode"):
+        target.survey()
+
+
+# -- weights
+
+
+def test_safetensors_and_state_dicts_are_loaded(tmp_path: Path, model: Path) -> None:
+    state = net().state_dict()
+    save_file(state, tmp_path / "w.safetensors")
+    torch.save(state, tmp_path / "w.pt")
+    torch.save({"state_dict": state, "epoch": 3}, tmp_path / "wrapped.pth")
+    for name in ("w.safetensors", "w.pt", "wrapped.pth"):
+        target = load(f"py:{model}:build", weights=tmp_path / name)
+        assert torch.equal(target.module[1].weight, state["1.weight"]), name
+
+
+class Bomb:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, witness: Path) -> None:
+        self.witness = witness
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.witness,)
+
+
+@pytest.mark.parametrize("how", ["torch", "pickle"])
+def test_a_pickle_that_would_run_code_is_refused_and_does_not(tmp_path: Path, model: Path, how: str) -> None:
+    witness, file = tmp_path / "witness", tmp_path / "w.pt"
+    content = {**net().state_dict(), "extra": Bomb(witness)}
+    if how == "torch":
+        torch.save(content, file)
+    else:
+        file.write_bytes(pickle.dumps(content))
+    with pytest.raises(BadInput, match="could run code: refused"):
+        load(f"py:{model}:build", weights=file)
+    assert not witness.exists()
+    torch.load(file, weights_only=False) if how == "torch" else pickle.loads(file.read_bytes())
+    assert witness.exists()  # so the file was dangerous
+
+
+def test_a_whole_pickled_network_is_refused(tmp_path: Path, model: Path) -> None:
+    torch.save(net(), tmp_path / "whole.pt")
+    with pytest.raises(BadInput, match="plain state dict"):
+        load(f"py:{model}:build", weights=tmp_path / "whole.pt")
+
+
+@pytest.mark.parametrize("name", ["w.safetensors", "w.pt"])
+@pytest.mark.parametrize("part", [0.0, 0.02, 0.5, 0.97])
+def test_truncated_weights_are_refused(tmp_path: Path, model: Path, name: str, part: float) -> None:
+    file = tmp_path / name
+    save_file(net().state_dict(), file) if name.endswith("s") else torch.save(net().state_dict(), file)
+    content = file.read_bytes()
+    file.write_bytes(content[: int(part * len(content))])
+    with pytest.raises(BadInput, match=f"weights .*{name}"):
+        load(f"py:{model}:build", weights=file)
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path, model: Path) -> None:
+    save_file(nn.Sequential(nn.Flatten(), nn.Linear(5, 3)).state_dict(), tmp_path / "size.safetensors")
+    save_file({**net().state_dict(), "2.weight": torch.zeros(2)}, tmp_path / "more.safetensors")
+    save_file({"1.weight": torch.zeros(3, 4)}, tmp_path / "less.safetensors")
+    for name, match in (("size", r"1\.weight.*shape"), ("more", r"unknown: 2\.weight"), ("less", r"missing: 1\.bias")):
+        with pytest.raises(BadInput, match=f"do not fit the network.*{match}"):
+            load(f"py:{model}:build", weights=tmp_path / f"{name}.safetensors")
+
+
+def test_files_that_hold_no_weights(tmp_path: Path, model: Path) -> None:
+    torch.save([1, 2, 3], tmp_path / "list.pt")
+    torch.save({"a": 1}, tmp_path / "numbers.pt")
+    for name in ("list.pt", "numbers.pt"):
+        with pytest.raises(BadInput, match="hold no state dict"):
+            load(f"py:{model}:build", weights=tmp_path / name)
+    with pytest.raises(BadInput, match="no file"):
+        load(f"py:{model}:build", weights=tmp_path / "absent.pt")
