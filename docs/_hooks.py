@@ -23,9 +23,11 @@ FIXED: list[dict[str, str]] = [
     {"Home": "index.md"},
     {"Quick start": "quickstart.md"},
     {"Bring your own model": "bring-your-own-model.md"},
+    {"Coverage": "coverage.md"},
     {"Design": "design.md"},
 ]
 HEADINGS = {
+    "criterion": "Coverage criteria",
     "selector": "Selectors",
     "mutation set": "Mutation sets",
     "split": "Generated pools",

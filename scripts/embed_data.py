@@ -17,21 +17,28 @@ from neurotest import files
 from neurotest.data.spec import data
 from neurotest.zoo import embedded
 
-TRAINING = 5000  # the first so many training images
+# The first so many images of a split; None: all of them.
+TAKEN: dict[str, dict[str, int | None]] = {
+    "mnist": {"test": None, "train": 5000},
+    "fashion-mnist": {"test": None, "train": 5000},
+    "cifar10": {"test": 1000, "train": 1000},
+}
 MOST = 2_900_000  # bytes of a file
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(TAKEN), help="data sets to embed (all of them)")
     parser.add_argument("--compare", action="store_true", help="also measure other ways of packing the test sets")
-    compare = parser.parse_args().compare
-    for name in ("mnist", "fashion-mnist"):
-        for split in ("test", "train"):
-            source = data(f"zoo:{name}-full/{split}", limit=None if split == "test" else TRAINING)
+    given = parser.parse_args()
+    for name in given.names:
+        for split, limit in TAKEN[name].items():
+            source = data(f"zoo:{name}-full/{split}", limit=limit)
             assert source.labels is not None
-            x, y = source.read(np.arange(len(source)))[:, 0], source.labels.astype(np.uint8)
+            x, y = source.read(np.arange(len(source))), source.labels.astype(np.uint8)
+            x = x[:, 0] if x.shape[1] == 1 else x
             embed(name, split, x, y)
-            if compare and split == "test":
+            if given.compare and split == "test":
                 compare_packings(name, x)
 
 
@@ -52,7 +59,13 @@ def embed(name: str, split: str, x: embedded.Uint8, y: embedded.Uint8) -> None:
 
 def compare_packings(name: str, x: embedded.Uint8) -> None:
     no_labels = np.empty(0, np.uint8)
-    ways: dict[str, Callable[[], bytes]] = {
+    colour: dict[str, Callable[[], bytes]] = {
+        "xz, differences, columns (chosen)": lambda: embedded.pack(x, no_labels),
+        "xz, planes": lambda: xz(x),
+        "WebP, lossless, 40 images per row": lambda: webp(x),
+        "PNG, 40 images per row": lambda: picture(x, "PNG", optimize=True),
+    }
+    grey: dict[str, Callable[[], bytes]] = {
         "xz, columns (chosen)": lambda: embedded.pack(x, no_labels),
         "xz, rows": lambda: embedded.pack(x.transpose(0, 2, 1), no_labels),
         "xz, pixel by pixel over all images": lambda: xz(x.reshape(len(x), -1).T),
@@ -60,7 +73,7 @@ def compare_packings(name: str, x: embedded.Uint8) -> None:
         "WebP, lossless, 100 images per row": lambda: webp(x),
         "PNG, 100 images per row": lambda: picture(x, "PNG", optimize=True),
     }
-    for way, make in ways.items():
+    for way, make in (colour if x.ndim == 4 else grey).items():
         content = make()
         start = time.process_time()
         unpack(content)
@@ -79,7 +92,11 @@ def webp(x: embedded.Uint8) -> bytes:
 def picture(x: embedded.Uint8, format: str, **options: object) -> bytes:
     from PIL import Image
 
-    sheet = x.reshape(-1, 100, 28, 28).transpose(0, 2, 1, 3).reshape(-1, 2800)
+    sheet: embedded.Uint8
+    if x.ndim == 4:
+        sheet = x.reshape(-1, 40, 3, 32, 32).transpose(0, 3, 1, 4, 2).reshape(-1, 40 * 32, 3)
+    else:
+        sheet = x.reshape(-1, 100, 28, 28).transpose(0, 2, 1, 3).reshape(-1, 2800)
     out = io.BytesIO()
     Image.fromarray(sheet).save(out, format, **options)
     return out.getvalue()

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from neurotest.coverage import Coverage as Coverage
+    from neurotest.coverage import cover as cover
     from neurotest.data.source import Source as Source
     from neurotest.data.spec import data as data
+    from neurotest.doctor import doctor as doctor
     from neurotest.errors import BadInput as BadInput
     from neurotest.errors import NeurotestError as NeurotestError
     from neurotest.runs.store import Run as Run
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 # home is a module that can be called (callable_module.py).
 _HOME = {
     "BadInput": "errors",
+    "Coverage": "coverage",
     "NeurotestError": "errors",
     "Probe": "target",
     "Profile": "target",
@@ -37,7 +41,9 @@ _HOME = {
     "Target": "target",
     "Trace": "target",
     "Want": "target",
+    "cover": "coverage",
     "data": "data",
+    "doctor": "doctor",
     "load": "target",
     "profile": "scan",
     "scan": "scan",

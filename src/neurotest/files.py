@@ -54,7 +54,10 @@ def write_json(path: Path, content: Any) -> None:
 
 def inside(root: Path, relative: str) -> Path:
     """`root / relative`, refused when it is absolute or leaves `root` (a run somebody sent may try)."""
-    path = (root / relative).resolve()
+    try:
+        path = (root / relative).resolve()
+    except (ValueError, OSError, RuntimeError):  # a null character, a name too long, links in a circle
+        raise BadInput(f"path {relative!r} is no path inside {root}: refused.") from None
     if Path(relative).is_absolute() or not path.is_relative_to(root.resolve()):
         raise BadInput(f"path {relative!r} leaves {root}: refused.")
     return path

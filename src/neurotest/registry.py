@@ -21,10 +21,14 @@ from neurotest.errors import BadInput, near
 T = TypeVar("T", bound=Callable[..., Any])
 
 MODULES: dict[str, tuple[str, ...]] = {
+    "criterion": tuple(
+        f"neurotest.coverage.{module}"
+        for module in ("threshold", "ranges", "topk", "cluster", "surprise", "causal", "layerwise", "paths")
+    ),
     "selector": ("neurotest.select.uncertainty", "neurotest.select.sensitivity"),
     "mutation set": ("neurotest.mutate.space",),
     "split": ("neurotest.mutate.pools",),
-    "target source": ("neurotest.target.load",),
+    "target source": ("neurotest.target.load", "neurotest.target.exported"),
     "data source": ("neurotest.data.spec",),
 }
 
@@ -120,32 +124,45 @@ def parse(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     >>> parse("nss:reference=original,k=0.1")
     ('nss', [], {'reference': 'original', 'k': 0.1})
     """
+    name, bare, options = _split(text)
+    return name, [_value(piece) for piece in bare], {key: _value(value) for key, value in options.items()}
+
+
+def _split(text: str) -> tuple[str, list[str], dict[str, str]]:
     match = re.fullmatch(r"\s*([\w.+-]+)\s*(?::(.*)|\((.*)\))?\s*", text, re.DOTALL)
     if not match:
         raise BadInput(f"cannot read the method {text!r}: write name, name:value, name:option=value,... or name(option=value).")
     name, colon, parens = match.groups()
-    positional: list[Any] = []
-    options: dict[str, Any] = {}
+    bare: list[str] = []
+    options: dict[str, str] = {}
     for piece in filter(None, (p.strip() for p in (colon or parens or "").split(","))):
         key, equals, value = piece.partition("=")
         if equals:
-            options[key.strip()] = _value(value.strip())
+            options[key.strip()] = value.strip()
         else:
-            positional.append(_value(piece))
-    return name, positional, options
+            bare.append(piece)
+    return name, bare, options
+
+
+def _read(entry: Entry, option: str, text: str) -> Any:
+    """An option's value; one that is a word stays one, though it looks like a number: layers may be called 3 or 1.10."""
+    value = _value(text)
+    word = option in entry.options and entry.options[option].type in ("str", "str | None")
+    return text if word and value is not None and not isinstance(value, str) else value
 
 
 def build(kind: str, method: Any) -> Any:
     """The object a text such as `kmnc:1000` stands for; an object that is no text passes through."""
     if not isinstance(method, str):
         return method
-    name, positional, options = parse(method)
+    name, bare, texts = _split(method)
     entry = find(kind, name)
-    if positional:
-        if entry.main is None or len(positional) > 1:
+    options = {option: _read(entry, option, text) for option, text in texts.items()}
+    if bare:
+        if entry.main is None or len(bare) > 1:
             allowed = f"its options: {', '.join(entry.options)}" if entry.options else "it has no options"
-            raise BadInput(f"{name} takes no bare value {positional[0]!r}; {allowed}.")
-        options = {entry.main: positional[0], **options}
+            raise BadInput(f"{name} takes no bare value {bare[0]!r}; {allowed}.")
+        options = {entry.main: _read(entry, entry.main, bare[0]), **options}
     if (preset := options.pop("preset", None)) is not None:
         if preset not in entry.presets:
             raise BadInput(f"{name} has no preset {preset!r}. {near(str(preset), entry.presets)}")

@@ -47,12 +47,12 @@ def batches(target: Target, source: Source, *, batch: int = BATCH, order: np.nda
         yield Batch(index, target.prepare(source.read(index)))
 
 
-def fit(target: Target, source: Source) -> None:
-    """Check that the target takes what the source holds, and let a target of unknown size learn it."""
+def fit(target: Target, source: Source) -> int:
+    """Check that the target takes what the source holds, and let a target of unknown size learn it; the number of classes."""
     if target.shape is None:
         target.shape = source.shape
     check_shape(source, target.shape)
-    target.check_outputs(target.prepare(source.read(np.arange(min(4, len(source))))))
+    return target.check_outputs(target.prepare(source.read(np.arange(min(4, len(source))))))
 
 
 def scan(

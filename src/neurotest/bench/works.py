@@ -45,7 +45,8 @@ def _forward(target: Target, parts: tuple[Tensor, ...]) -> None:
 def probe_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     """All conv and dense layers as channels, at batch 100 and at batch 1."""
     target = load(f"zoo:{name}")
-    images = target.prepare(data(f"zoo:{zoo.find(name).dataset}/test").read(_first(IMAGES)))
+    source = data(f"zoo:{zoo.find(name).dataset}/test", limit=IMAGES)
+    images = target.prepare(source.read(_first(len(source))))
     for batch, count in ((100, IMAGES), (1, 300)):
         parts = images[:count].split(batch)
         yield f"batch{batch}", (_probed(target, parts), _bare(target, parts))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from neurotest import __version__
-from neurotest.cli import bench, demo, select, tools
+from neurotest.cli import bench, cover, demo, doctor, select, tools
 from neurotest.errors import NeurotestError
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
@@ -24,6 +24,8 @@ app = typer.Typer(
     help="Test trained neural networks from the inside.",
 )
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
+app.command("cover")(cover.cover)
 app.command("select")(select.select)
 app.command("report")(tools.report)
 app.command("list")(tools.list_kind)

@@ -26,6 +26,7 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more.")]
 Weights = Annotated[
     Path | None, typer.Option("--weights", help="State dict for a py: target (safetensors, or a plain torch file).")
 ]
+TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Open a pt2: archive even if it could run code.")]
 Bounds = Annotated[tuple[float, float] | None, typer.Option("--bounds", help="Range of the inputs, e.g. 0 1.")]
 Mean = Annotated[str | None, typer.Option("--mean", help="Preprocessing: mean per channel, comma separated.")]
 Std = Annotated[str | None, typer.Option("--std", help="Preprocessing: standard deviation per channel, comma separated.")]

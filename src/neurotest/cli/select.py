@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,8 @@ from neurotest.cli import options as opt
 
 if TYPE_CHECKING:
     from neurotest.select import Selection
+    from neurotest.select.selection import Quality
+    from neurotest.stats.bootstrap import Interval
 
 
 def select(
@@ -45,6 +48,7 @@ def select(
     size: opt.Size = None,
     classes: opt.Classes = None,
     outputs: opt.Outputs = None,
+    trust_pickle: opt.TrustPickle = False,
     fail_if: opt.FailIf = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -61,7 +65,7 @@ def select(
     from neurotest.select import compare
     from neurotest.target import load
 
-    loaded = load(target, device=device, **described)
+    loaded = load(target, device=device, trust_pickle=trust_pickle, **described)
     with show.ticking("scoring", quiet=quiet) as progress:
         found = compare(
             loaded, pool, method or ["deepgini"], budget, train=train, originals=originals, layers=layers, neuron=neuron,
@@ -109,39 +113,35 @@ def tell(found: dict[str, Selection], run: str | Path | None) -> None:
 def quality_table(found: dict[str, Selection]) -> tuple[str, list[str], list[list[str]]]:
     """Every method beside random, with 95 % intervals."""
     first, *_ = found.values()
-    assert first.quality is not None
-    chance = first.quality
+    judged = {name: selection.quality for name, selection in found.items() if selection.quality is not None}
+    chance = next(iter(judged.values()))
     title = f"label {first.picked:,} of {len(first.order):,} inputs: share of them that are faults (95 % interval)"
-    rows = []
-    for name, selection in found.items():
-        q = selection.quality
-        assert q is not None
-        verdict = (
-            "beats random"
-            if q.fdr.low > chance.random_fdr.high
-            else "below random"
-            if q.fdr.high < chance.random_fdr.low
-            else "like random"
-        )
-        rows.append(
-            [
-                name,
-                _share(q.fdr),
-                f"{100 * q.relative_fdr:.1f} %",
-                _plain(q.apfd),
-                f"{100 * q.ftcr:.0f} %",
-                _plain(q.ftcr_auc),
-                verdict,
-            ]
-        )
-    rows.append(["(expected at random)", _share(chance.random_fdr), "", "0.500", "", _plain(chance.random_ftcr_auc), ""])
-    rows.append(["(ceiling)", f"{100 * chance.ceiling:.1f} %", "100.0 %", "", "", "", ""])
+    rows = [
+        [name, _percents(q.fdr), _percent(q.relative_fdr), _decimals(q.apfd), _percent(q.ftcr), _decimal(q.ftcr_auc), _verdict(q)]
+        for name, q in judged.items()
+    ]
+    rows.append(["(expected at random)", _percents(chance.random_fdr), "", "0.500", "", _decimal(chance.random_ftcr_auc.value)])
+    rows.append(["(ceiling)", _percent(chance.ceiling), "100.0 %"])
     return title, ["method", "FDR", "of findable", "APFD", "fault types", "type area", ""], rows
 
 
-def _share(value: Any) -> str:
-    return f"{100 * value.value:.1f} % ({100 * value.low:.1f} .. {100 * value.high:.1f})"
+def _verdict(q: Quality) -> str:
+    if q.fdr.low > q.random_fdr.high:
+        return "beats random"
+    return "below random" if q.fdr.high < q.random_fdr.low else "like random"
 
 
-def _plain(value: Any) -> str:
-    return f"{value.value:.3f} ({value.low:.3f} .. {value.high:.3f})"
+def _percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def _percents(share: Interval) -> str:
+    return f"{_percent(share.value)} ({100 * share.low:.1f} .. {100 * share.high:.1f})"
+
+
+def _decimal(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3f}"
+
+
+def _decimals(value: Interval) -> str:
+    return "-" if math.isnan(value.value) else f"{value.value:.3f} ({value.low:.3f} .. {value.high:.3f})"

@@ -46,7 +46,8 @@ class Ticker:
 
     def __init__(self, what: str, *, quiet: bool) -> None:
         self.what, self.quiet = what, quiet
-        self.said = self.began = time.monotonic()
+        self.said = time.monotonic()
+        self.first: tuple[float, int] | None = None  # when the first report came, and how much was done: warm-up is no measure
         self.bar: Any = None
         self.task: Any = None
 
@@ -55,10 +56,14 @@ class Ticker:
             return
         if sys.stderr.isatty():
             self._bar(done, total)
-        elif time.monotonic() - self.said > 5:
-            self.said = time.monotonic()
-            left = (self.said - self.began) * (total - done) / max(done, 1)
-            print(f"neurotest: {self.what}: {done:,} of {total:,}, about {left:.0f} s left", file=sys.stderr)
+            return
+        now = time.monotonic()
+        self.first = self.first or (now, done)
+        if now - self.said > 5:
+            self.said = now
+            began, before = self.first
+            left = f", about {(now - began) * (total - done) / (done - before):.0f} s left" if done > before else ""
+            print(f"neurotest: {self.what}: {done:,} of {total:,}{left}", file=sys.stderr)
 
     def _bar(self, done: int, total: int) -> None:
         if self.bar is None:

@@ -95,7 +95,7 @@ def zoo_train(
 
 @data.command("get")
 def data_get(
-    name: Annotated[str, typer.Argument(help="mnist or fashion-mnist")],
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10")],
     source: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder instead of downloading.")] = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,

@@ -1,1 +1,9 @@
-"""Coverage: how much of a network a set of inputs exercises."""
+"""Coverage: how much of a network a set of inputs exercises. It says nothing about how good the inputs are as tests."""
+
+from neurotest.coverage.adequacy import DSA, LSA, MDSA, MLSA, MMDSA
+from neurotest.coverage.api import cover
+from neurotest.coverage.context import Context, Traces
+from neurotest.coverage.criterion import Criterion, State, Value
+from neurotest.coverage.result import Coverage
+
+__all__ = ["DSA", "LSA", "MDSA", "MLSA", "MMDSA", "Context", "Coverage", "Criterion", "State", "Traces", "Value", "cover"]

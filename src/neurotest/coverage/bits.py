@@ -22,6 +22,7 @@ class BitState(State):
 
     def __init__(self, criterion: Criterion, layout: Layout, per_neuron: int) -> None:
         super().__init__(criterion, layout)
+        self.per_neuron = per_neuron
         self.bits: Bits = np.zeros((layout.neurons, per_neuron), dtype=bool)
         self.exclude_dead = bool(getattr(criterion, "exclude_dead", False))
 
@@ -30,7 +31,7 @@ class BitState(State):
         """Which neurons never change: (neurons,)."""
 
     def _total(self, neurons: int, dead: int) -> int:
-        return (neurons - dead if self.exclude_dead else neurons) * self.bits.shape[1]
+        return (neurons - dead if self.exclude_dead else neurons) * self.per_neuron
 
     @property
     def total(self) -> int:
@@ -61,7 +62,9 @@ class BitState(State):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         packed = np.asarray(state["bits"], dtype=np.uint8)
         if packed.size != (self.bits.size + 7) // 8:
-            raise BadInput(f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {(self.bits.size + 7) // 8}.")
+            raise BadInput(
+                f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {(self.bits.size + 7) // 8}."
+            )
         self.bits = np.unpackbits(packed, count=self.bits.size).astype(bool).reshape(self.bits.shape)
 
 
@@ -78,7 +81,7 @@ class HitState(BitState):
         """(n, neurons * per_neuron)"""
 
     def dead(self) -> Bits:
-        return self.low == self.high
+        return np.asarray(self.low == self.high)
 
     def _update(self, found: Joined, trace: Trace) -> None:
         self.bits |= self.hits(found).any(axis=0).reshape(self.bits.shape)
@@ -93,7 +96,7 @@ class HitState(BitState):
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         new = self.hits(self.read(trace)) & ~self.bits.ravel()
-        return np.count_nonzero(new, axis=1) / max(1, self.total)
+        return np.asarray(np.count_nonzero(new, axis=1) / max(1, self.total))
 
     def _merge(self, other: Self) -> None:
         super()._merge(other)

@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.coverage.checks import real
 from neurotest.coverage.context import Context
-from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value, real
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
 from neurotest.registry import register
@@ -25,9 +26,10 @@ Floats = NDArray[np.float64]
     "cc",
     paper="Odena et al., TensorFuzz, ICML 2019",
     cost="one distance to every kept vector per layer and input: grows with what is kept, which has no bound",
-    differs="Exact distances in every layer; TensorFuzz looks at the logits only (`layers=GLOB` of the last layer) and uses an "
-    "approximate index. The first vector counts; NeuraL-Coverage keeps it without counting it (`count_first=false`). The threshold is a "
-    "squared distance in units of the activations: it means something else in every network and layer.",
+    differs="Exact distances in every layer; TensorFuzz looks at the logits only (`layers=GLOB` of the last layer) and uses "
+    "an approximate index. The first vector counts; NeuraL-Coverage keeps it without counting it "
+    "(`count_first=false`). The threshold is a squared distance in units of the activations: it means something else "
+    "in every network and layer.",
     main="threshold",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +137,11 @@ class ClusterState(State):
         return {f"kept/{name}": kept.vectors.copy() for name, kept in self.kept.items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.kept = {name: _Kept(size) for name, size in self.layout.sizes.items()}
         for name, size in self.layout.sizes.items():
             vectors = np.asarray(state[f"kept/{name}"], dtype=np.float64)
             if vectors.ndim != 2 or vectors.shape[1] != size:
-                raise BadInput(f"the saved state of cc has vectors of shape {vectors.shape} for layer {name} with {size} neurons.")
-            self.kept[name] = _Kept(size)
+                raise BadInput(
+                    f"the saved state of cc has vectors of shape {vectors.shape} for layer {name} with {size} neurons."
+                )
             self.kept[name].add(vectors)

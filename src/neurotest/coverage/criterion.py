@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ class Share:
         return cls(covered, None, float(covered), dead)
 
     def to_dict(self) -> dict[str, Any]:
-        whole = float(self.covered).is_integer() and self.total is not None or isinstance(self.covered, int)
+        whole = (float(self.covered).is_integer() and self.total is not None) or isinstance(self.covered, int)
         covered = int(self.covered) if whole else float(self.covered)
         return {"covered": covered, "total": self.total, "value": self.value, "dead": self.dead}
 
@@ -104,7 +105,9 @@ class State(ABC):
                 f"{self.criterion!r} depends on the order of the inputs: its states cannot be merged; run it on one worker."
             )
         if (self.criterion, dict(self.layout.sizes)) != (other.criterion, dict(other.layout.sizes)):
-            raise BadInput(f"states of different criteria or layers cannot be merged: {self.criterion!r} and {other.criterion!r}.")
+            raise BadInput(
+                f"states of different criteria or layers cannot be merged: {self.criterion!r} and {other.criterion!r}."
+            )
         self.seen += other.seen
         self.bad = self.bad + other.bad
         self._merge(other)
@@ -137,6 +140,12 @@ class State(ABC):
         self.bad = np.array(state["nonfinite"], dtype=np.int64)
         self.restore(state)
 
+    def twin(self) -> Self:
+        """A copy that goes on by itself; what was learned from training data is shared."""
+        new = copy.copy(self)
+        new.load(self.state_dict())
+        return new
+
     def nonfinite(self) -> dict[str, int]:
         return {name: int(n) for name, n in zip(self.layout.names, self.bad, strict=True) if n}
 
@@ -146,7 +155,9 @@ class State(ABC):
         if not found:
             return ()
         named = ", ".join(f"{name} ({n})" for name, n in list(found.items())[:SHOWN])
-        return (f"NaN or infinite activations were seen (NaN covers nothing): {named}{' and more' if len(found) > SHOWN else ''}.",)
+        return (
+            f"NaN or infinite activations were seen (NaN covers nothing): {named}{' and more' if len(found) > SHOWN else ''}.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,22 +190,3 @@ class Criterion(ABC):
     def shrink(self) -> str:
         """What to do when the memory is too much."""
         return "--neuron channel or fewer --layers"
-
-
-def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise BadInput(f"{name}={value!r}: expected {', '.join(allowed[:-1])} or {allowed[-1]}.")
-
-
-def whole_from(name: str, value: object, least: int, usual: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise BadInput(f"{name}={value!r}: expected an integer >= {least} ({usual}).")
-
-
-def real(name: str, value: object, usual: str, *, above: float | None = None, least: float | None = None) -> None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not np.isfinite(value):
-        raise BadInput(f"{name}={value!r}: expected a number ({usual}).")
-    if (above is not None and value <= above) or (least is not None and value < least):
-        limit = f"above {above:g}" if above is not None else f"of at least {least:g}"
-        raise BadInput(f"{name}={value!r}: expected a number {limit} ({usual}).")
-

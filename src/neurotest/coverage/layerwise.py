@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.coverage.checks import one_of, real
 from neurotest.coverage.context import Context
-from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value, one_of, real
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.coverage.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Trace
@@ -24,9 +25,9 @@ HELD = 64  # inputs that wait to be added together: one matrix product instead o
     "nlc",
     paper="Yuan et al., Revisiting Neuron Coverage for DNN Testing, ICSE 2023",
     cost="one matrix product per layer and 64 inputs; 8 bytes kept per pair of neurons of a layer",
-    differs="Every input is merged, so the value depends on neither order nor batch size. The published code keeps a batch only in layers "
-    "whose norm rises (`mode=gated`), which makes the value depend on both, starts at 1 (`offset=1`), and never starts at all with batches "
-    "of one (`accept_first=false`).",
+    differs="Every input is merged, so the value depends on neither order nor batch size. The published code keeps a batch "
+    "only in layers whose norm rises (`mode=gated`), which makes the value depend on both, starts at 1 (`offset=1`), "
+    "and never starts at all with batches of one (`accept_first=false`).",
     main="mode",
     presets={"code": {"mode": "gated", "accept_first": False, "offset": 1.0}},
 )
@@ -59,7 +60,7 @@ class NLC(Criterion):
         return 24 * sum(size * size for size in layout.sizes.values())
 
 
-class _Sums:
+class Sums:
     """Count, sum and outer products of one layer, shifted by its first batch's mean so that nothing cancels."""
 
     def __init__(self, width: int) -> None:
@@ -77,12 +78,12 @@ class _Sums:
         self.total += wide.sum(axis=0)
         self.products += wide.T @ wide
 
-    def copy(self) -> _Sums:
-        new = _Sums(0)
+    def copy(self) -> Sums:
+        new = Sums(0)
         new.count, new.shift, new.total, new.products = self.count, self.shift, self.total.copy(), self.products.copy()
         return new
 
-    def merge(self, other: _Sums) -> None:
+    def merge(self, other: Sums) -> None:
         if not other.count:
             return
         if not self.count:
@@ -114,7 +115,7 @@ class CovarianceState(State):
 
     def __init__(self, criterion: NLC, layout: Layout) -> None:
         super().__init__(criterion, layout)
-        self._sums = [_Sums(size) for size in layout.sizes.values()]
+        self._sums = [Sums(size) for size in layout.sizes.values()]
         self._places = list(layout.slices.values())
         self._held: list[Values] = []
         self._waiting = 0
@@ -144,7 +145,7 @@ class CovarianceState(State):
             held, self._held = self._held, []
             self._add(np.concatenate(held) if len(held) > 1 else held[0])
 
-    def sums(self) -> list[_Sums]:
+    def sums(self) -> list[Sums]:
         """Per layer, with everything that waited."""
         self._flush()
         return self._sums
@@ -192,14 +193,15 @@ class CovarianceState(State):
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._held, self._waiting = [], 0
-        for number, (name, size) in enumerate(self.layout.sizes.items()):
-            sums = self._sums[number] = _Sums(size)
+        self._sums = [Sums(size) for size in self.layout.sizes.values()]
+        for number, name in enumerate(self.layout.names):
+            sums = self._sums[number]
             sums.count = int(np.asarray(state["count"])[number])
             for key in ("shift", "total", "products"):
                 setattr(sums, key, np.array(state[f"{key}/{name}"], dtype=np.float64).reshape(getattr(sums, key).shape))
 
 
-def _with(sums: _Sums, row: Values) -> _Sums:
+def _with(sums: Sums, row: Values) -> Sums:
     new = sums.copy()
     new.add(row[None])
     return new

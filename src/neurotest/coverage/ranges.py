@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.coverage.bits import Bits, BitState
+from neurotest.coverage.checks import one_of, real, whole_from
 from neurotest.coverage.context import Context
-from neurotest.coverage.criterion import Criterion, one_of, real, whole_from
+from neurotest.coverage.criterion import Criterion
 from neurotest.coverage.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Profile, Trace
@@ -24,10 +25,10 @@ DEEPGAUGE = "Ma et al., DeepGauge, ASE 2018"
     "kmnc",
     paper=DEEPGAUGE,
     cost="one index and one write per neuron and input; one byte kept per neuron and section, one bit when saved",
-    differs="Sections are closed at both ends of the training range, so the training minimum and maximum cover a section each. "
-    "NeuraL-Coverage makes them (left, right], dnn-tip [left, right) with edges added up in float32; `edges` gives "
-    "both. A neuron that never changed in training has no section that could be covered: it counts in the total as everywhere, and is "
-    "named as dead (`exclude_dead=true` takes it out).",
+    differs="Sections are closed at both ends of the training range, so the training minimum and maximum cover a section "
+    "each. NeuraL-Coverage makes them (left, right], dnn-tip [left, right) with edges added up in float32; `edges` "
+    "gives both. A neuron that never changed in training has no section that could be covered: it counts in the "
+    "total as everywhere, and is named as dead (`exclude_dead=true` takes it out).",
     main="sections",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -118,18 +119,19 @@ class SectionState(RangeState):
         section, inside = self._hits(self.read(trace).values)
         section[~inside] = 0
         new = inside & ~self.bits.reshape(-1)[section]
-        return np.count_nonzero(new, axis=1) / max(1, self.total)
+        return np.asarray(np.count_nonzero(new, axis=1) / max(1, self.total))
 
 
 def _closed(values: Values, span: Span, k: int) -> NDArray[np.int64]:
-    section = ((values - span.low) / span.width * k).astype(np.int64)
+    section: NDArray[np.int64] = ((values - span.low) / span.width * k).astype(np.int64)
     np.minimum(section, k - 1, out=section)
     return section
 
 
 def _ceiling(values: Values, span: Span, k: int) -> NDArray[np.int64]:
     """(left, right]: the minimum itself is in no section."""
-    return np.ceil((values - span.low) / span.width * k).astype(np.int64) - 1
+    section: NDArray[np.int64] = np.ceil((values - span.low) / span.width * k).astype(np.int64) - 1
+    return section
 
 
 def _added(values: Values, span: Span, k: int) -> NDArray[np.int64]:
@@ -150,7 +152,14 @@ BEYOND = (
 )
 
 
-@register("criterion", "nbc", paper=DEEPGAUGE, cost="two comparisons per neuron; two bytes kept per neuron", differs=BEYOND, main="scale")
+@register(
+    "criterion",
+    "nbc",
+    paper=DEEPGAUGE,
+    cost="two comparisons per neuron; two bytes kept per neuron",
+    differs=BEYOND,
+    main="scale",
+)
 @dataclass(frozen=True, kw_only=True)
 class NBC(Criterion):
     """Share of the corners, two per neuron, that some input goes beyond: below low - scale * std, above high + scale * std."""
@@ -172,7 +181,9 @@ class NBC(Criterion):
         return layout.neurons * len(self.sides)
 
 
-@register("criterion", "snac", paper=DEEPGAUGE, cost="one comparison per neuron; one byte kept per neuron", differs=BEYOND, main="scale")
+@register(
+    "criterion", "snac", paper=DEEPGAUGE, cost="one comparison per neuron; one byte kept per neuron", differs=BEYOND, main="scale"
+)
 @dataclass(frozen=True, kw_only=True)
 class SNAC(NBC):
     """Share of neurons that some input drives above high + scale * std of the training data."""

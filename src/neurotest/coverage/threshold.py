@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.coverage.bits import HitState
+from neurotest.coverage.checks import one_of, real
 from neurotest.coverage.context import Context
-from neurotest.coverage.criterion import Criterion, one_of, real
+from neurotest.coverage.criterion import Criterion
 from neurotest.coverage.traces import Joined, Layout, Values, array
 from neurotest.registry import register
 from neurotest.target import Trace, Want
@@ -24,9 +25,10 @@ PER_VALUE = "a few operations per neuron and input; one byte and two numbers kep
     "nc",
     paper="Pei et al., DeepXplore, SOSP 2017",
     cost=PER_VALUE,
-    differs="Values are scaled between the least and the greatest channel mean of the same layer and input. DeepXplore's own code scales "
-    "over all units of the maps before it averages (`scale_order=scale_then_reduce`) and looks only at the first input of a batch. "
-    "A layer whose neurons all agree on an input covers nothing there (published code divides 0 by 0).",
+    differs="Values are scaled between the least and the greatest channel mean of the same layer and input. DeepXplore's own "
+    "code scales over all units of the maps before it averages (`scale_order=scale_then_reduce`) and looks only at "
+    "the first input of a batch. A layer whose neurons all agree on an input covers nothing there (published code "
+    "divides 0 by 0).",
     main="threshold",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +65,8 @@ class NC(Criterion):
     "nac",
     paper="Pei et al., DeepXplore, SOSP 2017, as dnn-tip (Weiss and Tonella, ISSTA 2022) reads it",
     cost=PER_VALUE,
-    differs="Raw values against the threshold, as dnn-tip does it. DeepGini's code takes the sigmoid first (`scaling=sigmoid`), which with its "
-    "threshold of 0 covers everything at once.",
+    differs="Raw values against the threshold, as dnn-tip does it. DeepGini's code takes the sigmoid first "
+    "(`scaling=sigmoid`), which with its threshold of 0 covers everything at once.",
     main="threshold",
 )
 @dataclass(frozen=True, kw_only=True)

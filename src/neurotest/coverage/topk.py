@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.coverage.bits import Bits, HitState
+from neurotest.coverage.checks import one_of, whole_from
 from neurotest.coverage.context import Context
-from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value, one_of, whole_from
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.coverage.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Trace
@@ -31,8 +32,8 @@ def strongest(values: Values, k: int, *, weakest: bool = False) -> NDArray[np.in
     "tknc",
     paper=DEEPGAUGE,
     cost="one sort per layer and input; one byte kept per neuron",
-    differs="Ties go to the neuron with the lower number; peers leave them to an unstable sort, so that after a ReLU arbitrary zeros are covered. "
-    "`positive_only` lets only values above 0 count.",
+    differs="Ties go to the neuron with the lower number; peers leave them to an unstable sort, so that after a ReLU "
+    "arbitrary zeros are covered. `positive_only` lets only values above 0 count.",
     main="k",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,8 @@ class TKNC(Criterion):
     "bknc",
     paper=f"{DEEPGAUGE}, which mentions it",
     cost="one sort per layer and input; one byte kept per neuron",
-    differs="Nobody else has it; it mirrors tknc. After a ReLU most values tie at 0 and the tie rule decides: use it before activations.",
+    differs="Nobody else has it; it mirrors tknc. After a ReLU most values tie at 0 and the tie rule decides: use it before "
+    "activations.",
     main="k",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,10 @@ def too_wide(layout: Layout, k: int) -> tuple[str, ...]:
     small = [f"{name} ({size})" for name, size in layout.sizes.items() if size <= k]
     if not small:
         return ()
-    return (f"k={k} takes in every neuron of {', '.join(small[:8])}{' and more' if len(small) > 8 else ''}: these are covered at once.",)
+    return (
+        f"k={k} takes in every neuron of {', '.join(small[:8])}{' and more' if len(small) > 8 else ''}: these are covered at "
+        "once.",
+    )
 
 
 class TopState(HitState):
@@ -103,9 +108,9 @@ class TopState(HitState):
     "tknp",
     paper=DEEPGAUGE,
     cost="one sort per layer and one hash per input; 16 bytes kept per distinct pattern",
-    differs="A pattern is hashed from its numbers. NeuraL-Coverage, once it is patched to run, compares printed tensors, which torch "
-    "abbreviates above 1,000 elements, so patterns of deep networks collide. DeepGauge's pattern is the set per layer (`pattern=set`), "
-    "that of the code, and ours, the ordered list.",
+    differs="A pattern is hashed from its numbers. NeuraL-Coverage, once it is patched to run, compares printed tensors, "
+    "which torch abbreviates above 1,000 elements, so patterns of deep networks collide. DeepGauge's pattern is the "
+    "set per layer (`pattern=set`), that of the code, and ours, the ordered list.",
     main="k",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +188,10 @@ class PatternState(State):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         hashes, counts = np.asarray(state["hashes"], dtype=np.uint8), np.asarray(state["counts"])
         ends = np.cumsum(counts)
-        for name, end, count in zip(self.patterns, ends, counts, strict=True):
-            self.patterns[name] = {row.tobytes() for row in hashes[end - count : end]}
+        self.patterns = {
+            name: {row.tobytes() for row in hashes[end - count : end]}
+            for name, end, count in zip(self.patterns, ends, counts, strict=True)
+        }
 
 
 def _hash(row: NDArray[np.int32]) -> bytes:

@@ -54,7 +54,7 @@ class Joined:
 
     @cached_property
     def finite_rows(self) -> NDArray[np.bool_]:
-        return np.isfinite(self.values).all(axis=1)
+        return np.asarray(np.isfinite(self.values).all(axis=1))
 
 
 def array(tensor: Tensor) -> Values:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from neurotest import files
+from neurotest.data import cifar
 from neurotest.errors import BadInput, near
 
 CHUNK = 1 << 20
@@ -56,6 +57,9 @@ COMPLETE: dict[str, Complete] = {
 }
 
 
+NAMES = (*COMPLETE, cifar.NAME)
+
+
 class _Wrong(Exception):
     """Why a file is not the pinned one."""
 
@@ -64,8 +68,13 @@ def get(
     name: str, *, source_dir: Path | str | None = None, base_url: str | None = None, progress: Progress | None = None
 ) -> Path:
     """Bring the set to `files.data_dir()/name` and return that folder; files that are there and right are left alone."""
+    if name == cifar.NAME:
+        address = (base_url or cifar.ADDRESS).rstrip("/") + f"/{cifar.ARCHIVE}"
+        return cifar.get(
+            None if source_dir is None else Path(source_dir).expanduser(), lambda: _download(address, name), progress
+        )
     if name not in COMPLETE:
-        raise BadInput(f"no data set {name!r} can be fetched. {near(name, COMPLETE)}")
+        raise BadInput(f"no data set {name!r} can be fetched. {near(name, NAMES)}")
     wanted = COMPLETE[name]
     place = files.data_dir() / name
     total, before = sum(size for size, _ in wanted.files.values()), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -46,19 +47,14 @@ def open_folder(rest: str, wanted: Wanted) -> Source:
     """PNG, JPEG and WebP files: `dir:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled."""
     folder = Path(rest).expanduser()
     skipped: list[Skipped] = []
-    listed, classes, warnings = _list(folder, skipped)
-    total = len(listed) + len(skipped)
+    listed, classes, warned = _list(folder, skipped)
     files = list(_with_headers(listed, skipped))
     shape = _shape(files, wanted.shape, folder)
     usable = list(_of_size(files, shape, skipped))
     if wanted.strict:
         _refuse(skipped)
-    notes = {"warnings": warnings} if warnings else {}
-    source = _decode_all(usable, shape, wanted, skipped, {"spec": f"dir:{rest}", "classes": classes, "notes": notes})
-    if not len(source):
-        first = f"; first {skipped[0].file}: {skipped[0].reason}" if skipped else ""
-        raise BadInput(f"dir:{folder}: none of its {total} images can be used{first}.")
-    return source
+    notes = {"warnings": warned} if warned else {}
+    return _decode_all(usable, shape, wanted, skipped, {"spec": f"dir:{rest}", "classes": classes, "notes": notes})
 
 
 def _list(folder: Path, skipped: list[Skipped]) -> tuple[list[_File], tuple[str, ...] | None, list[str]]:
@@ -116,12 +112,16 @@ def _order_warning(names: tuple[str, ...]) -> list[str]:
 
 def _with_headers(files: Sequence[_File], skipped: list[Skipped]) -> Iterator[_File]:
     """The files with what their headers say; nothing is decoded, so a bomb is refused before it can go off."""
-    for file in files:
-        try:
-            with _open(file) as image:
-                yield _File(file.path, file.name, file.label, (image.height, image.width), image.mode in GREY)
-        except _Unusable as error:
-            skipped.append(Skipped(file.name, str(error)))
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)  # we refuse it ourselves, in one sentence
+        for file in files:
+            try:
+                with _open(file) as image:
+                    yield _File(file.path, file.name, file.label, (image.height, image.width), image.mode in GREY)
+            except _Unusable as error:
+                skipped.append(Skipped(file.name, str(error)))
 
 
 def _open(file: _File) -> Image.Image:
@@ -132,7 +132,7 @@ def _open(file: _File) -> Image.Image:
             raise _Unusable(f"larger than {MAX_FILE >> 20} MiB")
         image = Image.open(file.path, formats=("PNG", "JPEG", "WEBP"))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise _bomb(file, str(error)) from error
+        raise _bomb(file, "too many pixels") from error
     except _Unusable:
         raise
     except Exception as error:  # decoders raise nearly anything on a damaged file
@@ -207,10 +207,13 @@ def _decode_all(
         good.append(file)
         ids.append(content_ids(row[None]))
     skipped.sort(key=lambda one: one.file)
+    if not good:
+        first = skipped[0]
+        raise BadInput(f"{about['spec']}: none of its {len(skipped)} images can be used; first {first.file}: {first.reason}.")
     labels = None if about["classes"] is None else np.array([file.label for file in good], np.int64)
     about |= {"skipped": skipped, "names": [file.name for file in good]}
     source = ArraySource(pixels[: len(good)], labels, **about) if keep else FolderSource(good, shape, labels, **about)
-    source._ids = np.concatenate(ids) if ids else None
+    source._ids = np.concatenate(ids)
     return source
 
 

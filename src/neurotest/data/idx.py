@@ -55,7 +55,7 @@ def prefixes(folder: Path) -> list[str]:
 def _prefixes(prefix: Path) -> str:
     if not prefix.parent.is_dir():
         return f"{prefix.parent} is no folder; check the path (it is relative to {Path.cwd()})."
-    inside = [f"idx:{prefix.name}/{name}" for name in prefixes(prefix)]
+    inside = [f"idx:{prefix}/{name}" for name in prefixes(prefix)]
     return f"Did you mean {inside[0]}?" if inside else near(prefix.name, prefixes(prefix.parent))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from neurotest import files, registry
-from neurotest.data import idx
-from neurotest.data.fetch import COMPLETE
+from neurotest.data import cifar, idx
+from neurotest.data.fetch import COMPLETE, NAMES
 from neurotest.data.source import ArraySource, Source, Wanted
 from neurotest.errors import BadInput, near
 from neurotest.zoo import embedded
@@ -18,7 +18,7 @@ FULL = "-full"
 def open_zoo(rest: str, wanted: Wanted) -> Source:
     """Data sets by name: `zoo:NAME/SPLIT` (embedded), `zoo:NAME-full/SPLIT` (complete), `zoo:NAME/nss-pool@SEED` (generated)."""
     name, _, split = rest.partition("/")
-    sets = [*embedded.PARTS, *(complete + FULL for complete in COMPLETE)]
+    sets = [*embedded.PARTS, *(complete + FULL for complete in NAMES)]
     if name not in sets:
         raise BadInput(
             f"zoo:{rest}: there is no data set {name!r}. {near(name, sets)} Write zoo:NAME/SPLIT, such as zoo:mnist/test"
@@ -48,6 +48,8 @@ def _plain(name: str, split: str, wanted: Wanted) -> Source:
         x, y, classes = embedded.load(name, split)
         return ArraySource(x[: wanted.first], y[: wanted.first], spec=spec, classes=classes)
     plain = name.removesuffix(FULL)
+    if plain == cifar.NAME:
+        return cifar.read(split, wanted, spec=spec)
     prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
     if idx.found(prefix, idx.IMAGES) is None or idx.found(prefix, idx.LABELS) is None:
         raise BadInput(

@@ -82,6 +82,10 @@ class NssMutations:
         """Apply each item's draw to a batch (n, c, h, w) in [0, 1]; clipped and rounded to 1/255."""
         if x.ndim != 4:
             raise BadInput(f"mutations need images (n, channels, height, width), not inputs of shape {tuple(x.shape[1:])}.")
+        if len(draws) != len(x) or draws.names != self.names:
+            raise BadInput(
+                f"{len(draws)} draws of {', '.join(draws.names)} do not fit {len(x)} images and {', '.join(self.names)}."
+            )
         out = torch.empty_like(x)
         parameters = torch.from_numpy(draws.parameters).to(x)
         matrices, affine = [], []

@@ -10,7 +10,7 @@ import numpy as np
 
 from neurotest.errors import BadInput
 from neurotest.files import write_text
-from neurotest.report import charts
+from neurotest.report import charts, coverage
 from neurotest.runs import codec
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
@@ -19,13 +19,13 @@ SHOWN = 12  # pictures per method
 
 
 def write_report(run_path: Path | str, out: Path | str | None = None) -> Path:
-    """Write RUN/report.html (or `out`) for a selection run."""
+    """Write RUN/report.html (or `out`) for a run of a selection or of coverage."""
     with Run.open(run_path) as run:
-        if run["command"] not in ("select", "demo"):
+        if run["command"] not in ("select", "demo", "cover"):
             raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that.")
         if run["state"] != "done":
             raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
-        page = _render(run)
+        page = coverage.render(run) if run["command"] == "cover" else _render(run)
         place = Path(out) if out is not None else run.path / "report.html"
     write_text(place, page)
     return place

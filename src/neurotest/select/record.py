@@ -26,7 +26,7 @@ def record(run: Run, target: Target, source: Source, selections: Mapping[str, Se
             content=str(content),
             label=None if source.labels is None else int(source.labels[position]),
             predicted=int(first.predictions[position]),
-            extra={} if draws is None else {"draw": draws.describe(int(source.positions[position]))},
+            extra={} if draws is None else {"draw": draws.describe(position)},
         )
         for position, content in enumerate(source.ids())
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -102,7 +102,7 @@ def score(pool: Pool, scorers: Mapping[str, Scorer], *, batch: int, progress: Pr
     partners = tuple(dict.fromkeys(s.partner for s in scorers.values() if s.partner is not None))
     makers = {partner: _Partners(pool, partner) for partner in partners}
     predictions = np.full(len(pool), -1)
-    order = _order(pool, max(s.sample for s in scorers.values()))
+    order = _order(pool, {s.sample for s in scorers.values()})
     done = 0
     with Probe(pool.target, *wanted(list(scorers.values()))) as probe:
         for part in batches(pool.target, pool.source, batch=batch, order=order):
@@ -126,15 +126,17 @@ def _first_bad(trace: Trace, part: Batch) -> int:
     return int(part.index[bad].min())
 
 
-def _order(pool: Pool, sample: int) -> np.ndarray:
-    """A random sample of the candidates first, so that what needs one has it before the rest streams by; then the others."""
+def _order(pool: Pool, samples: Set[int]) -> np.ndarray:
+    """Random samples of these sizes first, so that what needs one has it before the rest streams by; then the others.
+
+    A smaller sample is the beginning of a larger one, so each method sees the sample it would see alone.
+    """
     n = len(pool)
-    if not 0 < sample < n:
+    ends = sorted(size for size in samples if 0 < size < n)
+    if not ends:
         return np.arange(n)
-    first = np.sort(rng.stream("select.sample", pool.seed).choice(n, sample, replace=False))
-    rest = np.ones(n, dtype=bool)
-    rest[first] = False
-    return np.concatenate([first, np.flatnonzero(rest)])
+    shuffled = rng.stream("select.sample", pool.seed).permutation(n)
+    return np.concatenate([np.sort(part) for part in np.split(shuffled, ends)])
 
 
 class _Partners:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,8 +25,8 @@ from neurotest.target import Trace, Want
     cost="two forward passes per input (1 + n_mutants when it mutates), 8 bytes kept per input plus the sample's activations",
     differs="`reference` says what a candidate is compared with, because the two readings differ by 50 points: `original` "
     "(the candidate is a variant of a known input) gives the published numbers, `remutate` (a fresh mutation, all "
-    "one can do with real unlabelled data) is near chance. The sensitive neurons are found on a random `sample` of the pool and the "
-    "same mutant serves to find them and to score, so nothing is forwarded twice. Ties keep the pool's order.",
+    "one can do with real unlabelled data) is near chance. The sensitive neurons are found on a random `sample` of the "
+    "pool and the same mutant serves to find them and to score, so nothing is forwarded twice. Ties keep the pool's order.",
     main="k",
     presets={"paper": {"k": 0.1, "distance": "l1"}, "cosine": {"distance": "cosine"}},
 )
@@ -113,7 +114,7 @@ class Sensitivity:
     def _identify(self) -> Tensor:
         """Algorithm 1 on what is held: the share k of neurons with the largest summed change, or most often among the largest."""
         neurons = self.held[0][1].shape[1]
-        count = max(1, int(self.method.share * neurons))
+        count = max(1, math.floor(self.method.share * neurons + 1e-9))  # 0.29 * 100 is 28.999...
         if count == neurons:
             return torch.ones(neurons, dtype=torch.bool)
         total = torch.zeros(neurons, dtype=torch.float64)
@@ -143,11 +144,12 @@ class Sensitivity:
         chosen = self.sensitive.to(here)
         if self.method.distance == "l1":
             return (there - here).abs_() @ chosen  # (n,)
+        # 1 - cos as half the squared distance of unit vectors: equal activations give exactly 0, small angles keep their digits.
         a, b = here * chosen, there * chosen
-        norms = a.norm(dim=1) * b.norm(dim=1)
-        silent = (a.norm(dim=1) == 0) & (b.norm(dim=1) == 0)  # no signal in either is no change
-        cosine = (a * b).sum(dim=1) / norms.clamp_min(1e-30)
-        return torch.where(silent, 0.0, 1 - cosine)
+        norm_a, norm_b = a.norm(dim=1, keepdim=True), b.norm(dim=1, keepdim=True)
+        apart = (a / norm_a.clamp_min(1e-30) - b / norm_b.clamp_min(1e-30)).square().sum(dim=1) / 2
+        one_silent = ((norm_a == 0) != (norm_b == 0)).squeeze(1)  # no signal in either is no change
+        return torch.where(one_silent, 1.0, apart)
 
     def value(self) -> np.ndarray:
         return self.scores

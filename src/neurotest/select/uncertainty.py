@@ -47,7 +47,7 @@ class Margin(OutputScorer):
     """Score by p(2) - p(1): the closer the two most likely classes, the earlier."""
 
     def score(self, probs: Tensor) -> Tensor:  # (n, k) -> (n,)
-        top = probs.topk(2, dim=1).values
+        top: Tensor = probs.topk(2, dim=1).values
         return top[:, 1] - top[:, 0]
 
 

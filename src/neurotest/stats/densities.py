@@ -18,7 +18,7 @@ WORST = 1e12  # condition number beyond which a float64 inverse is noise
 def ledoit_wolf(centred: Floats) -> Floats:
     """Covariance shrunk towards its mean variance by the intensity Ledoit and Wolf (2004) estimate: (d, d)."""
     n, d = centred.shape
-    sample = centred.T @ centred / n
+    sample: Floats = centred.T @ centred / n
     mean = np.trace(sample) / d
     spread = float(np.square(sample).sum() - d * mean * mean)  # squared distance of the sample from the target
     if spread <= 0:
@@ -65,7 +65,8 @@ class Gaussian:
     def squared_distance(self, values: Floats) -> Floats:
         """Squared Mahalanobis distance from the mean: (n,)."""
         white = (values - self.mean) @ self.whiten
-        return np.einsum("ij,ij->i", white, white)
+        squared: Floats = np.einsum("ij,ij->i", white, white)
+        return squared
 
 
 class Kernels:

@@ -152,7 +152,8 @@ class _Watch:
         if len(made) != self.batch or given.ndim == 0 or len(given) != self.batch:
             return  # its rows are not the inputs (windows, or tokens first): one value per input and neuron cannot be told
         tag = self.tag(made)
-        self.activations.pop(id(made), None)
+        if tag.owner == me:  # a dropout that does nothing hands on what a function made: still no activation module's output
+            self.activations.pop(id(made), None)
         layer = Layer(
             name=path if call == 0 else f"{path}#{call + 1}", module=path, call=call,
             made_by=tag.kind if tag.owner == me else "other",
@@ -173,8 +174,7 @@ class _Watch:
 
     def operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         self.time += 1
-        name = func._schema.name.split("::")[-1]
-        base = name.rstrip("_") if not name.startswith("_") else name
+        base = _base(func)
         made = _tensor(out)
         if made is None:
             return
@@ -209,33 +209,30 @@ class _Watch:
 
 
 class _Operators(TorchDispatchMode):
-    def __init__(self, watch: _Watch) -> None:
+    """Tells `note` of every operator that runs."""
+
+    def __init__(self, note: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.watch = watch
+        self.note = note
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        self.watch.operator(func, args, kwargs or {}, out)
+        self.note(func, args, kwargs or {}, out)
         return out
 
 
-class _Names(TorchDispatchMode):
-    """Notes which operators ran."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        self.names.append(func._schema.name.split("::")[-1].rstrip("_"))
-        return func(*args, **(kwargs or {}))
+def _base(func: Any) -> str:
+    """The operator's name without the mark of its in-place form."""
+    name: str = func._schema.name.split("::")[-1]
+    return name if name.startswith("_") else name.rstrip("_")
 
 
 def last_operator(run: Callable[[], Any]) -> str:
     """The last operator of `run()` that computes something: views and copies do not count."""
-    with torch.no_grad(), _Names() as seen:
+    names: list[str] = []
+    with torch.no_grad(), _Operators(lambda func, *_: names.append(_base(func))):
         run()
-    return next((name for name in reversed(seen.names) if name not in VIEWS | SAME), "")
+    return next((name for name in reversed(names) if name not in VIEWS | SAME), "")
 
 
 def _tensors(args: Any) -> Iterator[Tensor]:
@@ -286,6 +283,6 @@ def _carry(base: str, args: tuple[Any, ...], axis: int, source: Tensor, made: Te
 def survey(module: nn.Module, run: Callable[[], Any]) -> Survey:
     """Watch `run()`, one forward pass of `module`, and list its layers."""
     watch = _Watch()
-    with torch.no_grad(), watched(module, watch.before, watch.after), _Operators(watch):
+    with torch.no_grad(), watched(module, watch.before, watch.after), _Operators(watch.operator):
         run()
     return watch.finish()

@@ -29,10 +29,12 @@ def load(
     classes: str | Path | Sequence[str] | None = None,
     outputs: Outputs | None = None,
     device: str | None = None,
+    trust_pickle: bool = False,
 ) -> Target:
     """Load the network under test; what is given here overrides what the source says of itself.
 
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
+    trust_pickle: open a `.pt2` even if it could run code.
     """
     said: dict[str, Any] = {
         "bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "classes": _classes(classes), "outputs": outputs,
@@ -46,7 +48,7 @@ def load(
         text = ""
     else:
         text = spec
-        found = _source(spec)
+        found = _source(spec, trust_pickle)
     if weights is not None:
         module = found.module if isinstance(found, Target) else found
         load_weights(module, Path(weights))
@@ -92,14 +94,15 @@ def _device(device: str) -> str:
     return device
 
 
-def _source(spec: str) -> nn.Module | Target:
+def _source(spec: str, trust_pickle: bool) -> nn.Module | Target:
     prefix, colon, rest = spec.partition(":")
     known = registry.entries("target source")
     if not colon or prefix not in known:
         raise BadInput(_no_source(spec, list(known)))
     if not rest:
         raise BadInput(f"{spec!r} names nothing after {prefix}: {known[prefix].summary}")
-    made: nn.Module | Target = known[prefix].make(rest)
+    options = {"trust_pickle": True} if trust_pickle and prefix == "pt2" else {}
+    made: nn.Module | Target = known[prefix].make(rest, **options)
     return made
 
 
@@ -110,6 +113,8 @@ def _no_source(spec: str, known: list[str]) -> str:
     spellings = [f"zoo:{name}"] if name in zoo.names() else []
     if name.endswith(".py") or Path(spec).suffix == ".py":
         spellings.append(f"py:{spec}:build")
+    if Path(spec).suffix == ".pt2":
+        spellings.append(f"pt2:{spec}")
     spellings = spellings or [f"py:{name}:build", f"zoo:{zoo.nearest(name)}"]
     return f"{spec!r} has no source (known: {', '.join(k + ':' for k in known)}). Did you mean {' or '.join(spellings)} ?"
 

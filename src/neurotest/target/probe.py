@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 Values = dict[str, Tensor]
 Edit = Callable[[str, Tensor], Tensor]
 Keep = Callable[[Tensor], Tensor]
-Job = tuple["Layer", "Want", Keep]  # what to record of which layer, and how
+
+
+class Job(NamedTuple):
+    """What to record: of which layer, for which want (by number), its input or its output, and how."""
+
+    layer: Layer
+    slot: int
+    inputs: bool
+    keep: Keep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +50,18 @@ class Want:
             raise BadInput(f"neuron={self.neuron!r}: expected channel (one value per feature map) or unit (every element).")
         if self.keep not in ("reduced", "map"):
             raise BadInput(f"keep={self.keep!r}: expected reduced or map.")
+        object.__setattr__(self, "_hash", hash((self.layers, self.neuron, self.keep, self.inputs)))
+
+    def __hash__(self) -> int:  # wants key every trace: hashing four fields each time would be felt at batch 1
+        return self._hash  # type: ignore[attr-defined, no-any-return]
 
 
-@dataclass(frozen=True)
 class Trace:
     """What the network did on a batch: logits and, per want, one value per neuron and layer."""
 
-    logits: Tensor  # (n, classes)
-    recorded: Mapping[Want, Values] = field(default_factory=dict)
+    def __init__(self, logits: Tensor, recorded: Mapping[Want, Values] | None = None) -> None:
+        self.logits = logits  # (n, classes)
+        self.recorded: Mapping[Want, Values] = {} if recorded is None else recorded
 
     def __getitem__(self, want: Want) -> Values:
         return self.recorded[want]
@@ -106,7 +118,8 @@ class Probe:
         if edit is not None and all(want.inputs for want in self.wants):
             raise BadInput("edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.")
         self._handles: list[RemovableHandle] = []
-        self._recorded: dict[Want, Values] = {}
+        self._slots: list[Values] = []  # one per want, new for every batch
+        self._mode: AbstractContextManager[Any] = torch.enable_grad() if grad else torch.inference_mode()
         self._calls: dict[str, int] = {}
 
     def __enter__(self) -> Probe:
@@ -132,10 +145,12 @@ class Probe:
 
     def _plan(self) -> dict[str, list[Job]]:
         plan: dict[str, list[Job]] = {}
-        for want in self.wants:
+        for slot, want in enumerate(self.wants):
             for layer in self.layers(want):
                 shape, axis = (layer.input_shape, layer.input_axis) if want.inputs else (layer.shape, layer.axis)
-                plan.setdefault(layer.module, []).append((layer, want, self._keep(want, layer, axis, len(shape) + 1)))
+                plan.setdefault(layer.module, []).append(
+                    Job(layer, slot, want.inputs, self._keep(want, layer, axis, len(shape) + 1))
+                )
         return plan
 
     def _keep(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
@@ -153,39 +168,39 @@ class Probe:
     def _attach(self, module: str, jobs: list[Job]) -> None:
         """Inputs are recorded before the module runs, because it may overwrite them; outputs after."""
         hooked = self.target.module.get_submodule(module)
-        before, after = ([job for job in jobs if job[1].inputs is side] for side in (True, False))
+        before, after = ([job for job in jobs if job.inputs is side] for side in (True, False))
         once = self.target.survey().calls[module] == 1
         if before:
-            made = self._simple_before(*before[0]) if once and len(before) == 1 else self._before(module, before)
+            made = self._simple_before(before[0]) if once and len(before) == 1 else self._before(module, before)
             self._handles.append(hooked.register_forward_pre_hook(made))
         if after:
             simple = once and len(after) == 1 and self.edit is None
             self._handles.append(
-                hooked.register_forward_hook(self._simple_after(*after[0]) if simple else self._after(module, after))
+                hooked.register_forward_hook(self._simple_after(after[0]) if simple else self._after(module, after))
             )
 
     # The simple hooks serve the usual case, one want and one call per forward pass, at half the cost of the general ones.
 
-    def _simple_before(self, layer: Layer, want: Want, keep: Keep) -> Callable[[nn.Module, Any], None]:
-        recorded, name = self._recorded, layer.name
+    def _simple_before(self, job: Job) -> Callable[[nn.Module, Any], None]:
+        slots, slot, name, keep = self._slots, job.slot, job.layer.name, job.keep
 
         def hook(_: nn.Module, args: Any) -> None:
-            recorded[want][name] = keep(_need(args, name))
+            slots[slot][name] = keep(_need(args, name))
 
         return hook
 
-    def _simple_after(self, layer: Layer, want: Want, keep: Keep) -> Callable[[nn.Module, Any, Any], None]:
-        recorded, name = self._recorded, layer.name
+    def _simple_after(self, job: Job) -> Callable[[nn.Module, Any, Any], None]:
+        slots, slot, name, keep = self._slots, job.slot, job.layer.name, job.keep
 
         def hook(_: nn.Module, args: Any, output: Any) -> None:
-            recorded[want][name] = keep(output if type(output) is Tensor else _need(output, name))
+            slots[slot][name] = keep(output if type(output) is Tensor else _need(output, name))
 
         return hook
 
     def _before(self, module: str, jobs: list[Job]) -> Callable[[nn.Module, Any], None]:
         def hook(_: nn.Module, args: Any) -> None:
-            for layer, want, keep in self._due(f"{module}<", jobs):
-                self._recorded[want][layer.name] = keep(_need(args, layer.name))
+            for job in self._due(f"{module}<", jobs):
+                self._slots[job.slot][job.layer.name] = job.keep(_need(args, job.layer.name))
 
         return hook
 
@@ -193,9 +208,9 @@ class Probe:
         def hook(_: nn.Module, args: Any, output: Any) -> Any:
             due = self._due(module, jobs)
             if self.edit is not None and due:
-                output = _replace(output, self.edit(due[0][0].name, _need(output, module)))
-            for layer, want, keep in due:
-                self._recorded[want][layer.name] = keep(_need(output, layer.name))
+                output = _replace(output, self.edit(due[0].layer.name, _need(output, module)))
+            for job in due:
+                self._slots[job.slot][job.layer.name] = job.keep(_need(output, job.layer.name))
             return output
 
         return hook
@@ -204,18 +219,15 @@ class Probe:
         """The jobs that ask for this call of the module."""
         call = self._calls.get(counter, 0)
         self._calls[counter] = call + 1
-        return [job for job in jobs if job[0].call == call]
+        return [job for job in jobs if job.layer.call == call]
 
     def __call__(self, x: Tensor) -> Trace:
         """Forward a batch that lies in the target's bounds: (n, *shape) -> trace."""
         self._calls.clear()
-        self._recorded.clear()
-        for want in self.wants:
-            self._recorded[want] = {}
-        mode: AbstractContextManager[Any] = torch.enable_grad() if self.grad else torch.inference_mode()
-        with mode:
+        self._slots[:] = [{} for _ in self.wants]
+        with self._mode:
             logits = self.target.logits(x)
-        return Trace(logits, dict(self._recorded))
+        return Trace(logits, dict(zip(self.wants, self._slots, strict=True)))
 
 
 def _same(tensor: Tensor) -> Tensor:

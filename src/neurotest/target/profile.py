@@ -73,7 +73,7 @@ class Profile:
             f"{name}/{key}": np.ascontiguousarray(v) for name, m in self.layers.items() for key, v in m.state_dict().items()
         }
         content = save(tensors)
-        write_bytes(base.with_suffix(".safetensors"), content)
+        write_bytes(_beside(base, ".safetensors"), content)
         about = {
             "format": FORMAT,
             "fingerprint": self.fingerprint,
@@ -82,8 +82,8 @@ class Profile:
             "layers": {name: m.neurons for name, m in self.layers.items()},
             "sha256": hashlib.sha256(content).hexdigest(),
         }
-        write_json(base.with_suffix(".json"), about)
-        return base.with_suffix(".json")
+        write_json(_beside(base, ".json"), about)
+        return _beside(base, ".json")
 
     @classmethod
     def load(cls, path: str | Path, target: Target | None = None) -> Profile:
@@ -93,8 +93,8 @@ class Profile:
 
         base = _base(path)
         try:
-            about = json.loads(base.with_suffix(".json").read_text())
-            content = base.with_suffix(".safetensors").read_bytes()
+            about = json.loads(_beside(base, ".json").read_text())
+            content = _beside(base, ".safetensors").read_bytes()
         except (OSError, ValueError) as error:
             raise BadInput(f"cannot read the profile {base}.json: {error}") from error
         if not isinstance(about, dict) or about.get("format") != FORMAT:
@@ -117,3 +117,7 @@ class Profile:
 def _base(path: str | Path) -> Path:
     path = Path(path)
     return path.with_suffix("") if path.suffix in (".json", ".safetensors") else path
+
+
+def _beside(base: Path, suffix: str) -> Path:
+    return base.with_name(base.name + suffix)  # with_suffix would turn train.v1 into train.json

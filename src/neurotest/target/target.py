@@ -69,7 +69,10 @@ class Target:
         """Refuse a network in training mode: dropout and batch statistics would make every number random."""
         training = next((name for name, m in self.module.named_modules() if m.training), None)
         if training is not None:
-            raise BadInput(f"the network is in training mode (module {training or 'itself'!r}): call .eval() on it first.")
+            raise BadInput(
+                f"the network is in training mode (module {training or 'itself'!r}): call .eval() on it first "
+                "(before it is exported, if it is a .pt2)."
+            )
 
     # -- running it
 
@@ -91,7 +94,11 @@ class Target:
 
     def logits(self, x: Tensor) -> Tensor:
         """Forward a batch in bounds: (n, *shape) -> (n, classes), whatever the module's outputs are."""
-        return self._as_logits(self.module(self._preprocessed(x)), len(x))
+        return self._as_logits(self.raw(x), len(x))
+
+    def raw(self, x: Tensor) -> Any:
+        """What the module itself answers to a batch in bounds, preprocessing applied."""
+        return self.module(self._preprocessed(x))
 
     def _preprocessed(self, x: Tensor) -> Tensor:
         if self._shift is None or self._scale is None:
@@ -102,7 +109,9 @@ class Target:
         return (x - self._shift.view(places)) / self._scale.view(places)
 
     def _as_logits(self, out: Any, n: int) -> Tensor:
-        if type(out) is not Tensor and not isinstance(out, Tensor):
+        if type(out) is Tensor and self.outputs == "logits" and out.ndim == 2 and out.shape[0] == n and out.shape[1] > 1:
+            return out  # the usual case, first: the checks below cost a tenth of a small network's pass at batch 1
+        if not isinstance(out, Tensor):
             raise BadInput(
                 f"the network returns a {type(out).__name__}, not one tensor of class scores: detection, multi-output and "
                 "text models are not supported; wrap it in a module that returns logits (n, classes)."
@@ -128,12 +137,12 @@ class Target:
             )
         return torch.cat([1 - out, out], dim=1).clamp_min(_LEAST).log()
 
-    def check_outputs(self, x: Tensor) -> None:
-        """Run a few inputs once and refuse outputs that are not what the description says."""
+    def check_outputs(self, x: Tensor) -> int:
+        """Run a few inputs once, refuse outputs that are not what the description says; returns the number of classes."""
         self.check_mode()
         with torch.inference_mode():
             try:
-                raw = self.module(self._preprocessed(x))
+                raw = self.raw(x)
             except BadInput:
                 raise
             except Exception as error:  # a stranger's code may raise anything
@@ -144,6 +153,7 @@ class Target:
             self._check_end(x, raw[0].numel())
         if self.classes is not None and len(self.classes) != logits.shape[1]:
             raise BadInput(f"classes: {len(self.classes)} names for a network with {logits.shape[1]} outputs.")
+        return int(logits.shape[1])
 
     def _refusal(self, x: Tensor, error: Exception) -> str:
         size = "x".join(map(str, x.shape[1:]))
@@ -173,7 +183,7 @@ class Target:
 
     def _check_end(self, x: Tensor, width: int) -> None:
         """Values between 0 and 1 may be logits by accident; what ran last tells."""
-        if last_operator(lambda: self.module(self._preprocessed(x))) != "sigmoid":
+        if last_operator(lambda: self.raw(x)) != "sigmoid":
             return
         if width == 1:
             raise BadInput("the network ends in a sigmoid, so its output is a probability and no logit: pass --outputs sigmoid.")
@@ -194,7 +204,7 @@ class Target:
             noise = torch.rand((2, *wanted), generator=torch.Generator().manual_seed(0))
             x = (noise * (high - low) + low).to(self.device)
             self.check_outputs(x)
-            self._surveys[wanted] = survey(self.module, lambda: self.logits(x))
+            self._surveys[wanted] = survey(self.module, lambda: self.raw(x))
         return self._surveys[wanted]
 
     @cached_property
@@ -236,6 +246,8 @@ def _settings(module: nn.Module) -> list[Any]:
             found.append((name, value))
         elif inspect.isroutine(value):
             found.append((name, value.__qualname__, _code_words(value)))
+        elif isinstance(value, torch.fx.Graph):  # an exported module's code
+            found.append((name, str(value)))
     return found
 
 

@@ -42,7 +42,7 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {
     "mnist-lenet1": Recipe(epochs=1),
     "mnist-lenet4": Recipe(epochs=1),
-    "mnist-lenet5": Recipe(epochs=1),
+    "mnist-lenet5": Recipe(epochs=2),
     "fashion-lenet1": Recipe(epochs=3),
     "fashion-lenet5": Recipe(epochs=4),
     "fashion-resnet20": Recipe(epochs=4, batch=128, optimiser="sgd", rate=0.2, weight_decay=5e-4, flip=True, crop=2),

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from neurotest import zoo
 from neurotest.errors import BadInput
 from neurotest.target import Target, load
 
@@ -185,6 +186,27 @@ def test_a_module_of_the_caller_is_not_switched_to_eval_mode() -> None:
         target.survey()
 
 
+# -- zoo:
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("mnist-lenet1", 7_206), ("mnist-lenet4", 69_362), ("fashion-lenet5", 107_786)])
+def test_a_network_of_the_zoo(name: str, parameters: int) -> None:
+    if zoo.find(name).weights is None:
+        pytest.skip(f"{name} has no weights in this copy")
+    target = load(f"zoo:{name}")
+    assert sum(p.numel() for p in target.module.parameters()) == parameters
+    assert (target.spec, target.shape, target.bounds, len(target.classes)) == (f"zoo:{name}", (1, 28, 28), (0.0, 1.0), 10)
+    assert target.check_outputs(torch.rand(2, 1, 28, 28)) == 10
+    assert load(f"zoo:{name}").fingerprint == target.fingerprint
+
+
+def test_a_network_of_the_zoo_without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zoo, "WEIGHTS", tmp_path)
+    monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path))
+    with pytest.raises(BadInput, match="neurotest zoo train mnist-lenet1"):
+        load("zoo:mnist-lenet1")
+
+
 # -- weights
 
 
@@ -215,7 +237,7 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not(tmp_path: Path, mo
     if how == "torch":
         torch.save(content, file)
     else:
-        file.write_bytes(pickle.dumps(content))
+        file.write_bytes(pickle.dumps(content, protocol=2))
     with pytest.raises(BadInput, match="could run code: refused"):
         load(f"py:{model}:build", weights=file)
     assert not witness.exists()

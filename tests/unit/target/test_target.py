@@ -133,7 +133,7 @@ def test_text_networks_are_refused() -> None:
 
 def test_an_input_size_the_network_does_not_take_is_named() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(9, 3)).eval()
-    with pytest.raises(BadInput, match="1x2x2.*--size"):
+    with pytest.raises(BadInput, match=r"1x2x2.*--size"):
         Target(module).check_outputs(images())
 
 

@@ -1,0 +1,145 @@
+"""`neurotest cover`: how much of the network the inputs exercise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+if TYPE_CHECKING:
+    from neurotest.coverage import Coverage
+
+DEFAULT = ("nc", "nlc")  # need no training data
+WITH_TRAINING = ("nc", "kmnc:1000", "nbc", "tknc", "nlc")
+CLASSES = 24  # rows of a table by class
+
+
+def cover(
+    target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
+    data: Annotated[
+        str, typer.Argument(help="Inputs: npz:FILE#x,y  dir:FOLDER  idx:FOLDER/PREFIX  zoo:NAME/SPLIT, with [:N] for a slice")
+    ],
+    criteria: Annotated[
+        list[str] | None, typer.Option("--criteria", help="kmnc:1000, nlc, ... (`neurotest list criterion`); repeat for several.")
+    ] = None,
+    train: Annotated[str | None, typer.Option("--train", help="Training data, for criteria that compare with it.")] = None,
+    profile: Annotated[Path | None, typer.Option("--profile", help="A saved profile instead of --train.")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="class: measure every class as well.")] = None,
+    memory: Annotated[float, typer.Option("--memory", help="Gigabytes the states may need.")] = 2.0,
+    per_layer: Annotated[bool, typer.Option("--per-layer/--no-per-layer", help="Show every layer's numbers.")] = True,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep profiles in the cache.")] = False,
+    layers: opt.Layers = None,
+    neuron: opt.Neuron = None,
+    out: opt.Out = None,
+    seed: opt.Seed = 0,
+    limit: opt.Limit = None,
+    batch: opt.Batch = 250,
+    threads: opt.Threads = None,
+    device: opt.Device = "cpu",
+    strict: opt.Strict = False,
+    weights: opt.Weights = None,
+    bounds: opt.Bounds = None,
+    mean: opt.Mean = None,
+    std: opt.Std = None,
+    size: opt.Size = None,
+    classes: opt.Classes = None,
+    outputs: opt.Outputs = None,
+    fail_if: opt.FailIf = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
+) -> None:
+    """Measure coverage: how much of the network the inputs exercise, which is not how good they are as tests."""
+    from neurotest.cli import show
+    from neurotest.errors import BadInput
+
+    for condition in fail_if or ():
+        show.read_condition(condition)
+    opt.at_least("limit", limit)
+    if by not in (None, "class"):
+        raise BadInput(f"--by {by}: expected class.")
+    if not memory > 0:
+        raise BadInput(f"--memory {memory:g}: expected gigabytes above 0.")
+    described = opt.describe(weights=weights, bounds=bounds, mean=mean, std=std, size=size, classes=classes, outputs=outputs)
+    opt.set_threads(threads)
+    from neurotest.coverage import cover as measure
+    from neurotest.target import load
+
+    loaded = load(target, device=device, **described)
+    chosen = criteria or list(WITH_TRAINING if train or profile else DEFAULT)
+    with show.ticking("covering", quiet=quiet) as progress:
+        found = measure(
+            loaded, data, chosen, train=train, profile=profile, layers=layers, neuron=neuron, by="class" if by else None,
+            memory=memory * 1e9, seed=seed, limit=limit, batch=batch, strict=strict, cache=not no_cache, out=out,
+            progress=progress,
+        )  # fmt: skip
+    if verbose or found.memory > 2e9:
+        show.remark(f"the criteria need about {found.memory / 1e9:.2f} GB of memory", quiet=quiet)
+    for note in found.notes:
+        show.remark(note, quiet=quiet)
+    content = found.to_dict()
+    if json:
+        show.print_json(content)
+    else:
+        tell(found, per_layer=per_layer)
+    show.check_fail_if(fail_if, content)
+
+
+def tell(found: Coverage, *, per_layer: bool) -> None:
+    from neurotest.cli import show
+    from neurotest.coverage.result import MEANING
+
+    title = f"coverage of {found.target} by {found.inputs:,} inputs of {found.data} ({found.layers}, {found.neuron})"
+    rows = [
+        [name, _count(m.value.covered), _count(m.value.total), _value(m.value.whole), str(m.value.dead), _half(m.growth)]
+        for name, m in found.criteria.items()
+    ]
+    show.table(title, ["criterion", "covered", "of", "value", "dead", "half of it after"], rows)
+    if per_layer:
+        for columns, rows in layer_tables(found):
+            show.table("per layer", columns, rows)
+    if any(m.by_class for m in found.criteria.values()):
+        show.table("per class", *class_table(found))
+    print(MEANING)
+    if found.run:
+        print(f"growth curves, layers and never-covered neurons: {found.run} (`neurotest report {found.run}`)")
+
+
+def layer_tables(found: Coverage) -> list[tuple[list[str], list[list[str]]]]:
+    """One table per set of layers: criteria of the same layers stand side by side."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, m in found.criteria.items():
+        if m.value.layers:
+            groups.setdefault(tuple(m.value.layers), []).append(name)
+    return [
+        (["layer", *names], [[layer, *(_value(found[name].value.layers[layer]) for name in names)] for layer in layers])
+        for layers, names in groups.items()
+    ]
+
+
+def class_table(found: Coverage) -> tuple[list[str], list[list[str]]]:
+    names = [name for name, m in found.criteria.items() if m.by_class]
+    classes = list(dict.fromkeys(c for name in names for c in found[name].by_class))
+    rows = [[c, *(_value(found[n].by_class[c].whole) if c in found[n].by_class else "" for n in names)] for c in classes]
+    return ["class", *names], rows[:CLASSES]
+
+
+def _count(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) and not value.is_integer() else f"{int(value):,}"
+
+
+def _value(share: Any) -> str:
+    """A share in per cent, a count or a norm as it is."""
+    return f"{100 * share.value:.2f} %" if share.total is not None else _count(share.value)
+
+
+def _half(growth: tuple[tuple[int, float], ...]) -> str:
+    """After how many inputs half of the final value was there."""
+    if not growth or growth[-1][1] <= 0:
+        return ""
+    return f"{next(n for n, value in growth if value >= growth[-1][1] / 2):,}"

@@ -1,0 +1,303 @@
+"""Surprise adequacy: how far an input's activations are from those of training data, as numbers per input.
+
+Selection and surprise coverage share these scorers. Everything is float64; classes are the predicted ones on both sides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.checks import one_of, real, whole_from
+from neurotest.coverage.context import Traces
+from neurotest.coverage.traces import Values
+from neurotest.errors import BadInput
+from neurotest.stats.densities import Gaussian, Kernels
+from neurotest.stats.neighbours import Points
+
+Floats = NDArray[np.float64]
+Classes = NDArray[np.int64]
+EAGER = 5000  # up to so many training points every distance between classes is computed at once, beyond as it is needed
+ALL = -1  # the class of everything where classes are not told apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adequacy(ABC):
+    """What the scorers share. min_var: neurons that vary less over the training data are left out. features: of the rest, so
+    many with the greatest variance are kept (none: all)."""
+
+    min_var: float = 1e-5
+    features: int | None = 300
+
+    def __post_init__(self) -> None:
+        real("min_var", self.min_var, "1e-5 is usual", least=0)
+        if self.features is not None:
+            whole_from("features", self.features, 1, "300 is usual, none keeps all")
+
+    def fit(self, traces: Traces, *, seed: int = 0) -> Fitted:
+        """Learn the training data; inputs with NaN or infinite activations are left out and counted."""
+        values = np.asarray(traces.values)
+        good = np.isfinite(values).all(axis=1)
+        if not good.any():
+            raise BadInput(
+                f"surprise needs training inputs with finite activations: {len(values)} were given, none is usable. Give "
+                "--train DATA."
+            )
+        keep = self._features(values[good])
+        points = values[good][:, keep].astype(np.float64)
+        return self._fit(points, np.asarray(traces.predicted)[good], keep, int((~good).sum()), seed)
+
+    def _features(self, values: Values) -> NDArray[np.int64]:
+        """Which neurons are looked at, in their order."""
+        variance = values.astype(np.float64).var(axis=0)
+        kept = np.flatnonzero(variance >= self.min_var)
+        if not len(kept):
+            raise BadInput(
+                f"min_var={self.min_var:g} leaves no neuron: the greatest variance over the training data is "
+                f"{variance.max():.3g}. Give more training inputs, other --layers or a smaller min_var."
+            )
+        if self.features is not None and len(kept) > self.features:
+            kept = np.sort(kept[np.argsort(-variance[kept], kind="stable")[: self.features]])
+        return kept
+
+    @abstractmethod
+    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted: ...
+
+
+@dataclass(eq=False)
+class Fitted:
+    """A scorer that knows its training data. `score` takes (n, neurons) values and predicted classes and gives (n,):
+    NaN where the values are not finite, inf where training data has nothing of the predicted class."""
+
+    keep: NDArray[np.int64]
+    rule: Callable[[Floats, Classes], Floats]
+    left_out: int = 0
+    notes: tuple[str, ...] = ()
+
+    def score(self, values: Values, predicted: Classes) -> Floats:
+        chosen = np.asarray(values)[:, self.keep].astype(np.float64)
+        finite = np.isfinite(chosen).all(axis=1)
+        if finite.all():
+            return self.rule(chosen, predicted)
+        found = np.full(len(chosen), np.nan)
+        found[finite] = self.rule(chosen[finite], np.asarray(predicted)[finite])
+        return found
+
+
+def _by_class(models: dict[int, Callable[[Floats], Floats]], values: Floats, classes: Classes) -> Floats:
+    """Each class by its own model; a class without one is infinitely surprising."""
+    if ALL in models:
+        return models[ALL](values)
+    found = np.full(len(values), np.inf)
+    for number in np.unique(classes):
+        if int(number) in models:
+            here = classes == number
+            found[here] = models[int(number)](values[here])
+    return found
+
+
+def _groups(points: Floats, classes: Classes, per: str) -> dict[int, Floats]:
+    if per == "all":
+        return {ALL: points}
+    return {int(c): points[classes == c] for c in np.unique(classes)}
+
+
+def _shrunk(models: dict[int, Any]) -> tuple[str, ...]:
+    weak = [str(c) if c != ALL else "all" for c, model in models.items() if model.shrunk]
+    if not weak:
+        return ()
+    return (
+        f"the covariance of class {', '.join(weak)} cannot be inverted (too few training inputs for so many neurons): it is "
+        "shrunk.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSA(Adequacy):
+    """-log of the kernel density of the training data (of the predicted class) at the input.
+
+    per: `class` or `all`. bandwidth: `scott` with the full covariance, or a number, the same in every direction.
+    """
+
+    per: Literal["class", "all"] = "class"
+    bandwidth: Literal["scott"] | float = "scott"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("per", self.per, ("class", "all"))
+        if self.bandwidth != "scott":
+            real("bandwidth", self.bandwidth, "scott, or for example 0.2", above=0)
+
+    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
+        kernels = {c: Kernels(group, self.bandwidth) for c, group in _groups(points, classes, self.per).items()}
+        models: dict[int, Callable[[Floats], Floats]] = {c: _negative(k.log_density) for c, k in kernels.items()}
+        return Fitted(keep, lambda v, c: _by_class(models, v, c), left_out, _shrunk(kernels))
+
+
+def _negative(log_density: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
+    return lambda values: -log_density(values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DSA(Adequacy):
+    """Distance to the nearest training input of the predicted class over that one's distance to the nearest of another class.
+
+    reference: from where the second distance is measured: `nearest`, the training input found first, or `test`, the input
+    itself, as NeuraL-Coverage does it.
+    """
+
+    reference: Literal["nearest", "test"] = "nearest"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("reference", self.reference, ("nearest", "test"))
+
+    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
+        if len(np.unique(classes)) < 2:
+            raise BadInput("dsa needs training inputs of at least two predicted classes: give more of them with --train DATA.")
+        return Fitted(keep, _Between(points, classes, self.reference).score, left_out)
+
+
+class _Between:
+    """Nearest neighbours within and across classes; a training point's distance to other classes is found once."""
+
+    def __init__(self, points: Floats, classes: Classes, reference: str) -> None:
+        self.reference = reference
+        self.own = {int(c): Points(points[classes == c]) for c in np.unique(classes)}
+        self.points, self.classes = points, classes
+        self.across = {c: np.full(len(own), np.nan) for c, own in self.own.items()}
+        if reference == "nearest" and len(points) <= EAGER:
+            for c in self.own:
+                self._across(c, np.arange(len(self.own[c])))
+
+    @cached_property
+    def others(self) -> dict[int, Points]:
+        return {c: Points(self.points[self.classes != c]) for c in self.own}
+
+    def _across(self, c: int, index: NDArray[np.int64]) -> Floats:
+        known = self.across[c]
+        if len(new := np.unique(index[np.isnan(known[index])])):
+            known[new] = self.others[c].nearest(self.own[c].points[new])[0]
+        found: Floats = known[index]
+        return found
+
+    def score(self, values: Floats, classes: Classes) -> Floats:
+        found = np.full(len(values), np.inf)
+        order = np.argsort(classes, kind="stable")
+        numbers, starts = np.unique(classes[order], return_index=True)
+        for number, here in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            if number in self.own:
+                near, index = self.own[number].nearest(values[here])
+                far = self._across(number, index) if self.reference == "nearest" else self.others[number].nearest(values[here])[0]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    found[here] = np.where(far > 0, near / far, np.inf)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class MDSA(Adequacy):
+    """Mahalanobis distance from the mean of the training data (of the predicted class).
+
+    per: `class` or `all`. squared: leave the root out, as dnn-tip does. inverse: `auto` shrinks a covariance that cannot be
+    inverted, `pinv` leaves out directions without spread.
+    """
+
+    per: Literal["class", "all"] = "class"
+    squared: bool = False
+    inverse: Literal["auto", "pinv"] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("per", self.per, ("class", "all"))
+        one_of("inverse", self.inverse, ("auto", "pinv"))
+
+    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
+        fitted = {c: Gaussian(group, self.inverse) for c, group in _groups(points, classes, self.per).items()}
+        models = {c: _distance(gaussian, self.squared) for c, gaussian in fitted.items()}
+        return Fitted(keep, lambda v, c: _by_class(models, v, c), left_out, _shrunk(fitted))
+
+
+def _distance(gaussian: Gaussian, squared: bool) -> Callable[[Floats], Floats]:
+    return gaussian.squared_distance if squared else lambda values: np.sqrt(gaussian.squared_distance(values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLSA(Adequacy):
+    """-log likelihood under a mixture of `components` Gaussians fitted to the training data (of the predicted class).
+
+    per: `all`, as published, or `class`. regularise: added to every variance, so that no component collapses.
+    """
+
+    per: Literal["class", "all"] = "all"
+    components: int = 3
+    regularise: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("per", self.per, ("class", "all"))
+        whole_from("components", self.components, 1, "2 or 3 are usual")
+        real("regularise", self.regularise, "1e-6 is usual", least=0)
+
+    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
+        models = {c: self._mixture(group, seed) for c, group in _groups(points, classes, self.per).items()}
+        return Fitted(keep, lambda v, c: _by_class(models, v, c), left_out)
+
+    def _mixture(self, points: Floats, seed: int) -> Callable[[Floats], Floats]:
+        from sklearn.mixture import GaussianMixture
+
+        if len(points) < 2:
+            return _alone(points)
+        components = min(self.components, len(points))
+        mixture = GaussianMixture(components, random_state=seed, reg_covar=self.regularise).fit(points)
+        return lambda values: -np.asarray(mixture.score_samples(values), dtype=np.float64)
+
+
+def _alone(points: Floats) -> Callable[[Floats], Floats]:
+    """One point has no spread: its density is a kernel's of width 1."""
+    return _negative(Kernels(points, 1.0).log_density)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MMDSA(Adequacy):
+    """Mahalanobis distance from the cluster that k-means puts the input into, instead of from its predicted class.
+
+    clusters: how many; none: 2 to 5, whichever has the best silhouette. squared, inverse: as in MDSA.
+    """
+
+    clusters: int | None = None
+    squared: bool = False
+    inverse: Literal["auto", "pinv"] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.clusters is not None:
+            whole_from("clusters", self.clusters, 1, "none chooses 2 to 5 by silhouette")
+        one_of("inverse", self.inverse, ("auto", "pinv"))
+
+    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
+        means = self._cluster(points, seed)
+        assign = np.asarray(means.predict(points), dtype=np.int64)
+        fitted = {c: Gaussian(group, self.inverse) for c, group in _groups(points, assign, "class").items()}
+        models = {c: _distance(gaussian, self.squared) for c, gaussian in fitted.items()}
+
+        def rule(values: Floats, _: Classes) -> Floats:
+            return _by_class(models, values, np.asarray(means.predict(np.ascontiguousarray(values)), dtype=np.int64))
+
+        return Fitted(keep, rule, left_out, _shrunk(fitted))
+
+    def _cluster(self, points: Floats, seed: int) -> Any:
+        from sklearn.cluster import KMeans
+        from sklearn.metrics import silhouette_score
+
+        most = min(5, len(points) - 1)
+        if self.clusters is not None or most < 2:
+            return KMeans(min(self.clusters or 1, len(points)), n_init=10, random_state=seed).fit(points)
+        fits = [KMeans(k, n_init=10, random_state=seed).fit(points) for k in range(2, most + 1)]
+        sample = min(2000, len(points))
+        return max(fits, key=lambda f: silhouette_score(points, f.labels_, sample_size=sample, random_state=seed))

@@ -1,0 +1,209 @@
+"""CAC: which connections between neurons show a dependence, tested by chi-square over everything seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.checks import one_of, real, whole_from
+from neurotest.coverage.context import Context
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
+from neurotest.coverage.edges import Edges, Learner, Link, find_links
+from neurotest.coverage.tables import Rule, dependent
+from neurotest.coverage.traces import Joined, Layout
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.target import Trace, Want
+
+Bits = NDArray[np.bool_]
+
+
+@register(
+    "criterion",
+    "cac",
+    paper="Ji et al., CC: Causality-Aware Coverage Criterion for Deep Neural Networks, ICSE 2023",
+    cost="one matrix product of inputs x inputs x outputs per layer and input; 4 bytes kept per connection and cell of its table",
+    differs="Expected counts are row sum * column sum / total. The published code divides by the number of cells instead, "
+    "which with more inputs than cells inflates them, passes the rule of five and rejects independence: its numbers "
+    "rest on that (`expected=dl_cc`). Textbook counts seldom reach five in every cell, so `rule=cochran` asks for "
+    "five in four fifths of the occupied ones. A connection's cause is the layer's own input, which is right for "
+    "residual networks too; the code takes the output of the layer registered before it (`parent=previous`). Without "
+    "`sticky` the test is made on all counts whenever the value is read; the code tests after each batch and never "
+    "takes back, which depends on order and batch size.",
+    main="sections",
+    presets={
+        "code": {
+            "expected": "dl_cc",
+            "rule": "all",
+            "parent": "previous",
+            "edges": "neural_coverage",
+            "sticky": True,
+            "include_train": True,
+        }
+    },
+)
+@dataclass(frozen=True, kw_only=True)
+class CAC(Criterion):
+    """Share of connections (input neuron -> output neuron of a layer) whose values depend on each other by a chi-square test.
+
+    Other inputs of the layer are weakened in proportion to their covariance with the cause before the effect is computed.
+    sections: into how many both training ranges are cut. p: level of the test. expected: `textbook` or `dl_cc`. rule: `cochran`
+    or `all` (five expected in every cell). parent: `input` or `previous`. edges: of sections, `closed` or `neural_coverage`.
+    sticky: what was covered once stays so. include_train: count the training data as well.
+    """
+
+    sections: int = 8
+    p: float = 0.05
+    expected: Literal["textbook", "dl_cc"] = "textbook"
+    rule: Literal["cochran", "all"] = "cochran"
+    parent: Literal["input", "previous"] = "input"
+    edges: Literal["closed", "neural_coverage"] = "closed"
+    sticky: bool = False
+    include_train: bool = False
+
+    needs: ClassVar[str] = "source"
+    growing: ClassVar[bool] = False  # more inputs can take a dependence away
+
+    def __post_init__(self) -> None:
+        whole_from("sections", self.sections, 2, "the paper uses 8")
+        real("p", self.p, "0.05 is usual", above=0)
+        if self.p >= 1:
+            raise BadInput(f"p={self.p}: expected a number below 1 (0.05 is usual).")
+        one_of("expected", self.expected, ("textbook", "dl_cc"))
+        one_of("rule", self.rule, ("cochran", "all"))
+        one_of("parent", self.parent, ("input", "previous"))
+        one_of("edges", self.edges, ("closed", "neural_coverage"))
+        if self.neuron != "channel":
+            raise BadInput(f"neuron={self.neuron!r}: connections are between channels; leave it out.")
+
+    @property
+    def want(self) -> Want:
+        return Want(layers=self.layers, keep="map", inputs=True)
+
+    @property
+    def mergeable(self) -> bool:
+        return not self.sticky
+
+    def start(self, context: Context) -> CausalState:
+        context.need_train("cac")
+        layout = context.layout(self.want)
+        links = find_links(context.need_target(), self.layers, self.parent)
+        learner = Learner(self.want, links)
+        context.scan([learner])
+        state = CausalState(self, layout, learner.edges(self.edges, self.sections))
+        if self.include_train:
+            context.scan([state])
+        return state
+
+    def memory(self, layout: Layout, inputs: int, train: int) -> int:
+        sizes = list(layout.sizes.values())
+        outputs = [*sizes[1:], sizes[-1]]  # about: what a layer gives is what the next one takes
+        return sum(4 * a * b * (self.sections**2 + 1) for a, b in zip(sizes[1:], outputs[1:], strict=True))
+
+    @property
+    def shrink(self) -> str:
+        return f"fewer sections than {self.sections} or fewer --layers"
+
+
+class CausalState(State):
+    """A table of counts per connection."""
+
+    criterion: CAC
+
+    def __init__(self, criterion: CAC, layout: Layout, edges: list[Edges]) -> None:
+        super().__init__(criterion, layout)
+        self.edges = edges
+        cells = criterion.sections**2
+        # One cell more than the tables have takes in what lies outside the ranges.
+        self._flat: list[NDArray[np.int32]] = [np.zeros(e.link.taken * e.link.made * cells + 1, dtype=np.int32) for e in edges]
+        self.covered: list[Bits] = [np.zeros((e.link.taken, e.link.made), dtype=bool) for e in edges]
+        self._rule = Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
+
+    @property
+    def counts(self) -> list[NDArray[np.int32]]:
+        """Per layer (inputs, outputs, sections^2)."""
+        return [self._tables(flat, e) for flat, e in zip(self._flat, self.edges, strict=True)]
+
+    def _tables(self, flat: NDArray[np.int32], edges: Edges) -> NDArray[np.int32]:
+        return flat[:-1].reshape(edges.link.taken, edges.link.made, -1)
+
+    def read(self, trace: Trace) -> Joined:
+        """The reduced inputs of every layer, for counting what is not finite."""
+        reduced = [link.reduced(trace[self.want][link.name]) for link in self._links()]
+        values = np.concatenate(reduced, axis=1)
+        bad = ~np.isfinite(values)
+        if not bad.any():
+            return Joined(values, None)
+        starts = np.cumsum([0, *[r.shape[1] for r in reduced]])[:-1]
+        each = np.zeros(len(self.layout.names), dtype=np.int64)
+        numbers = [self.layout.names.index(link.name) for link in self._links()]
+        each[numbers] = np.add.reduceat(bad, starts, axis=1, dtype=np.int64).sum(axis=0)
+        return Joined(values, each)
+
+    def _links(self) -> list[Link]:
+        return [e.link for e in self.edges]
+
+    def _update(self, found: Joined, trace: Trace) -> None:
+        for edges, flat in zip(self.edges, self._flat, strict=True):
+            for cells in edges.cells(trace[self.want]):
+                flat[cells] += 1  # an input counts once per connection, so no cell of a table comes twice
+        if self.criterion.sticky:
+            self.covered = [old | dependent(counts, self._rule) for old, counts in zip(self.covered, self.counts, strict=True)]
+
+    def _now(self, counts: list[NDArray[np.int32]]) -> list[Bits]:
+        """What counts as covered with these tables; what is sticky was tested when it was counted."""
+        found = [dependent(c, self._rule) for c in counts]
+        return [old | new for old, new in zip(self.covered, found, strict=True)]
+
+    def _covered(self) -> list[Bits]:
+        return self.covered if self.criterion.sticky else self._now(self.counts)
+
+    @property
+    def total(self) -> int:
+        return sum(e.link.taken * e.link.made for e in self.edges)
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        before = sum(int(b.sum()) for b in self._covered())
+        each = [list(edges.cells(trace[self.want])) for edges in self.edges]
+        gained = np.zeros(len(trace.logits))
+        for i in range(len(gained)):
+            new = [flat.copy() for flat in self._flat]
+            for flat, cells in zip(new, each, strict=True):
+                flat[cells[i]] += 1
+            tables = [self._tables(flat, e) for flat, e in zip(new, self.edges, strict=True)]
+            gained[i] = sum(int(b.sum()) for b in self._now(tables)) - before
+        return gained / max(1, self.total)
+
+    def _merge(self, other: Self) -> None:
+        for mine, theirs in zip(self._flat, other._flat, strict=True):
+            mine += theirs
+
+    def value(self) -> Value:
+        layers = {}
+        for edges, covered in zip(self.edges, self._covered(), strict=True):
+            layers[edges.link.name] = Share.ratio(int(covered.sum()), covered.size, int(edges.dead().sum()))
+        covered_all = sum(int(s.covered) for s in layers.values())
+        whole = Share.ratio(covered_all, self.total, sum(s.dead for s in layers.values()))
+        return Value(whole, layers, {}, self.nonfinite(), self.warnings())
+
+    def arrays(self) -> Arrays:
+        found: Arrays = {}
+        for edges, counts, covered in zip(self.edges, self.counts, self.covered, strict=True):
+            found |= {f"counts/{edges.link.name}": counts.copy(), f"covered/{edges.link.name}": covered.copy()}
+        return found
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        flat, covered = [], []
+        for number, (edges, now) in enumerate(zip(self.edges, self.counts, strict=True)):
+            counts = np.asarray(state[f"counts/{edges.link.name}"], dtype=np.int32)
+            if counts.shape != now.shape:
+                raise BadInput(
+                    f"the saved state of cac has tables of shape {counts.shape} for layer {edges.link.name}, not {now.shape}."
+                )
+            flat.append(np.append(counts.ravel(), self._flat[number][-1:]))
+            covered.append(np.array(state[f"covered/{edges.link.name}"], dtype=bool).reshape(now.shape[:2]))
+        self._flat, self.covered = flat, covered

@@ -1,0 +1,223 @@
+"""Connections between neurons: what a layer's outputs would be with all but one input weakened, cut into sections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from neurotest.coverage.layerwise import Sums
+from neurotest.coverage.traces import Values, array
+from neurotest.errors import BadInput
+from neurotest.stats.moments import Moments
+from neurotest.target import Target, Want
+from neurotest.target.layers import Layer
+from neurotest.target.probe import Trace
+
+Bits = NDArray[np.bool_]
+CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A layer with its module; `before` is the layer whose outputs are the causes (None: the layer's own inputs are)."""
+
+    layer: Layer
+    module: nn.Module
+    before: Link | None = None
+
+    @property
+    def name(self) -> str:
+        return self.layer.name
+
+    @property
+    def taken(self) -> int:
+        return self.layer.neurons(inputs=True)
+
+    @property
+    def made(self) -> int:
+        return self.layer.neurons()
+
+    def reduced(self, given: Tensor) -> Values:
+        """The layer's input, one value per channel: (n, taken)."""
+        return array(_channels(given, self.layer.input_axis))
+
+    def output(self, given: Tensor) -> Values:
+        """What the layer makes of its input, one value per channel: (n, made)."""
+        with torch.inference_mode():
+            return array(_channels(self.module.forward(given), self.layer.axis))
+
+    def causes(self, recorded: Mapping[str, Tensor]) -> Values:
+        """One value per input channel: (n, taken)."""
+        if self.before is None:
+            return self.reduced(recorded[self.name])
+        made = self.before.output(recorded[self.before.name])
+        return np.repeat(made, self.taken // made.shape[1], axis=1)  # a flattened map: each channel several times
+
+    def contributions(self, given: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Per input of the batch: what each input channel adds to each output channel (taken, made), and the bias (made,).
+
+        Both operators are linear and a channel's value is a mean, so weakening inputs only weakens what they add.
+        """
+        weight = cast(Tensor, self.module.weight).detach()
+        bias = self.module.bias
+        bias = torch.zeros(self.made) if bias is None else cast(Tensor, bias).detach()
+        if isinstance(self.module, nn.Linear):
+            for row in _channels(given, self.layer.input_axis):
+                yield row[:, None] * weight.T, bias
+            return
+        module = cast(nn.Conv2d, self.module)
+        # Every input channel as a group of its own: as many products as the layer itself has.
+        each = weight.transpose(0, 1).reshape(-1, 1, *weight.shape[2:])  # (taken * made, 1, ...)
+        for row in given:
+            maps = CONVOLUTIONS[weight.ndim](
+                row[None],
+                each,
+                None,
+                module.stride,
+                cast(int, module.padding),
+                module.dilation,
+                self.taken,
+            )
+            yield maps.flatten(2).mean(dim=2).reshape(self.taken, self.made), bias
+
+
+def _channels(tensor: Tensor, axis: int) -> Tensor:
+    others = tuple(d for d in range(1, tensor.ndim) if d != axis)
+    return tensor.mean(others) if others else tensor
+
+
+def find_links(target: Target, layers: str, parent: str) -> list[Link]:
+    """The layers with a layer before them, in the order in which they run."""
+    found: list[Link] = []
+    before: Link | None = None
+    for layer in target.survey().find(layers):
+        module = target.module.get_submodule(layer.module)
+        if not isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            raise BadInput(
+                f"cac needs convolutions and dense layers; {layer.name!r} is a {type(module).__name__}: choose --layers."
+            )
+        if not isinstance(module, nn.Linear) and (module.groups != 1 or module.padding_mode != "zeros"):
+            raise BadInput(f"cac: {layer.name!r} is a grouped or specially padded convolution: leave it out with --layers.")
+        link = Link(layer, module)
+        if before is not None:
+            if parent == "previous" and link.taken % before.made:
+                raise BadInput(
+                    f"parent='previous': {layer.name} takes {link.taken} channels and {before.name} makes {before.made}; they "
+                    "do not follow each other. Use parent=input."
+                )
+            found.append(Link(layer, module, before) if parent == "previous" else link)
+        before = link
+    if not found:
+        raise BadInput(f"layers={layers!r}: cac needs at least two layers that follow each other.")
+    return found
+
+
+@dataclass(eq=False)
+class Learner:
+    """What has to be known before counting: ranges of causes and effects, and how inputs vary together."""
+
+    want: Want
+    links: list[Link]
+    causes: list[Moments] = field(default_factory=list)
+    effects: list[Moments] = field(default_factory=list)
+    sums: list[Sums] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.causes = [Moments(link.taken) for link in self.links]
+        self.effects = [Moments(link.made) for link in self.links]
+        self.sums = [Sums(link.taken) for link in self.links]
+
+    def update(self, trace: Trace) -> None:
+        recorded = trace[self.want]
+        for link, cause, effect, sums in zip(self.links, self.causes, self.effects, self.sums, strict=True):
+            cause.update(link.causes(recorded))
+            effect.update(link.output(recorded[link.name]))
+            values = link.reduced(recorded[link.name])
+            sums.add(values[np.isfinite(values).all(axis=1)])
+
+    def edges(self, kind: str, sections: int) -> list[Edges]:
+        return [
+            Edges(link, *_weights(sums.covariance()), (c.low, c.high), (e.low, e.high), kind, sections)
+            for link, c, e, sums in zip(self.links, self.causes, self.effects, self.sums, strict=True)
+        ]
+
+
+def _weights(covariance: NDArray[np.float64]) -> tuple[Tensor, Bits]:
+    """How much of each input is left when one is the cause: its own all, others less the more they vary with it."""
+    size = np.abs(covariance)
+    np.fill_diagonal(size, 0)
+    total = size.sum(axis=1, keepdims=True)
+    weights = 1 - np.divide(size, total, out=np.zeros_like(size), where=total > 0)
+    np.fill_diagonal(weights, 1)
+    return torch.from_numpy(weights.astype(np.float32)), total[:, 0] > 0  # (taken, taken), (taken,)
+
+
+class Edges:
+    """The connections of one layer: which cell of its table every input counts in."""
+
+    def __init__(
+        self,
+        link: Link,
+        weights: Tensor,
+        moving: Bits,
+        cause: tuple[Values, Values],
+        effect: tuple[Values, Values],
+        kind: str,
+        sections: int,
+    ) -> None:
+        self.link, self.weights, self.kind, self.sections = link, weights, kind, sections
+        self.cause, self.effect = (_Range(*ends) for ends in (cause, effect))
+        self._first = np.arange(link.taken * link.made, dtype=np.int64).reshape(link.taken, link.made) * sections**2
+        self._step = self._first[0]
+        # A neuron that varies with no other input, because it is dead, is the cause of nothing.
+        self.moving: Bits = moving
+
+    def dead(self) -> Bits:
+        """Connections with an end that never changed in training, alone or with the other inputs: (taken, made)."""
+        return ~((self.cause.width > 0) & self.moving)[:, None] | ~(self.effect.width > 0)
+
+    def cells(self, recorded: Mapping[str, Tensor]) -> Iterator[NDArray[np.int64]]:
+        """Per input, the positions that count one more in the table (taken, made, sections^2), flattened; what lies outside
+        a range counts in one cell more, behind the last."""
+        k = self.sections
+        causes = self.cause.section(self.link.causes(recorded), self.kind, k)  # (n, taken)
+        causes[:, ~self.moving] = -1
+        outside = self._first.size * k * k
+        with torch.inference_mode():
+            for row, (parts, bias) in zip(causes, self.link.contributions(recorded[self.link.name]), strict=True):
+                position = self.effect.section(array(torch.addmm(bias, self.weights.to(parts.device), parts)), self.kind, k)
+                nowhere = position < 0
+                position += (self._first[:, 0] + row * k)[:, None]
+                position += self._step
+                position[nowhere] = outside
+                position[row < 0] = outside
+                yield position.ravel()
+
+
+class _Range:
+    """A training range per neuron, cut into sections; outside it, or not a number, is -1."""
+
+    def __init__(self, low: Values, high: Values) -> None:
+        self.low, self.high = low.astype(np.float32), high.astype(np.float32)
+        self.width = self.high - self.low
+
+    def section(self, values: Values, kind: str, k: int) -> NDArray[np.int64]:
+        with np.errstate(all="ignore"):
+            scaled = values - self.low
+            scaled /= self.width
+            scaled *= k
+            outside = ~((values >= self.low) & (values <= self.high) & (self.width > 0))
+            if kind == "closed":
+                np.minimum(scaled, k - 1, out=scaled)
+            else:
+                np.ceil(scaled, out=scaled)
+                scaled -= 1
+            scaled[outside] = -1
+            return scaled.astype(np.int64)

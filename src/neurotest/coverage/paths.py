@@ -1,0 +1,272 @@
+"""NPC: how close inputs come to the decision paths that training data takes through the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.attribute import Relevance
+from neurotest.attribute.relevance import Plan
+from neurotest.coverage.abstract import Abstract, build
+from neurotest.coverage.checks import one_of, real, whole_from
+from neurotest.coverage.context import Context
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
+from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.target import Trace, Want
+
+Bits = NDArray[np.bool_]
+ROOT = Want(layers="", keep="map", inputs=True)  # the input of the module itself
+_READ = "_decision"
+
+
+def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits:
+    """The fewest neurons, most relevant first, that hold `share` of a layer's positive relevance: (n, neurons).
+
+    take: `positive` never takes a neuron that speaks against the class; `stopping` takes in the neuron at which the search stops,
+    as the published code does.
+    """
+    order = np.argsort(-relevance, axis=1, kind="stable")
+    ranked = np.take_along_axis(relevance, order, axis=1)
+    goal = share * np.maximum(relevance, 0).sum(axis=1, keepdims=True)
+    stops = (np.cumsum(ranked, axis=1) >= goal) | (ranked <= 0)
+    last = np.where(stops.any(axis=1), stops.argmax(axis=1), relevance.shape[1] - 1)
+    chosen = np.arange(relevance.shape[1]) <= last[:, None]
+    if take == "positive":
+        chosen &= ranked > 0
+    found = np.zeros(relevance.shape, dtype=bool)
+    np.put_along_axis(found, order, chosen, axis=1)
+    return found
+
+
+@register(
+    "criterion",
+    "npc",
+    paper="Xie et al., NPC: Neuron Path Coverage via Characterizing Decision Logic of Deep Neural Networks, TOSEM 2022",
+    cost="two forward passes and a backward pass per input; keeps one path per class and cluster, for `variant=activation` "
+    "also the training activations",
+    differs="Layer-wise relevance where the network is one chain of modules, gradient times activation elsewhere "
+    "(`rule=gradient`; residual networks always), and which of the two was used is reported. Buckets are "
+    "floor(similarity * buckets), so that exactly as many exist as are counted; the published code takes the ceiling "
+    "(`edges=ceil`), which makes one more, and takes the neuron at which the search for critical neurons stops "
+    "(`take=stopping`). Abstract paths keep neurons of at least `member` of a cluster, without the code's "
+    "pseudo-counts. The distance of `variant=activation` is to the nearest training input of the cluster, measured "
+    "in twice the greatest such distance within the cluster, because the paper's scale depends on the evaluated set.",
+    main="variant",
+    presets={"code": {"edges": "ceil", "take": "stopping"}},
+)
+@dataclass(frozen=True, kw_only=True)
+class NPC(Criterion):
+    """Share of the buckets of closeness to the abstract decision paths of the predicted class that inputs fall into.
+
+    An input's path: per layer the fewest neurons that hold `share` of the positive relevance. Abstract paths: correctly
+    classified training inputs of a class in `clusters` clusters, each with the neurons that at least `member` of its inputs have.
+    variant: `structure` buckets the Jaccard similarity of paths, `activation` the distance of activations on the path.
+    scope: `network` compares whole paths, `layer` each layer. edges: `floor` or `ceil`. take: `positive` or `stopping`.
+    rule, beta: how relevance is found, see the relevance of `neurotest.attribute`.
+    """
+
+    layers: str = "post_activation"
+    variant: Literal["structure", "activation"] = "structure"
+    scope: Literal["network", "layer"] = "network"
+    share: float = 0.7
+    clusters: int = 4
+    member: float = 0.7
+    buckets: int = 100
+    edges: Literal["floor", "ceil"] = "floor"
+    take: Literal["positive", "stopping"] = "positive"
+    rule: Literal["auto", "lrp", "gradient"] = "auto"
+    beta: float = 0.5
+
+    needs: ClassVar[str] = "source"
+
+    def __post_init__(self) -> None:
+        one_of("variant", self.variant, ("structure", "activation"))
+        one_of("scope", self.scope, ("network", "layer"))
+        one_of("edges", self.edges, ("floor", "ceil"))
+        one_of("take", self.take, ("positive", "stopping"))
+        for name in ("share", "member"):
+            real(name, getattr(self, name), "above 0 and at most 1; papers use 0.7", above=0)
+            if getattr(self, name) > 1:
+                raise BadInput(f"{name}={getattr(self, name)}: expected at most 1 (papers use 0.7).")
+        whole_from("clusters", self.clusters, 1, "papers use 1, 4 and 7")
+        whole_from("buckets", self.buckets, 1, "the paper uses 100")
+        if self.neuron != "channel":
+            raise BadInput(f"neuron={self.neuron!r}: decision paths are made of channels; leave it out.")
+        _ = self.relevance
+
+    @property
+    def relevance(self) -> Relevance:
+        return Relevance(layers=self.layers, rule=self.rule, beta=self.beta)
+
+    @property
+    def want(self) -> Want:
+        return ROOT
+
+    def start(self, context: Context) -> PathState:
+        source = context.need_train("npc")
+        plan = self.relevance.plan(context.need_target())
+        layout = Layout({layer.name: layer.neurons() for layer in plan.layers})
+        reader = Reader(self, plan, layout)
+        collected = _Paths(reader)
+        context.scan([collected])
+        paths, values, predicted = collected.joined()
+        right = np.ones(len(paths), dtype=bool) if source.labels is None else predicted == source.labels
+        keep = values if self.variant == "activation" else None
+        made = build(paths, predicted, right, keep, clusters=self.clusters, member=self.member)
+        notes = (
+            () if source.labels is not None else ("the training data has no labels: every input counts as classified correctly.",)
+        )
+        return PathState(self, layout, reader, made, np.logical_not(paths.any(axis=0)), notes)
+
+    def memory(self, layout: Layout, inputs: int, train: int) -> int:
+        return train * layout.neurons * (5 if self.variant == "activation" else 1)
+
+    @property
+    def shrink(self) -> str:
+        return "fewer training inputs"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What inputs did: critical neurons and activations side by side for all layers."""
+
+    path: Bits  # (n, neurons)
+    values: Values  # (n, neurons)
+
+
+class Reader:
+    """Paths of the inputs of a trace, computed once per trace."""
+
+    def __init__(self, criterion: NPC, plan: Plan, layout: Layout) -> None:
+        self.criterion, self.plan, self.layout = criterion, plan, layout
+
+    def __call__(self, trace: Trace) -> Decision:
+        key = (self.criterion.relevance, self.criterion.share, self.criterion.take)
+        kept = vars(trace).setdefault(_READ, {})
+        if key not in kept:
+            kept[key] = self._read(trace)
+        return kept[key]  # type: ignore[no-any-return]
+
+    def _read(self, trace: Trace) -> Decision:
+        (x,) = trace[ROOT].values()
+        found = self.plan(x)
+        cut = partial(critical, share=self.criterion.share, take=self.criterion.take)
+        relevance = {name: found.relevance[name].cpu().numpy() for name in self.layout.names}
+        values = np.concatenate([found.activation[name].cpu().numpy() for name in self.layout.names], axis=1)
+        return Decision(np.concatenate([cut(np.nan_to_num(r)) for r in relevance.values()], axis=1), values)
+
+
+@dataclass
+class _Paths:
+    """Collects the paths of the training data."""
+
+    reader: Reader
+    want: Want = ROOT
+    decisions: list[Decision] = field(default_factory=list)
+    predicted: list[NDArray[np.int64]] = field(default_factory=list)
+
+    def update(self, trace: Trace) -> None:
+        self.decisions.append(self.reader(trace))
+        self.predicted.append(trace.predictions.cpu().numpy())
+
+    def joined(self) -> tuple[Bits, Values, NDArray[np.int64]]:
+        paths, values = ([getattr(d, name) for d in self.decisions] for name in ("path", "values"))
+        return np.concatenate(paths), np.concatenate(values), np.concatenate(self.predicted)
+
+
+class PathState(State):
+    """One bit per abstract path (and layer) and bucket."""
+
+    criterion: NPC
+
+    def __init__(
+        self, criterion: NPC, layout: Layout, reader: Reader, abstract: Abstract, unused: Bits, notes: tuple[str, ...]
+    ) -> None:
+        super().__init__(criterion, layout)
+        self.reader, self.abstract, self.unused, self._notes = reader, abstract, unused, notes
+        parts = list(layout.slices.values()) if criterion.scope == "layer" else [slice(0, layout.neurons)]
+        self.parts: list[slice] = parts
+        self.bits: Bits = np.zeros((len(abstract), len(parts), criterion.buckets + (criterion.edges == "ceil")), dtype=bool)
+
+    def read(self, trace: Trace) -> Joined:
+        values = self.reader(trace).values
+        bad = ~np.isfinite(values)
+        if not bad.any():
+            return Joined(values, None)
+        return Joined(values, np.add.reduceat(bad, self.layout.starts, axis=1, dtype=np.int64).sum(axis=0))
+
+    def _hits(self, trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which input hits which bit: (hits,) each."""
+        decision = self.reader(trace)
+        predicted = trace.predictions.cpu().numpy()
+        finite = np.isfinite(decision.values).all(axis=1)
+        rows, flat = [], []
+        for number in range(len(self.abstract)):
+            here = np.flatnonzero((predicted == self.abstract.classes[number]) & finite)
+            if not len(here):
+                continue
+            for part_number, part in enumerate(self.parts):
+                bucket = self._bucket(self._closeness(decision, here, number, part))
+                rows.append(here)
+                flat.append((number * len(self.parts) + part_number) * self.bits.shape[2] + bucket)
+        nothing = np.empty(0, dtype=np.int64)
+        return np.concatenate([*rows, nothing]), np.concatenate([*flat, nothing])
+
+    def _closeness(self, decision: Decision, here: NDArray[np.int64], number: int, part: slice) -> NDArray[np.float64]:
+        """0 .. 1 for each of some inputs and one abstract path."""
+        if self.criterion.variant == "activation":
+            return self.abstract.distance(number, decision.values[here], part)
+        return self.abstract.jaccard(number, decision.path[here], part)
+
+    def _bucket(self, closeness: NDArray[np.float64]) -> NDArray[np.int64]:
+        m = self.criterion.buckets
+        if self.criterion.edges == "ceil":
+            return np.ceil(closeness / (1 / m)).astype(np.int64).clip(0, m)
+        return np.floor(closeness * m + 1e-9).astype(np.int64).clip(0, m - 1)  # 0.29 * 100 is 28.999999999999996
+
+    def _update(self, found: Joined, trace: Trace) -> None:
+        self.bits.reshape(-1)[self._hits(trace)[1]] = True
+
+    @property
+    def total(self) -> int:
+        return max(1, len(self.abstract) * len(self.parts) * self.criterion.buckets)
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        rows, flat = self._hits(trace)
+        new = ~self.bits.reshape(-1)[flat]
+        return np.bincount(rows[new], minlength=len(trace.logits)) / self.total
+
+    def _merge(self, other: Self) -> None:
+        self.bits |= other.bits
+
+    def value(self) -> Value:
+        dead = {name: int(np.count_nonzero(self.unused[place])) for name, place in self.layout.slices.items()}
+        whole = Share.ratio(int(np.count_nonzero(self.bits)), self.total, sum(dead.values()))
+        layers = {}
+        if self.criterion.scope == "layer":
+            each = np.count_nonzero(self.bits, axis=(0, 2))
+            layers = {
+                name: Share.ratio(int(each[i]), self.total // len(self.parts), dead[name])
+                for i, name in enumerate(self.layout.names)
+            }
+        rule = (
+            "layer-wise relevance propagation" if self.reader.plan.rule == "lrp" else "gradient times activation, the substitute"
+        )
+        notes = (*self.warnings(), *self._notes, *self.abstract.notes, f"relevance by {rule}.")
+        return Value(whole, layers, {}, self.nonfinite(), notes)
+
+    def arrays(self) -> Arrays:
+        return {"bits": np.packbits(self.bits.ravel())}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        packed = np.asarray(state["bits"], dtype=np.uint8)
+        if packed.size != (self.bits.size + 7) // 8:
+            raise BadInput("the saved state of npc is of other abstract paths: start from the same training data.")
+        self.bits = np.unpackbits(packed, count=self.bits.size).astype(bool).reshape(self.bits.shape)

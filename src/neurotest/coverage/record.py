@@ -1,0 +1,40 @@
+"""A measurement of coverage as a run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from neurotest.coverage.criterion import Criterion
+from neurotest.coverage.result import Coverage
+from neurotest.data.source import Source
+from neurotest.runs.store import Run
+from neurotest.target import Target
+
+
+def begin(out: Any, target: Target, source: Source, criteria: Mapping[str, Criterion], settings: dict[str, Any]) -> Run:
+    """Make the run before the work, so that a place that cannot be written to is told at once."""
+    config = {
+        "target": target.spec,
+        "fingerprint": target.fingerprint,
+        "data": source.spec,
+        "criteria": {name: repr(criterion) for name, criterion in criteria.items()},
+        **settings,
+    }
+    return Run.create(None if out in (None, True) else Path(out), "cover", config)
+
+
+def finish(run: Run, found: Coverage) -> None:
+    with run.transaction():
+        run["never covered"] = found.never()
+    run.finish(found.to_dict())
+    run.export()
+    run.close()
+
+
+def withdraw(run: Run) -> None:
+    """A measurement is whole or not there."""
+    run.close()
+    shutil.rmtree(run.path, ignore_errors=True)

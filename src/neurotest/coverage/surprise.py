@@ -1,0 +1,287 @@
+"""LSC, DSC and MDSC: how many different degrees of surprise a set of inputs causes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.adequacy import DSA, LSA, MDSA, Adequacy, Fitted
+from neurotest.coverage.checks import one_of, real, whole_from
+from neurotest.coverage.context import Context
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
+from neurotest.coverage.traces import Joined, Layout
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.target import Trace
+
+Floats = NDArray[np.float64]
+KIM = "Kim et al., Guiding Deep Learning System Testing Using Surprise Adequacy, ICSE 2019"
+BUCKETS = (
+    "A bucket is floor(surprise / `bucket`). NeuraL-Coverage truncates towards 0 (`buckets=neural_coverage`), SADL cuts from "
+    "the least value of the evaluated set up to `upper`, dnn-tip from 0 to the greatest value of the set: those two make one "
+    "set's number incomparable with another's. Predicted classes are used on both sides, so no label is needed."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surprise(Criterion):
+    """What the surprise criteria share."""
+
+    bucket: float = 1.0
+    buckets: Literal["floor", "neural_coverage", "sadl", "dnn_tip"] = "floor"
+    sections: int | None = None
+    upper: float | None = None
+    overflow: bool = False
+    min_var: float = 1e-5
+    features: int | None = 300
+
+    needs: ClassVar[str] = "traces"
+
+    def __post_init__(self) -> None:
+        real("bucket", self.bucket, "10, 0.1 and 1 are usual for lsc, dsc and mdsc", above=0)
+        one_of("buckets", self.buckets, ("floor", "neural_coverage", "sadl", "dnn_tip"))
+        if self.sections is not None:
+            whole_from("sections", self.sections, 1, "SADL uses 1000")
+        if self.upper is not None:
+            real("upper", self.upper, "SADL uses 2000", above=0)
+        if self.buckets in ("sadl", "dnn_tip") and self.sections is None:
+            raise BadInput(f"buckets={self.buckets}: say how many with sections=1000.")
+        if self.buckets == "floor" and (self.sections is None) != (self.upper is None):
+            raise BadInput(
+                "sections and upper go together: a share of the sections between 0 and upper; without them buckets are counted."
+            )
+        _ = self.adequacy  # its settings are checked now, not after the training pass
+
+    @property
+    @abstractmethod
+    def adequacy(self) -> Adequacy: ...
+
+    @property
+    def relative(self) -> bool:
+        """Whether the buckets depend on the evaluated set."""
+        return self.buckets in ("sadl", "dnn_tip")
+
+    def start(self, context: Context) -> SurpriseState:
+        traces = context.traces(self.want, type(self).__name__.lower())
+        return SurpriseState(self, context.layout(self.want), self.adequacy.fit(traces, seed=context.seed))
+
+    def memory(self, layout: Layout, inputs: int, train: int) -> int:
+        features = min(layout.neurons, self.features or layout.neurons)
+        return 4 * train * layout.neurons + 3 * 8 * train * features + 8 * features * features
+
+    @property
+    def shrink(self) -> str:
+        return "fewer training inputs, features=100 or fewer --layers"
+
+
+@register(
+    "criterion",
+    "lsc",
+    paper=KIM,
+    cost="one kernel per training input of the predicted class; keeps the training activations",
+    differs=f"{BUCKETS} Kernels by Scott's rule with the full covariance, which is shrunk where it cannot be inverted; "
+    "NeuraL-Coverage's are of width 0.2 in every direction (`bandwidth=0.2`).",
+    main="bucket",
+)
+@dataclass(frozen=True, kw_only=True)
+class LSC(Surprise):
+    """How many buckets of -log density under the training data of the predicted class (LSA) the inputs fall into.
+
+    bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
+    sections of 0 .. upper instead of a count. overflow: one more bucket above (dnn_tip). min_var, features: which neurons.
+    per: `class` or `all`. bandwidth: `scott` or a number.
+    """
+
+    bucket: float = 10.0
+    per: Literal["class", "all"] = "class"
+    bandwidth: Literal["scott"] | float = "scott"
+
+    @property
+    def adequacy(self) -> LSA:
+        return LSA(min_var=self.min_var, features=self.features, per=self.per, bandwidth=self.bandwidth)
+
+
+@register(
+    "criterion",
+    "dsc",
+    paper=KIM,
+    cost="one distance per training input of the predicted class, in matrix products; keeps the training activations",
+    differs=f"{BUCKETS} Exact neighbours; the second distance is measured from the training input, so it is computed once. "
+    "NeuraL-Coverage measures it from the tested input (`reference=test`).",
+    main="bucket",
+)
+@dataclass(frozen=True, kw_only=True)
+class DSC(Surprise):
+    """How many buckets of distance to the own class over distance to other classes (DSA) the inputs fall into.
+
+    bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
+    sections of 0 .. upper instead of a count. overflow: one more bucket above (dnn_tip). min_var, features: which neurons.
+    reference: `nearest` or `test`.
+    """
+
+    bucket: float = 0.1
+    reference: Literal["nearest", "test"] = "nearest"
+
+    @property
+    def adequacy(self) -> DSA:
+        return DSA(min_var=self.min_var, features=self.features, reference=self.reference)
+
+
+@register(
+    "criterion",
+    "mdsc",
+    paper="Kim et al., Reducing DNN Labelling Cost Using Surprise Adequacy, ESEC/FSE 2020",
+    cost="one matrix product of the neurons' number squared per input; keeps one matrix per class",
+    differs=f"{BUCKETS} float64 throughout and a covariance that is shrunk where it cannot be inverted; NeuraL-Coverage "
+    "inverts it in float32, gets NaN for half of the inputs when a class has fewer inputs than neurons, and drops "
+    "them silently. dnn-tip squares (`squared=true`).",
+    main="bucket",
+)
+@dataclass(frozen=True, kw_only=True)
+class MDSC(Surprise):
+    """How many buckets of Mahalanobis distance from the training data of the predicted class (MDSA) the inputs fall into.
+
+    bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
+    sections of 0 .. upper instead of a count. overflow: one more bucket above (dnn_tip). min_var, features: which neurons.
+    per: `class` or `all`. squared: without the root. inverse: `auto` or `pinv`.
+    """
+
+    bucket: float = 1.0
+    per: Literal["class", "all"] = "class"
+    squared: bool = False
+    inverse: Literal["auto", "pinv"] = "auto"
+
+    @property
+    def adequacy(self) -> MDSA:
+        return MDSA(min_var=self.min_var, features=self.features, per=self.per, squared=self.squared, inverse=self.inverse)
+
+
+class SurpriseState(State):
+    """The buckets seen; where they depend on the evaluated set, every score."""
+
+    criterion: Surprise
+
+    def __init__(self, criterion: Surprise, layout: Layout, fitted: Fitted) -> None:
+        super().__init__(criterion, layout)
+        self.fitted = fitted
+        self.hit: set[int] = set()
+        self.scores: list[Floats] = []
+        self.unscored = self.unseen = 0
+
+    def score(self, trace: Trace) -> Floats:
+        """The surprise of every input of a batch."""
+        return self.fitted.score(self.read(trace).values, trace.predictions.cpu().numpy())
+
+    def _update(self, found: Joined, trace: Trace) -> None:
+        self.take(self.score(trace))
+
+    def take(self, scores: Floats) -> None:
+        """Take in scores; NaN and infinite ones have no bucket and are counted."""
+        self.unscored += int(np.isnan(scores).sum())
+        self.unseen += int(np.isinf(scores).sum())
+        scores = scores[np.isfinite(scores)]
+        if self.criterion.relative:
+            self.scores.append(scores)
+        else:
+            ids = self._buckets(scores)
+            self.hit.update(ids[self._counts(ids)].tolist())
+
+    def _buckets(self, scores: Floats) -> NDArray[np.int64]:
+        criterion = self.criterion
+        if criterion.buckets == "neural_coverage":
+            return np.trunc(scores / criterion.bucket).astype(np.int64)
+        if criterion.sections is not None and criterion.upper is not None:
+            # (0, upper] in equal parts, each closed above
+            return np.ceil(scores / criterion.upper * criterion.sections).clip(-1, 2**53).astype(np.int64) - 1
+        return np.floor(scores / criterion.bucket).clip(-(2**53), 2**53).astype(np.int64)
+
+    def _counts(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if self._total is None:
+            return np.ones(len(ids), dtype=bool)
+        return (ids >= 0) & (ids < self._total)
+
+    @property
+    def _total(self) -> int | None:
+        return self.criterion.sections if self.criterion.buckets != "neural_coverage" else None
+
+    def _covered(self, extra: Floats | None = None) -> int:
+        if not self.criterion.relative:
+            return len(self.hit)
+        scores = np.concatenate([*self.scores, *([] if extra is None else [extra]), np.empty(0)])
+        if not len(scores):
+            return 0
+        assert self.criterion.sections is not None
+        rule = _sadl if self.criterion.buckets == "sadl" else _dnn_tip
+        return len(np.unique(rule(scores, self.criterion.sections, self.criterion.upper, self.criterion.overflow)))
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        scores = self.score(trace)
+        unit = self._total or 1
+        gained = np.zeros(len(scores))
+        good = np.flatnonzero(np.isfinite(scores))
+        if self.criterion.relative:
+            before = self._covered()
+            gained[good] = [(self._covered(scores[i : i + 1]) - before) / unit for i in good]
+            return gained
+        ids = self._buckets(scores[good])
+        gained[good] = [float(one not in self.hit) / unit for one in ids.tolist()] * self._counts(ids)
+        return gained
+
+    def _merge(self, other: Self) -> None:
+        self.hit |= other.hit
+        self.scores += other.scores
+        self.unscored += other.unscored
+        self.unseen += other.unseen
+
+    def value(self) -> Value:
+        dropped = self.layout.neurons - len(self.fitted.keep)
+        covered = self._covered()
+        whole = Share.count(covered, dropped) if self._total is None else Share.ratio(covered, self._total, dropped)
+        return Value(whole, {}, {}, self.nonfinite(), self._notes(dropped))
+
+    def _notes(self, dropped: int) -> tuple[str, ...]:
+        found = [*self.warnings(), *self.fitted.notes]
+        if dropped:
+            found.append(
+                f"{dropped} of {self.layout.neurons} neurons are not looked at: they vary too little, or others vary more."
+            )
+        if self.fitted.left_out:
+            found.append(f"{self.fitted.left_out} training inputs have NaN or infinite activations and are left out.")
+        if self.unscored:
+            found.append(f"{self.unscored} inputs have NaN or infinite activations and no surprise.")
+        if self.unseen:
+            found.append(
+                f"{self.unseen} inputs are infinitely surprising (no such class in the training data): they are in no bucket."
+            )
+        return tuple(found)
+
+    def arrays(self) -> Arrays:
+        return {
+            "hit": np.array(sorted(self.hit), dtype=np.int64),
+            "scores": np.concatenate([*self.scores, np.empty(0)]),
+            "without": np.array([self.unscored, self.unseen], dtype=np.int64),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.hit = set(np.asarray(state["hit"]).tolist())
+        scores = np.array(state["scores"], dtype=np.float64)
+        self.scores = [scores] if len(scores) else []
+        self.unscored, self.unseen = (int(n) for n in np.asarray(state["without"]))
+
+
+def _sadl(scores: Floats, sections: int, upper: float | None, overflow: bool) -> NDArray[np.int64]:
+    """`sections` edges from the least score to `upper` (2000): all but one section between them, the last beyond."""
+    return np.digitize(scores, np.linspace(scores.min(), 2000.0 if upper is None else upper, sections)).astype(np.int64)
+
+
+def _dnn_tip(scores: Floats, sections: int, upper: float | None, overflow: bool) -> NDArray[np.int64]:
+    """Half-open sections of 0 .. the greatest score, which itself is in none unless one section lies above."""
+    top = float(scores.max()) if upper is None else upper
+    edges = np.linspace(0, top, sections if overflow else sections + 1)
+    found = np.digitize(scores, edges) - 1
+    return found[(found >= 0) & (found < len(edges) - (0 if overflow else 1))].astype(np.int64)

@@ -1,0 +1,9 @@
+"""A health check of a network under test: `neurotest.doctor(target, data)`."""
+
+from neurotest.callable_module import callable_module
+from neurotest.doctor.diagnosis import Diagnosis, Finding
+from neurotest.doctor.examine import doctor
+
+__all__ = ["Diagnosis", "Finding", "doctor"]
+
+callable_module(__name__)

@@ -1,0 +1,61 @@
+"""What the doctor says."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Level = Literal["ok", "note", "warning", "problem"]
+ORDER: tuple[Level, ...] = ("problem", "warning", "note", "ok")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: what was seen and, unless all is well, what to do.
+
+    problem: numbers measured on this target would be wrong. warning: look at it first. note: good to know.
+    """
+
+    check: str
+    level: Level
+    says: str
+    do: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All findings of one examination, worst first, and the facts they rest on."""
+
+    target: str
+    data: str | None
+    findings: tuple[Finding, ...]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def count(self, level: Level) -> int:
+        return sum(finding.level == level for finding in self.findings)
+
+    @property
+    def healthy(self) -> bool:
+        return not self.count("problem")
+
+    def __getitem__(self, check: str) -> Finding:
+        """The worst finding of a check."""
+        return next(finding for finding in self.findings if finding.check == check)
+
+    def table(self) -> str:
+        """The findings as lines of text."""
+        lines = [f"{finding.level:8}{finding.check:14}{finding.says}" for finding in self.findings]
+        return "\n".join(
+            line if not finding.do else f"{line}\n{'':22}-> {finding.do}"
+            for line, finding in zip(lines, self.findings, strict=True)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "data": self.data,
+            "problems": self.count("problem"),
+            "warnings": self.count("warning"),
+            "findings": [asdict(finding) for finding in self.findings],
+            **self.facts,
+        }

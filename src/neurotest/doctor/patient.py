@@ -1,0 +1,117 @@
+"""The network on the couch: switched to eval mode for the examination, with inputs at hand, and put back afterwards."""
+
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+from types import TracebackType
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neurotest import rng
+from neurotest.data.source import Source, check_shape
+from neurotest.errors import BadInput
+from neurotest.target import Probe, Survey, Target, Want
+from neurotest.target.layers import survey
+
+NOISE = 64  # inputs when there are no data
+
+
+class Patient:
+    """A target, inputs in its bounds, and where they come from: data or, without any, noise."""
+
+    def __init__(self, target: Target, source: Source | None, limit: int, batch: int) -> None:
+        self.target = copy.copy(target)  # what the doctor finds out about it stays with the doctor
+        self.target._surveys = {}
+        self.batch = batch
+        self.source = source
+        self.index = np.zeros(0, dtype=np.int64)
+        self.training: list[nn.Module] = []
+        self.outside = ""
+        if self.target.shape is None:
+            if source is None:
+                raise BadInput("the size of the network's inputs is unknown: give the doctor data, or pass --size 3x32x32.")
+            self.target.shape = source.shape
+        if source is None:
+            self.x = self._noise(NOISE)
+            self.labels = None
+        else:
+            check_shape(source, self.target.shape)
+            self.index = np.unique(np.linspace(0, len(source) - 1, min(limit, len(source))).astype(np.int64))
+            self.x = self._prepare(source)
+            self.labels = None if source.labels is None else torch.from_numpy(source.labels[self.index])
+
+    def _prepare(self, source: Source) -> Tensor:
+        x = source.read(self.index)
+        try:
+            return self.target.prepare(x)
+        except BadInput as error:  # outside the bounds: a finding, and the network may still be looked at
+            self.outside = str(error)
+            return torch.from_numpy(x).to(self.target.device).float()
+
+    def _noise(self, count: int) -> Tensor:
+        low, high = self.target.bounds
+        assert self.target.shape is not None
+        drawn = torch.rand((count, *self.target.shape), generator=rng.torch_stream("doctor.noise", 0))
+        return (drawn * (high - low) + low).to(self.target.device)
+
+    def __enter__(self) -> Patient:
+        self.training = [module for module in self.target.module.modules() if module.training]
+        for module in self.training:
+            module.training = False
+        return self
+
+    @cached_property
+    def survey(self) -> Survey:
+        """The layers that run; found even where the target's description is wrong, and known to probes from then on."""
+        assert self.target.shape is not None
+        found = survey(self.target.module, lambda: self.target.raw(self.x[:2]))
+        self.target._surveys[self.target.shape] = found
+        return found
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for module in self.training:
+            module.training = True
+
+    @property
+    def extremes(self) -> Tensor:
+        """All dark, all bright, and noise: what inputs at the edge of the bounds look like."""
+        low, high = self.target.bounds
+        return torch.stack([torch.full_like(self.x[0], low), torch.full_like(self.x[0], high), self._noise(1)[0]])
+
+    def raw(self, x: Tensor) -> Tensor:
+        """The module's own answer, in batches: (n, ...)."""
+        with torch.inference_mode():
+            return torch.cat([self.target.raw(part) for part in x.split(self.batch)])
+
+    def logits(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            return torch.cat([self.target.logits(part) for part in x.split(self.batch)])
+
+    def layers(self, x: Tensor) -> dict[str, Tensor]:
+        """What every module that gives a tensor made of `x`, in the order in which they run."""
+        assert self.survey.layers
+        with Probe(self.target, Want(layers="*", neuron="unit")) as probe:
+            return dict(probe(x).values)
+
+    def first_layer(self, one: dict[str, Tensor], other: dict[str, Tensor] | None = None) -> str:
+        """Name the first layer that differs between two passes or, given one, is not finite: the place to look at."""
+        for name in one:
+            wrong = not torch.isfinite(one[name]).all() if other is None else distance(one[name], other[name]) > ROUNDING
+            if wrong:
+                return f"it begins in layer {name!r}" if name else "it begins in the network's own forward()"
+        return "it begins after the last module"
+
+
+ROUNDING = 1e-4  # sums in another order differ by less, relative to the largest value
+
+
+def distance(one: Tensor, other: Tensor) -> float:
+    """The largest difference, relative to the largest value; infinite where only one is finite."""
+    one, other = one.double(), other.double()
+    if not torch.equal(torch.isfinite(one), torch.isfinite(other)):
+        return float("inf")
+    one, other = (torch.nan_to_num(t, 0.0, 0.0, 0.0) for t in (one, other))
+    return float((one - other).abs().max() / max(1e-6, float(other.abs().max()))) if one.numel() else 0.0

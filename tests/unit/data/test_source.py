@@ -1,0 +1,212 @@
+"""Sources: reading, taking, ids, labels, originals, shapes."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from neurotest.data import ArraySource, Source, check_shape, source
+from neurotest.errors import BadInput
+
+INPUTS = hnp.arrays(
+    st.sampled_from([np.dtype(np.uint8), np.dtype(np.float32)]),
+    st.tuples(st.integers(1, 8), st.integers(1, 2), st.integers(1, 3), st.integers(1, 3)),
+    elements={"min_value": 0, "max_value": 200},
+)
+
+
+def counting(n: int = 6, **about: Any) -> Source:
+    """Input i holds i everywhere, so positions can be read off the pixels."""
+    x = np.repeat(np.arange(n, dtype=np.uint8), 4).reshape(n, 1, 2, 2)
+    return ArraySource(x, np.arange(n), **about)
+
+
+def test_read_by_hand() -> None:
+    some = counting()
+    assert len(some) == 6
+    assert some.shape == (1, 2, 2)
+    assert some.dtype == np.uint8
+    assert some.read(np.array([4, 1, 4]))[:, 0, 0, 0].tolist() == [4, 1, 4]
+
+
+def test_what_is_read_may_be_written_to_without_changing_the_source() -> None:
+    some = counting()
+    rows = some.read([0, 1])
+    rows[:] = 77
+    assert rows.flags.c_contiguous
+    assert some.read([0])[0, 0, 0, 0] == 0
+
+
+def test_an_id_is_the_hash_of_dtype_shape_and_bytes() -> None:
+    x = np.array([[1, 2, 3]], np.uint8)
+    expected = hashlib.blake2b(b"uint8 3 " + bytes([1, 2, 3]), digest_size=8).hexdigest()
+    assert ArraySource(x).ids().tolist() == [expected]
+    assert ArraySource(x).ids().dtype == np.dtype("U16")
+
+
+def test_equal_bytes_of_another_shape_or_type_have_other_ids() -> None:
+    x = np.zeros((1, 1, 2, 2), np.uint8)
+    others = [x, x.reshape(1, 2, 2, 1), x.reshape(1, 4), np.zeros((1, 1), np.float32)]
+    assert len({ArraySource(other).ids()[0] for other in others}) == 4
+
+
+@given(INPUTS)
+def test_ids_depend_on_content_only(x: np.ndarray) -> None:
+    ids = ArraySource(x, spec="one").ids()
+    turned = ArraySource(np.asfortranarray(x[::-1]), np.arange(len(x)), spec="two").ids()
+    assert ids.tolist() == turned[::-1].tolist()
+    for i in range(len(x)):
+        for j in range(len(x)):
+            assert (ids[i] == ids[j]) == (x[i].tobytes() == x[j].tobytes())
+
+
+def test_ids_do_not_depend_on_the_chunk_they_are_computed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = counting(50).ids()
+    monkeypatch.setattr(source, "CHUNK", 12)
+    assert counting(50).ids().tolist() == whole.tolist()
+
+
+@settings(max_examples=60)
+@given(INPUTS, st.data())
+def test_take_and_read_agree(x: np.ndarray, chosen: st.DataObject) -> None:
+    labels = np.arange(len(x)) % 3
+    all_of_it = ArraySource(x, labels, classes=("a", "b", "c"), spec="s", originals=ArraySource(x[::-1]))
+    index = np.array(chosen.draw(st.lists(st.integers(0, len(x) - 1), min_size=1, max_size=10)))
+    if chosen.draw(st.booleans()):
+        all_of_it.ids()  # cached or not, the answers are the same
+    part = all_of_it.take(index)
+    everything = np.arange(len(index))
+    assert (part.read(everything) == all_of_it.read(index)).all()
+    assert part.originals is not None
+    assert (part.originals.read(everything) == x[::-1][index]).all()
+    assert part.labels is not None
+    assert part.labels.tolist() == labels[index].tolist()
+    assert part.ids().tolist() == all_of_it.ids()[index].tolist()
+    assert part.positions.tolist() == index.tolist()
+    assert (part.spec, part.classes, part.shape, part.dtype) == ("s", ("a", "b", "c"), x.shape[1:], x.dtype)
+    again = chosen.draw(st.lists(st.integers(0, len(index) - 1), max_size=4))
+    assert part.take(again).positions.tolist() == index[again].tolist()
+    assert len(all_of_it) == len(x)
+
+
+def test_take_by_mask_and_take_nothing() -> None:
+    some = counting()
+    assert some.take(np.array([True, False, False, True, False, False])).positions.tolist() == [0, 3]
+    assert len(some.take([])) == 0
+    assert some.take([]).ids().tolist() == []
+
+
+def test_draws_and_names_follow_their_inputs() -> None:
+    part = counting(notes={"draws": np.arange(6) * 10, "seed": 3}, names=list("abcdef")).take([5, 2])
+    assert part.notes["draws"].tolist() == [50, 20]
+    assert part.notes["seed"] == 3
+    assert part.names is not None
+    assert part.names.tolist() == ["f", "c"]
+
+
+@pytest.mark.parametrize("index", [[-1], [6], [0.5], [[0]], [True, False]])
+def test_positions_that_do_not_exist_are_refused(index: Any) -> None:
+    with pytest.raises(BadInput, match=r"0\.\.5"):
+        counting().read(index)
+    with pytest.raises(BadInput, match=r"0\.\.5"):
+        counting().take(index)
+
+
+def test_float64_becomes_float32() -> None:
+    some = ArraySource(np.full((2, 3), 0.1))
+    assert some.dtype == np.float32
+    assert some.read([0]).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("x", "said"),
+    [
+        (np.array([[1.0, 2.0], [np.nan, 1.0]]), "input 1 holds NaN"),
+        (np.array([[1.0, np.inf]]), "input 0 holds NaN or infinity"),
+        (np.array([[1e300, 0.0]]), "input 0 holds NaN or infinity"),
+        (np.zeros((2, 3), np.int64), "int64.*uint8"),
+        (np.zeros((2, 3), bool), "bool"),
+        (np.zeros((2, 3), complex), "complex"),
+        (np.zeros(5, np.uint8), r"\(5,\).*channels"),
+        (np.zeros((5, 0), np.uint8), "empty"),
+    ],
+)
+def test_inputs_that_cannot_be_used(x: np.ndarray, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        ArraySource(x)
+
+
+def test_a_nan_far_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "CHUNK", 64)
+    x = np.zeros((100, 4), np.float32)
+    x[83, 2] = np.nan
+    with pytest.raises(BadInput, match="input 83 "):
+        ArraySource(x)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([0, 1], "2 labels for 3 inputs"),
+        ([0, 1, -1], "label -1 of input 2.*0\\.\\.1"),
+        ([0, 2, 1], "label 2 of input 1.*0\\.\\.1"),
+        ([0.0, 1.0, 1.0], "float64"),
+        (np.eye(3), "one-hot"),
+        (np.zeros((3, 2, 2), int), "shape"),
+    ],
+)
+def test_labels_that_cannot_be_used(labels: Any, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        ArraySource(np.zeros((3, 2), np.uint8), labels, classes=("no", "yes"))
+
+
+def test_a_column_of_labels_is_a_list_of_labels() -> None:
+    labels = ArraySource(np.zeros((3, 2), np.uint8), np.array([[2], [0], [1]], np.uint8)).labels
+    assert labels is not None
+    assert labels.tolist() == [2, 0, 1]
+    assert labels.dtype == np.int64
+
+
+def test_originals_must_fit() -> None:
+    some = counting()
+    assert some.with_originals(counting()).originals is not None
+    assert some.originals is None
+    with pytest.raises(BadInput, match=r"5 inputs.*must be 6"):
+        some.with_originals(counting(5))
+    with pytest.raises(BadInput, match="1x2x2"):
+        ArraySource(np.zeros((6, 4), np.uint8), originals=counting())
+
+
+def test_without_labels() -> None:
+    some = counting()
+    assert some.without_labels().labels is None
+    assert some.labels is not None
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "said"),
+    [
+        ((28, 28, 1), (1, 28, 28), "channels come last.*nhwc"),
+        ((32, 30, 3), (3, 32, 30), "channels come last.*nhwc"),
+        ((784,), (1, 28, 28), r"reshape\(-1, \*\(1, 28, 28\)\)"),
+        ((1, 32, 32), (1, 28, 28), "1x32x32.*expects 1x28x28; bring"),
+        ((3, 28, 28), (1, 28, 28), "3x28x28.*expects 1x28x28"),
+    ],
+)
+def test_wrong_shape_or_channel_order(have: tuple[int, ...], want: tuple[int, ...], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        check_shape(ArraySource(np.zeros((1, *have), np.uint8), spec="npz:f.npz"), want)
+
+
+def test_the_right_shape_passes() -> None:
+    check_shape(counting(), (1, 2, 2))
+
+
+def test_repr_says_what_it_is() -> None:
+    assert repr(counting(spec="npz:a.npz")) == "<ArraySource 'npz:a.npz': 6 x 1x2x2 uint8, labelled>"

@@ -1,0 +1,342 @@
+"""Exported networks: same numbers as the original, and nothing a tampered archive brings along is run."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from neurotest.errors import BadInput
+from neurotest.target import Probe, Target, Want, load
+from neurotest.target.archive import _check_expression, checked
+
+BATCH = torch.export.Dim("batch")
+Members = dict[str, bytes]
+
+
+class Stranger(nn.Module):
+    """Not ours: nested blocks, a residual, a functional ReLU, a module used twice, dropout, batch norm, a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        self.body = nn.Conv2d(8, 8, 3, padding=1)
+        self.act = nn.GELU()
+        self.drop = nn.Dropout(0.5)
+        self.head = nn.Linear(8 * 4 * 4, 5)
+        self.register_buffer("scale", torch.tensor([0.5]))
+        self.shift = torch.tensor(0.25)  # a plain tensor: exported as a constant
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        x = self.act(self.body(x)) + x
+        x = functional.relu(self.body(x))
+        x = functional.max_pool2d(x, 2).flatten(1)
+        return self.head(self.drop(x)) * self.scale + self.shift
+
+
+def export(path: Path, module: nn.Module, *, dynamic: bool = True) -> Path:
+    shapes = ({0: BATCH},) if dynamic else None
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        torch.export.save(torch.export.export(module, (torch.rand(4, 3, 8, 8),), dynamic_shapes=shapes), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def original() -> nn.Module:
+    torch.manual_seed(1)
+    module = Stranger()
+    module(torch.rand(16, 3, 8, 8))  # gives batch norm statistics of its own
+    return module.eval()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory, original: nn.Module) -> Path:
+    return export(tmp_path_factory.mktemp("pt2") / "stranger.pt2", original)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_logits_equal_the_originals(original: nn.Module, exported: Path, n: int) -> None:
+    x = torch.rand(n, 3, 8, 8)
+    target = load(f"pt2:{exported}")
+    assert target.shape == (3, 8, 8)
+    with torch.no_grad():
+        assert torch.allclose(target.logits(x), original(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("neuron", ["channel", "unit"])
+def test_every_layer_gives_the_originals_values(original: nn.Module, exported: Path, neuron: Any) -> None:
+    x = torch.rand(5, 3, 8, 8)
+    want = Want(layers="pre_activation", neuron=neuron)
+    values = []
+    for target in (Target(original, shape=(3, 8, 8)), load(f"pt2:{exported}")):
+        with Probe(target, want) as probe:
+            values.append(list(probe(x).values.items()))
+    assert [name for name, _ in values[0]] == ["stem.0", "body", "body#2", "head"]
+    assert len(values[1]) == 4
+    for (_, ours), (_, theirs) in zip(*values, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def test_presets_are_found_from_what_runs(exported: Path) -> None:
+    survey = load(f"pt2:{exported}").survey()
+    assert [layer.name for layer in survey.find("post_activation")] == ["stem.2", "act"]
+    assert survey.functional == 1
+    assert survey.find("features")[0].name == "head"
+
+
+def test_gradients_flow(exported: Path) -> None:
+    x = torch.rand(2, 3, 8, 8, requires_grad=True)
+    with Probe(load(f"pt2:{exported}"), Want(), grad=True) as probe:
+        probe(x).logits.sum().backward()
+    assert x.grad is not None
+    assert float(x.grad.abs().sum()) > 0
+
+
+def test_the_fingerprint_knows_the_graph(tmp_path: Path, exported: Path) -> None:
+    class Other(Stranger):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * 2
+
+    torch.manual_seed(1)
+    other = Other()
+    other.load_state_dict(torch.export.load(exported).state_dict)
+    doubled = export(tmp_path / "other.pt2", other.eval())
+    fingerprints = [load(f"pt2:{path}").fingerprint for path in (exported, exported, doubled)]
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
+
+
+def test_static_batch(tmp_path: Path, original: nn.Module) -> None:
+    path = export(tmp_path / "static.pt2", original, dynamic=False)
+    with pytest.raises(BadInput, match=r"batches of exactly 4: export it again with a dynamic batch: torch\.export\.export"):
+        load(f"pt2:{path}")
+
+
+def test_exported_in_training_mode(tmp_path: Path) -> None:
+    target = load(f"pt2:{export(tmp_path / 'training.pt2', Stranger())}")
+    with pytest.raises(BadInput, match="in training mode"):
+        target.survey()
+
+
+def test_transformer_with_size_expressions(tmp_path: Path) -> None:
+    class Tokens(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Linear(12, 16)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+            self.head = nn.Linear(16, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            n = x.shape[0]
+            with torch.no_grad():
+                x = x.reshape(n * 2, -1) * 2
+            return self.head(self.layer(self.embed(x.reshape(n, 16, 12))).mean(1))
+
+    module = Tokens().eval()
+    x = torch.rand(3, 3, 8, 8)
+    torch.export.save(torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},)), tmp_path / "t.pt2")
+    with torch.no_grad():
+        assert torch.allclose(load(f"pt2:{tmp_path / 't.pt2'}").logits(x), module(x), atol=1e-5)
+
+
+# -- archives that would run code
+
+
+class Bomb:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open, (str(self.mark), "w"))
+
+
+def torch_bomb(mark: Path) -> bytes:
+    out = io.BytesIO()
+    torch.save({"x": Bomb(mark)}, out)
+    return out.getvalue()
+
+
+def config(members: Members, folder: str, change: Callable[[dict[str, Any]], None]) -> None:
+    name = next(n for n in members if n.endswith("_config.json") and f"/{folder}/" in n)
+    content = json.loads(members[name])
+    change(content["config"])
+    members[name] = json.dumps(content).encode()
+
+
+def graph(members: Members, change: Callable[[dict[str, Any]], None]) -> None:
+    name = next(n for n in members if n.endswith("models/model.json"))
+    content = json.loads(members[name])
+    change(content)
+    members[name] = json.dumps(content).encode()
+
+
+def pickled_weight(members: Members, mark: Path) -> None:
+    members["stranger/data/weights/weight_0"] = torch_bomb(mark)
+    config(members, "weights", lambda c: next(iter(c.values())).update(use_pickle=True, path_name="weight_0"))
+
+
+def pickled_constant(members: Members, mark: Path) -> None:
+    members["stranger/data/constants/tensor_0"] = torch_bomb(mark)
+    config(members, "constants", lambda c: next(iter(c.values())).update(use_pickle=True, path_name="tensor_0"))
+
+
+def opaque_object(members: Members, mark: Path) -> None:
+    members["stranger/data/constants/opaque_obj_0"] = pickle.dumps(Bomb(mark))
+    config(members, "constants", lambda c: next(iter(c.values())).update(path_name="opaque_obj_0"))
+
+
+def sample_inputs(members: Members, mark: Path) -> None:
+    members["stranger/data/sample_inputs/model.pt"] = torch_bomb(mark)
+
+
+def legacy_weights(members: Members, mark: Path) -> None:
+    members["stranger/data/weights/model.pt"] = torch_bomb(mark)
+
+
+def size_expression(members: Members, mark: Path) -> None:
+    def change(program: dict[str, Any]) -> None:
+        values = program["graph_module"]["graph"]["tensor_values"]
+        values["x"]["sizes"][0] = {"as_expr": {"expr_str": f"open({str(mark)!r}, 'w').fileno()", "hint": {"as_int": 4}}}
+
+    graph(members, change)
+
+
+def operator(members: Members, mark: Path) -> None:
+    def change(program: dict[str, Any]) -> None:
+        node = program["graph_module"]["graph"]["nodes"][0]
+        node["target"] = "torch.serialization.os.system"
+        node["inputs"] = [{"name": "", "arg": {"as_string": f"touch {mark}"}, "kind": 1}]
+
+    graph(members, change)
+
+
+def file_operator(members: Members, mark: Path) -> None:
+    def change(program: dict[str, Any]) -> None:
+        program["graph_module"]["graph"]["nodes"][0]["target"] = "torch.ops.aten.from_file.default"
+
+    graph(members, change)
+
+
+def variable_name(members: Members, mark: Path) -> None:
+    text = json.dumps(json.loads(members["stranger/models/model.json"]))
+    evil = f"x, _=open({str(mark)!r}, 'w')"
+    members["stranger/models/model.json"] = text.replace('"name": "x"', json.dumps({"name": evil})[1:-1]).encode()
+
+
+def compiled_code(members: Members, mark: Path) -> None:
+    members["stranger/data/aotinductor/model/model.so"] = b"\x7fELF"
+
+
+TAMPERED = [
+    pickled_weight, pickled_constant, opaque_object, sample_inputs, legacy_weights, size_expression, operator, file_operator,
+    variable_name, compiled_code,
+]  # fmt: skip
+
+
+def tampered(exported: Path, tmp_path: Path, change: Callable[[Members, Path], None]) -> tuple[Path, Path]:
+    """The exported archive with one change, and the file that appears if the change is run."""
+    with zipfile.ZipFile(exported) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    mark, path = tmp_path / "mark", tmp_path / "stranger.pt2"
+    change(members, mark)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path, mark
+
+
+@pytest.mark.parametrize("change", TAMPERED)
+def test_tampered_archives_are_refused_and_nothing_runs(exported: Path, tmp_path: Path, change: Any) -> None:
+    path, mark = tampered(exported, tmp_path, change)
+    with pytest.raises(BadInput, match=r"is refused because .* could run code.*--trust-pickle"):
+        load(f"pt2:{path}")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("change", [pickled_constant, size_expression])
+def test_the_attacks_are_real(exported: Path, tmp_path: Path, change: Any) -> None:
+    """Otherwise the test above would prove nothing: with --trust-pickle torch runs what was planted."""
+    path, mark = tampered(exported, tmp_path, change)
+    with pytest.raises(BadInput, match="cannot be loaded"):
+        load(f"pt2:{path}", trust_pickle=True)
+    assert mark.exists()
+
+
+def test_two_members_of_one_name(exported: Path, tmp_path: Path) -> None:
+    path = tmp_path / "twice.pt2"
+    path.write_bytes(exported.read_bytes())
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("stranger/data/sample_inputs/model.pt", b"")
+    with pytest.raises(BadInput, match="two members of one name"):
+        load(f"pt2:{path}")
+
+
+def test_only_what_was_checked_reaches_torch(exported: Path, tmp_path: Path) -> None:
+    path, _ = tampered(exported, tmp_path, lambda members, _: members.update({"stranger/data/weights/weight_99": b"unlisted"}))
+    with zipfile.ZipFile(checked(path)) as archive:
+        names = {name.partition("/")[2] for name in archive.namelist()}
+    assert "data/weights/weight_0" in names
+    assert "data/weights/weight_99" not in names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s0",
+        "2*s0 + 1",
+        "Mul(Integer(4), Symbol('s77', positive=True, integer=True))",
+        "Max(1, FloorDiv(s0, 2))",
+        "Eq(Mod(u0, 2), 0)",
+    ],
+)
+def test_sizes_that_are_allowed(text: str) -> None:
+    _check_expression(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["__import__('os')", "s0.__class__", "[].append(1)", "Symbol('a b')", "(lambda: 1)()", "open", "Integer(4", "'x'()"]
+)
+def test_sizes_that_are_not(text: str) -> None:
+    with pytest.raises(Exception, match="size"):
+        _check_expression(text)
+
+
+def test_other_bad_files(tmp_path: Path, exported: Path) -> None:
+    with pytest.raises(BadInput, match="no such file"):
+        load(f"pt2:{tmp_path / 'none.pt2'}")
+    (tmp_path / "text.pt2").write_text("no archive")
+    with pytest.raises(BadInput, match="damaged, or no archive"):
+        load(f"pt2:{tmp_path / 'text.pt2'}")
+    torch.save({"a": torch.ones(2)}, tmp_path / "state.pt2")
+    with pytest.raises(BadInput, match="unknown layout"):
+        load(f"pt2:{tmp_path / 'state.pt2'}")
+    content = exported.read_bytes()
+    for length in (100, len(content) // 2, len(content) - 10):
+        (tmp_path / "cut.pt2").write_bytes(content[:length])
+        with pytest.raises(BadInput, match=r"cut\.pt2"):
+            load(f"pt2:{tmp_path / 'cut.pt2'}")
+    with pytest.raises(BadInput, match=r"Did you mean pt2:model\.pt2"):
+        load("model.pt2")
+
+
+def test_two_inputs(tmp_path: Path) -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return (x + y).flatten(1)
+
+    x = torch.rand(2, 3, 8, 8)
+    torch.export.save(torch.export.export(Two(), (x, x), dynamic_shapes=({0: BATCH}, {0: BATCH})), tmp_path / "two.pt2")
+    with pytest.raises(BadInput, match="takes 2 inputs"):
+        load(f"pt2:{tmp_path / 'two.pt2'}")

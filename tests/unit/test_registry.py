@@ -1,0 +1,126 @@
+"""What exists by name, and how a method is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from neurotest import registry
+from neurotest.errors import BadInput
+
+
+@pytest.fixture
+def kind(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A kind of its own, gone afterwards."""
+    monkeypatch.setitem(registry.MODULES, "toy", ())
+    monkeypatch.setitem(registry._entries, "toy", {})
+
+    @registry.register(
+        "toy", "wheel", paper="Wheel et al.", cost="nothing", main="spokes", presets={"cart": {"spokes": 8, "layer": "rim"}}
+    )
+    @dataclass(frozen=True, kw_only=True)
+    class Wheel:
+        """Turns.
+
+        And turns.
+        """
+
+        spokes: int = 12
+        layer: str | None = None
+        name: str = "w"
+
+    @registry.register("toy", "plain", paper="", cost="")
+    @dataclass(frozen=True, kw_only=True)
+    class Plain:
+        """Does nothing."""
+
+    return "toy"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nss", ("nss", [], {})),
+        ("kmnc:1000", ("kmnc", [1000], {})),
+        ("kmnc: 1000 ", ("kmnc", [1000], {})),
+        ("nss:reference=original,k=0.1", ("nss", [], {"reference": "original", "k": 0.1})),
+        ("nss(reference=original, k=0.1)", ("nss", [], {"reference": "original", "k": 0.1})),
+        ("nss()", ("nss", [], {})),
+        ("a-b.c:x=true,y=None,z='1'", ("a-b.c", [], {"x": True, "y": None, "z": "1"})),
+        ("a:x=(", ("a", [], {"x": "("})),
+    ],
+)
+def test_how_a_method_is_written(text: str, expected: tuple[object, ...]) -> None:
+    assert registry.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", " ", "(k=1)", "nss(k=1", "nss k=1", ":5", "nss)"])
+def test_what_cannot_be_read(text: str) -> None:
+    with pytest.raises(BadInput, match="cannot read the method"):
+        registry.parse(text)
+
+
+def test_values_are_never_evaluated(kind: str) -> None:
+    assert registry.build(kind, "wheel:name=__import__('os').getcwd()").name == "__import__('os').getcwd()"
+
+
+def test_building(kind: str) -> None:
+    assert registry.build(kind, "wheel").spokes == 12
+    assert registry.build(kind, "wheel:6").spokes == 6
+    assert registry.build(kind, "wheel:spokes=7").spokes == 7
+    made = registry.build(kind, "wheel:preset=cart,spokes=9")
+    assert (made.spokes, made.layer) == (9, "rim")
+    assert registry.build(kind, made) is made
+
+
+@pytest.mark.parametrize(
+    ("text", "layer"), [("3", "3"), ("1.10", "1.10"), ("'3'", "3"), ("none", None), ("features.0", "features.0")]
+)
+def test_an_option_that_is_a_word_stays_one(kind: str, text: str, layer: str | None) -> None:
+    """Layers of a Sequential are called 0, 1, 2; nested ones 1.10, which is not 1.1."""
+    assert registry.build(kind, f"wheel:layer={text}").layer == layer
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("whel", "unknown toy 'whel'. Did you mean wheel"),
+        ("wheel:spoke=1", "no option 'spoke'. Did you mean spokes"),
+        ("wheel:1,2", "no bare value"),
+        ("plain:1", "no bare value '1'; it has no options"),
+        ("wheel:preset=car", "no preset 'car'. Did you mean cart"),
+    ],
+)
+def test_bad_methods_are_told_near_misses(kind: str, text: str, match: str) -> None:
+    with pytest.raises(BadInput, match=match):
+        registry.build(kind, text)
+
+
+def test_unknown_kind() -> None:
+    with pytest.raises(BadInput, match=r"unknown kind 'selectors'\. Did you mean selector"):
+        registry.entries("selectors")
+
+
+def test_an_entry_describes_itself(kind: str) -> None:
+    entry = registry.find(kind, "wheel")
+    assert entry.summary == "Turns."
+    assert list(entry.options) == ["spokes", "layer", "name"]
+
+
+def test_a_name_is_given_once(kind: str) -> None:
+    class Other: ...
+
+    with pytest.raises(ValueError, match="registered twice"):
+        registry.register(kind, "wheel", paper="", cost="")(Other)
+
+
+def test_everything_registered_can_be_described() -> None:
+    """The docs are made from this: no summary or cost may be missing."""
+    for known in registry.kinds():
+        for entry in registry.entries(known).values():
+            assert entry.summary, (known, entry.name)
+            assert entry.cost, (known, entry.name)
+            assert entry.main is None or entry.main in entry.options, (known, entry.name)
+            for preset in entry.presets.values():
+                assert set(preset) <= set(entry.options), (known, entry.name)

@@ -1,0 +1,149 @@
+"""One pass over a source serves any number of consumers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import neurotest
+from neurotest.data.source import ArraySource
+from neurotest.errors import BadInput
+from neurotest.scan import batches, fit, profile, scan, wanted
+from neurotest.target import Target, Trace, Want
+
+
+class Counted(nn.Module):
+    """Counts the inputs it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.fc = nn.Conv2d(1, 2, 2), nn.Linear(18, 3)
+        self._seen: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._seen.append(len(x))
+        return self.fc(self.conv(x).flatten(1))
+
+
+@dataclass
+class Keeps:
+    """A consumer that keeps everything."""
+
+    want: Want | None
+    logits: list[Tensor] = field(default_factory=list)
+    values: list[dict[str, Tensor]] = field(default_factory=list)
+
+    def update(self, trace: Trace) -> None:
+        self.logits.append(trace.logits)
+        if self.want is not None:
+            self.values.append(trace[self.want])
+
+
+def source(n: int = 25, dtype: type = np.uint8) -> ArraySource:
+    x = np.random.default_rng(0).integers(0, 256, (n, 1, 4, 4), dtype=np.uint8)
+    return ArraySource(x if dtype is np.uint8 else (x / 255).astype(dtype))
+
+
+def target(**description: object) -> Target:
+    return Target(Counted().eval(), **description)
+
+
+def test_each_input_is_forwarded_once_for_all_consumers() -> None:
+    network, data = target(shape=(1, 4, 4)), source()
+    consumers = [Keeps(None), Keeps(Want(layers="conv")), Keeps(Want(layers="conv")), Keeps(Want(layers="fc", inputs=True))]
+    fit(network, data)
+    network.survey()
+    network.module._seen.clear()
+    scan(network, data, consumers, batch=10)
+    assert sorted(network.module._seen, reverse=True) == [10, 10, 5, 4]  # the last is the look at a few inputs first
+    with torch.no_grad():
+        expected = network.module(network.prepare(data.read(np.arange(25))))
+    for consumer in consumers:
+        assert torch.allclose(torch.cat(consumer.logits), expected, atol=1e-6)
+    assert [len(v["conv"]) for v in consumers[1].values] == [10, 10, 5]
+    assert consumers[3].values[0]["fc"].shape == (10, 18)
+
+
+def test_equal_wants_are_recorded_once() -> None:
+    assert wanted([Keeps(None), Keeps(Want()), Keeps(Want()), Keeps(Want(neuron="unit"))]) == (Want(), Want(neuron="unit"))
+
+
+def test_progress_reaches_the_end() -> None:
+    told: list[tuple[int, int]] = []
+    scan(target(), source(), [], batch=10, progress=lambda done, total: told.append((done, total)))
+    assert told == [(10, 25), (20, 25), (25, 25)]
+
+
+def test_batches_cover_the_source_in_the_order_asked_for() -> None:
+    network, data = target(), source()
+    order = np.random.default_rng(1).permutation(25)
+    parts = list(batches(network, data, batch=7, order=order))
+    assert np.array_equal(np.concatenate([p.index for p in parts]), order)
+    assert torch.equal(torch.cat([p.x for p in parts]), network.prepare(data.read(order)))
+    with pytest.raises(BadInput, match="batch=0"):
+        list(batches(network, data, batch=0))
+
+
+def test_a_target_of_unknown_size_learns_it() -> None:
+    network = target()
+    assert fit(network, source()) == 3
+    assert network.shape == (1, 4, 4)
+
+
+def test_inputs_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(BadInput, match="1x4x4, the target expects 1x5x5"):
+        fit(target(shape=(1, 5, 5)), source())
+    with pytest.raises(BadInput, match="channels come last"):
+        fit(target(shape=(1, 4, 4)), ArraySource(np.zeros((2, 4, 4, 1), np.uint8)))
+    with pytest.raises(BadInput, match="outside bounds"):
+        fit(target(), ArraySource(np.full((2, 1, 4, 4), 7.0, np.float32)))
+    with pytest.raises(BadInput, match="does not take inputs of size 1x6x6"):
+        fit(target(), ArraySource(np.zeros((2, 1, 6, 6), np.uint8)))
+
+
+def test_values_out_of_bounds_are_found_wherever_they_are() -> None:
+    x = np.zeros((25, 1, 4, 4), np.float32)
+    x[24] = 2
+    with pytest.raises(BadInput, match="outside bounds"):
+        scan(target(), ArraySource(x), [], batch=10)
+
+
+def test_hooks_are_gone_after_a_consumer_fails() -> None:
+    class Fails(Keeps):
+        def update(self, trace: Trace) -> None:
+            raise RuntimeError("full")
+
+    network = target()
+    with pytest.raises(RuntimeError, match="full"):
+        scan(network, source(), [Fails(Want(layers="conv"))])
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in network.module.modules())
+
+
+def test_eight_bit_and_float_data_give_the_same_trace() -> None:
+    network = target()
+    kept = [Keeps(None), Keeps(None)]
+    scan(network, source(), [kept[0]])
+    scan(network, source(dtype=np.float32), [kept[1]])
+    assert torch.allclose(torch.cat(kept[0].logits), torch.cat(kept[1].logits), atol=1e-6)
+
+
+def test_a_profile_of_a_source() -> None:
+    network, data = target(), source()
+    made = profile(network, data, layers="fc", batch=10)
+    with torch.no_grad():
+        values = network.module(network.prepare(data.read(np.arange(25)))).double().numpy()
+    assert made.count == 25
+    assert np.allclose(made.layers["fc"].mean, values.mean(0), atol=1e-6)
+    assert np.allclose(made.layers["fc"].high, values.max(0), atol=1e-6)
+    made.check(network)
+
+
+def test_the_package_and_its_functions_share_names() -> None:
+    assert neurotest.profile is profile
+    assert neurotest.scan.scan is scan
+    neurotest.scan(target(), source(), [])

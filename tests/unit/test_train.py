@@ -1,0 +1,123 @@
+"""The training loop on tiny data: resuming changes nothing, another recipe starts anew."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from neurotest import train as training
+from neurotest.data import ArraySource
+from neurotest.errors import BadInput
+from neurotest.train import Step, Training, accuracy, train
+from neurotest.zoo.recipes import Recipe
+
+RECIPE = Recipe(epochs=3, batch=8, rate=0.01, flip=True, crop=1)
+
+
+def source(n: int = 40) -> ArraySource:
+    """Images that are bright on the left or on the right."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, n)
+    x = random.integers(0, 100, (n, 1, 6, 6)).astype(np.uint8)
+    x[labels == 1, :, :3] += 120
+    return ArraySource(x, labels, spec="two halves")
+
+
+def network() -> nn.Module:
+    """With dropout and batch normalisation: both carry state that a careless resume loses."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 2))
+
+
+def same(one: nn.Module, other: nn.Module) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+class Killed(Exception):
+    pass
+
+
+def stop_in(epoch: int) -> training.Report:
+    def report(step: Step) -> None:
+        if step.epoch == epoch:
+            raise Killed
+
+    return report
+
+
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_killed_and_resumed_gives_the_same_weights(tmp_path: Path, epoch: int) -> None:
+    whole = train(network(), source(), RECIPE)
+    with pytest.raises(Killed):
+        train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=stop_in(epoch))
+    steps: list[Step] = []
+    resumed = train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=steps.append)
+    assert steps[0].epoch == epoch
+    assert same(whole, resumed)
+
+
+def test_equal_seeds_give_equal_weights_and_leave_the_global_generator_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    one = Training(network(), RECIPE)
+    torch.set_rng_state(state)
+    first = one.run(source())
+    assert torch.equal(torch.rand(1), expected)
+    assert same(first, train(network(), source(), RECIPE))
+    assert not same(first, train(network(), source(), dataclasses.replace(RECIPE, seed=1)))
+
+
+def test_a_checkpoint_of_another_recipe_starts_anew(tmp_path: Path) -> None:
+    train(network(), source(), dataclasses.replace(RECIPE, rate=0.5), checkpoint=tmp_path / "c")
+    steps: list[Step] = []
+    made = train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=steps.append)
+    assert steps[0].epoch == 1
+    assert same(made, train(network(), source(), RECIPE))
+
+
+def test_a_damaged_checkpoint_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "c").write_bytes(b"no checkpoint")
+    with pytest.raises(BadInput, match="delete it to start again"):
+        train(network(), source(), RECIPE, checkpoint=tmp_path / "c")
+
+
+def test_progress_ends_at_the_end() -> None:
+    steps: list[Step] = []
+    made = Training(network(), RECIPE)
+    made.run(source(), steps.append)
+    assert [step.epoch for step in steps] == [1, 1, 2, 2, 3, 3]
+    assert steps[-1].done == 1
+    assert steps[-1].left == 0
+    assert all(step.left > 0 for step in steps[:-1])
+    assert made.seconds > 0
+
+
+def test_it_learns() -> None:
+    assert accuracy(train(network(), source(200), dataclasses.replace(RECIPE, epochs=6)), source(200)) > 0.9
+
+
+def test_labels_are_needed() -> None:
+    bare = ArraySource(np.zeros((2, 1, 6, 6), np.uint8), None, spec="bare")
+    with pytest.raises(BadInput, match="bare has no labels"):
+        train(network(), bare, RECIPE)
+
+
+def test_unknown_optimiser() -> None:
+    with pytest.raises(BadInput, match="expected adam or sgd"):
+        train(network(), source(), dataclasses.replace(RECIPE, optimiser="lion"))
+
+
+def test_what_is_judged_is_what_is_stored() -> None:
+    module = network().eval()
+    rounded = training._rounded(module, "float16")
+    stored = training._stored(rounded, "float16")
+    assert stored["0.weight"].dtype == torch.float16
+    assert stored["1.num_batches_tracked"].dtype == torch.int64
+    assert torch.equal(stored["0.weight"].float(), rounded.state_dict()["0.weight"])
