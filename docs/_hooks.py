@@ -23,6 +23,7 @@ FIXED: list[dict[str, str]] = [
     {"Home": "index.md"},
     {"Quick start": "quickstart.md"},
     {"Bring your own model": "bring-your-own-model.md"},
+    {"Doctor": "doctor.md"},
     {"Coverage": "coverage.md"},
     {"Design": "design.md"},
 ]
@@ -45,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             pages[_address(entry)] = _method_page(entry, docs)
     catalogue = getattr(zoo, "catalogue", None)
     if catalogue is not None:
-        pages["zoo.md"] = _zoo_page(list(catalogue()))
+        pages["zoo.md"] = _zoo_page(list(catalogue()), docs)
     for address, text in pages.items():
         files.append(File.generated(config, address, content=text))
     config.nav = _navigation(files, pages)
@@ -164,21 +165,16 @@ def _default(option: dataclasses.Field[Any]) -> str:
     return "none: must be given"
 
 
-def _zoo_page(subjects: list[Any]) -> str:
+def _zoo_page(subjects: list[Any], docs: Path) -> str:
     table = _table(
-        ["target", "data", "architecture", "parameters", "test accuracy", "recipe", "weights"],
+        ["target", "data", "architecture", "parameters", "test accuracy", "recipe", "trained in", "weights"],
         [_zoo_row(subject) for subject in subjects],
     )
-    return f"""# Zoo
+    head = """# Zoo
 
 Networks trained by this project. `neurotest zoo train NAME` repeats a recipe from its seed; the accuracy is that of the
-shipped weights on the whole test set.
-
-{table}
-
-The LeNets have the parameter counts of the DeepSensor papers: their convolutions are padded to keep the size. The networks of
-the NSS paper carry the same names but are not the same, so its numbers cannot be ours to the digit.
-"""
+shipped weights on the whole test set."""
+    return "\n\n".join([head, table, (docs / "notes" / "zoo.md").read_text(encoding="utf-8")])
 
 
 def _zoo_row(subject: Any) -> list[str]:
@@ -187,4 +183,6 @@ def _zoo_row(subject: Any) -> list[str]:
     accuracy = f"{subject.about['accuracy']:.2%}" if subject.embedded else ""
     place = "in the package" if subject.embedded else "trained on demand"
     recipe = subject.recipe.describe()
-    return [f"`zoo:{subject.name}`", subject.dataset, subject.architecture, f"{parameters:,}", accuracy, recipe, place]
+    about = subject.about if subject.embedded else {}
+    time = f"{max(1, round(about['seconds'] / 60))} min, {about['threads']} threads" if about else ""
+    return [f"`zoo:{subject.name}`", subject.dataset, subject.architecture, f"{parameters:,}", accuracy, recipe, time, place]

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from neurotest import train as training
+from neurotest import zoo
 from neurotest.data import ArraySource
 from neurotest.errors import BadInput
 from neurotest.train import Step, Training, accuracy, train
@@ -61,17 +62,17 @@ def test_killed_and_resumed_gives_the_same_weights(tmp_path: Path, epoch: int) -
     assert same(whole, resumed)
 
 
-def test_equal_seeds_give_equal_weights_and_leave_the_global_generator_alone() -> None:
-    torch.manual_seed(5)
-    expected = torch.rand(1)
-    torch.manual_seed(5)
-    state = torch.get_rng_state()
-    one = Training(network(), RECIPE)
-    torch.set_rng_state(state)
-    first = one.run(source())
-    assert torch.equal(torch.rand(1), expected)
+def test_equal_seeds_give_equal_weights() -> None:
+    first = train(network(), source(), RECIPE)
     assert same(first, train(network(), source(), RECIPE))
     assert not same(first, train(network(), source(), dataclasses.replace(RECIPE, seed=1)))
+
+
+def test_the_global_generator_is_left_alone() -> None:
+    made = Training(network(), RECIPE)
+    state = torch.get_rng_state()
+    made.run(source())
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_checkpoint_of_another_recipe_starts_anew(tmp_path: Path) -> None:
@@ -101,6 +102,26 @@ def test_progress_ends_at_the_end() -> None:
 
 def test_it_learns() -> None:
     assert accuracy(train(network(), source(200), dataclasses.replace(RECIPE, epochs=6)), source(200)) > 0.9
+
+
+def test_a_subject_is_trained_into_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    digits = ArraySource(random.integers(0, 256, (40, 1, 28, 28)).astype(np.uint8), np.arange(40) % 10, spec="digits")
+    monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path))
+    monkeypatch.setattr(training, "data", lambda spec: digits)
+    monkeypatch.setattr(zoo, "WEIGHTS", tmp_path / "nothing embedded")
+    monkeypatch.setitem(zoo.RECIPES, "mnist-lenet1", Recipe(epochs=2, batch=16, stored="float16"))
+    with pytest.raises(Killed):
+        training.train_subject("mnist-lenet1", report=stop_in(2))
+    assert [file.name for file in (tmp_path / "zoo").iterdir()] == ["mnist-lenet1.checkpoint"]
+    path, about = training.train_subject("mnist-lenet1")
+    assert [file.name for file in (tmp_path / "zoo").iterdir()] == [path.name]
+    subject = zoo.find("mnist-lenet1")
+    assert subject.about == about
+    assert about["recipe"] == "2 epochs, batch 16, adam OneCycle up to 0.001, rounded to float16, seed 0"
+    module = subject.load()
+    assert next(module.parameters()).dtype == torch.float32
+    assert round(accuracy(module, digits), 4) == about["accuracy"]
 
 
 def test_labels_are_needed() -> None:

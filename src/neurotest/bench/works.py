@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurotest import zoo
+from neurotest.bench.coverage import SUBJECTS, coverage_pairs
 from neurotest.bench.ratio import Ratio, ratio
 from neurotest.data.spec import data
 from neurotest.errors import BadInput, near
@@ -26,7 +27,8 @@ def run(work: str, subjects: list[str] | None, *, repeats: int, progress: Progre
     """Ratios by WORK/SUBJECT/SETTING."""
     if work not in WORKS:
         raise BadInput(f"there is no benchmark {work!r}. {near(work, WORKS)}")
-    names = subjects or [s.name for s in zoo.catalogue() if s.embedded]
+    usual = list(SUBJECTS) if work == "coverage" else [s.name for s in zoo.catalogue() if s.embedded]
+    names = subjects or usual
     found: dict[str, Ratio] = {}
     for done, name in enumerate(names):
         for setting, (ours, bare) in WORKS[work](name):
@@ -85,4 +87,8 @@ def _first(n: int) -> Any:
     return np.arange(n)
 
 
-WORKS: dict[str, Callable[[str], Iterator[tuple[str, Pair]]]] = {"probe": probe_pairs, "nss": nss_pairs}
+WORKS: dict[str, Callable[[str], Iterator[tuple[str, Pair]]]] = {
+    "probe": probe_pairs,
+    "nss": nss_pairs,
+    "coverage": coverage_pairs,
+}

@@ -30,7 +30,22 @@ def nss(
     _run("nss", subject, repeats, threads, json, quiet)
 
 
-def _run(work: str, subjects: list[str] | None, repeats: int, threads: int | None, json: bool, quiet: bool) -> None:
+@app.command("coverage")
+def coverage(
+    subject: Subjects = None,
+    repeats: Repeats = 7,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Install dnn-tip in a throwaway environment and measure it beside ours.")
+    ] = False,
+    threads: opt.Threads = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Updating a coverage state alone over a bare forward pass; with --peers, theirs over ours."""
+    _run("coverage", subject, repeats, threads, json, quiet, peers=peers)
+
+
+def _run(work: str, subjects: list[str] | None, repeats: int, threads: int | None, json: bool, quiet: bool, *, peers: bool = False) -> None:
     from neurotest.cli import show
 
     opt.at_least("repeats", repeats)
@@ -39,14 +54,23 @@ def _run(work: str, subjects: list[str] | None, repeats: int, threads: int | Non
 
     with show.ticking(f"bench {work}", quiet=quiet) as progress:
         measured = run(work, subjects, repeats=repeats, progress=progress)
+    theirs: dict[str, Any] = {}
+    if peers:
+        from neurotest.bench.peers import measure
+
+        theirs = measure(repeats)
     content: dict[str, Any] = {
         "ratios": {key: ratio.median for key, ratio in measured.items()},
         "spread": {key: [ratio.low, ratio.high] for key, ratio in measured.items()},
         "repeats": repeats,
         "machine": machine(),
     }
+    if peers:
+        content["peers"] = theirs
     if json:
         show.print_json(content)
         return
+    if peers:
+        show.table("cost of theirs over ours, one process", ["", "ratio"], [[key, f"{value:.4g}"] for key, value in theirs.items()])
     rows = [[key, f"{r.median:.2f}x", f"{r.low:.2f} .. {r.high:.2f}"] for key, r in measured.items()]
     show.table(f"cost over a bare forward pass, median of {repeats}", ["work / subject / setting", "ratio", "middle half"], rows)

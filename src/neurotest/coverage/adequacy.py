@@ -18,12 +18,13 @@ from neurotest.coverage.checks import one_of, real, whole_from
 from neurotest.coverage.context import Traces
 from neurotest.coverage.traces import Values
 from neurotest.errors import BadInput
-from neurotest.stats.densities import Gaussian, Kernels
+from neurotest.stats.densities import Gaussian, Inverse, Kernels
 from neurotest.stats.neighbours import Points
 
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int64]
 EAGER = 5000  # up to so many training points every distance between classes is computed at once, beyond as it is needed
+INVERSES = ("auto", "pinv", "none")
 ALL = -1  # the class of everything where classes are not told apart
 
 
@@ -122,20 +123,23 @@ def _shrunk(models: dict[int, Any]) -> tuple[str, ...]:
 class LSA(Adequacy):
     """-log of the kernel density of the training data (of the predicted class) at the input.
 
-    per: `class` or `all`. bandwidth: `scott` with the full covariance, or a number, the same in every direction.
+    per: `class` or `all`. bandwidth: `scott` with the full covariance, or a number, the same in every direction. inverse: `auto`
+    shrinks a covariance that cannot be inverted, `pinv` leaves out directions without spread, `none` takes it as it is.
     """
 
     per: Literal["class", "all"] = "class"
     bandwidth: Literal["scott"] | float = "scott"
+    inverse: Inverse = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("per", self.per, ("class", "all"))
         if self.bandwidth != "scott":
             real("bandwidth", self.bandwidth, "scott, or for example 0.2", above=0)
+        one_of("inverse", self.inverse, INVERSES)
 
     def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
-        kernels = {c: Kernels(group, self.bandwidth) for c, group in _groups(points, classes, self.per).items()}
+        kernels = {c: Kernels(group, self.bandwidth, self.inverse) for c, group in _groups(points, classes, self.per).items()}
         models: dict[int, Callable[[Floats], Floats]] = {c: _negative(k.log_density) for c, k in kernels.items()}
         return Fitted(keep, lambda v, c: _by_class(models, v, c), left_out, _shrunk(kernels))
 
@@ -205,17 +209,17 @@ class MDSA(Adequacy):
     """Mahalanobis distance from the mean of the training data (of the predicted class).
 
     per: `class` or `all`. squared: leave the root out, as dnn-tip does. inverse: `auto` shrinks a covariance that cannot be
-    inverted, `pinv` leaves out directions without spread.
+    inverted, `pinv` leaves out directions without spread, `none` takes it as it is.
     """
 
     per: Literal["class", "all"] = "class"
     squared: bool = False
-    inverse: Literal["auto", "pinv"] = "auto"
+    inverse: Inverse = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("per", self.per, ("class", "all"))
-        one_of("inverse", self.inverse, ("auto", "pinv"))
+        one_of("inverse", self.inverse, INVERSES)
 
     def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
         fitted = {c: Gaussian(group, self.inverse) for c, group in _groups(points, classes, self.per).items()}
@@ -272,13 +276,13 @@ class MMDSA(Adequacy):
 
     clusters: int | None = None
     squared: bool = False
-    inverse: Literal["auto", "pinv"] = "auto"
+    inverse: Inverse = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clusters is not None:
             whole_from("clusters", self.clusters, 1, "none chooses 2 to 5 by silhouette")
-        one_of("inverse", self.inverse, ("auto", "pinv"))
+        one_of("inverse", self.inverse, INVERSES)
 
     def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
         means = self._cluster(points, seed)

@@ -17,6 +17,7 @@ from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
 from neurotest.registry import register
+from neurotest.stats.densities import Inverse
 from neurotest.target import Trace
 
 Floats = NDArray[np.float64]
@@ -94,16 +95,17 @@ class LSC(Surprise):
 
     bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
     sections of 0 .. upper instead of a count. overflow: one more bucket above (dnn_tip). min_var, features: which neurons.
-    per: `class` or `all`. bandwidth: `scott` or a number.
+    per: `class` or `all`. bandwidth: `scott` or a number. inverse: `auto`, `pinv` or `none`.
     """
 
     bucket: float = 10.0
     per: Literal["class", "all"] = "class"
     bandwidth: Literal["scott"] | float = "scott"
+    inverse: Inverse = "auto"
 
     @property
     def adequacy(self) -> LSA:
-        return LSA(min_var=self.min_var, features=self.features, per=self.per, bandwidth=self.bandwidth)
+        return LSA(min_var=self.min_var, features=self.features, per=self.per, bandwidth=self.bandwidth, inverse=self.inverse)
 
 
 @register(
@@ -148,13 +150,13 @@ class MDSC(Surprise):
 
     bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
     sections of 0 .. upper instead of a count. overflow: one more bucket above (dnn_tip). min_var, features: which neurons.
-    per: `class` or `all`. squared: without the root. inverse: `auto` or `pinv`.
+    per: `class` or `all`. squared: without the root. inverse: `auto`, `pinv` or `none`.
     """
 
     bucket: float = 1.0
     per: Literal["class", "all"] = "class"
     squared: bool = False
-    inverse: Literal["auto", "pinv"] = "auto"
+    inverse: Inverse = "auto"
 
     @property
     def adequacy(self) -> MDSA:

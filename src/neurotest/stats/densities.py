@@ -11,7 +11,7 @@ from neurotest.errors import BadInput
 from neurotest.stats.neighbours import CHUNK, squared_distances
 
 Floats = NDArray[np.float64]
-Inverse = Literal["auto", "pinv"]
+Inverse = Literal["auto", "pinv", "none"]
 WORST = 1e12  # condition number beyond which a float64 inverse is noise
 
 
@@ -35,8 +35,10 @@ def whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Fl
     """W with W W^T the inverse covariance, log of the determinant's root of the covariance, and whether it was shrunk.
 
     `auto` takes the covariance as it is when it can be inverted in float64, otherwise Ledoit and Wolf's of the same points with
-    a little of the mean variance added; `pinv` leaves out the directions without spread.
+    a little of the mean variance added; `pinv` leaves out the directions without spread; `none` takes it as it is, whatever comes.
     """
+    if inverse == "none":
+        return _as_it_is(covariance)
     values, vectors = np.linalg.eigh(covariance)
     top = float(values[-1])
     if inverse == "pinv":
@@ -50,6 +52,17 @@ def whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Fl
     values, vectors = np.linalg.eigh(shrunk)
     values = np.maximum(values, values[-1] / WORST)
     return vectors / np.sqrt(values), float(0.5 * np.log(values).sum()), True
+
+
+def _as_it_is(covariance: Floats) -> tuple[Floats, float, bool]:
+    try:
+        root = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        raise BadInput(
+            "inverse='none': a covariance is singular (fewer inputs than neurons, or neurons that depend on each other): use auto or pinv."
+        ) from None
+    whiten: Floats = np.linalg.inv(root).T
+    return whiten, float(np.log(np.diag(root)).sum()), False
 
 
 class Gaussian:

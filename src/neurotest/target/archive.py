@@ -84,8 +84,9 @@ def _members(archive: zipfile.ZipFile) -> dict[str, bytes]:
     legacy = {"serialized_exported_program.json", "data/weights/model.pt", "data/constants/model.pt"}
     if legacy.intersection(names):
         raise Refused("it has the old layout with pickled weights")
-    wanted = (*PLAIN, GRAPH, SAMPLES, *CONFIGS)
-    return {name: archive.read(info) for name, info in zip(names, infos, strict=True) if name.startswith(wanted)}
+    wanted = {*PLAIN, GRAPH, SAMPLES}  # by their exact names: torch takes whatever begins with models/ for a graph
+    kept = [(n, i) for n, i in zip(names, infos, strict=True) if n in wanted or n.startswith(tuple(CONFIGS))]
+    return {name: archive.read(info) for name, info in kept}
 
 
 def _check_format(members: dict[str, bytes], path: Path) -> None:

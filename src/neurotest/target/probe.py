@@ -106,8 +106,8 @@ def _tensor(value: Any) -> Tensor | None:
 class Probe:
     """Runs a target with the wanted layers recorded (none: logits only); a context manager, every hook is gone afterwards.
 
-    Four switches: `keep` and `inputs` (in each `Want`), `grad=True` keeps the graph, `edit(layer, tensor)` replaces a
-    recorded layer's output before the network goes on.
+    Four switches: `keep` and `inputs` (in each `Want`), `grad=True` keeps the graph (recorded maps are part of it),
+    `edit(layer, tensor)` replaces a recorded layer's output before the network goes on.
     """
 
     def __init__(self, target: Target, *wants: Want, grad: bool = False, edit: Edit | None = None) -> None:
@@ -156,6 +156,8 @@ class Probe:
     def _keep(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
         reduce = reducer(want, axis, ndim)
         overwritten = layer.input_overwritten if want.inputs else layer.overwritten
+        if self.grad and want.keep == "map" and not (want.inputs and overwritten):
+            return _same  # the tensor of the graph itself, so that gradients of the logits towards it can be taken
         if overwritten or self.grad or self.edit is not None:
             return reduce
         # Nobody writes into this tensor after the hook, so a view will do: half the cost of the hook at batch 1.
@@ -174,7 +176,7 @@ class Probe:
             made = self._simple_before(before[0]) if once and len(before) == 1 else self._before(module, before)
             self._handles.append(hooked.register_forward_pre_hook(made))
         if after:
-            simple = once and len(after) == 1 and self.edit is None
+            simple = once and len(after) == 1 and self.edit is None and not (self.grad and after[0].layer.overwritten)
             self._handles.append(
                 hooked.register_forward_hook(self._simple_after(after[0]) if simple else self._after(module, after))
             )
@@ -211,6 +213,8 @@ class Probe:
                 output = _replace(output, self.edit(due[0].layer.name, _need(output, module)))
             for job in due:
                 self._slots[job.slot][job.layer.name] = job.keep(_need(output, job.layer.name))
+            if self.grad and due and due[0].layer.overwritten:
+                return _replace(output, _need(output, module).clone())  # what follows may overwrite this one, not the recorded
             return output
 
         return hook

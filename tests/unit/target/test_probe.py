@@ -382,6 +382,16 @@ def test_grad_and_edit_give_the_slope_of_an_answer_by_a_layer() -> None:
     assert slope.tolist() == [[0.0, 0.0], [1.0, 1.0]]
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+def test_grad_gives_the_slope_of_an_answer_by_a_recorded_map(inplace: bool) -> None:
+    """Recorded maps are the graph's own tensors, also where the network overwrites them right afterwards."""
+    target = Target(ByHand(inplace).eval(), shape=(2,))
+    trace = record(target, X.clone().requires_grad_(), Want(layers="first", keep="map"), grad=True)
+    assert trace.values["first"].tolist() == FIRST
+    (slope,) = torch.autograd.grad(trace.logits.sum(), trace.values["first"])
+    assert slope.tolist() == [[0.0, 0.0], [1.0, 1.0]]  # second input: first row of W2 alone, its second answer is shut
+
+
 def test_without_grad_no_graph_is_kept() -> None:
     trace = record(Target(ByHand().eval(), shape=(2,)), X.clone().requires_grad_(), Want(layers="first"))
     assert not trace.logits.requires_grad

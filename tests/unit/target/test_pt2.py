@@ -284,11 +284,13 @@ def test_two_members_of_one_name(exported: Path, tmp_path: Path) -> None:
 
 
 def test_only_what_was_checked_reaches_torch(exported: Path, tmp_path: Path) -> None:
-    path, _ = tampered(exported, tmp_path, lambda members, _: members.update({"stranger/data/weights/weight_99": b"unlisted"}))
+    extra = {"data/weights/weight_99": b"unlisted", "models/model.json.evil": b"{}", "models/other.json": b"{}", "extra/a": b"a"}
+    path, _ = tampered(exported, tmp_path, lambda members, _: members.update({f"stranger/{n}": c for n, c in extra.items()}))
     with zipfile.ZipFile(checked(path)) as archive:
         names = {name.partition("/")[2] for name in archive.namelist()}
-    assert "data/weights/weight_0" in names
-    assert "data/weights/weight_99" not in names
+    assert {"data/weights/weight_0", "models/model.json"} <= names
+    assert not names.intersection(extra)
+    assert load(f"pt2:{path}").shape == (3, 8, 8)
 
 
 @pytest.mark.parametrize(

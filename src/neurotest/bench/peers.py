@@ -1,0 +1,88 @@
+"""dnn-tip beside ours: installed into a directory that is removed again, both measured in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from types import SimpleNamespace
+from typing import Any
+
+from neurotest.errors import BadInput
+
+# The few things it imports that are not here already; nothing else is touched.
+PACKAGES = ("dnn-tip==0.1.1", "psutil", "tqdm", "packaging")
+NEURONS, TRAIN, TESTS = 84, 2000, 200
+
+
+def measure(repeats: int) -> dict[str, Any]:
+    """Time of theirs over ours by work, and how far the values are apart."""
+    with tempfile.TemporaryDirectory(prefix="neurotest-peers-") as place:
+        _run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", place, *PACKAGES])
+        path = os.pathsep.join([place, *filter(None, sys.path)])
+        told = _run([sys.executable, "-m", __name__, str(repeats)], env={**os.environ, "PYTHONPATH": path})
+        found: dict[str, Any] = json.loads(told.strip().splitlines()[-1])
+        return found
+
+
+def _run(command: list[str], env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BadInput(f"--peers: {' '.join(command[1:4])} failed ({last}): is there a package index to install from?")
+    return done.stdout
+
+
+def _both(repeats: int) -> dict[str, Any]:
+    """Runs where dnn-tip can be imported."""
+    import numpy as np
+
+    from neurotest.bench.ratio import ratio
+    from neurotest.coverage.adequacy import DSA
+    from neurotest.coverage.context import Traces
+
+    import dnn_tip.surprise as peer  # type: ignore[import-not-found]  # isort: skip
+
+    peer.gc = SimpleNamespace(collect=lambda: 0)  # it collects garbage per ten inputs; with that it would be slower still
+    random = np.random.default_rng(0)
+    centres = 2 * random.normal(size=(10, NEURONS))
+    classes, asked = random.integers(0, 10, TRAIN), random.integers(0, 10, TESTS)
+    train = (centres[classes] + random.normal(size=(TRAIN, NEURONS))).astype(np.float32)
+    test = (centres[asked] + random.normal(size=(TESTS, NEURONS))).astype(np.float32)
+    ours, theirs = DSA(features=None, min_var=0).fit(Traces(train, classes)), peer.DSA(train, classes)
+    apart = np.abs(theirs(test, asked, num_threads=1) / ours.score(test, asked) - 1).max()
+    speed = ratio(lambda: theirs(test, asked, num_threads=1), lambda: ours.score(test, asked), repeats=repeats)
+    return {f"dsa {TRAIN}x{NEURONS}: dnn-tip/ours": speed.median, "dsa: largest relative difference": float(apart), **_sections(repeats)}
+
+
+def _sections(repeats: int) -> dict[str, Any]:
+    import numpy as np
+    import torch
+
+    from neurotest.bench.ratio import ratio
+    from neurotest.coverage.context import Context
+    from neurotest.coverage.ranges import KMNC
+    from neurotest.coverage.traces import Layout
+    from neurotest.target import Profile, Trace, Want
+
+    import dnn_tip.neuron_coverage as peer  # type: ignore[import-not-found]  # isort: skip
+
+    values = np.random.default_rng(1).normal(size=(1100, 236)).astype(np.float32)
+    want, train, test = Want(), values[:1000], values[1000:]
+    profile = Profile("bench", want, {})
+    profile.update(Trace(torch.zeros(1000, 2), {want: {"all": torch.from_numpy(train)}}))
+    context = Context(layouts={want: Layout({"all": 236})}, profiles={want: profile})
+    state = KMNC(sections=1000, edges="dnn_tip").start(context)
+    theirs = peer.KMNC([train.min(axis=0)], [train.max(axis=0)], 1000)
+    recorded = {want: {"all": torch.from_numpy(test)}}
+    logits = torch.zeros(100, 2)
+    state.update(Trace(logits, recorded))
+    covered = int(theirs([test])[1].any(axis=0).sum())
+    speed = ratio(lambda: theirs([test]), lambda: state.update(Trace(logits, recorded)), repeats=repeats)
+    return {"kmnc 1000, 100x236: dnn-tip/ours": speed.median, "kmnc: difference in covered": covered - int(state.value().covered)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_both(int(sys.argv[1]))))
