@@ -1,5 +1,7 @@
 """The table on the docs page of nss: FDR at 5, 10, 15 and 20 % on `nss` pools, paired and unpaired, beside DeepGini and random.
 
+Each cell is the mean over three pools and the lowest and highest of them.
+
 python scripts/measure_nss.py [SUBJECT ...]      (default: every embedded subject; prints Markdown)
 """
 
@@ -12,7 +14,6 @@ import numpy as np
 import neurotest
 from neurotest import zoo
 from neurotest.select import compare
-from neurotest.stats.bootstrap import mean_interval
 from neurotest.stats.faults import budget, fdr
 
 POOLS = (0, 1, 2)
@@ -46,10 +47,7 @@ def main() -> None:
     for name in names:
         by_method, share = rates(name)
         for method, rows in by_method.items():
-            cells = []
-            for column in rows.T:
-                mean = mean_interval(column)
-                cells.append(f"{mean.value:.1f} ({mean.low:.1f} .. {mean.high:.1f})")
+            cells = [f"{column.mean():.1f} ({column.min():.1f} .. {column.max():.1f})" for column in rows.T]
             accuracy = 100 * zoo.find(name).about["accuracy"]
             print(f"| {name} | {accuracy:.1f} % | {share:.1f} % | {METHODS[method]} | " + " | ".join(cells) + " |")
 

@@ -20,7 +20,20 @@ NEURONS, TRAIN, TESTS = 84, 2000, 200
 def measure(repeats: int) -> dict[str, Any]:
     """Time of theirs over ours by work, and how far the values are apart."""
     with tempfile.TemporaryDirectory(prefix="neurotest-peers-") as place:
-        _run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", place, *PACKAGES])
+        _run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "--target",
+                place,
+                *PACKAGES,
+            ]
+        )
         path = os.pathsep.join([place, *filter(None, sys.path)])
         told = _run([sys.executable, "-m", __name__, str(repeats)], env={**os.environ, "PYTHONPATH": path})
         found: dict[str, Any] = json.loads(told.strip().splitlines()[-1])
@@ -54,7 +67,11 @@ def _both(repeats: int) -> dict[str, Any]:
     ours, theirs = DSA(features=None, min_var=0).fit(Traces(train, classes)), peer.DSA(train, classes)
     apart = np.abs(theirs(test, asked, num_threads=1) / ours.score(test, asked) - 1).max()
     speed = ratio(lambda: theirs(test, asked, num_threads=1), lambda: ours.score(test, asked), repeats=repeats)
-    return {f"dsa {TRAIN}x{NEURONS}: dnn-tip/ours": speed.median, "dsa: largest relative difference": float(apart), **_sections(repeats)}
+    return {
+        f"dsa {TRAIN}x{NEURONS}: dnn-tip/ours": speed.median,
+        "dsa: largest relative difference": float(apart),
+        **_sections(repeats),
+    }
 
 
 def _sections(repeats: int) -> dict[str, Any]:

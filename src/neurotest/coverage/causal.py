@@ -13,7 +13,7 @@ from neurotest.coverage.checks import one_of, real, whole_from
 from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.coverage.edges import Edges, Learner, Link, find_links
-from neurotest.coverage.tables import Rule, dependent
+from neurotest.coverage.tables import Rule, count, dependent
 from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
 from neurotest.registry import register
@@ -117,9 +117,9 @@ class CausalState(State):
     def __init__(self, criterion: CAC, layout: Layout, edges: list[Edges]) -> None:
         super().__init__(criterion, layout)
         self.edges = edges
-        cells = criterion.sections**2
-        # One cell more than the tables have takes in what lies outside the ranges.
-        self._flat: list[NDArray[np.int32]] = [np.zeros(e.link.taken * e.link.made * cells + 1, dtype=np.int32) for e in edges]
+        # One cell more than a table has takes in what lies outside the ranges.
+        self._cells = criterion.sections**2 + 1
+        self._flat: list[NDArray[np.int32]] = [np.zeros(e.link.taken * e.link.made * self._cells, dtype=np.int32) for e in edges]
         self.covered: list[Bits] = [np.zeros((e.link.taken, e.link.made), dtype=bool) for e in edges]
         self._rule = Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
 
@@ -129,7 +129,7 @@ class CausalState(State):
         return [self._tables(flat, e) for flat, e in zip(self._flat, self.edges, strict=True)]
 
     def _tables(self, flat: NDArray[np.int32], edges: Edges) -> NDArray[np.int32]:
-        return flat[:-1].reshape(edges.link.taken, edges.link.made, -1)
+        return flat.reshape(edges.link.taken, edges.link.made, self._cells)[..., :-1]
 
     def read(self, trace: Trace) -> Joined:
         """The reduced inputs of every layer, for counting what is not finite."""
@@ -150,7 +150,7 @@ class CausalState(State):
     def _update(self, found: Joined, trace: Trace) -> None:
         for edges, flat in zip(self.edges, self._flat, strict=True):
             for cells in edges.cells(trace[self.want]):
-                flat[cells] += 1  # an input counts once per connection, so no cell of a table comes twice
+                count(flat, cells, self._cells)
         if self.criterion.sticky:
             self.covered = [old | dependent(counts, self._rule) for old, counts in zip(self.covered, self.counts, strict=True)]
 
@@ -168,12 +168,12 @@ class CausalState(State):
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         before = sum(int(b.sum()) for b in self._covered())
-        each = [list(edges.cells(trace[self.want])) for edges in self.edges]
+        each = [np.concatenate(list(edges.cells(trace[self.want])), axis=1) for edges in self.edges]
         gained = np.zeros(len(trace.logits))
         for i in range(len(gained)):
             new = [flat.copy() for flat in self._flat]
             for flat, cells in zip(new, each, strict=True):
-                flat[cells[i]] += 1
+                count(flat, cells[:, i : i + 1], self._cells)
             tables = [self._tables(flat, e) for flat, e in zip(new, self.edges, strict=True)]
             gained[i] = sum(int(b.sum()) for b in self._now(tables)) - before
         return gained / max(1, self.total)
@@ -198,12 +198,14 @@ class CausalState(State):
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         flat, covered = [], []
-        for number, (edges, now) in enumerate(zip(self.edges, self.counts, strict=True)):
+        for edges, now in zip(self.edges, self.counts, strict=True):
             counts = np.asarray(state[f"counts/{edges.link.name}"], dtype=np.int32)
             if counts.shape != now.shape:
                 raise BadInput(
                     f"the saved state of cac has tables of shape {counts.shape} for layer {edges.link.name}, not {now.shape}."
                 )
-            flat.append(np.append(counts.ravel(), self._flat[number][-1:]))
+            new = np.zeros((*now.shape[:2], self._cells), dtype=np.int32)
+            new[..., :-1] = counts
+            flat.append(new.ravel())
             covered.append(np.array(state[f"covered/{edges.link.name}"], dtype=bool).reshape(now.shape[:2]))
         self._flat, self.covered = flat, covered

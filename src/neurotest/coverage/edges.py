@@ -21,6 +21,7 @@ from neurotest.target.layers import Layer
 from neurotest.target.probe import Trace
 
 Bits = NDArray[np.bool_]
+BLOCK = 1 << 20  # connections times inputs handled at once: 4 MB
 CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 
 
@@ -60,32 +61,24 @@ class Link:
         made = self.before.output(recorded[self.before.name])
         return np.repeat(made, self.taken // made.shape[1], axis=1)  # a flattened map: each channel several times
 
-    def contributions(self, given: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Per input of the batch: what each input channel adds to each output channel (taken, made), and the bias (made,).
+    def contributions(self, given: Tensor) -> Tensor:
+        """What each input channel adds to each output channel: (taken, n, made).
 
         Both operators are linear and a channel's value is a mean, so weakening inputs only weakens what they add.
         """
         weight = cast(Tensor, self.module.weight).detach()
-        bias = self.module.bias
-        bias = torch.zeros(self.made) if bias is None else cast(Tensor, bias).detach()
         if isinstance(self.module, nn.Linear):
-            for row in _channels(given, self.layer.input_axis):
-                yield row[:, None] * weight.T, bias
-            return
+            return _channels(given, self.layer.input_axis).T[:, :, None] * weight.T[:, None]
         module = cast(nn.Conv2d, self.module)
         # Every input channel as a group of its own: as many products as the layer itself has.
         each = weight.transpose(0, 1).reshape(-1, 1, *weight.shape[2:])  # (taken * made, 1, ...)
-        for row in given:
-            maps = CONVOLUTIONS[weight.ndim](
-                row[None],
-                each,
-                None,
-                module.stride,
-                cast(int, module.padding),
-                module.dilation,
-                self.taken,
-            )
-            yield maps.flatten(2).mean(dim=2).reshape(self.taken, self.made), bias
+        maps = CONVOLUTIONS[weight.ndim](given, each, None, module.stride, cast(int, module.padding), module.dilation, self.taken)
+        return maps.flatten(2).mean(dim=2).reshape(len(given), self.taken, self.made).transpose(0, 1)
+
+    @property
+    def bias(self) -> Tensor:
+        bias = cast("Tensor | None", self.module.bias)
+        return torch.zeros(self.made) if bias is None else bias.detach()
 
 
 def _channels(tensor: Tensor, axis: int) -> Tensor:
@@ -174,8 +167,6 @@ class Edges:
     ) -> None:
         self.link, self.weights, self.kind, self.sections = link, weights, kind, sections
         self.cause, self.effect = (_Range(*ends) for ends in (cause, effect))
-        self._first = np.arange(link.taken * link.made, dtype=np.int64).reshape(link.taken, link.made) * sections**2
-        self._step = self._first[0]
         # A neuron that varies with no other input, because it is dead, is the cause of nothing.
         self.moving: Bits = moving
 
@@ -183,22 +174,29 @@ class Edges:
         """Connections with an end that never changed in training, alone or with the other inputs: (taken, made)."""
         return ~((self.cause.width > 0) & self.moving)[:, None] | ~(self.effect.width > 0)
 
-    def cells(self, recorded: Mapping[str, Tensor]) -> Iterator[NDArray[np.int64]]:
-        """Per input, the positions that count one more in the table (taken, made, sections^2), flattened; what lies outside
-        a range counts in one cell more, behind the last."""
-        k = self.sections
-        causes = self.cause.section(self.link.causes(recorded), self.kind, k)  # (n, taken)
-        causes[:, ~self.moving] = -1
-        outside = self._first.size * k * k
-        with torch.inference_mode():
-            for row, (parts, bias) in zip(causes, self.link.contributions(recorded[self.link.name]), strict=True):
-                position = self.effect.section(array(torch.addmm(bias, self.weights.to(parts.device), parts)), self.kind, k)
-                nowhere = position < 0
-                position += (self._first[:, 0] + row * k)[:, None]
-                position += self._step
-                position[nowhere] = outside
-                position[row < 0] = outside
-                yield position.ravel()
+    @property
+    def outside(self) -> int:
+        """The cell, behind those of the table, that takes in what lies outside the ranges."""
+        return self.sections**2
+
+    def cells(self, recorded: Mapping[str, Tensor]) -> Iterator[NDArray[np.int16]]:
+        """In which cell of each connection's table every input counts, some inputs at a time: (taken, n, made)."""
+        k, given = self.sections, recorded[self.link.name]
+        causes = self.cause.section(self.link.causes(recorded), self.kind, k).T.astype(np.int16)  # (taken, n)
+        causes[~self.moving] = -1
+        step = max(1, BLOCK // (self.link.taken * self.link.made))
+        for start in range(0, len(given), step):
+            with torch.inference_mode():
+                parts = self.link.contributions(given[start : start + step])
+                effects = (self.weights.to(parts.device) @ parts.reshape(self.link.taken, -1)).reshape(
+                    parts.shape
+                ) + self.link.bias
+            here = causes[:, start : start + step, None]
+            found = self.effect.section(array(effects), self.kind, k).astype(np.int16)
+            nowhere = (found < 0) | (here < 0)
+            found += here * np.int16(k)
+            found[nowhere] = self.outside
+            yield found
 
 
 class _Range:
@@ -208,7 +206,8 @@ class _Range:
         self.low, self.high = low.astype(np.float32), high.astype(np.float32)
         self.width = self.high - self.low
 
-    def section(self, values: Values, kind: str, k: int) -> NDArray[np.int64]:
+    def section(self, values: Values, kind: str, k: int) -> Values:
+        """The section of each value, as a float: (..., neurons)."""
         with np.errstate(all="ignore"):
             scaled = values - self.low
             scaled /= self.width
@@ -220,4 +219,4 @@ class _Range:
                 np.ceil(scaled, out=scaled)
                 scaled -= 1
             scaled[outside] = -1
-            return scaled.astype(np.int64)
+            return scaled

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from neurotest.coverage.checks import one_of, real
 from neurotest.coverage.context import Context
@@ -68,6 +69,7 @@ class Sums:
         self.shift: Floats = np.zeros(width)
         self.total: Floats = np.zeros(width)
         self.products: Floats = np.zeros((width, width))
+        self._scratch: Floats | None = None
 
     def add(self, values: Values) -> None:
         wide = values.astype(np.float64)
@@ -106,8 +108,13 @@ class Sums:
     def norm(self) -> float:
         if self.count < 2:
             return 0.0
-        found = self.covariance()
-        return float(np.abs(found, out=found).mean())
+        # The covariance in three passes over one array: this is read after every input by those who search with it.
+        mean = self.total / self.count
+        if self._scratch is None:
+            self._scratch = np.empty_like(self.products)
+        np.multiply(self.products, 1 / self.count, out=self._scratch)
+        blas.dger(-1.0, mean, mean, a=self._scratch.T, overwrite_a=True)
+        return float(blas.dasum(self._scratch.ravel())) / self._scratch.size
 
 
 class CovarianceState(State):

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Bits = NDArray[np.bool_]
 FIVE = 5.0  # expected count below which the test is not trusted
+FEW = 8  # inputs
+ROWS = 1 << 15  # cells counted at once
 CELLS = 1 << 21  # handled at once: 16 MB per array
 
 
@@ -29,6 +31,27 @@ class Rule:
 
         freedom = np.arange((self.sections - 1) ** 2 + 1)
         return np.asarray(chi2.ppf(1 - self.p, np.maximum(freedom, 1)), dtype=np.float64)
+
+
+def count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None:
+    """Count one more in each of the cells (a, n, b) of the tables (a, b, size), given flattened.
+
+    A few inputs are written where they belong; with more it is quicker to count row by row, within the processor's cache.
+    """
+    a, n, b = cells.shape
+    first = np.arange(b, dtype=np.int64) * size
+    if n < FEW:
+        start = (np.arange(a, dtype=np.int64) * (b * size))[:, None] + first
+        for i in range(n):
+            flat[(start + cells[:, i]).ravel()] += 1  # an input counts once per table, so no cell comes twice
+        return
+    rows = flat.reshape(a, b * size)
+    step = max(1, ROWS // (b * size))
+    for begin in range(0, a, step):
+        part = cells[begin : begin + step]
+        offset = (np.arange(len(part), dtype=np.int64) * (b * size))[:, None, None]
+        found = np.bincount((part + first + offset).ravel(), minlength=len(part) * b * size)
+        rows[begin : begin + step] += found.reshape(len(part), -1).astype(np.int32)
 
 
 def dependent(counts: NDArray[np.int32], rule: Rule) -> Bits:

@@ -1,0 +1,51 @@
+"""The benchmarks run, on sets of any size, and give ratios with their spread."""
+
+from __future__ import annotations
+
+import pytest
+
+from neurotest import bench, zoo
+from neurotest.bench import works
+from neurotest.data.spec import data
+from neurotest.errors import BadInput
+
+
+@pytest.fixture(autouse=True)
+def _embedded() -> None:
+    if not zoo.find("mnist-lenet1").embedded:
+        pytest.skip("mnist-lenet1 is not embedded here")
+    try:
+        data("zoo:mnist/test[:1]")
+    except BadInput as error:
+        pytest.skip(str(error))
+
+
+def test_probe_on_fewer_images_than_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works, "IMAGES", 20_000)  # the embedded set has 10,000
+    found = bench.run("probe", ["mnist-lenet1"], repeats=1)
+    assert set(found) == {"probe/mnist-lenet1/batch100", "probe/mnist-lenet1/batch1"}
+    assert all(0 < ratio.low <= ratio.median <= ratio.high for ratio in found.values())
+
+
+def test_nss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works, "IMAGES", 100)
+    told: list[tuple[int, int]] = []
+    found = bench.run("nss", ["mnist-lenet1"], repeats=2, progress=lambda done, total: told.append((done, total)))
+    assert list(found) == ["nss/mnist-lenet1/paired"]
+    assert found["nss/mnist-lenet1/paired"].median > 1
+    assert told == [(1, 1)]
+
+
+def test_without_names_every_embedded_subject_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(works.WORKS, "nothing", lambda name: iter([("a", (lambda: None, lambda: None))]))
+    embedded = [subject.name for subject in zoo.catalogue() if subject.embedded]
+    assert list(bench.run("nothing", None, repeats=1)) == [f"nothing/{name}/a" for name in embedded]
+
+
+def test_machine_facts() -> None:
+    assert {"cores", "threads", "load", "processor", "system", "python", "torch"} == set(bench.machine())
+
+
+def test_unknown_benchmark() -> None:
+    with pytest.raises(BadInput, match="Did you mean probe"):
+        bench.run("prob", None, repeats=1)
