@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from torch import Tensor
 from neurotest.callable_module import callable_module
 from neurotest.data.source import Source, check_shape
 from neurotest.data.spec import data
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, near
 from neurotest.target import Probe, Profile, Target, Trace, Want
 from neurotest.target.load import load
 
@@ -53,6 +54,41 @@ def fit(target: Target, source: Source) -> int:
         target.shape = source.shape
     check_shape(source, target.shape)
     return target.check_outputs(target.prepare(source.read(np.arange(min(4, len(source))))))
+
+
+def aligned(target: Target, source: Source) -> Source:
+    """The source with its labels numbered as the target numbers its classes.
+
+    Class folders are numbered in the order of their names, which is rarely the network's: names are matched, or refused.
+    """
+    if source.labels is None or source.classes is None or target.classes is None or source.classes == target.classes:
+        return source
+    known = {name: number for number, name in enumerate(target.classes)}
+    if all(name.isdecimal() and int(name) < len(known) for name in source.classes):
+        known = {name: int(name) for name in source.classes} if not set(source.classes) <= set(known) else known
+    for name in source.classes:
+        if name not in known:
+            raise BadInput(
+                f"{source.spec}: {name!r} is no class of the target. {near(name, known)} (--classes FILE names them in its order)"
+            )
+    part = copy.copy(source)
+    part.labels = np.array([known[name] for name in source.classes])[source.labels]
+    part.classes = target.classes
+    return part
+
+
+def remarks(target: Target, source: Source) -> tuple[str, ...]:
+    """What a user should know about a source before trusting numbers made from it."""
+    said = list(source.notes.get("warnings", ()))
+    if source.skipped:
+        first, count = source.skipped[0], len(source.skipped)
+        said.append(f"{count} file{'s' if count > 1 else ''} skipped (first: {first.file}, {first.reason}).")
+    if source.labels is not None and source.names is not None and target.classes is None and source.classes:
+        order = ", ".join(f"{number} = {name}" for number, name in enumerate(source.classes[:4]))
+        said.append(
+            f"the target names no classes, so folders are numbered by name ({order}, ...): pass --classes if its order differs."
+        )
+    return tuple(said)
 
 
 def scan(

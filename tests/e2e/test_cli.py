@@ -63,10 +63,12 @@ def pool(tmp_path: Path) -> Path:
 
 def test_help_is_quick_and_imports_no_torch() -> None:
     began = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "neurotest", "--help"], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-X", "importtime", "-m", "neurotest", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert "select" in done.stdout
-    assert not [line for line in done.stderr.splitlines() if line.rpartition("|")[2].strip() in ("torch", "numpy", "kornia", "rich")]
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "numpy", "kornia", "rich"}
     # Generous: what counts is that nothing slow is imported; the figure itself is measured, not tested.
     assert ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime < 2
 
@@ -97,7 +99,8 @@ def test_unlabelled_pool_has_an_order_but_no_quality(cli, model: Path, pool: Pat
 
 
 def test_several_methods_and_a_report(cli, model: Path, pool: Path) -> None:
-    command = ("select", f"py:{model}:build", f"npz:{pool}#x,y", "--method", "margin", "--method", "random", "--out", "run", "--budget", 5)
+    methods = ("--method", "margin", "--method", "random")
+    command = ("select", f"py:{model}:build", f"npz:{pool}#x,y", *methods, "--out", "run", "--budget", 5)
     result = json.loads(cli(*command, "--json").out)
     assert list(result["methods"]) == ["margin", "random"]
     said = cli("report", "run")
@@ -170,7 +173,9 @@ def bad(name: str, *args: str, says: str) -> object:
         bad("budget 0", "py:{model}:build", "npz:{pool}#x,y", "--budget", "0", says="budget=0"),
         bad("budget too large", "py:{model}:build", "npz:{pool}#x,y", "--budget", "41", says="only 40"),
         bad("budget no number", "py:{model}:build", "npz:{pool}#x,y", "--budget", "many", says="budget"),
-        bad("unknown layer", "py:{model}:build", "npz:{pool}#x,y", "--method", "nss", "--layers", "conw", says="Did you mean conv"),
+        bad(
+            "unknown layer", "py:{model}:build", "npz:{pool}#x,y", "--method", "nss", "--layers", "conw", says="Did you mean conv"
+        ),
         bad("layers without need", "py:{model}:build", "npz:{pool}#x,y", "--layers", "conv", says="outputs only"),
         bad("no originals", "py:{model}:build", "npz:{pool}#x,y", "--method", "nss:reference=original", says="--originals"),
         bad("outside the bounds", "py:{model}:build", "npz:{pool}#x,y", "--bounds", "0", "0.5", says="outside bounds"),

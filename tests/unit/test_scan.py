@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import neurotest
-from neurotest.data.source import ArraySource
+from neurotest.data.source import ArraySource, Skipped
 from neurotest.errors import BadInput
-from neurotest.scan import batches, fit, profile, scan, wanted
+from neurotest.scan import aligned, batches, fit, profile, remarks, scan, wanted
 from neurotest.target import Target, Trace, Want
 
 
@@ -147,3 +147,46 @@ def test_the_package_and_its_functions_share_names() -> None:
     assert neurotest.profile is profile
     assert neurotest.scan.scan is scan
     neurotest.scan(target(), source(), [])
+
+
+# -- labels
+
+
+def folders(*names: str) -> ArraySource:
+    labels = np.arange(len(names))
+    return ArraySource(np.zeros((len(names), 1, 4, 4), np.uint8), labels=labels, classes=names, spec="dir:photos", names=names)
+
+
+def named(*classes: str) -> Target:
+    return Target(nn.Sequential(nn.Flatten(), nn.Linear(16, len(classes) or 3)).eval(), shape=(1, 4, 4), classes=classes or None)
+
+
+def test_class_folders_are_numbered_as_the_target_numbers_its_classes() -> None:
+    found = aligned(named("shirt", "bag", "boot"), folders("bag", "boot", "shirt"))
+    assert found.labels.tolist() == [1, 2, 0]
+    assert found.classes == ("shirt", "bag", "boot")
+
+
+def test_a_subset_of_the_classes_will_do_and_an_unknown_folder_will_not() -> None:
+    assert aligned(named("shirt", "bag", "boot"), folders("boot")).labels.tolist() == [2]
+    with pytest.raises(BadInput, match=r"'bagg' is no class of the target\. Did you mean bag"):
+        aligned(named("shirt", "bag", "boot"), folders("bagg", "boot"))
+
+
+def test_folders_named_by_number_are_class_numbers() -> None:
+    assert aligned(named("shirt", "bag", "boot"), folders("0", "2")).labels.tolist() == [0, 2]
+    with pytest.raises(BadInput, match="no class"):
+        aligned(named("shirt", "bag", "boot"), folders("0", "3"))
+
+
+def test_without_class_names_the_numbering_is_said() -> None:
+    (said,) = remarks(named(), folders("bag", "boot", "shirt"))
+    assert "0 = bag, 1 = boot" in said
+    assert remarks(named("bag", "boot", "shirt"), folders("bag", "boot", "shirt")) == ()
+
+
+def test_skipped_files_are_said() -> None:
+    source = folders("bag")
+    source.skipped = (Skipped("a.png", "damaged"), Skipped("b.png", "odd size"))
+    (said,) = remarks(named("bag"), source)
+    assert "2 files skipped (first: a.png, damaged)" in said

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def select(
-    target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
+    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")],
     pool: Annotated[
         str, typer.Argument(help="Candidates: npz:FILE#x,y  dir:FOLDER  idx:FOLDER/PREFIX  zoo:NAME/SPLIT, with [:N] for a slice")
     ],
@@ -126,9 +126,10 @@ def quality_table(found: dict[str, Selection]) -> tuple[str, list[str], list[lis
 
 
 def _verdict(q: Quality) -> str:
-    if q.fdr.low > q.random_fdr.high:
+    """Whether so many faults would be a surprise at random: outside the exact 95 % interval of random picks."""
+    if q.fdr.value > q.random_fdr.high:
         return "beats random"
-    return "below random" if q.fdr.high < q.random_fdr.low else "like random"
+    return "below random" if q.fdr.value < q.random_fdr.low else "like random"
 
 
 def _percent(share: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,13 @@ from neurotest.data.source import Source, check_shape
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
-from neurotest.scan import BATCH, Progress, fit
+from neurotest.scan import BATCH, Progress, aligned, fit, remarks
+from neurotest.select.estimation import Estimate
+from neurotest.select.exchange import given_labels
 from neurotest.select.record import record
-from neurotest.select.scorer import Pool, Scorer, score
+from neurotest.select.scorer import Pool, Scorer, Scores, score
 from neurotest.select.selection import Quality, Selection
+from neurotest.select.spread import spread as dispersed
 from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
 from neurotest.target.load import load
@@ -49,6 +52,8 @@ def compare(
     *,
     train: Source | str | None = None,
     originals: Source | str | None = None,
+    labels: Mapping[int | str, int | str] | str | Path | None = None,
+    spread: bool = False,
     layers: str | None = None,
     neuron: str | None = None,
     seed: int = 0,
@@ -62,38 +67,42 @@ def compare(
 ) -> dict[str, Selection]:
     """Order the pool by several methods, from one pass over it.
 
-    train: training data; candidates that stand in it are pointed out. originals: what the candidates are variants of, one for
-    one. layers, neuron: override a method's own. out: a run is written there (None: a new one in ./neurotest-runs; False: none),
+    train: training data, for methods that compare with it; candidates that stand in it are pointed out. originals: what the
+    candidates are variants of, one for one. labels: those given so far, by position or content, or a file of them. spread: pick a
+    diverse batch from the top of the order. layers, neuron: override a method's own. out: a run is written there (None: a new one in ./neurotest-runs; False: none),
     with at most `files` picks as pictures (None: all of the first method's).
     """
     if not methods:
         raise BadInput("methods: none given, expected at least one (`neurotest list selector`).")
     target = load(target)
-    scorers = {_name(m): _override(registry.build("selector", m), _name(m), layers, neuron) for m in methods}
-    source = data(pool, shape=target.shape, strict=strict, limit=limit)
+    scorers = {_name(m): _override(build(m), _name(m), layers, neuron) for m in methods}
+    source = aligned(target, data(pool, shape=target.shape, strict=strict, limit=limit))
     source = _pair(source, originals, limit=limit)
     picked = read_budget(budget, len(source))
     classes = fit(target, source)
     notes: dict[str, tuple[str, ...]] = {}
     for name in scorers:
-        scorers[name], notes[name] = _settle(scorers[name], source)
+        scorers[name], settled = _settle(scorers[name], source)
+        notes[name] = (*remarks(target, source), *settled)
     _check_labels(source, classes)
-    known = _in_training(source, train, target)
+    trained = None if train is None else data(train, shape=target.shape)
+    known = _in_training(source, trained, target)
+    settings = {"train": trained, "picked": picked, "labels": given_labels(labels, source, target, classes), "batch": batch}
+    candidates = Pool(target, source, seed, **settings)
     run = (
         None
         if out is False
-        else _begin(command, out, target, source, scorers, {"budget": str(budget), "seed": seed, "batch": batch})
+        else _begin(
+            command, out, target, source, scorers, {"budget": str(budget), "seed": seed, "batch": batch, "spread": spread}
+        )
     )
     try:
-        result = score(Pool(target, source, seed), scorers, batch=batch, progress=progress)
-        found = {}
-        for name, scores in result.by_method.items():
-            order = rank(scores, name)
-            quality = None if source.labels is None else Quality.of(order, source.labels, result.predictions, picked, seed)
-            place = None if run is None else run.path
-            found[name] = Selection(
-                name, repr(scorers[name]), order, scores, result.predictions, picked, quality, notes[name], known, place
-            )
+        result = score(candidates, scorers, batch=batch, progress=progress)
+        place = None if run is None else run.path
+        found = {
+            name: _selection(candidates, name, scorer, result, spread=spread, notes=notes[name], known=known, run=place)
+            for name, scorer in scorers.items()
+        }
         if run is not None:
             record(run, target, source, found, files)
             run.close()
@@ -102,6 +111,43 @@ def compare(
         if run is not None:
             _abandon(run)
         raise
+
+
+def build(method: str | Scorer) -> Any:
+    """The selector, or estimator, that a text stands for."""
+    if isinstance(method, str) and registry.parse(method)[0] in registry.entries("estimator"):
+        return registry.build("estimator", method)
+    return registry.build("selector", method)
+
+
+def _selection(
+    pool: Pool, name: str, scorer: Any, result: Scores, *, spread: bool, notes: tuple[str, ...], known: tuple[int, ...], run: Any
+) -> Selection:
+    scores, state, labels = result.by_method[name], result.states[name], pool.source.labels
+    order = rank(scores, name)
+    weights = getattr(state, "weights", None)
+    near = None
+    if spread and weights is None:
+        order, near = dispersed(pool, order)
+    quality = estimate = None
+    if weights is not None:
+        estimate = _estimate(pool, order, result.predictions, weights())
+    elif labels is not None:
+        quality = Quality.of(order, labels, result.predictions, pool.picked, pool.seed)
+    return Selection(
+        name, repr(scorer), order, scores, result.predictions, pool.picked, quality,
+        (*notes, *result.notes(name)), known, run, estimate, near,
+    )  # fmt: skip
+
+
+def _estimate(pool: Pool, order: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> Estimate | None:
+    """From the picks whose labels are known: the pool's own, or those given."""
+    picks, labels = order[: pool.picked], pool.source.labels
+    if labels is not None:
+        return Estimate.of(labels[picks] == predictions[picks], weights, float((labels == predictions).mean()))
+    if pool.labels is None or not (said := pool.labels[picks] >= 0).any():
+        return None
+    return Estimate.of((pool.labels[picks] == predictions[picks])[said], weights[said])
 
 
 def _begin(command: str, out: Any, target: Target, source: Source, scorers: dict[str, Any], settings: dict[str, Any]) -> Run:

@@ -19,14 +19,13 @@ OTHERS = 12  # of the methods after the first, so many picks are stored: enough 
 def record(run: Run, target: Target, source: Source, selections: Mapping[str, Selection], files: int | None) -> None:
     """Fill a run that was just made; `files` bounds how many picks of the first method are stored (None: all)."""
     first, *others = selections.values()
-    draws = source.notes.get("draws")
     rows = (
         InputRow(
             position=position,
             content=str(content),
             label=None if source.labels is None else int(source.labels[position]),
             predicted=int(first.predictions[position]),
-            extra={} if draws is None else {"draw": draws.describe(position)},
+            extra=_extra(source, position),
         )
         for position, content in enumerate(source.ids())
     )
@@ -43,6 +42,13 @@ def record(run: Run, target: Target, source: Source, selections: Mapping[str, Se
     summary: dict[str, Any] = {"methods": {name: _summary(selection) for name, selection in selections.items()}}
     run.finish(summary)
     run.export()
+
+
+def _extra(source: Source, position: int) -> dict[str, Any]:
+    """Where an input came from: its file, or what was done to its original."""
+    extra: dict[str, Any] = {} if source.names is None else {"name": str(source.names[position])}
+    draws = source.notes.get("draws")
+    return extra if draws is None else {**extra, "draw": draws.describe(position)}
 
 
 def _store(run: Run, target: Target, source: Source, positions: np.ndarray) -> None:

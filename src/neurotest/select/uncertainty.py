@@ -48,7 +48,7 @@ class Margin(OutputScorer):
 
     def score(self, probs: Tensor) -> Tensor:  # (n, k) -> (n,)
         top: Tensor = probs.topk(2, dim=1).values
-        return top[:, 1] - top[:, 0]
+        return torch.sub(top[:, 1], top[:, 0])
 
 
 @register("selector", "entropy", paper="Shannon 1948, as used for active learning", cost=ONE_PASS)
