@@ -22,7 +22,7 @@ from neurotest import rng, zoo
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.files import cache_dir, whole
+from neurotest.files import cache_dir, whole, write_bytes
 from neurotest.zoo.recipes import Recipe
 
 
@@ -182,7 +182,7 @@ def train_subject(
     name: str, out: Path | None = None, *, report: Report | None = None, device: str = "cpu"
 ) -> tuple[Path, dict[str, Any]]:
     """Train a network of the zoo on its complete data set; returns the weights file and what its header says."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     subject = zoo.find(name)
     place = out or cache_dir() / "zoo" / f"{name}.safetensors"
@@ -202,8 +202,7 @@ def train_subject(
         "torch": torch.__version__.partition("+")[0],
     }
     state = {key: value.contiguous() for key, value in _stored(module, subject.recipe.stored).items()}
-    with whole(place) as part:
-        save_file(state, part, metadata={"about": json.dumps(about)})
+    write_bytes(place, save(state, metadata={"about": json.dumps(about)}))
     checkpoint.unlink(missing_ok=True)
     return place, about
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +36,38 @@ Std = Annotated[str | None, typer.Option("--std", help="Preprocessing: standard 
 Size = Annotated[str | None, typer.Option("--size", help="Size of one input, e.g. 1x28x28.")]
 Classes = Annotated[Path | None, typer.Option("--classes", help="File with one class name per line.")]
 Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network returns: logits, probs or sigmoid.")]
+
+
+_TARGET: dict[str, tuple[Any, Any]] = {
+    "weights": (Weights, None),
+    "trust_pickle": (TrustPickle, False),
+    "bounds": (Bounds, None),
+    "mean": (Mean, None),
+    "std": (Std, None),
+    "size": (Size, None),
+    "classes": (Classes, None),
+    "outputs": (Outputs, None),
+    "device": (Device, "cpu"),
+    "threads": (Threads, None),
+}
+
+
+def takes_target(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that describe a target; the command gets them as `described`, ready for `load(spec, **described)`."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a) for name, (a, d) in _TARGET.items()]
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        said = {name: given.pop(name) for name in _TARGET}
+        rest = {name: said.pop(name) for name in ("trust_pickle", "device")}
+        set_threads(said.pop("threads"))
+        command(**given, described={**describe(**said), **rest})
+
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own if p.name != "described"] + added
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapped
 
 
 def describe(**said: Any) -> dict[str, Any]:

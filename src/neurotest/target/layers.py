@@ -30,7 +30,7 @@ VIEWS = {"view", "_unsafe_view", "reshape", "_reshape_alias", "flatten", "unflat
 SAME = {"alias", "detach", "clone", "contiguous", "dropout", "_to_copy", "lift_fresh"}
 POOLS = ("max_pool", "avg_pool", "adaptive_max_pool", "_adaptive_avg_pool", "adaptive_avg_pool")
 REDUCTIONS = {"mean", "sum", "amax"}
-PRESETS = ("pre_activation", "post_activation", "features")
+PRESETS = ("pre_activation", "post_activation", "features", "last_hidden")
 
 
 @dataclass
@@ -65,8 +65,8 @@ class Survey:
 
     def find(self, layers: str) -> tuple[Layer, ...]:
         """The layers a preset or comma-separated globs stand for."""
-        if layers == "features":
-            return (self._features(),)
+        if layers in ("features", "last_hidden"):
+            return (self._features(last=layers == "last_hidden"),)
         if layers in PRESETS:
             return self._preset(layers)
         found: dict[str, Layer] = {}
@@ -89,13 +89,15 @@ class Survey:
         hint = f"use --layers {works[0]}" if works else "name layers with --layers GLOB"
         raise BadInput(f"layers={preset!r}: no module of this network gives such an output{why}; {hint}.")
 
-    def _features(self) -> Layer:
-        """The dense layer whose input is what the encoder found: the first on vectors after the last convolution or pooling."""
+    def _features(self, *, last: bool = False) -> Layer:
+        """The dense layer whose input is what the encoder found: the first on vectors after the last convolution or pooling;
+        with `last`, the one whose input is the last hidden layer."""
         dense = [layer for layer in self.layers if layer.made_by == "dense" and len(layer.input_shape) == 1]
         if not dense:
-            raise BadInput("layers='features': this network has no dense layer on vectors; name a layer with --layers GLOB.")
+            preset = "last_hidden" if last else "features"
+            raise BadInput(f"layers={preset!r}: this network has no dense layer on vectors; name a layer with --layers GLOB.")
         after = [layer for layer in dense if layer.time > self.last_spatial]
-        return after[0] if after and self.last_spatial else dense[-1]
+        return after[0] if after and self.last_spatial and not last else dense[-1]
 
 
 @dataclass

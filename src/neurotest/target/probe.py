@@ -37,7 +37,7 @@ class Job(NamedTuple):
 class Want:
     """What somebody wants recorded: which layers, what a neuron is, reduced values or whole maps, outputs or inputs.
 
-    `layers` is a preset (`pre_activation`, `post_activation`, `features`) or globs over layer names, comma separated.
+    `layers` is a preset (`pre_activation`, `post_activation`, `features`, `last_hidden`) or globs over layer names.
     """
 
     layers: str = "pre_activation"
@@ -118,7 +118,7 @@ class Probe:
         if edit is not None and all(want.inputs for want in self.wants):
             raise BadInput("edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.")
         self._handles: list[RemovableHandle] = []
-        self._slots: list[Values] = []  # one per want, new for every batch
+        self._slots: list[Values] = [{} for _ in self.wants]  # new for every batch
         self._mode: AbstractContextManager[Any] = torch.enable_grad() if grad else torch.inference_mode()
         self._calls: dict[str, int] = {}
 
@@ -228,10 +228,11 @@ class Probe:
     def __call__(self, x: Tensor) -> Trace:
         """Forward a batch that lies in the target's bounds: (n, *shape) -> trace."""
         self._calls.clear()
-        self._slots[:] = [{} for _ in self.wants]
         with self._mode:
             logits = self.target.logits(x)
-        return Trace(logits, dict(zip(self.wants, self._slots, strict=True)))
+        recorded = dict(zip(self.wants, self._slots, strict=True))
+        self._slots[:] = [{} for _ in self.wants]  # should somebody else run the network now, this trace stays what it is
+        return Trace(logits, recorded)
 
 
 def _same(tensor: Tensor) -> Tensor:

@@ -392,6 +392,15 @@ def test_grad_gives_the_slope_of_an_answer_by_a_recorded_map(inplace: bool) -> N
     assert slope.tolist() == [[0.0, 0.0], [1.0, 1.0]]  # second input: first row of W2 alone, its second answer is shut
 
 
+def test_a_trace_stays_what_it_is_when_somebody_else_runs_the_network() -> None:
+    target = Target(ByHand().eval(), shape=(2,))
+    with Probe(target, Want(layers="first")) as probe:
+        trace = probe(X)
+        target.module(10 * X)
+        assert trace.values["first"].tolist() == FIRST
+        assert probe(X).values["first"].tolist() == FIRST
+
+
 def test_without_grad_no_graph_is_kept() -> None:
     trace = record(Target(ByHand().eval(), shape=(2,)), X.clone().requires_grad_(), Want(layers="first"))
     assert not trace.logits.requires_grad
