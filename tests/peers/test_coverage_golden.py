@@ -24,7 +24,9 @@ from neurotest.data.source import ArraySource
 from neurotest.target import Probe, Profile, Target, Trace, Want
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "coverage"
-pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden values of other implementations are not beside this clone")
+pytestmark = pytest.mark.skipif(
+    not GOLDEN.is_dir(), reason="the golden values of other implementations are not beside this clone"
+)
 WANT = Want()
 REAL = 1e-4
 

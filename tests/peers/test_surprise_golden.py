@@ -126,7 +126,9 @@ def test_lsa_of_dnn_tip_per_class_with_the_20_most_varying_features(features: st
     (train, test), (known, asked) = activations(), classes("pred")
     ours = np.empty(len(test))
     for number in np.unique(known):
-        fitted = LSA(per="all", features=20, min_var=0).fit(Traces(train[known == number][:, FEATURES[features]], known[known == number]))
+        fitted = LSA(per="all", features=20, min_var=0).fit(
+            Traces(train[known == number][:, FEATURES[features]], known[known == number])
+        )
         here = asked == number
         ours[here] = fitted.score(test[here][:, FEATURES[features]], asked[here])
     assert off(ours, arrays("dnn_tip")[f"SA|{features}|pc-LSA(max_features=20)"]) < 1e-6
@@ -135,7 +137,7 @@ def test_lsa_of_dnn_tip_per_class_with_the_20_most_varying_features(features: st
 @golden
 @pytest.mark.parametrize("features", ["A236", "fc2_84"])
 def test_lsa_of_dnn_tip_where_its_covariance_is_singular(features: str) -> None:
-    """Condition 1e15: scipy itself gives other numbers on another day, within about 1 %; so do we when told to take it as it is."""
+    """Condition 1e15: scipy itself repeats these numbers to about 1 % only, and so do we when told to take it as it is."""
     ours = scores(LSA(features=None, min_var=0, per="all", inverse="none"), FEATURES[features])
     assert off(ours, arrays("dnn_tip")[f"SA|{features}|LSA"]) < 0.03
 
@@ -163,5 +165,7 @@ def test_lsa_of_neural_coverage_where_its_tree_is_right(kind: str, min_var: str)
     for i in [*np.flatnonzero(~right)[:10], *np.flatnonzero(right)[:5]]:
         points = train[known == asked[i]][:, mask].astype(float)
         exponents = -0.5 * np.square((points - test[i, mask]) / 0.2).sum(axis=1)
-        plain = exponents.max() + np.log(np.exp(exponents - exponents.max()).mean()) - mask.sum() * np.log(0.2 * np.sqrt(2 * np.pi))
+        plain = (
+            exponents.max() + np.log(np.exp(exponents - exponents.max()).mean()) - mask.sum() * np.log(0.2 * np.sqrt(2 * np.pi))
+        )
         assert ours[i] == pytest.approx(-plain, rel=1e-9)

@@ -120,7 +120,8 @@ def _apply(module: nn.Module, given: Tensor, weight: Tensor) -> Tensor:
     if isinstance(module, nn.Linear):
         return F.linear(given, weight)
     assert isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
-    return module._conv_forward(given, weight, None)
+    found: Tensor = module._conv_forward(given, weight, None)
+    return found
 
 
 def _back(module: nn.Module, given: Tensor, weight: Tensor, upper: Tensor) -> Tensor:

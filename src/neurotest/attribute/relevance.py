@@ -63,17 +63,13 @@ class Plan:
         self.settings = settings
         self.chain = chain
         self.layers = target.survey().find(settings.layers)
-        if logits := self._logits(target):  # a network may end in an activation; its outputs are answers, not neurons of the path
-            self.layers = tuple(layer for layer in self.layers if layer.name != logits)
+        # What the network ends in are its answers, not neurons of a path to them.
+        last = target.survey().layers[-1].time
+        self.layers = tuple(layer for layer in self.layers if layer.time < last)
         if not self.layers:
             raise BadInput(f"layers={settings.layers!r}: only the output layer is among them; choose others with --layers.")
         # The same module without preprocessing, because what the probe records of a module's input is already preprocessed.
         self.bare = Target(target.module, bounds=target.bounds, shape=target.shape, outputs=target.outputs, device=target.device)
-
-    @staticmethod
-    def _logits(target: Target) -> str | None:
-        inner = [layer for layer in target.survey().layers if layer.name]
-        return inner[-1].name if inner else None
 
     @property
     def rule(self) -> str:

@@ -13,7 +13,6 @@ from neurotest import registry, zoo
 from neurotest.coverage.adequacy import DSA
 from neurotest.coverage.context import Context, Traces
 from neurotest.coverage.criterion import Criterion, State
-from neurotest.coverage.layerwise import CovarianceState
 from neurotest.coverage.traces import array
 from neurotest.data.source import ArraySource
 from neurotest.data.spec import data
@@ -86,12 +85,10 @@ def _updates(state: State, traces: list[Trace]) -> Callable[[], None]:
 
 
 def _reads(state: State, traces: list[Trace]) -> Callable[[], None]:
-    assert isinstance(state, CovarianceState)
-
     def job() -> None:
         for trace in traces:
             state.update(Trace(trace.logits, trace.recorded))
-            state.total()
+            state.value()
 
     return job
 

@@ -17,7 +17,7 @@ PACKAGES = ("dnn-tip==0.1.1", "psutil", "tqdm", "packaging")
 NEURONS, TRAIN, TESTS = 84, 2000, 200
 
 
-def measure(repeats: int) -> dict[str, Any]:
+def measure(repeats: int, work: str = "coverage") -> dict[str, Any]:
     """Time of theirs over ours by work, and how far the values are apart."""
     with tempfile.TemporaryDirectory(prefix="neurotest-peers-") as place:
         _run(
@@ -35,7 +35,7 @@ def measure(repeats: int) -> dict[str, Any]:
             ]
         )
         path = os.pathsep.join([place, *filter(None, sys.path)])
-        told = _run([sys.executable, "-m", __name__, str(repeats)], env={**os.environ, "PYTHONPATH": path})
+        told = _run([sys.executable, "-m", __name__, str(repeats), work], env={**os.environ, "PYTHONPATH": path})
         found: dict[str, Any] = json.loads(told.strip().splitlines()[-1])
         return found
 
@@ -101,5 +101,59 @@ def _sections(repeats: int) -> dict[str, Any]:
     return {"kmnc 1000, 100x236: dnn-tip/ours": speed.median, "kmnc: difference in covered": covered - int(state.value().covered)}
 
 
+def _additional(repeats: int) -> dict[str, Any]:
+    """CAM on KMNC(1000), 2,000 tests of 236 neurons, from activations to the order."""
+    import tracemalloc
+
+    import numpy as np
+    import torch
+
+    from neurotest.bench.ratio import ratio
+    from neurotest.coverage.context import Context
+    from neurotest.coverage.traces import Layout
+    from neurotest.select.api import rank
+    from neurotest.select.greedy import CAM, Collected
+    from neurotest.target import Profile, Trace, Want
+
+    import dnn_tip.neuron_coverage as peer  # isort: skip
+    from dnn_tip.prioritizers import cam  # type: ignore[import-not-found]  # isort: skip
+
+    values = np.random.default_rng(2).normal(size=(3000, 236)).astype(np.float32)
+    want, train, test = Want(), values[:1000], values[1000:]
+    profile = Profile("bench", want, {})
+    profile.update(Trace(torch.zeros(1000, 2), {want: {"all": torch.from_numpy(train)}}))
+    context = Context(layouts={want: Layout({"all": 236})}, profiles={want: profile})
+    method = CAM(criterion="kmnc:sections=1000;edges=dnn_tip")
+    theirs = peer.KMNC([train.min(axis=0)], [train.max(axis=0)], 1000)
+
+    def ours() -> np.ndarray:
+        state = Collected(method, method.measure.start(context))
+        for at in range(0, len(test), 250):
+            part = Trace(torch.zeros(250, 2), {want: {"all": torch.from_numpy(test[at : at + 250])}})
+            state.update(np.arange(at, at + 250), part, ())
+        return state.value()
+
+    def peers() -> list[int]:
+        scores, profiles = theirs([test])
+        return list(cam(scores, profiles))
+
+    def peak(job: Any) -> tuple[Any, float]:
+        tracemalloc.start()
+        made = job()
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return made, most / 1e6
+
+    (scores, mine), (order, other) = peak(ours), peak(peers)
+    until = int((scores >= 1).sum())
+    speed = ratio(peers, ours, repeats=max(1, repeats // 3))
+    return {
+        "cam kmnc:1000, 2000x236: dnn-tip/ours": speed.median,
+        "cam: picks that add, in which the orders differ": int((rank(scores)[:until] != np.array(order[:until])).sum()),
+        "cam: our peak, MB": mine,
+        "cam: dnn-tip's peak, MB": other,
+    }
+
+
 if __name__ == "__main__":
-    print(json.dumps(_both(int(sys.argv[1]))))
+    print(json.dumps({"coverage": _both, "select": _additional}[sys.argv[2]](int(sys.argv[1]))))

@@ -10,7 +10,11 @@ from torch import Tensor
 
 from neurotest import zoo
 from neurotest.bench.coverage import SUBJECTS, coverage_pairs
+from neurotest.bench.fuzz import SUBJECTS as FUZZED
+from neurotest.bench.fuzz import fuzz_pairs
 from neurotest.bench.ratio import Ratio, ratio
+from neurotest.bench.selection import SUBJECTS as SELECTED
+from neurotest.bench.selection import select_pairs
 from neurotest.data.spec import data
 from neurotest.errors import BadInput, near
 from neurotest.mutate.pools import nss_pool
@@ -27,8 +31,8 @@ def run(work: str, subjects: list[str] | None, *, repeats: int, progress: Progre
     """Ratios by WORK/SUBJECT/SETTING."""
     if work not in WORKS:
         raise BadInput(f"there is no benchmark {work!r}. {near(work, WORKS)}")
-    usual = list(SUBJECTS) if work == "coverage" else [s.name for s in zoo.catalogue() if s.embedded]
-    names = subjects or usual
+    usual = {"coverage": list(SUBJECTS), "select": list(SELECTED), "fuzz": list(FUZZED)}
+    names = subjects or usual.get(work) or [s.name for s in zoo.catalogue() if s.embedded]
     found: dict[str, Ratio] = {}
     for done, name in enumerate(names):
         for setting, (ours, bare) in WORKS[work](name):
@@ -91,4 +95,6 @@ WORKS: dict[str, Callable[[str], Iterator[tuple[str, Pair]]]] = {
     "probe": probe_pairs,
     "nss": nss_pairs,
     "coverage": coverage_pairs,
+    "select": select_pairs,
+    "fuzz": fuzz_pairs,
 }

@@ -52,7 +52,9 @@ class Adequacy(ABC):
             )
         keep = self._features(values[good])
         points = values[good][:, keep].astype(np.float64)
-        return self._fit(points, np.asarray(traces.predicted)[good], keep, int((~good).sum()), seed)
+        fitted = self._fit(points, np.asarray(traces.predicted)[good], keep, int((~good).sum()), seed)
+        fitted.dead = int(np.count_nonzero(values[good].min(axis=0) == values[good].max(axis=0)))
+        return fitted
 
     def _features(self, values: Values) -> NDArray[np.int64]:
         """Which neurons are looked at, in their order."""
@@ -80,6 +82,7 @@ class Fitted:
     rule: Callable[[Floats, Classes], Floats]
     left_out: int = 0
     notes: tuple[str, ...] = ()
+    dead: int = 0  # neurons that never changed in training
 
     def score(self, values: Values, predicted: Classes) -> Floats:
         chosen = np.asarray(values)[:, self.keep].astype(np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from neurotest.coverage.traces import part
 from neurotest.data.source import Source
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
-from neurotest.scan import BATCH, Progress, batches, fit
+from neurotest.scan import BATCH, Progress, aligned, batches, fit
 from neurotest.target import Probe, Profile, Target, Trace
 from neurotest.target.load import load
 
@@ -46,22 +46,26 @@ def cover(
     cache: bool = True,
     out: str | Path | bool | None = False,
     progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Coverage:
     """How much of the target the data exercises, by each criterion, from one pass.
 
     train: training data, for criteria that compare with it; their profile is kept in the cache. profile: a saved one instead.
     layers, neuron: override the criteria's own. by: `class` measures each class (label, or prediction without labels) as well.
-    memory: bytes that may be needed. out: a run is written there (None: a new one in ./neurotest-runs; False: none).
+    memory: bytes that may be needed. tell: called with a sentence when they are many, before the work. out: a run is written
+    there (None: a new one in ./neurotest-runs; False: none).
     """
     target = load(target)
     chosen = _criteria(criteria, layers, neuron)
-    source = read_data(data, shape=target.shape, strict=strict, limit=limit)
+    source = aligned(target, read_data(data, shape=target.shape, strict=strict, limit=limit))
     fit(target, source)
     if by not in (None, "class"):
         raise BadInput(f"by={by!r}: expected class.")
-    context = _context(target, train, profile, batch=batch, seed=seed, cache=cache)
+    context = _context(target, train, profile, batch=batch, seed=seed, cache=cache, progress=progress)
     classes = _classes(target, source) if by else ()
     needed = _check_memory(chosen, context, len(source), memory, copies=1 + len(classes))
+    if tell is not None and needed > MEMORY:
+        tell(f"the criteria will need about {needed / 1e9:.1f} GB of memory")
     _gather(context, chosen)
     settings = {"seed": seed, "batch": batch, "train": None if context.train is None else context.train.spec}
     run = None if out is False else begin(out, target, source, chosen, settings)
@@ -76,6 +80,7 @@ def cover(
             source.spec,
             None if context.train is None else context.train.spec,
             needed,
+            tuple(f"{s.file}: {s.reason}" for s in source.skipped),
             None if run is None else run.path,
         )
         if run is not None:
@@ -184,7 +189,7 @@ class _Pass:
         wants = tuple(dict.fromkeys(c.want for c in self.chosen.values()))
         with Probe(target, *wants) as probe:
             for here in batches(target, source, batch=batch):
-                trace = _apart(probe(here.x))
+                trace = probe(here.x)
                 for state in self.states.values():
                     state.update(trace)
                 if self.classes:
@@ -222,11 +227,6 @@ class _Pass:
 
     def _name(self, number: int) -> str:
         return self.classes[number] if 0 <= number < len(self.classes) else str(number)
-
-
-def _apart(trace: Trace) -> Trace:
-    """The trace in dictionaries of its own: criteria that run modules again make the probe's hooks write into its own."""
-    return Trace(trace.logits, {want: dict(values) for want, values in trace.recorded.items()})
 
 
 def _steps(total: int, batch: int) -> Iterator[int]:

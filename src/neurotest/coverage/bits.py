@@ -15,6 +15,7 @@ from neurotest.errors import BadInput
 from neurotest.target import Trace
 
 Bits = NDArray[np.bool_]
+Hits = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows of a batch and the obligations they hit, pair by pair, rows in order
 
 
 class BitState(State):
@@ -97,6 +98,11 @@ class HitState(BitState):
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         new = self.hits(self.read(trace)) & ~self.bits.ravel()
         return np.asarray(np.count_nonzero(new, axis=1) / max(1, self.total))
+
+    def obligations(self, trace: Trace) -> Hits:
+        """Which input hits which obligation."""
+        rows, hit = np.nonzero(self.hits(self.read(trace)))
+        return rows, hit
 
     def _merge(self, other: Self) -> None:
         super()._merge(other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -96,7 +97,8 @@ class Context:
         for profile in made:
             self.profiles[profile.want] = profile
             if self.cache:
-                profile.save(self._place(profile.want))
+                with suppress(BadInput):  # a cache that cannot be written to costs time, nothing else
+                    profile.save(self._place(profile.want))
         for collector in kept:
             self.collected[collector.want] = collector.traces(train.labels)
 

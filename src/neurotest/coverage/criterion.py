@@ -147,6 +147,8 @@ class State(ABC):
         return new
 
     def nonfinite(self) -> dict[str, int]:
+        if not self.bad.any():
+            return {}
         return {name: int(n) for name, n in zip(self.layout.names, self.bad, strict=True) if n}
 
     def warnings(self) -> tuple[str, ...]:

@@ -72,6 +72,12 @@ class Sums:
         self._scratch: Floats | None = None
 
     def add(self, values: Values) -> None:
+        if self.count and len(values) == 1:
+            row = values[0] - self.shift
+            self.count += 1
+            self.total += row
+            blas.dger(1.0, row, row, a=self.products.T, overwrite_a=True)
+            return
         wide = values.astype(np.float64)
         if not self.count:
             self.shift = wide.mean(axis=0)
@@ -105,16 +111,23 @@ class Sums:
         covariance -= mean[:, None] * mean
         return covariance
 
+    def dead(self) -> int:
+        """How many neurons never changed: what rounding makes of a constant is far below any float32 step."""
+        if self.count < 2:
+            return 0
+        mean = self.total / self.count
+        variance = self.products.diagonal() / self.count - mean * mean
+        return int(np.count_nonzero(variance <= 1e-26 * np.square(self.shift + mean)))
+
     def norm(self) -> float:
         if self.count < 2:
             return 0.0
         # The covariance in three passes over one array: this is read after every input by those who search with it.
-        mean = self.total / self.count
         if self._scratch is None:
             self._scratch = np.empty_like(self.products)
-        np.multiply(self.products, 1 / self.count, out=self._scratch)
-        blas.dger(-1.0, mean, mean, a=self._scratch.T, overwrite_a=True)
-        return float(blas.dasum(self._scratch.ravel())) / self._scratch.size
+        np.copyto(self._scratch, self.products)
+        blas.dger(-1 / self.count, self.total, self.total, a=self._scratch.T, overwrite_a=True)
+        return float(blas.dasum(self._scratch.reshape(-1))) / (self._scratch.size * self.count)
 
 
 class CovarianceState(State):
@@ -182,14 +195,9 @@ class CovarianceState(State):
     def value(self) -> Value:
         layers = {}
         for name, sums in zip(self.layout.names, self.sums(), strict=True):
-            dead = int(np.count_nonzero(np.diag(sums.covariance()) <= 0)) if sums.count > 1 else 0
-            layers[name] = Share.count(sums.norm(), dead)
+            layers[name] = Share.count(sums.norm(), sums.dead())
         whole = Share.count(self.criterion.offset + sum(s.value for s in layers.values()), sum(s.dead for s in layers.values()))
         return Value(whole, layers, {}, self.nonfinite(), self.warnings())
-
-    def total(self) -> float:
-        """The value alone, for those who read it after every input."""
-        return self.criterion.offset + sum(sums.norm() for sums in self.sums())
 
     def arrays(self) -> Arrays:
         found: Arrays = {"count": np.array([sums.count for sums in self.sums()], dtype=np.int64)}

@@ -219,6 +219,12 @@ class PathState(State):
         nothing = np.empty(0, dtype=np.int64)
         return np.concatenate([*rows, nothing]), np.concatenate([*flat, nothing])
 
+    def obligations(self, trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which input falls into which bucket, inputs in order."""
+        rows, flat = self._hits(trace)
+        order = np.argsort(rows, kind="stable")
+        return rows[order], flat[order]
+
     def _closeness(self, decision: Decision, here: NDArray[np.int64], number: int, part: slice) -> NDArray[np.float64]:
         """0 .. 1 for each of some inputs and one abstract path."""
         if self.criterion.variant == "activation":

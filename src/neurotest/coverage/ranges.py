@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.bits import Bits, BitState
+from neurotest.coverage.bits import Bits, BitState, Hits
 from neurotest.coverage.checks import one_of, real, whole_from
 from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Criterion
@@ -120,6 +120,11 @@ class SectionState(RangeState):
         section[~inside] = 0
         new = inside & ~self.bits.reshape(-1)[section]
         return np.asarray(np.count_nonzero(new, axis=1) / max(1, self.total))
+
+    def obligations(self, trace: Trace) -> Hits:
+        """Which input falls into which section."""
+        section, inside = self._hits(self.read(trace).values)
+        return np.nonzero(inside)[0], section[inside]
 
 
 def _closed(values: Values, span: Span, k: int) -> NDArray[np.int64]:
@@ -233,3 +238,10 @@ class CornerState(RangeState):
         values = self.read(trace).values
         new = sum(np.count_nonzero(hit & ~self.bits[:, i], axis=1) for i, hit in enumerate(self._beyond(values, values)))
         return np.asarray(new, dtype=np.float64) / max(1, self.total)
+
+    def obligations(self, trace: Trace) -> Hits:
+        """Which input goes beyond which corner."""
+        values = self.read(trace).values
+        beyond = np.stack(self._beyond(values, values), axis=2).reshape(len(values), -1)  # (n, neurons * sides)
+        rows, hit = np.nonzero(beyond)
+        return rows, hit

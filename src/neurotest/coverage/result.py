@@ -60,6 +60,7 @@ class Coverage:
     data: str
     train: str | None
     memory: int  # bytes, estimated
+    skipped: tuple[str, ...] = ()  # files that could not be read, and why
     run: Path | None = None
 
     def __getitem__(self, name: str) -> Measured:
@@ -68,7 +69,10 @@ class Coverage:
     @property
     def notes(self) -> tuple[str, ...]:
         """What has to be known about the numbers, each sentence with the criterion it is about."""
-        return tuple(f"{name}: {note}" for name, found in self.criteria.items() for note in found.value.notes)
+        found = [f"{name}: {note}" for name, found in self.criteria.items() for note in found.value.notes]
+        if self.skipped:
+            found.append(f"{len(self.skipped)} files were skipped, the first: {self.skipped[0]}")
+        return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -80,6 +84,7 @@ class Coverage:
             "data": self.data,
             "train": self.train,
             "memory": self.memory,
+            "skipped": list(self.skipped),
             "notes": list(self.notes),
             "meaning": MEANING,
             "run": str(self.run) if self.run else None,

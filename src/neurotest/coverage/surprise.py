@@ -219,7 +219,22 @@ class SurpriseState(State):
             return 0
         assert self.criterion.sections is not None
         rule = _sadl if self.criterion.buckets == "sadl" else _dnn_tip
-        return len(np.unique(rule(scores, self.criterion.sections, self.criterion.upper, self.criterion.overflow)))
+        found = rule(scores, self.criterion.sections, self.criterion.upper, self.criterion.overflow)
+        return len(np.unique(found[found >= 0]))
+
+    def buckets_of(self, scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which of an evaluated set's scores falls into which bucket; some fall into none."""
+        rows = np.flatnonzero(np.isfinite(scores))
+        if not self.criterion.relative:
+            ids = self._buckets(scores[rows])
+            counts = self._counts(ids)
+            return rows[counts], ids[counts]
+        if not len(rows):
+            return rows, rows
+        assert self.criterion.sections is not None
+        rule = _sadl if self.criterion.buckets == "sadl" else _dnn_tip
+        ids = rule(scores[rows], self.criterion.sections, self.criterion.upper, self.criterion.overflow)
+        return rows[ids >= 0], ids[ids >= 0]
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         scores = self.score(trace)
@@ -243,7 +258,8 @@ class SurpriseState(State):
     def value(self) -> Value:
         dropped = self.layout.neurons - len(self.fitted.keep)
         covered = self._covered()
-        whole = Share.count(covered, dropped) if self._total is None else Share.ratio(covered, self._total, dropped)
+        dead = self.fitted.dead
+        whole = Share.count(covered, dead) if self._total is None else Share.ratio(covered, self._total, dead)
         return Value(whole, {}, {}, self.nonfinite(), self._notes(dropped))
 
     def _notes(self, dropped: int) -> tuple[str, ...]:
@@ -282,8 +298,9 @@ def _sadl(scores: Floats, sections: int, upper: float | None, overflow: bool) ->
 
 
 def _dnn_tip(scores: Floats, sections: int, upper: float | None, overflow: bool) -> NDArray[np.int64]:
-    """Half-open sections of 0 .. the greatest score, which itself is in none unless one section lies above."""
+    """Half-open sections of 0 .. the greatest score, which itself is in none (-1) unless one section lies above."""
     top = float(scores.max()) if upper is None else upper
     edges = np.linspace(0, top, sections if overflow else sections + 1)
     found = np.digitize(scores, edges) - 1
-    return found[(found >= 0) & (found < len(edges) - (0 if overflow else 1))].astype(np.int64)
+    found[(found < 0) | (found >= len(edges) - (0 if overflow else 1))] = -1
+    return found.astype(np.int64)

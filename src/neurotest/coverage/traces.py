@@ -75,6 +75,13 @@ def joined(trace: Trace, want: Want, layout: Layout) -> Joined:
     return found  # type: ignore[no-any-return]
 
 
+def known(logits: Tensor, want: Want, values: Joined) -> Trace:
+    """A trace of which only the joined values are known."""
+    trace = Trace(logits)
+    vars(trace)[_JOINED] = {want: values}
+    return trace
+
+
 def _join(recorded: Mapping[str, Tensor], layout: Layout) -> Joined:
     parts = [array(recorded[name]) for name in layout.names]
     values = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]

@@ -54,7 +54,7 @@ def growth(curves: dict[str, list[list[float]]]) -> dict[str, Any]:
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "config": {"font": "sans-serif", "view": {"stroke": None}},
         "data": {"values": rows},
-        "facet": {"field": "criterion", "type": "nominal", "title": None, "sort": None},
+        "facet": {"field": "criterion", "type": "nominal", "title": None, "sort": list(curves)},
         "columns": 3,
         "resolve": {"scale": {"y": "independent"}},
         "spec": {

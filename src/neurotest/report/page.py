@@ -10,7 +10,7 @@ import numpy as np
 
 from neurotest.errors import BadInput
 from neurotest.files import write_text
-from neurotest.report import charts, coverage
+from neurotest.report import charts, coverage, fuzz
 from neurotest.runs import codec
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
@@ -19,13 +19,14 @@ SHOWN = 12  # pictures per method
 
 
 def write_report(run_path: Path | str, out: Path | str | None = None) -> Path:
-    """Write RUN/report.html (or `out`) for a run of a selection or of coverage."""
+    """Write RUN/report.html (or `out`) for a run of a selection, of coverage or of fuzzing."""
     with Run.open(run_path) as run:
-        if run["command"] not in ("select", "demo", "cover"):
+        if run["command"] not in ("select", "demo", "cover", "fuzz", "merge"):
             raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that.")
         if run["state"] != "done":
             raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
-        page = coverage.render(run) if run["command"] == "cover" else _render(run)
+        pages = {"cover": coverage.render, "fuzz": fuzz.render, "merge": fuzz.render}
+        page = pages.get(run["command"], _render)(run)
         place = Path(out) if out is not None else run.path / "report.html"
     write_text(place, page)
     return place
@@ -49,7 +50,8 @@ def _render(run: Run) -> str:
         picked=picked,
         labelled=labelled,
         faults=sum(row.label != row.predicted for row in inputs.values()) if labelled else None,
-        methods=[{"name": name, **summary[name]} for name in rankings],
+        methods=[{"name": name, **summary[name]} for name in rankings if "fdr" in summary[name]],
+        estimates=[{"name": name, **summary[name]} for name in rankings if "accuracy" in summary[name]],
         duplicates=run["training duplicates"],
         skipped=run["skipped"],
         curve=_curve(rankings, inputs, picked) if labelled else "",

@@ -35,7 +35,7 @@ def whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Fl
     """W with W W^T the inverse covariance, log of the determinant's root of the covariance, and whether it was shrunk.
 
     `auto` takes the covariance as it is when it can be inverted in float64, otherwise Ledoit and Wolf's of the same points with
-    a little of the mean variance added; `pinv` leaves out the directions without spread; `none` takes it as it is, whatever comes.
+    a little of the mean variance added; `pinv` leaves out the directions without spread; `none` takes it as it is.
     """
     if inverse == "none":
         return _as_it_is(covariance)
@@ -59,7 +59,8 @@ def _as_it_is(covariance: Floats) -> tuple[Floats, float, bool]:
         root = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
         raise BadInput(
-            "inverse='none': a covariance is singular (fewer inputs than neurons, or neurons that depend on each other): use auto or pinv."
+            "inverse='none': a covariance is singular (fewer inputs than neurons, or neurons that depend on each other): "
+            "use auto or pinv."
         ) from None
     whiten: Floats = np.linalg.inv(root).T
     return whiten, float(np.log(np.diag(root)).sum()), False

@@ -1,0 +1,124 @@
+"""Fuzzing: the time of a guided campaign over that of the bare forward passes it makes, and over the published loop.
+
+The published loop tests one mutant after the other; it is rebuilt here with our mutations and criteria, so that only the way
+of looping differs. The bilateral blur, which costs more than everything else, is left out and timed beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from neurotest import rng, zoo
+from neurotest.coverage.context import Context
+from neurotest.data.source import ArraySource, Source
+from neurotest.data.spec import data
+from neurotest.generate.fuzz import Budget, Fuzzer, Seeds, Settings, build_guide, choose_seeds
+from neurotest.generate.fuzz.guides import GuideState
+from neurotest.mutate.pixel import BILATERAL, Blur
+from neurotest.mutate.rules import UNIFORMS, Rules95
+from neurotest.oracles import Court, court
+from neurotest.target import Probe, Target
+from neurotest.target.load import load
+
+Pair = tuple[Callable[[], Any], Callable[[], Any]]
+SUBJECTS = ("mnist-lenet5", "cifar10-resnet20")
+GUIDE = "kmnc:1000"
+FORWARDS = {"mnist-lenet5": 12000}  # of one campaign; other subjects make fewer
+BATCH = 256
+
+
+class _Bench:
+    """One subject, ready to be fuzzed again and again from the same start."""
+
+    def __init__(self, name: str) -> None:
+        self.target, self.source = _subject(name)
+        self.judges: Court = court(self.target, "metamorphic")
+        self.seeds: Seeds = choose_seeds(self.target, self.source, self.judges)
+        self.context = Context(target=self.target, train=self.source)
+        self.guide = build_guide(GUIDE)
+        self.settings = Settings(mutations=Rules95(bilateral=False), batch=BATCH)
+        started = self.state()
+        self.arrays = started.arrays()
+        self._state = started
+
+    def state(self) -> GuideState:
+        return self.guide.start(self.context, self.source)
+
+    def fuzzer(self, budget: Budget) -> Fuzzer:
+        self._state.restore(self.arrays)  # starting anew would pass over the training data again
+        return Fuzzer(self.target, self.seeds, self._state, self.judges, self.settings, budget)
+
+
+def _subject(name: str) -> tuple[Target, Source]:
+    """A network and images; without weights or data here, fresh weights and noise: they cost the same."""
+    found = zoo.find(name)
+    if found.weights is not None:
+        return load(f"zoo:{name}"), data(f"zoo:{found.dataset}/test[:500]")
+    noise = np.random.default_rng(0).integers(0, 256, (200, *found.shape)).astype(np.uint8)
+    return Target(found.build().eval(), shape=found.shape, spec=f"zoo:{name}"), ArraySource(noise)
+
+
+def fuzz_pairs(name: str) -> Iterator[tuple[str, Pair]]:
+    """A campaign over its bare passes; the published loop over ours, mutant for mutant; the bilateral blur over a pass."""
+    bench = _Bench(name)
+    budget = Budget(forwards=FORWARDS.get(name, 1500))
+    forwards = _campaign(bench, budget)
+    yield f"{GUIDE}/batch{BATCH}", (lambda: _campaign(bench, budget), lambda: _bare(bench, forwards))
+    few = Budget(forwards=4 * BATCH)
+    tested = _tested(bench, few)
+    yield f"published loop over ours, {tested} mutants", (lambda: _one_by_one(bench, tested), lambda: _campaign(bench, few))
+    images = bench.seeds.unit(bench.seeds.x[:64])
+    bilateral = torch.full((len(images), 1), float(BILATERAL))
+    yield "bilateral blur/64 images", (lambda: Blur().apply(images, bilateral), lambda: _bare(bench, len(images)))
+
+
+def _campaign(bench: _Bench, budget: Budget) -> int:
+    with bench.fuzzer(budget) as fuzzer:
+        for _ in fuzzer.run():
+            pass
+        return fuzzer.tally.forwards
+
+
+def _tested(bench: _Bench, budget: Budget) -> int:
+    with bench.fuzzer(budget) as fuzzer:
+        for _ in fuzzer.run():
+            pass
+        return fuzzer.tally.tested
+
+
+def _bare(bench: _Bench, forwards: int) -> None:
+    x = bench.target.prepare(bench.seeds.x[np.arange(BATCH) % len(bench.seeds)])
+    with torch.inference_mode():
+        for start in range(0, forwards, BATCH):
+            bench.target.module(x[: min(BATCH, forwards - start)])
+
+
+def _one_by_one(bench: _Bench, mutants: int) -> None:
+    """Draw, mutate, check, run and judge a single mutant at a time."""
+    bench._state.restore(bench.arrays)
+    space, validity, guide, seeds = bench.settings.mutations, bench.settings.validity, bench._state, bench.seeds
+    random, tested = rng.stream("bench.fuzz", 0), 0
+    assert guide.want is not None
+    with Probe(bench.target, guide.want) as probe, torch.inference_mode():
+        while tested < mutants:
+            root = int(random.integers(len(seeds)))
+            parent = seeds.unit(seeds.x[root : root + 1])
+            for _ in range(bench.settings.tries):
+                draws = space.draw(random.random((1, UNIFORMS)))
+                made = space.apply(parent, draws)
+                once = bool(space.once[draws.kind[0]])
+                if bool((made == parent).all()) or not (once or bool(validity.check(made, parent)[0])):
+                    continue
+                x = bench.target.prepare(seeds.stored(made))
+                trace = probe(x)
+                bench.judges(x, trace.logits, seeds.roots[np.array([root])])
+                tested += 1
+                if guide.gain(trace)[0] > 0:
+                    guide.keep(trace)
+                    break
+                if tested >= mutants:
+                    break

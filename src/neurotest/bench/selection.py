@@ -1,0 +1,110 @@
+"""Selection: every method over the forward passes it cannot do without, and memory for a million candidates."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from neurotest import zoo
+from neurotest.data.source import ArraySource, Source
+from neurotest.data.spec import data
+from neurotest.select import select
+from neurotest.target import Target
+
+Pair = tuple[Callable[[], Any], Callable[[], Any]]
+SUBJECTS = ("mnist-lenet5",)
+POOL, TRAIN = 10_000, 1000
+BATCH = 250
+SAMPLES = 10
+# Method, and the forward passes over the pool (and over the training data) it needs.
+SCORED = {
+    "deepgini": (1, 0), "maxp": (1, 0), "margin": (1, 0), "entropy": (1, 0), "random": (1, 0), "nss": (2, 0),
+    f"mc-dropout:samples={SAMPLES}": (1 + SAMPLES, 0), f"bald:samples={SAMPLES}": (1 + SAMPLES, 0),
+    "dsa": (1, 1), "mdsa": (1, 1), "lsa": (1, 1), "ats": (1, 0), "cam:nac": (1, 0),
+}  # fmt: skip
+MILLION = 1_000_000
+COUNTED = ("deepgini", "maxp", "margin", "entropy", "random", "mdsa")
+
+
+def select_pairs(name: str) -> Iterator[tuple[str, Pair]]:
+    """Score, rank and pick, over bare passes; the pool is the subject's nss pool, held in memory, unlabelled."""
+    subject = zoo.find(name)
+    made = data(f"zoo:{subject.dataset}/nss-pool@0")
+    first = np.arange(min(POOL, len(made)))
+    assert made.originals is not None
+    pool = ArraySource(made.read(first), originals=ArraySource(made.originals.read(first)))
+    train = ArraySource(data(f"zoo:{subject.dataset}/train").read(np.arange(TRAIN)))
+    module = subject.load()
+    for method, (passes, trained) in SCORED.items():
+        thinned = method.startswith(("mc-dropout", "bald"))
+        network = nn.Sequential(nn.Dropout(0.1), module).eval() if thinned else module  # the LeNets have no dropout of their own
+        here = pool.take(np.arange(min(len(pool), POOL // 5))) if thinned else pool
+        target = Target(network, shape=subject.shape)
+        target.survey()
+        more = {"train": train} if trained else {}
+        yield method, (_selecting(target, here, method, more), _bare(target, here, passes, train if trained else None))
+
+
+def _selecting(target: Target, pool: Source, method: str, more: dict[str, Any]) -> Callable[[], Any]:
+    return lambda: select(target, pool, method, "5%", batch=BATCH, **more)
+
+
+def _bare(target: Target, pool: Source, passes: int, train: Source | None) -> Callable[[], None]:
+    parts = target.prepare(pool.read(np.arange(len(pool)))).split(BATCH)
+    others = () if train is None else target.prepare(train.read(np.arange(len(train)))).split(BATCH)
+
+    def job() -> None:
+        with torch.inference_mode():
+            for _ in range(passes):
+                for part in parts:
+                    target.module(part)
+            for part in others:
+                target.module(part)
+
+    return job
+
+
+class Generated(Source):
+    """Inputs made from their position when they are read: none is held."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count, (1, 4, 4), np.uint8)
+
+    def _rows(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        mixed = (self.positions[index][:, None] * 16 + np.arange(16)).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return (mixed >> np.uint64(56)).astype(np.uint8).reshape(-1, 1, 4, 4)
+
+    def _keep(self, index: NDArray[np.int64]) -> None:
+        return None
+
+
+def memory(count: int = MILLION) -> dict[str, dict[str, float]]:
+    """Peak memory while so many generated inputs are scored and ranked, and per input beyond what a thousand need."""
+    torch.manual_seed(0)
+    target = Target(nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 10)).eval(), shape=(1, 4, 4))
+    found = {}
+    for method in COUNTED:
+        few, many = (_peak(target, method, size) for size in (1000, count))
+        found[method] = {"peak_megabytes": many / 1e6, "bytes_per_input": (many - few) / (count - 1000)}
+    return found
+
+
+def _peak(target: Target, method: str, count: int) -> int:
+    """What Python and numpy hold at most; torch's share is one batch, whatever the count."""
+    pool = Generated(count)
+    more = {"train": Generated(200)} if method == "mdsa" else {}
+    select(target, Generated(100), method, "1%", **more)  # what is imported and set up once is no matter of size
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        select(target, pool, method, "1%", batch=5000, **more)
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()

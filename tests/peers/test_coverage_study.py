@@ -1,0 +1,47 @@
+"""Our statistics on the published suites of the coverage study: what is known of them comes out again."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neurotest.stats.comparison import pearson, within
+
+FILE = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "coverage-study" / "suites.csv"
+
+pytestmark = pytest.mark.skipif(not FILE.is_file(), reason="the suites of the coverage study are not beside this clone")
+
+
+@pytest.fixture(scope="module")
+def suites() -> list[dict[str, str]]:
+    with open(FILE, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def columns(rows: list[dict[str, str]], model: str, attack: str) -> Callable[[str], np.ndarray]:
+    mine = [row for row in rows if row["model"] == model and attack in row["attack"]]
+    assert len(mine) > 20, (model, attack, sorted({(r["model"], r["attack"]) for r in rows}))
+    return lambda name: np.array([float(row[name]) for row in mine])
+
+
+# Correlation of NC at .2 with the success rate of PGD, plain and with lambda held fixed (spec/evaluation.md, section 4).
+@pytest.mark.parametrize(
+    ("model", "plain", "fixed"),
+    [("FCNet10", -0.16, 0.05), ("Conv1DNet", -0.33, -0.09), ("Conv2DNet", -0.03, 0.20), ("ResNet56", 0.51, 0.26),
+     ("FCNet5", -0.51, -0.55)],
+)  # fmt: skip
+def test_lambda_confounds_coverage_and_success(suites: list[dict[str, str]], model: str, plain: float, fixed: float) -> None:
+    column = columns(suites, model, "pgd")
+    nc, success = column("neuron_coverage_020"), column("attack_success_rate")
+    assert pearson(nc, success) == pytest.approx(plain, abs=0.006)
+    assert within(nc, success, column("regularization_weight")) == pytest.approx(fixed, abs=0.006)
+
+
+def test_impartiality_there_is_entropy_over_its_largest_value(suites: list[dict[str, str]]) -> None:
+    rows = [row for row in suites if row["output_diversity"] and row["output_impartiality"] and row["model"] == "FCNet5"]
+    share = [float(row["output_diversity"]) / np.log(10) for row in rows]
+    assert share == pytest.approx([float(row["output_impartiality"]) for row in rows], abs=1e-6)

@@ -1,0 +1,12 @@
+"""Profiles that tests make stay with the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "cache"))

@@ -1,0 +1,44 @@
+"""Entropy and evenness of known histograms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neurotest.errors import BadInput
+from neurotest.stats.evenness import entropy, evenness
+
+
+def test_known_histograms() -> None:
+    assert entropy([4, 4, 4, 4]) == pytest.approx(math.log(4))
+    assert entropy([7, 0, 0]) == 0
+    assert entropy([1, 3]) == pytest.approx(-(0.25 * math.log(0.25) + 0.75 * math.log(0.75)))
+    assert entropy([1, 3], corrected=True) == pytest.approx(entropy([1, 3]) + 1 / 8)
+    assert math.isnan(entropy([0, 0]))
+    assert evenness([0, 1, 2, 3], 4) == pytest.approx(1)
+    assert evenness([0, 1, 0, 1], 4) == pytest.approx(0.5)
+    assert evenness([2, 2], 4) == 0
+    assert evenness(np.array([], dtype=np.int64), 4) is None
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=60))
+def test_between_0_and_1_and_blind_to_the_names_of_classes(numbers: list[int]) -> None:
+    found = evenness(numbers, 6)
+    assert found is not None
+    assert 0 <= found <= 1
+    assert evenness([5 - n for n in numbers], 6) == pytest.approx(found)
+    corrected = evenness(numbers, 6, corrected=True)
+    assert corrected is not None
+    assert found <= corrected <= 1
+
+
+def test_bad_input() -> None:
+    for numbers, classes in (([0, 4], 4), ([-1, 0], 4), ([0.5], 4), ([0], 1), ([[0]], 3)):
+        with pytest.raises(BadInput):
+            evenness(numbers, classes)
+    with pytest.raises(BadInput):
+        entropy([-1, 2])
