@@ -27,14 +27,21 @@ METHODS = {
 }
 
 
+STAGE = {"nss:layer=stage3": "NSS, original, maps before the pooling"}  # the layer the paper names, on a ResNet
+
+
+def methods(name: str) -> dict[str, str]:
+    return METHODS | STAGE if "resnet" in name else METHODS
+
+
 def rates(name: str) -> tuple[dict[str, np.ndarray], float]:
     """Per method FDR in percent, (pools, budgets), and the mean share of faults in the pools."""
     target = neurotest.load(f"zoo:{name}")
-    found: dict[str, list[list[float]]] = {method: [] for method in METHODS}
+    found: dict[str, list[list[float]]] = {method: [] for method in methods(name)}
     wrong_share = []
     for seed in POOLS:
         pool = neurotest.data(f"zoo:{zoo.find(name).dataset}/nss-pool@{seed}")
-        for method, selection in compare(target, pool, list(METHODS), "5%", seed=seed).items():
+        for method, selection in compare(target, pool, list(methods(name)), "5%", seed=seed).items():
             wrong = pool.labels != selection.predictions
             found[method].append([100 * fdr(wrong[selection.order], budget(b, len(pool))) for b in BUDGETS])
         wrong_share.append(100 * float(wrong.mean()))
@@ -49,7 +56,7 @@ def main() -> None:
         for method, rows in by_method.items():
             cells = [f"{column.mean():.1f} ({column.min():.1f} .. {column.max():.1f})" for column in rows.T]
             accuracy = 100 * zoo.find(name).about["accuracy"]
-            print(f"| {name} | {accuracy:.1f} % | {share:.1f} % | {METHODS[method]} | " + " | ".join(cells) + " |")
+            print(f"| {name} | {accuracy:.1f} % | {share:.1f} % | {methods(name)[method]} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":
