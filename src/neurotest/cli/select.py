@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.errors import BadInput
 
 if TYPE_CHECKING:
     from neurotest.select import Selection
@@ -16,21 +17,28 @@ if TYPE_CHECKING:
     from neurotest.stats.bootstrap import Interval
 
 
+@opt.takes_target
 def select(
-    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")],
+    target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")] = None,
     pool: Annotated[
-        str, typer.Argument(help="Candidates: npz:FILE#x,y  dir:FOLDER  idx:FOLDER/PREFIX  zoo:NAME/SPLIT, with [:N] for a slice")
-    ],
+        str | None,
+        typer.Argument(help="Candidates: npz:FILE#x,y  dir:FOLDER  idx:FOLDER/PREFIX  zoo:NAME/SPLIT, with [:N] for a slice"),
+    ] = None,
     method: Annotated[
         list[str] | None, typer.Option("--method", help="nss, deepgini, ... (`neurotest list selector`); repeat to compare.")
     ] = None,
-    budget: Annotated[str, typer.Option("--budget", help="How many to pick: 5% or 100.")] = "5%",
+    budget: Annotated[str | None, typer.Option("--budget", help="How many to pick: 5% (the default) or 100.")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Propose the next batch of this adaptive selection.")] = None,
     train: Annotated[
-        str | None, typer.Option("--train", help="Training data: candidates that stand in it are pointed out.")
+        str | None, typer.Option("--train", help="Training data (dsa, cam:kmnc, ...); candidates in it are pointed out.")
     ] = None,
     originals: Annotated[
         str | None, typer.Option("--originals", help="What the candidates are variants of, one for one (nss).")
     ] = None,
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="Labels given so far: CSV, Label Studio JSON or an exported folder.")
+    ] = None,
+    spread: Annotated[bool, typer.Option("--spread", help="Pick a diverse batch from the top of the order.")] = False,
     files: Annotated[int | None, typer.Option("--files", help="Save at most so many picks as pictures (default: all).")] = None,
     layers: opt.Layers = None,
     neuron: opt.Neuron = None,
@@ -38,20 +46,12 @@ def select(
     seed: opt.Seed = 0,
     limit: opt.Limit = None,
     batch: opt.Batch = 250,
-    threads: opt.Threads = None,
-    device: opt.Device = "cpu",
     strict: opt.Strict = False,
-    weights: opt.Weights = None,
-    bounds: opt.Bounds = None,
-    mean: opt.Mean = None,
-    std: opt.Std = None,
-    size: opt.Size = None,
-    classes: opt.Classes = None,
-    outputs: opt.Outputs = None,
-    trust_pickle: opt.TrustPickle = False,
     fail_if: opt.FailIf = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
+    *,
+    described: dict[str, Any],
 ) -> None:
     """Say which inputs to label first: those the network probably gets wrong."""
     from neurotest.cli import show
@@ -60,15 +60,21 @@ def select(
         show.read_condition(condition)
     opt.at_least("limit", limit)
     opt.at_least("files", files, 0)
-    described = opt.describe(weights=weights, bounds=bounds, mean=mean, std=std, size=size, classes=classes, outputs=outputs)
-    opt.set_threads(threads)
+    if resume is not None:
+        from neurotest.cli.labels import go_on
+
+        show.check_fail_if(fail_if, go_on(resume, budget, pool or target, files, as_json=json, quiet=quiet))
+        return
+    if target is None or pool is None:
+        raise BadInput("say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`.")
     from neurotest.select import compare
     from neurotest.target import load
 
-    loaded = load(target, device=device, trust_pickle=trust_pickle, **described)
+    loaded = load(target, **described)
     with show.ticking("scoring", quiet=quiet) as progress:
         found = compare(
-            loaded, pool, method or ["deepgini"], budget, train=train, originals=originals, layers=layers, neuron=neuron,
+            loaded, pool, method or ["deepgini"], budget or "5%", train=train, originals=originals, labels=labels,
+            spread=spread, layers=layers, neuron=neuron,
             seed=seed, limit=limit, batch=batch, strict=strict, out=out, files=files, progress=progress,
         )  # fmt: skip
     content = result(found)
@@ -95,19 +101,35 @@ def tell(found: dict[str, Selection], run: str | Path | None) -> None:
     from neurotest.cli import show
 
     first, *_ = found.values()
-    if first.quality is not None:
+    if any(selection.quality is not None for selection in found.values()):
         show.table(*quality_table(found))
-    else:
+    elif first.estimate is None:
         rows = [[str(r["rank"]), str(r["index"]), f"{r['score']:.4g}", str(r["predicted"])] for r in first.table()[:20]]
         show.table(
             f"label these first ({first.method}: {first.picked} of {len(first.order):,})",
             ["rank", "index", "score", "predicted"],
             rows,
         )
+    for name, selection in found.items():
+        if selection.estimate is not None:
+            print(estimated(name, selection))
+        if selection.near is not None:
+            here, plain, chance = (
+                _percent(share) for share in (selection.near.spread, selection.near.plain, selection.near.random)
+            )
+            print(f"near duplicates by {name}: {here} of the picks, {plain} without --spread, {chance} of a random batch")
     if first.in_training:
         print(f"{len(first.in_training)} candidates stand in the training data (first: {first.in_training[0]}).")
     if run:
         print(f"picked inputs and all scores: {run}")
+
+
+def estimated(name: str, selection: Selection) -> str:
+    """The accuracy as the labelled picks tell it."""
+    assert selection.estimate is not None
+    e = selection.estimate
+    truth = "" if e.truth is None else f"; all labels of the pool say {_percent(e.truth)}"
+    return f"accuracy by {name} from {e.labelled:,} labels: {_percents(e.accuracy)}{truth}"
 
 
 def quality_table(found: dict[str, Selection]) -> tuple[str, list[str], list[list[str]]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from neurotest import registry, zoo
-from neurotest.data.source import Source, check_shape
+from neurotest.data.source import Source, check_shape, content_ids
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
@@ -19,6 +19,7 @@ from neurotest.scan import BATCH, Progress, aligned, fit, remarks
 from neurotest.select.estimation import Estimate
 from neurotest.select.exchange import given_labels
 from neurotest.select.record import record
+from neurotest.select.rounds import keep_open
 from neurotest.select.scorer import Pool, Scorer, Scores, score
 from neurotest.select.selection import Quality, Selection
 from neurotest.select.spread import spread as dispersed
@@ -26,6 +27,7 @@ from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
 from neurotest.target.load import load
 
+MANY = 100_000  # candidates beyond which content ids are made as they are needed
 NEAR_CHANCE = (
     "nss compares each candidate with a fresh mutation of itself, because the pool knows no originals; "
     "measured, that is near chance (see the docs page of nss): prefer deepgini, or give --originals."
@@ -69,8 +71,8 @@ def compare(
 
     train: training data, for methods that compare with it; candidates that stand in it are pointed out. originals: what the
     candidates are variants of, one for one. labels: those given so far, by position or content, or a file of them. spread: pick a
-    diverse batch from the top of the order. layers, neuron: override a method's own. out: a run is written there (None: a new one in ./neurotest-runs; False: none),
-    with at most `files` picks as pictures (None: all of the first method's).
+    diverse batch from the top of the order. layers, neuron: override a method's own. out: a run is written there (None: a new one
+    in ./neurotest-runs; False: none), with at most `files` picks as pictures (None: all of the first method's).
     """
     if not methods:
         raise BadInput("methods: none given, expected at least one (`neurotest list selector`).")
@@ -85,17 +87,13 @@ def compare(
         scorers[name], settled = _settle(scorers[name], source)
         notes[name] = (*remarks(target, source), *settled)
     _check_labels(source, classes)
-    trained = None if train is None else data(train, shape=target.shape)
+    trained = None if train is None else aligned(target, data(train, shape=target.shape))
     known = _in_training(source, trained, target)
-    settings = {"train": trained, "picked": picked, "labels": given_labels(labels, source, target, classes), "batch": batch}
-    candidates = Pool(target, source, seed, **settings)
-    run = (
-        None
-        if out is False
-        else _begin(
-            command, out, target, source, scorers, {"budget": str(budget), "seed": seed, "batch": batch, "spread": spread}
-        )
+    candidates = Pool(
+        target, source, seed, train=trained, picked=picked, labels=given_labels(labels, source, target, classes), batch=batch
     )
+    settings = {"budget": str(budget), "seed": seed, "batch": batch, "spread": spread}
+    run = None if out is False else _begin(command, out, target, source, scorers, settings)
     try:
         result = score(candidates, scorers, batch=batch, progress=progress)
         place = None if run is None else run.path
@@ -105,6 +103,7 @@ def compare(
         }
         if run is not None:
             record(run, target, source, found, files)
+            keep_open(run, result.states)
             run.close()
         return found
     except BaseException:
@@ -237,4 +236,8 @@ def _in_training(source: Source, train: Source | str | None, target: Target) -> 
         if ours:  # nobody asked for it, and embedded sets may be removed
             return ()
         raise
-    return tuple(int(i) for i in np.flatnonzero(np.isin(source.ids(), seen)))
+    if len(source) <= MANY:
+        return tuple(int(i) for i in np.flatnonzero(np.isin(source.ids(), seen)))
+    known = set(seen.tolist())  # ids of a large pool are not kept: they would outweigh everything else
+    parts = (np.arange(at, min(at + MANY // 10, len(source))) for at in range(0, len(source), MANY // 10))
+    return tuple(int(i) for part in parts for i, one in zip(part, content_ids(source.read(part)), strict=True) if one in known)

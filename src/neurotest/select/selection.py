@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from neurotest.files import write_json
+from neurotest.select.estimation import Estimate
+from neurotest.select.spread import Nearness
 from neurotest.stats import faults as metrics
 from neurotest.stats.bootstrap import Interval, fdr_interval, order_interval, random_fdr, random_interval
 
@@ -88,6 +90,8 @@ class Selection:
     notes: tuple[str, ...] = ()
     in_training: tuple[int, ...] = ()  # positions of candidates that stand in the training data
     run: Path | None = None
+    estimate: Estimate | None = None  # of the accuracy, by methods that are for that
+    near: Nearness | None = None  # how alike the picks are, where they were spread
 
     @property
     def indices(self) -> np.ndarray:
@@ -110,7 +114,9 @@ class Selection:
             "notes": list(self.notes),
             "run": str(self.run) if self.run else None,
         }
-        return {**found, **(self.quality.to_dict() if self.quality else {})}
+        for more in (self.quality, self.estimate, self.near):
+            found |= more.to_dict() if more is not None else {}
+        return found
 
     def table(self) -> list[dict[str, Any]]:
         """One row per pick."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,7 +49,7 @@ class Margin(OutputScorer):
 
     def score(self, probs: Tensor) -> Tensor:  # (n, k) -> (n,)
         top: Tensor = probs.topk(2, dim=1).values
-        return torch.sub(top[:, 1], top[:, 0])
+        return top[:, 1] - top[:, 0]
 
 
 @register("selector", "entropy", paper="Shannon 1948, as used for active learning", cost=ONE_PASS)
@@ -57,7 +58,8 @@ class Entropy(OutputScorer):
     """Score by -sum(p log2 p), in bits; 0 log 0 is 0."""
 
     def score(self, probs: Tensor) -> Tensor:  # (n, k) -> (n,)
-        return -torch.special.xlogy(probs, probs).sum(dim=1) / np.log(2)
+        nats: Tensor = -torch.special.xlogy(probs, probs).sum(dim=1)
+        return nats / math.log(2)
 
 
 @register("selector", "random", paper="the baseline of every table", cost="nothing beyond the forward pass that counts faults")

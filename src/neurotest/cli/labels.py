@@ -1,0 +1,81 @@
+"""`neurotest labels RUN add FILE` and `neurotest select --resume RUN`: adaptive selection in rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+
+def labels(
+    run: Annotated[Path, typer.Argument(help="An adaptive selection.")],
+    action: Annotated[str, typer.Argument(help="add: take labels from a file. show: what has been said.")] = "show",
+    file: Annotated[Path | None, typer.Argument(help="CSV, Label Studio JSON or an exported folder.")] = None,
+    by: Annotated[str, typer.Option("--by", help="Who labelled.")] = "",
+    json: opt.Json = False,
+) -> None:
+    """Bring labels into an adaptive selection; `neurotest select --resume RUN` then proposes the next batch."""
+    from neurotest.cli import show
+    from neurotest.errors import BadInput
+
+    if action not in ("add", "show"):
+        raise BadInput(f"{action!r}: expected `neurotest labels RUN add FILE` or `neurotest labels RUN show`.")
+    if action == "show":
+        _show(run, json)
+        return
+    if file is None:
+        raise BadInput("add: which file? `neurotest labels RUN add FILE`, with the columns label and content or position.")
+    from neurotest.select.rounds import add_labels
+
+    found = add_labels(run, file, by)
+    if json:
+        show.print_json(found)
+    else:
+        print(f"{found['added']} labels added, {found['labels']} in all; next: neurotest select --resume {run}")
+
+
+def _show(path: Path, as_json: bool) -> None:
+    from neurotest.cli import show
+    from neurotest.runs.store import Run
+
+    with Run.open(path) as run:
+        rows = run.labels()
+        predicted = {row.position: row.predicted for row in run.inputs()}
+    if as_json:
+        show.print_json({"run": str(path), "labels": [{**row._asdict(), "predicted": predicted[row.position]} for row in rows]})
+        return
+    shown = [[str(r.position), "unclear" if r.label is None else str(r.label), str(predicted[r.position]), r.by] for r in rows]
+    show.table(f"{len(rows)} labels", ["position", "label", "predicted", "by"], shown)
+
+
+def go_on(run: Path, budget: str | None, pool: str | None, files: int | None, *, as_json: bool, quiet: bool) -> dict[str, Any]:
+    """Propose the next batch of an adaptive selection and tell it."""
+    from neurotest.cli import show
+    from neurotest.runs.store import Run
+    from neurotest.select.rounds import resume
+    from neurotest.stats.faults import budget as read_budget
+
+    size = None
+    if budget is not None:
+        with Run.open(run) as opened:
+            size = read_budget(budget, len(opened.inputs()))
+    found = resume(run, size, pool=pool, files=files)
+    for note in found["notes"]:
+        show.remark(note, quiet=quiet)
+    if as_json:
+        show.print_json(found)
+        return found
+    if found["stop"]:
+        print(f"stop: the next batch is expected to hold {100 * found['expected_rate']:.1f} % faults.")
+        return found
+    again = ", proposed before and not labelled yet" if found["again"] else ""
+    rows = zip(found["indices"], found["contents"], found["scores"], found["predicted"], strict=True)
+    shown = [[str(p), content, f"{chance:.3f}", str(said)] for p, content, chance, said in list(rows)[:20]]
+    columns = ["position", "content", "fault probability", "predicted"]
+    show.table(f"round {found['round']}: label these {len(found['indices'])}{again}", columns, shown)
+    if found["suspects"]:
+        print(f"labels that look wrong: {', '.join(map(str, found['suspects'][:20]))}")
+    return found

@@ -1,0 +1,195 @@
+"""Adaptive selection: people label in rounds, and each round learns from the labels before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from neurotest.data.source import Source
+from neurotest.data.spec import data
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.scan import BATCH, Progress, aligned, fit
+from neurotest.select.features import SAMPLE, WANT, Gather
+from neurotest.select.loop import Loop
+from neurotest.select.scorer import Partner, Pool, score
+from neurotest.stats.faults import budget as read_count
+from neurotest.target import Target, Trace, Want
+from neurotest.target.load import load
+
+
+@register(
+    "selector",
+    "adaptive",
+    paper="ours; the corrected head builds on temperature and bias correction of trained classifiers",
+    cost="one forward pass per input and a convex fit per round (seconds for 100,000 inputs), 4 (100 + classes) bytes per input",
+    differs="A selector that is told labels while it works. Where the pool carries labels they are revealed round by round, as a "
+    "person would give them; where it does not, the budget is the size of a batch, `neurotest labels RUN add FILE` brings labels "
+    "and `neurotest select --resume RUN` proposes the next batch.",
+    main="round",
+)
+@dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """Learn from the labels given so far which inputs the network gets wrong; DeepGini until there is something to learn.
+
+    A multinomial regression on the network's own features corrects its logits (the corrected head), a logistic regression asks
+    "is it a fault?"; both together, 2 : 1 in log-odds, are weighed against DeepGini by how well each foretold the labels that
+    came after. round: how many labels between two fits, a number or a share of the pool (at least 10). stop: say when the
+    expected fault rate of the next batch falls below this. ridge: how strongly the regressions are held to zero.
+    """
+
+    round: str | float = "0.5%"
+    stop: float | None = None
+    ridge: float = 30.0
+
+    want: ClassVar[Want | None] = WANT
+    partner: ClassVar[Partner | None] = None
+    sample: ClassVar[int] = SAMPLE
+    pointwise: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.stop is not None and not (isinstance(self.stop, (int, float)) and 0 < self.stop < 1):
+            raise BadInput(f"stop={self.stop}: expected a fault rate between 0 and 1, for example 0.05.")
+        if not (isinstance(self.ridge, (int, float)) and self.ridge > 0):
+            raise BadInput(f"ridge={self.ridge}: expected a number above 0 (30 by default).")
+        read_count(self.round, 10**9)
+
+    def labels_per_round(self, n: int) -> int:
+        """How many labels one round asks for in a pool of n."""
+        share = str(self.round).endswith("%") or float(self.round) < 1
+        return min(n, max(10, read_count(self.round, n)) if share else int(self.round))
+
+    def start(self, pool: Pool) -> AdaptiveState:
+        return AdaptiveState(self, pool)
+
+
+class AdaptiveState:
+    """Gathers the facts as batches stream by; then runs the loop as far as labels are known."""
+
+    def __init__(self, method: Adaptive, pool: Pool) -> None:
+        self.method, self.pool = method, pool
+        self.gather = Gather(pool)
+        self.stopped: int | None = None  # labels given when the stop rule first held
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        self.gather.update(index, trace)
+
+    @cached_property
+    def loop(self) -> Loop:
+        return Loop(self.gather.value(), ridge=self.method.ridge, seed=self.pool.seed)
+
+    def value(self) -> np.ndarray:
+        """Fault probabilities; where labels are revealed, a pick's whole part counts how many picks were still to come.
+
+        So the picks lie before the rest, in the order in which they were proposed. Inputs labelled beforehand come last.
+        """
+        known, given = self.pool.source.labels, self.pool.labels
+        if given is not None:
+            self._replay(given)
+        if known is None:
+            self.loop.propose(self.pool.picked)
+            scores: np.ndarray = self.loop.chances.copy()
+        else:
+            picks, chances = self._reveal(known)
+            scores = np.clip(self.loop.chances, 0.0, 0.999999)
+            scores[picks] = np.arange(len(picks), 0, -1) + np.clip(chances, 0.0, 0.999999)
+        if given is not None:
+            scores[given >= 0] -= 2
+        return scores
+
+    def _reveal(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rounds until the budget is spent; a label is looked at when its input has been proposed, not before."""
+        size = self.method.labels_per_round(len(self.pool))
+        picks: list[np.ndarray] = []
+        chances: list[np.ndarray] = []
+        wanted = min(self.pool.picked, len(self.loop.left))
+        while (missing := wanted - sum(map(len, picks))) > 0:
+            self._note_stop(size)
+            batch = self.loop.propose(min(size, missing))
+            picks.append(batch)
+            chances.append(self.loop.chances[batch])
+            self.loop.tell(batch, labels[batch])
+        return np.concatenate(picks), np.concatenate(chances)
+
+    def _replay(self, given: np.ndarray) -> None:
+        """Labels that came in one file, told in rounds: what was foretold before each is how far the learner is trusted."""
+        size = max(self.method.labels_per_round(len(self.pool)), int(np.ceil((given >= 0).sum() / 20)))
+        while len(waiting := np.flatnonzero((given >= 0) & np.isin(np.arange(len(given)), self.loop.left))):
+            odds = self.loop.chances[waiting]
+            batch = waiting[np.argsort(-odds, kind="stable")[:size]]
+            self.loop.witness(batch)
+            self.loop.tell(batch, given[batch])
+
+    def _note_stop(self, size: int) -> None:
+        stop = self.method.stop
+        if stop is not None and self.stopped is None and self.loop.labels and self.loop.expected_rate(size) < stop:
+            self.stopped = len(self.loop.labels)
+
+    def notes(self) -> tuple[str, ...]:
+        loop, found = self.loop, []
+        if loop.labels:
+            found.append(told(loop, self.method.labels_per_round(len(self.pool))))
+        if self.stopped is not None:
+            found.append(f"stop={self.method.stop:g} held after {self.stopped} labels: the next batch promised fewer faults.")
+        if len(odd := loop.suspects()):
+            found.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {_first(odd)}.")
+        return tuple(found)
+
+
+def loop(
+    target: Target | str,
+    pool: Source | str,
+    *,
+    ridge: float = 30.0,
+    seed: int = 0,
+    batch: int = BATCH,
+    progress: Progress | None = None,
+) -> Loop:
+    """Scan a pool once and begin: `propose(n)` says what to label next, `tell(indices, labels)` takes the labels."""
+    target = load(target)
+    source = aligned(target, data(pool, shape=target.shape))
+    fit(target, source)
+    candidates = Pool(target, source, seed, batch=batch)
+    scan = _Scan(Gather(candidates))
+    score(candidates, {"adaptive": scan}, batch=batch, progress=progress)
+    return Loop(scan.gather.value(), ridge=ridge, seed=seed)
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """The facts and nothing else."""
+
+    gather: Gather
+    want: Want | None = WANT
+    partner: Partner | None = None
+    sample: int = SAMPLE
+
+    def start(self, pool: Pool) -> _Scan:
+        return self
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        self.gather.update(index, trace)
+
+    def value(self) -> np.ndarray:
+        return np.zeros(len(self.gather.logits))
+
+
+def told(loop: Loop, size: int) -> str:
+    """Where the loop stands, in one sentence."""
+    rest = loop.remaining()
+    faults = sum(label not in (-1, int(loop.predictions[p])) for p, label in loop.labels.items())
+    return (
+        f"adaptive: {len(loop.labels)} labels, {faults} faults; "
+        f"about {rest.value:.0f} faults left ({rest.low:.0f} .. {rest.high:.0f}); "
+        f"the next {size} are expected to hold {100 * loop.expected_rate(size):.0f} %; "
+        f"the learner counts {100 * loop.belief.trust:.0f} %, DeepGini the rest."
+    )
+
+
+def _first(positions: np.ndarray) -> str:
+    shown = ", ".join(str(p) for p in positions[:10].tolist())
+    return shown if len(positions) <= 10 else f"{shown}, ..."

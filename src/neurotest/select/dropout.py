@@ -1,0 +1,133 @@
+"""Selectors that ask the network several times, each time with other units dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest.coverage.checks import one_of, whole_from
+from neurotest.registry import register
+from neurotest.select.scorer import Partner, Pool
+from neurotest.target import Trace, Want
+
+COST = "1 + `samples` forward passes per input, 8 bytes kept per input"
+DIFFERS = (
+    "Only dropout is switched on; batch normalisation stays as in use (calling `.train()` switches both). One mask per pass "
+    "serves all inputs, so a pass is one thinned network, batch size and order change nothing and a seed repeats it; "
+    "peers draw a mask per input."
+)
+
+
+def entropy(probs: Tensor) -> Tensor:
+    """In bits, over the last axis; 0 log 0 is 0."""
+    found: Tensor = -torch.special.xlogy(probs, probs).sum(dim=-1) / np.log(2)
+    return found
+
+
+def variation_ratio(probs: Tensor) -> Tensor:
+    """Share of the passes that do not vote for the class most of them vote for: (n, samples, classes) -> (n,)."""
+    votes = torch.nn.functional.one_hot(probs.argmax(dim=2), probs.shape[2]).sum(dim=1)  # (n, classes)
+    return 1 - votes.amax(dim=1).double() / probs.shape[1]
+
+
+def predictive_entropy(probs: Tensor) -> Tensor:
+    """Entropy of the mean answer: (n, samples, classes) -> (n,)."""
+    return entropy(probs.mean(dim=1))
+
+
+def mutual_information(probs: Tensor) -> Tensor:
+    """Entropy of the mean answer less the mean entropy of the answers: what the passes disagree about: (n,)."""
+    return predictive_entropy(probs) - entropy(probs).mean(dim=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Passes:
+    """What asks the network `samples` times. samples: how many thinned networks; papers use 20 to 200."""
+
+    samples: int = 20
+
+    def __post_init__(self) -> None:
+        whole_from("samples", self.samples, 2, "papers use 20 to 200")
+
+    @property
+    def want(self) -> Want | None:
+        return None
+
+    @property
+    def sample(self) -> int:
+        return 0
+
+    @property
+    def partner(self) -> Partner:
+        return Partner("dropout", self.samples)
+
+    def score(self, probs: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def start(self, pool: Pool) -> _Samples:
+        return _Samples(self, len(pool))
+
+
+class _Samples:
+    def __init__(self, scorer: _Passes, n: int) -> None:
+        self.scorer = scorer
+        self.scores = np.full(n, np.nan)
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        probs = torch.stack([partner.probs for partner in partners], dim=1)  # (n, samples, classes)
+        self.scores[index] = self.scorer.score(probs).cpu().numpy()
+
+    def value(self) -> np.ndarray:
+        return self.scores
+
+
+@register(
+    "selector",
+    "mc-dropout",
+    paper="Gal and Ghahramani, ICML 2016; the variation ratio as a test prioritiser in Weiss and Tonella, ISSTA 2022",
+    cost=COST,
+    differs=f"{DIFFERS} The variation ratio takes few values ({'1 / samples'} apart), so inputs that tie are ordered by "
+    "predictive entropy, which is added at a scale that never changes the order of different ratios.",
+    main="by",
+)
+@dataclass(frozen=True, kw_only=True)
+class MCDropout(_Passes):
+    """Score by how little the answers of `samples` randomly thinned networks agree.
+
+    by: `variation_ratio`, the share of answers other than the most frequent one (predictive entropy decides between equals), or
+    `predictive_entropy`, the entropy of the mean answer in bits.
+    """
+
+    by: Literal["variation_ratio", "predictive_entropy"] = "variation_ratio"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("by", self.by, ("variation_ratio", "predictive_entropy"))
+
+    def score(self, probs: Tensor) -> Tensor:  # (n, samples, classes) -> (n,)
+        if self.by == "predictive_entropy":
+            return predictive_entropy(probs)
+        share: Tensor = predictive_entropy(probs) / np.log2(probs.shape[2])  # 0 .. 1
+        return variation_ratio(probs) + 0.5 * share / self.samples
+
+
+@register(
+    "selector",
+    "bald",
+    paper="Houlsby et al. 2011, with dropout: Gal et al., Deep Bayesian Active Learning, ICML 2017",
+    cost=COST,
+    differs=DIFFERS,
+    main="samples",
+)
+@dataclass(frozen=True, kw_only=True)
+class BALD(_Passes):
+    """Score by the mutual information of answer and network over `samples` randomly thinned networks, in bits: high where each
+    is sure and they disagree."""
+
+    def score(self, probs: Tensor) -> Tensor:  # (n, samples, classes) -> (n,)
+        return mutual_information(probs)

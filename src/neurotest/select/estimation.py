@@ -1,0 +1,175 @@
+"""Estimators: which few inputs to label to know the accuracy on all. They do not hunt faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import rng
+from neurotest.coverage.checks import one_of, whole_from
+from neurotest.registry import register
+from neurotest.select.hidden import Hidden, Kept
+from neurotest.select.scorer import Pool
+from neurotest.stats.bootstrap import Interval, wilson
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The accuracy on the pool as the labelled picks tell it, with a 95 % interval, and the truth where it is known."""
+
+    accuracy: Interval
+    labelled: int
+    truth: float | None = None
+
+    @classmethod
+    def of(cls, right: NDArray[np.bool_], weights: Floats, truth: float | None = None) -> Estimate:
+        """right, weights: of the labelled picks. Unequal weights tell as much as fewer equal ones."""
+        weights = weights / weights.sum()
+        size = 1 / float(np.square(weights).sum())
+        share = min(1.0, max(0.0, float((weights * right).sum())))
+        found = wilson(share * size, size)  # type: ignore[arg-type]  # a share of an effective number need not be whole
+        return cls(Interval(share, found.low, found.high), len(right), truth)
+
+    def to_dict(self) -> dict[str, Any]:
+        interval = [self.accuracy.low, self.accuracy.high]
+        return {
+            "accuracy": self.accuracy.value,
+            "accuracy_interval": interval,
+            "accuracy_labels": self.labelled,
+            **({} if self.truth is None else {"accuracy_true": self.truth}),
+        }
+
+
+def as_scores(picks: Ints, n: int) -> Floats:
+    """Scores along which the picks come in their order, then the others in theirs."""
+    scores = np.zeros(n)
+    scores[picks] = np.arange(len(picks), 0, -1)
+    return scores
+
+
+# -- CES
+
+
+def sections(values: NDArray[np.floating], count: int) -> Ints:
+    """Which of `count` equal parts of its neuron's range each value lies in, ends included: (n, neurons)."""
+    low, high = values.min(axis=0), values.max(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        place = np.nan_to_num((values - low) / (high - low) * count)
+    return np.asarray(place.astype(np.int64).clip(0, count - 1))
+
+
+def published_sections(values: NDArray[np.floating], edges: int) -> Ints:
+    """As the code has it: `edges` edges make one part fewer, and a value on an edge (a ReLU's zeros) lies in none (-1)."""
+    cuts = np.linspace(values.min(axis=0), values.max(axis=0), edges).astype(values.dtype)  # (edges, neurons)
+    found = np.full(values.shape, -1, dtype=np.int64)
+    for part in range(edges - 1):
+        found[(values > cuts[part]) & (values < cuts[part + 1])] = part
+    return found
+
+
+@dataclass(eq=False)
+class Table:
+    """How often the values of each neuron lie in each part, over the pool."""
+
+    parts: Ints  # (n, neurons), -1: in none
+    count: int
+
+    def __post_init__(self) -> None:
+        self.whole: Floats = self.tally(np.arange(len(self.parts))) / len(self.parts)  # (neurons, count)
+
+    def tally(self, index: Ints) -> Ints:
+        """How many of these inputs lie in each part: (neurons, count)."""
+        parts = self.parts[index]  # (m, neurons)
+        return np.stack([np.count_nonzero(parts == part, axis=0) for part in range(self.count)], axis=1)
+
+    def entropy(self, tallies: NDArray[Any], size: int) -> Floats:
+        """Sum over parts of P(pool) log P(sample), per neuron; parts too rare to be hit by so many are not held against it."""
+        log = np.log(np.clip(tallies / size, 1e-10, 1 - 1e-10))
+        weight = np.where(self.whole < 0.5 / size, 0.0, self.whole)
+        return np.asarray((log * weight).sum(axis=-1))
+
+    def closeness(self, tallies: NDArray[Any], size: int) -> Floats:
+        """The negative cross entropy, mean over neurons."""
+        return np.asarray(self.entropy(tallies, size).mean(axis=-1))
+
+
+def grow(
+    table: Table, size: int, random: Any, *, first: int = 30, group: int = 5, tries: int = 30, repeats: bool = False
+) -> Ints:
+    """Start with `first` random inputs; of `tries` random groups always add the one that brings the sample closest to the pool,
+    or a random one when none brings it closer. repeats: draw from all inputs, so that some come twice, as the code does."""
+    n = len(table.parts)
+    picks = np.asarray(random.choice(n, replace=False, size=min(first, size)))
+    while len(picks) < size:
+        left = np.arange(n) if repeats else np.setdiff1d(np.arange(n), picks)
+        many = len(left) if not repeats else n
+        order = left[random.permutation(many)]
+        tally, now = table.tally(picks), len(picks)
+        before = table.closeness(tally, now)
+        starts = [int(random.uniform(0, max(1, many - group))) for _ in range(tries)]
+        groups = [order[start : start + group] for start in starts]
+        ahead = [float(table.closeness(tally + table.tally(g), now + len(g))) for g in groups]
+        best = int(np.argmax(ahead))
+        chosen = groups[best] if ahead[best] > before else left[random.choice(many, replace=False, size=min(group, many))]
+        picks = np.append(picks, chosen)
+    return picks[:size] if not repeats else picks
+
+
+@register(
+    "estimator",
+    "ces",
+    paper="Li et al., Boosting Operational DNN Testing Efficiency through Conditioning, ESEC/FSE 2019",
+    cost="one forward pass per input; 4 bytes kept per hidden unit and input, 8 more while it picks",
+    differs="Five sections per unit, ends included; the published code's five edges make four and drop every value that lies on "
+    "one, the zeros of ReLUs among them (`edges=published`). No input is picked twice.",
+    presets={"code": {"edges": "published"}},
+)
+@dataclass(frozen=True, kw_only=True)
+class CES(Hidden):
+    """Pick inputs whose last hidden layer is distributed like the pool's (cross entropy), so that their accuracy is its.
+
+    edges: `closed` or `published`. sections: parts of every unit's range. group: how many are added at a time. layer, neuron:
+    where activations are taken from.
+    """
+
+    edges: Literal["closed", "published"] = "closed"
+    sections: int = 5
+    group: int = 5
+
+    pointwise: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        one_of("edges", self.edges, ("closed", "published"))
+        whole_from("sections", self.sections, 2, "the paper's code uses 5")
+        whole_from("group", self.group, 1, "the paper's code uses 5")
+
+    def table(self, values: NDArray[np.floating]) -> Table:
+        if self.edges == "published":
+            return Table(published_sections(values, self.sections), self.sections - 1)
+        return Table(sections(values, self.sections), self.sections)
+
+    def start(self, pool: Pool) -> Alike:
+        return Alike(self, pool)
+
+
+class Alike(Kept):
+    """Holds the activations, then grows the sample."""
+
+    def __init__(self, method: CES, pool: Pool) -> None:
+        super().__init__(method.want, pool)
+        self.method = method
+
+    def value(self) -> np.ndarray:
+        self.check("ces")
+        random = rng.stream("select.ces", self.pool.seed)
+        picks = grow(self.method.table(self.values), self.pool.picked, random, group=self.method.group)
+        return as_scores(picks, len(self.pool))
+
+    def weights(self) -> Floats:
+        return np.full(self.pool.picked, 1 / self.pool.picked)

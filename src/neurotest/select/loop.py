@@ -1,0 +1,219 @@
+"""The loop of adaptive selection: propose a batch, be told its labels, learn, propose the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from neurotest import rng
+from neurotest.errors import BadInput
+from neurotest.select import learner
+from neurotest.select.features import Facts
+from neurotest.stats.bootstrap import Interval
+
+HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
+ANCHORS, ANCHOR = 500, 0.1  # unlabelled candidates that hold the head to the network, and what each counts
+# How far estimates of the faults left were from the truth on the pools of scripts/design_adaptive.py, sampling noise apart.
+FEWER, MORE = 3.3, 1.7
+CONFIDENT, NEIGHBOURS, AGREEING = 0.9, 10, 0.9
+FLAT = 0.25
+UNCLEAR = -1  # a label that says: cannot tell
+
+
+@dataclass
+class Loop:
+    """Labels in, proposals out. `facts` is what one scan of the pool gave; every method is a function of it and the labels."""
+
+    facts: Facts
+    ridge: float = 30.0
+    seed: int = 0
+    labels: dict[int, int] = field(default_factory=dict)  # by position; UNCLEAR where nobody could tell
+    evidence: dict[int, tuple[float, float]] = field(default_factory=dict)  # what DeepGini and the learner said beforehand
+    _now: _Belief | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.logits = torch.from_numpy(np.ascontiguousarray(self.facts.logits)).double()
+        probs = self.logits.softmax(dim=1)
+        self.predictions = self.logits.argmax(dim=1)
+        self.confidence = probs.amax(dim=1)
+        self.gini = learner.log_odds(1 - probs.square().sum(dim=1))
+        x = torch.from_numpy(np.ascontiguousarray(self.facts.features)).double()
+        self.x = torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], dim=1)
+        shuffled = rng.stream("select.anchors", self.seed).permutation(len(self.facts))
+        self.anchors = np.sort(shuffled[:ANCHORS])
+
+    def propose(self, n: int) -> np.ndarray:
+        """The n candidates without label that are most probably faults, best first."""
+        left = self.left
+        if n < 1:
+            raise BadInput(f"n={n}: expected an integer >= 1.")
+        if not len(left):
+            raise BadInput("every candidate of the pool has a label: there is nothing left to propose.")
+        belief = self.belief
+        best: np.ndarray = left[torch.argsort(-belief.odds[left], stable=True).numpy()[: min(n, len(left))]]
+        self.witness(best)
+        return best
+
+    def witness(self, positions: np.ndarray) -> None:
+        """Write down what is said about these before their labels are known."""
+        belief = self.belief
+        plain, learned = belief.plain[positions].tolist(), belief.learned[positions].tolist()
+        self.evidence.update(zip(positions.tolist(), zip(plain, learned, strict=True), strict=True))
+
+    def tell(self, indices: ArrayLike, labels: ArrayLike) -> None:
+        """What people said about some candidates; -1 where they could not tell. A second, different word is refused."""
+        where, said = np.asarray(indices).ravel(), np.asarray(labels).ravel()
+        self._check(where, said)
+        for position, label in zip(where.tolist(), said.tolist(), strict=True):
+            self.labels[position] = label
+        self._now = None
+
+    def _check(self, where: np.ndarray, said: np.ndarray) -> None:
+        n, classes = self.logits.shape
+        if len(where) != len(said):
+            raise BadInput(f"{len(where)} indices, but {len(said)} labels: expected one label per index.")
+        if not len(where):
+            return
+        if not (np.issubdtype(where.dtype, np.integer) and np.issubdtype(said.dtype, np.integer)):
+            raise BadInput("indices and labels are whole numbers: positions in the pool and class numbers.")
+        if where.min() < 0 or where.max() >= n:
+            raise BadInput(f"index {int(where.max() if where.max() >= n else where.min())} is not in the pool: 0 to {n - 1}.")
+        if said.min() < UNCLEAR or said.max() >= classes:
+            raise BadInput(f"label {int(said.max())}: the target has {classes} classes, 0 to {classes - 1} (-1: cannot tell).")
+        told: dict[int, int] = {}
+        for position, label in zip(where.tolist(), said.tolist(), strict=True):
+            before = told.get(position, self.labels.get(position))
+            if before is not None and before != label:
+                raise BadInput(f"input {position} has label {before} already, and now {label}: keep one of the two.")
+            told[position] = label
+
+    @property
+    def left(self) -> np.ndarray:
+        """Positions nobody has said anything about, in the pool's order."""
+        free = np.ones(len(self.facts), dtype=bool)
+        free[list(self.labels)] = False
+        return np.flatnonzero(free)
+
+    @property
+    def known(self) -> np.ndarray:
+        """Positions with a label, sorted, so that the order of telling changes nothing."""
+        return np.array(sorted(p for p, label in self.labels.items() if label != UNCLEAR), dtype=np.int64)
+
+    @property
+    def belief(self) -> _Belief:
+        if self._now is None:
+            self._now = self._learn()
+        return self._now
+
+    def _learn(self) -> _Belief:
+        known = self.known
+        if not len(known):
+            return _Belief(self.gini, self.gini, 0.0, 1 - self.confidence)
+        said = torch.tensor([self.labels[p] for p in known.tolist()])
+        faults = (said != self.predictions[known]).double()
+        intercept, slope = learner.scale(self.gini[known], faults)
+        plain = intercept + max(slope, FLAT) * self.gini  # inputs the learner chose must not turn DeepGini's order round
+        chance = self._head(known, said)
+        wrong = self.x @ learner.fault_regression(self.x[known], faults, self.ridge)
+        learned = HEAD * learner.log_odds(chance) + REGRESSION * wrong
+        return _Belief(plain, learned, self._trust(known, faults), chance)
+
+    def _head(self, known: np.ndarray, said: Tensor) -> Tensor:
+        """Fault probabilities: one minus what the corrected head gives to the class the network predicts."""
+        anchors = np.setdiff1d(self.anchors, known)
+        rows = np.concatenate([known, anchors])
+        aims = self.logits[rows].softmax(dim=1)
+        aims[: len(known)] = torch.nn.functional.one_hot(said, self.logits.shape[1]).double()
+        weights = torch.cat([torch.ones(len(known)), torch.full((len(anchors),), ANCHOR)]).double()
+        added = learner.corrected_head(self.x[rows], self.logits[rows], aims, weights, self.ridge)
+        probs = (self.logits + self.x @ added).softmax(dim=1)
+        return 1 - probs.gather(1, self.predictions[:, None]).squeeze(1)
+
+    def _trust(self, known: np.ndarray, faults: Tensor) -> float:
+        """From what was said before the labels came. The first batch does not count: there the learner had learned nothing."""
+        judged = [
+            (i, *self.evidence[p]) for i, p in enumerate(known.tolist()) if p in self.evidence and len(set(self.evidence[p])) > 1
+        ]
+        if not judged:
+            return 0.5
+        rows, plain, learned = (torch.tensor(column) for column in zip(*judged, strict=True))
+        return learner.stack(plain.double(), learned.double(), faults[rows])
+
+    # what to tell people
+
+    @property
+    def chances(self) -> np.ndarray:
+        """(n,) Probability that each candidate is a fault; for labelled ones what would be said without knowing better."""
+        return torch.sigmoid(self.belief.odds).numpy()
+
+    def expected_rate(self, n: int) -> float:
+        """Expected share of faults in the next batch, corrected by how the last promises were kept."""
+        left = self.left
+        if not len(left):
+            return 0.0
+        odds = self.belief.odds[left].sort(descending=True).values[:n]
+        intercept, slope = self._kept_promises()
+        return float(torch.sigmoid(intercept + slope * odds).mean())
+
+    def _kept_promises(self, window: int = 100) -> tuple[float, float]:
+        known = [p for p in self.labels if p in self.evidence and self.labels[p] != UNCLEAR][-window:]
+        if not known:
+            return 0.0, 1.0
+        known.sort()
+        trust = self.belief.trust
+        odds = torch.tensor([(1 - trust) * self.evidence[p][0] + trust * self.evidence[p][1] for p in known], dtype=torch.float64)
+        faults = torch.tensor([float(self.labels[p] != int(self.predictions[p])) for p in known], dtype=torch.float64)
+        return learner.scale(odds, faults, strength=20.0)
+
+    def remaining(self) -> Interval:
+        """How many faults are left, by the corrected head. The interval is what such estimates were worth (see FEWER, MORE)."""
+        left = self.left
+        mean = float(self.belief.chance[left].sum())
+        noise = 2 * math.sqrt(float((self.belief.chance[left] * (1 - self.belief.chance[left])).sum()))
+        most = max(mean * MORE, float(torch.sigmoid(self.belief.odds[left]).sum()))  # what selection itself believes: more
+        return Interval(mean, max(0.0, mean / FEWER - noise), min(float(len(left)), most + noise))
+
+    def suspects(self) -> np.ndarray:
+        """Labelled inputs whose label is probably wrong: the network is sure, and so it is of the inputs most like this one.
+
+        Where neighbours carry labels, those must agree with the network too.
+        """
+        known = self.known
+        said = torch.tensor([self.labels[p] for p in known.tolist()], dtype=torch.int64)
+        odd: np.ndarray = known[((said != self.predictions[known]) & (self.confidence[known] > CONFIDENT)).numpy()]
+        if not len(odd):
+            return odd
+        voice = self.predictions.clone()
+        voice[known] = said
+        unit = torch.nn.functional.normalize(self.x[:, :-1], dim=1)
+        like = unit[odd] @ unit.T  # (odd, n)
+        like[torch.arange(len(odd)), odd] = -2
+        near = like.topk(min(NEIGHBOURS, like.shape[1] - 1), dim=1).indices
+        agree = (voice[near] == self.predictions[odd][:, None]).double().mean(dim=1)
+        found: np.ndarray = odd[(agree >= AGREEING).numpy()]
+        return found
+
+    def restore(self, labels: Mapping[int, int], evidence: Mapping[int, tuple[float, float]]) -> None:
+        """Take up what was saved."""
+        self.labels, self.evidence, self._now = dict(labels), dict(evidence), None
+
+
+@dataclass(frozen=True)
+class _Belief:
+    """What DeepGini (`plain`) and the learner say in log-odds about every candidate, how far the learner is trusted, and the
+    head's own fault probability."""
+
+    plain: Tensor
+    learned: Tensor
+    trust: float
+    chance: Tensor
+
+    @property
+    def odds(self) -> Tensor:
+        return (1 - self.trust) * self.plain + self.trust * self.learned

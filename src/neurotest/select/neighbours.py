@@ -1,0 +1,80 @@
+"""A score from labels that are there already: how many of an input's labelled neighbours are faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.checks import whole_from
+from neurotest.coverage.traces import joined
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.select.hidden import Hidden, activations
+from neurotest.select.scorer import Pool
+from neurotest.stats.neighbours import squared_distances
+from neurotest.target import Trace, Want
+
+DONE = -1.0  # the score of what is labelled already
+
+
+@register(
+    "selector",
+    "neighbours",
+    paper="the neighbour part of TestRank (Li et al., NeurIPS 2021), without its second network",
+    cost="one forward pass per input and one more per labelled input; 8 bytes kept per input and the activations of the labelled",
+    differs="It is not TestRank: no self-supervised features, no graph network. The share has few values, so DeepGini decides "
+    "between equals, at a scale that never changes the order of different shares. What is labelled already comes last.",
+    main="k",
+)
+@dataclass(frozen=True, kw_only=True)
+class NeighbourFault(Hidden):
+    """Score by the share of faults among the `k` nearest labelled inputs; needs labels of some candidates (--labels).
+
+    layer, neuron: where distances are measured; default is the last hidden layer.
+    """
+
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        whole_from("k", self.k, 1, "10 is usual")
+
+    def start(self, pool: Pool) -> Nearby:
+        known = np.flatnonzero(pool.labels >= 0) if pool.labels is not None else np.empty(0, dtype=np.int64)
+        if not len(known):
+            raise BadInput(
+                "neighbours needs labels of some candidates: give --labels FILE (CSV with position or content, and label), or "
+                "begin with deepgini."
+            )
+        assert pool.labels is not None
+        found = activations(pool, pool.source.take(known), self.want)
+        return Nearby(self, pool, known, found.values.astype(np.float64), found.predicted != pool.labels[known])
+
+
+class Nearby:
+    def __init__(
+        self, method: NeighbourFault, pool: Pool, known: NDArray[np.int64], points: np.ndarray, wrong: np.ndarray
+    ) -> None:
+        self.want: Want = method.want
+        self.layout = pool.context.layout(self.want)
+        self.k = min(method.k, len(known))
+        self.points, self.wrong = points, wrong.astype(np.float64)
+        self.scores = np.full(len(pool), np.nan)
+        self.known = known
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        values = joined(trace, self.want, self.layout).values.astype(np.float64)
+        apart = squared_distances(values, self.points)  # (n, labelled)
+        near = np.argpartition(apart, self.k - 1, axis=1)[:, : self.k]
+        share = self.wrong[near].mean(axis=1)
+        gini = (1 - trace.probs.square().sum(dim=1)).cpu().numpy()  # below 1
+        self.scores[index] = np.where(np.isfinite(apart).all(axis=1), share + gini / self.k / 2, np.nan)
+
+    def value(self) -> np.ndarray:
+        self.scores[self.known] = DONE
+        return self.scores
+
+    def notes(self) -> tuple[str, ...]:
+        return (f"{len(self.known)} labels are known, {int(self.wrong.sum())} of them faults.",)

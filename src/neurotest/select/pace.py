@@ -1,0 +1,155 @@
+"""PACE: prototypes of the clusters a hidden layer falls into, and a spread of what falls into none."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.coverage.checks import whole_from
+from neurotest.registry import register
+from neurotest.select.estimation import as_scores
+from neurotest.select.hidden import Hidden, Kept
+from neurotest.select.scorer import Pool
+from neurotest.stats.neighbours import squared_distances
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+CHUNK = 1 << 21  # kernel values held at once
+NOISE = -1
+
+
+def reduced(values: NDArray[np.floating], dimensions: int, seed: int) -> Floats:
+    """Independent components of the values scaled to 0 .. 1: (n, dimensions)."""
+    from sklearn.decomposition import FastICA
+
+    span = np.ptp(values, axis=0)
+    moving = np.flatnonzero(span > 0)
+    if len(moving) < 2 or len(values) < 3:
+        return np.asarray(values[:, moving], dtype=np.float64)
+    scaled = ((values[:, moving] - values[:, moving].min(axis=0)) / span[moving]).astype(np.float64)
+    rank = int(np.linalg.matrix_rank(scaled - scaled.mean(axis=0)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a rotation that has not quite converged clusters as well
+        ica = FastICA(max(1, min(dimensions, rank)), random_state=seed, whiten="unit-variance")
+        return np.asarray(ica.fit_transform(scaled))
+
+
+def clusters(points: Floats, least: int, core: int) -> Ints:
+    """Cluster of each point, -1 for noise."""
+    from sklearn.cluster import HDBSCAN
+
+    if len(points) < max(2, least, core) or not points.shape[1]:
+        return np.full(len(points), NOISE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return np.asarray(HDBSCAN(min_cluster_size=least, min_samples=core).fit_predict(points), dtype=np.int64)
+
+
+def shares(sizes: Ints, budget: int) -> Ints:
+    """The budget in proportion to the sizes: largest remainders first, nobody gets more than there is."""
+    exact = sizes * (budget / max(1, sizes.sum()))
+    given: Ints = np.minimum(np.floor(exact).astype(np.int64), sizes)
+    while given.sum() < min(budget, int(sizes.sum())):
+        given[np.argmax(np.where(given < sizes, exact - given, -np.inf))] += 1
+    return given
+
+
+def prototypes(points: Floats, count: int) -> Ints:
+    """Greedy MMD-critic with a Gaussian kernel: points whose mean embedding is nearest to that of all."""
+    gamma = 1 / max(1, points.shape[1])
+    mean = np.empty(len(points))
+    step = max(1, CHUNK // len(points))
+    for start in range(0, len(points), step):
+        mean[start : start + step] = np.exp(-gamma * squared_distances(points[start : start + step], points)).mean(axis=1)
+    chosen: list[int] = []
+    near = np.zeros(len(points))  # summed kernel to the chosen
+    for taken in range(1, min(count, len(points)) + 1):
+        worth = 2 * mean - (2 * near + 1) / taken
+        worth[chosen] = -np.inf
+        chosen.append(int(worth.argmax()))
+        near += np.exp(-gamma * squared_distances(points, points[chosen[-1:]])[:, 0])
+    return np.array(chosen, dtype=np.int64)
+
+
+def farthest(points: Floats, count: int, start: int = 0) -> Ints:
+    """Always the point farthest from those taken."""
+    chosen = [start]
+    apart = squared_distances(points, points[[start]])[:, 0]
+    while len(chosen) < min(count, len(points)):
+        apart[chosen[-1]] = -1
+        chosen.append(int(apart.argmax()))
+        apart = np.minimum(apart, squared_distances(points, points[chosen[-1:]])[:, 0])
+        apart[chosen] = -1
+    return np.array(chosen[:count], dtype=np.int64)
+
+
+@register(
+    "estimator",
+    "pace",
+    paper="Chen et al., Practical Accuracy Estimation for Efficient Deep Neural Network Testing, TOSEM 2020",
+    cost="one forward pass per input, then clustering (seconds for 10,000); 4 bytes kept per hidden unit and input",
+    differs="Clusters and noise get picks in proportion to their sizes, and every pick counts for the part of the pool it stands "
+    "for. Noise is spread by farthest points; the published loop never updates its running maximum and takes the last "
+    "candidate instead. Without any cluster the whole pool counts as one.",
+)
+@dataclass(frozen=True, kw_only=True)
+class PACE(Hidden):
+    """Pick prototypes of the clusters of the last hidden layer (FastICA, HDBSCAN, MMD-critic), and a spread of the rest.
+
+    dimensions: independent components kept. least: inputs that make a cluster. core: neighbours that make a core point. layer,
+    neuron: where activations are taken from.
+    """
+
+    dimensions: int = 8
+    least: int = 80
+    core: int = 4
+
+    pointwise: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        whole_from("dimensions", self.dimensions, 1, "the paper's code uses 8")
+        whole_from("least", self.least, 2, "the paper's code uses 80")
+        whole_from("core", self.core, 1, "the paper's code uses 4")
+
+    def start(self, pool: Pool) -> Clustered:
+        return Clustered(self, pool)
+
+
+class Clustered(Kept):
+    """Holds the activations, then clusters them."""
+
+    def __init__(self, method: PACE, pool: Pool) -> None:
+        super().__init__(method.want, pool)
+        self.method = method
+        self.share: Floats = np.empty(0)
+        self.said: tuple[str, ...] = ()
+
+    def value(self) -> np.ndarray:
+        self.check("pace")
+        points = reduced(self.values, self.method.dimensions, self.pool.seed)
+        of = clusters(points, self.method.least, self.method.core)
+        if (of == NOISE).all():
+            of = np.zeros(len(of), dtype=np.int64)
+            self.said = ("no clusters were found: the whole pool counts as one.",)
+        names, sizes = np.unique(of, return_counts=True)
+        given = shares(sizes, self.pool.picked)
+        picks, weights = [], []
+        for name, size, count in zip(names.tolist(), sizes.tolist(), given.tolist(), strict=True):
+            if count:
+                here = np.flatnonzero(of == name)
+                chosen = farthest(points[here], count) if name == NOISE else prototypes(points[here], count)
+                picks.append(here[chosen])
+                weights.append(np.full(count, size / count))
+        order = np.argsort(-np.concatenate(weights), kind="stable")  # what stands for most of the pool first
+        self.share = np.concatenate(weights)[order] / len(of)
+        return as_scores(np.concatenate(picks)[order], len(of))
+
+    def weights(self) -> Floats:
+        return self.share
+
+    def notes(self) -> tuple[str, ...]:
+        return self.said

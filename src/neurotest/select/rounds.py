@@ -1,0 +1,215 @@
+"""Adaptive selection over days: a run holds what the scan gave, the proposals and the labels; nothing is scanned twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurotest import files, registry
+from neurotest.data.source import Source
+from neurotest.data.spec import data
+from neurotest.errors import BadInput
+from neurotest.runs.store import Run
+from neurotest.select.adaptive import Adaptive, AdaptiveState, told
+from neurotest.select.exchange import numbered, read_labels
+from neurotest.select.features import Facts
+from neurotest.select.loop import UNCLEAR, Loop
+
+FACTS = "adaptive.npz"
+ROUNDS, SETTINGS = "adaptive rounds", "adaptive settings"  # entries of the run
+LARGEST = 1 << 33
+
+
+def keep_open(run: Run, states: Mapping[str, Any]) -> None:
+    """After a selection from an unlabelled pool: let its adaptive methods go on when labels come."""
+    for name, state in states.items():
+        if isinstance(state, AdaptiveState) and state.pool.source.labels is None and ROUNDS not in run:
+            _keep(run, name, state)
+
+
+def _keep(run: Run, name: str, state: AdaptiveState) -> None:
+    """What the next round needs: the facts as a file first, then the entries."""
+    facts, loop = state.loop.facts, state.loop
+    content = io.BytesIO()
+    np.savez(content, features=facts.features, logits=facts.logits)
+    files.write_bytes(run.path / FACTS, content.getvalue())
+    picks = [row.position for row in run.ranking(name) if row.picked]
+    with run.transaction(durable=True):
+        run[SETTINGS] = {**dataclasses.asdict(state.method), "seed": state.pool.seed, "bounds": list(state.pool.target.bounds)}
+        run[ROUNDS] = [_round(name, picks, loop)]
+
+
+def _round(name: str, positions: list[int], loop: Loop) -> dict[str, Any]:
+    return {"ranking": name, "positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
+
+
+def add_labels(path: str | Path, file: str | Path, by: str = "") -> dict[str, Any]:
+    """Put a file of labels into an adaptive run: all of them or, with one sentence, none."""
+    said = read_labels(file)
+    with Run.open(path, write=True) as run:
+        rounds = _rounds(run)
+        inputs = run.inputs()
+        contents: dict[str, list[int]] = {}
+        for row in inputs:
+            contents.setdefault(row.content, []).append(row.position)
+        names = tuple(str(name) for name in run["classes"]) if "classes" in run else None
+        proposed = {p for one in rounds for p in one["positions"]}
+        classes = _facts(run).logits.shape[1]
+        known = {row.position: row.label for row in run.labels()}
+        fresh: dict[int, int] = {}
+        for key, label in said.items():
+            number = numbered(label, classes, names or None)
+            for position in _places(key, contents, proposed, len(inputs), Path(file), run):
+                before = known.get(position, fresh.get(position))
+                if before is not None and before != number:
+                    raise BadInput(
+                        f"{file}: input {position} is labelled {number}, but {run.path} has {before} for it: keep one. "
+                        "Nothing was added."
+                    )
+                if position not in known:
+                    fresh[position] = number
+        with run.transaction(durable=True):
+            for position, number in fresh.items():
+                run.add_label(position, number, by)
+        return {"run": str(run.path), "added": len(fresh), "known": len(said) - len(fresh), "labels": len(run.labels())}
+
+
+def _places(key: int | str, contents: Mapping[str, list[int]], proposed: set[int], n: int, file: Path, run: Run) -> list[int]:
+    """Where an input stands. A bare position could be of any run, so it must be one that this run proposed."""
+    if isinstance(key, str):
+        if key not in contents:
+            raise BadInput(
+                f"{file}: no input of {run.path} has the content {key}: the file is of another run. Nothing was added."
+            )
+        return contents[key]
+    if key not in proposed:
+        why = f"the pool has {n} inputs" if key >= n else "this run never proposed it"
+        raise BadInput(f"{file}: position {key} is unknown, {why}: the file is of another run. Nothing was added.")
+    return [key]
+
+
+def resume(
+    path: str | Path, budget: int | None = None, *, pool: Source | str | None = None, files: int | None = None
+) -> dict[str, Any]:
+    """Propose the next batch of an adaptive run, or say again what was proposed if nothing of it has a label yet.
+
+    budget: size of the batch (default: that of the one before). pool: only for pictures of the proposals; zoo data and data of a
+    run made here are found without it.
+    """
+    with Run.open(path, write=True) as run:
+        rounds = _rounds(run)
+        loop, method = _loop(run, rounds)
+        last = rounds[-1]
+        size = budget or len(last["positions"])
+        if not any(p in loop.labels for p in last["positions"]) and (budget is None or budget == len(last["positions"])):
+            return _result(run, loop, last["positions"], len(rounds), again=True, stop=method.stop)
+        if method.stop is not None and loop.expected_rate(size) < method.stop:
+            return _result(run, loop, [], len(rounds), again=False, stop=method.stop)
+        batch = loop.propose(size)
+        name = f"{rounds[0]['ranking']} round {len(rounds) + 1}"
+        with run.transaction(durable=True):
+            run.add_ranking(name, batch, loop.chances[batch], len(batch))
+            run[ROUNDS] = [*rounds, _round(name, batch.tolist(), loop)]
+        missing = _pictures(run, pool, batch if files is None else batch[:files])
+        run.export()
+        found = _result(run, loop, batch.tolist(), len(rounds) + 1, again=False, stop=method.stop)
+        return {**found, "notes": [*found["notes"], *missing]}
+
+
+def _rounds(run: Run) -> list[dict[str, Any]]:
+    if ROUNDS not in run or not (run.path / FACTS).is_file():
+        raise BadInput(
+            f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
+            "--out RUN` on a pool without labels."
+        )
+    rounds = run[ROUNDS]
+    fits = (
+        isinstance(rounds, list) and rounds and all(isinstance(one, dict) and {"positions", "said"} <= set(one) for one in rounds)
+    )
+    if not fits:
+        raise BadInput(f"{run.path}: its rounds cannot be read; the run is damaged.")
+    return list(rounds)
+
+
+def _loop(run: Run, rounds: list[dict[str, Any]]) -> tuple[Loop, Adaptive]:
+    settings = dict(run[SETTINGS])
+    seed = int(settings.pop("seed", 0))
+    settings.pop("bounds", None)
+    method = registry.find("selector", "adaptive").make(**settings)
+    loop = Loop(_facts(run), ridge=method.ridge, seed=seed)
+    labels = {row.position: UNCLEAR if row.label is None else row.label for row in run.labels()}
+    evidence = {
+        int(p): (float(s[0]), float(s[1])) for one in rounds for p, s in zip(one["positions"], one["said"], strict=True) if s
+    }
+    loop.restore(labels, evidence)
+    return loop, method
+
+
+def _facts(run: Run) -> Facts:
+    """The saved scan, read as data and nothing else."""
+    path = run.path / FACTS
+    if path.is_symlink() or path.stat().st_size > LARGEST:
+        raise BadInput(f"{path} is a link or too large: refused.")
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            facts = Facts(held["features"], held["logits"])
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise BadInput(f"{path} cannot be read ({error}): the run is damaged.") from None
+    fits = facts.features.ndim == facts.logits.ndim == 2 and len(facts.features) == len(facts.logits) == len(run.inputs())
+    if not fits:
+        raise BadInput(f"{path} does not fit the inputs of the run: the run is damaged.")
+    return facts
+
+
+def _pictures(run: Run, pool: Source | str | None, batch: np.ndarray) -> list[str]:
+    """Store the proposals as pictures where the pool can be read; a run from elsewhere does not make us open files it names."""
+    spec = run["config"].get("pool")
+    if pool is None:
+        if not (run.made_here or str(spec).startswith("zoo:")):
+            return ["no pictures: the run was made elsewhere; give its pool as POOL."]
+        pool = str(spec)
+    try:
+        source = data(pool)
+        contents = {row.position: row.content for row in run.inputs()}
+        if any(str(source.take(np.array([p])).ids()[0]) != contents[p] for p in batch[:3].tolist()):
+            return [f"no pictures: {spec} does not hold the inputs of this run any more."]
+        bounds = run[SETTINGS].get("bounds", [0.0, 1.0])
+        known = {row.position for row in run.files("picked")}
+        new = np.array([p for p in batch.tolist() if p not in known], dtype=np.int64)
+        if len(new):
+            run.save_inputs(new, source.read(new), "picked", (float(bounds[0]), float(bounds[1])))
+    except (BadInput, IndexError) as error:
+        return [f"no pictures: {error}"]
+    return []
+
+
+def _result(run: Run, loop: Loop, positions: list[int], number: int, *, again: bool, stop: float | None) -> dict[str, Any]:
+    rest = loop.remaining()
+    size = max(1, len(positions))
+    rate = loop.expected_rate(size)
+    content = {row.position: row.content for row in run.inputs()}
+    return {
+        "method": "adaptive",
+        "round": number,
+        "again": again,
+        "indices": positions,
+        "contents": [content[p] for p in positions],
+        "scores": [float(loop.chances[p]) for p in positions],
+        "predicted": [int(loop.predictions[p]) for p in positions],
+        "labels": len(loop.labels),
+        "faults": sum(label not in (UNCLEAR, int(loop.predictions[p])) for p, label in loop.labels.items()),
+        "remaining": rest.value,
+        "remaining_interval": [rest.low, rest.high],
+        "expected_rate": rate,
+        "trust": loop.belief.trust,
+        "suspects": [int(p) for p in loop.suspects()],
+        "stop": stop is not None and bool(loop.labels) and not positions,
+        "notes": [told(loop, size)],
+        "run": str(run.path),
+    }

@@ -1,0 +1,148 @@
+"""Surprise adequacy as selectors: the further from training data, the earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from neurotest.coverage import adequacy
+from neurotest.coverage.traces import Layout, joined
+from neurotest.registry import register
+from neurotest.select.scorer import Partner, Pool
+from neurotest.target import Trace, Want
+
+KIM = "Kim et al., ICSE 2019"
+KIM2 = "Kim et al., ESEC/FSE 2020"
+WEISS = "Weiss et al., A Review and Refinement of Surprise Adequacy, 2021"
+HIGHEST = 1e300  # stands for infinite surprise: a prediction that no training input has
+DIGITS = 9  # products round differently in batches of different sizes: what is equal must stay equal
+KEPT = "one forward pass per input and training input; keeps 8 bytes per input and the training activations"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Surprising:
+    """layer: a glob or preset. neuron: `channel` or `unit`."""
+
+    layer: str = "pre_activation"
+    neuron: Literal["channel", "unit"] = "channel"
+
+    @property
+    def want(self) -> Want:
+        return Want(layers=self.layer, neuron=self.neuron)
+
+    @property
+    def learns(self) -> tuple[str, Want]:
+        return "traces", self.want
+
+    @property
+    def partner(self) -> Partner | None:
+        return None
+
+    @property
+    def sample(self) -> int:
+        return 0
+
+    def start(self, pool: Pool) -> _Surprises:
+        assert isinstance(self, adequacy.Adequacy)
+        fitted = self.fit(pool.context.traces(self.want, type(self).__name__.lower()), seed=pool.seed)
+        return _Surprises(fitted, self.want, pool.context.layout(self.want), len(pool))
+
+
+class _Surprises:
+    def __init__(self, fitted: adequacy.Fitted, want: Want, layout: Layout, n: int) -> None:
+        self.fitted, self.want, self.layout = fitted, want, layout
+        self.scores = np.full(n, np.nan)
+        self.unseen = 0
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        values = joined(trace, self.want, self.layout).values
+        found = self.fitted.score(values, trace.predictions.cpu().numpy())
+        self.unseen += int(np.isposinf(found).sum())
+        self.scores[index] = np.clip(steady(found), -HIGHEST, HIGHEST)
+
+    def value(self) -> np.ndarray:
+        return self.scores
+
+    def notes(self) -> tuple[str, ...]:
+        unseen = (
+            (f"{self.unseen} candidates are infinitely surprising (no training input is predicted like them): they come first.",)
+            if self.unseen
+            else ()
+        )
+        return (*self.fitted.notes, *unseen)
+
+
+def steady(values: np.ndarray, digits: int = DIGITS) -> np.ndarray:
+    """Values rounded to so many digits; what is not finite stays."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
+        return np.where(np.isfinite(scale) & np.isfinite(values), np.round(values * scale) / scale, values)
+
+
+@register(
+    "selector",
+    "lsa",
+    paper=KIM,
+    cost=f"{KEPT}; one kernel per training input of the predicted class",
+    differs="Predicted classes on both sides. A covariance that cannot be inverted is shrunk; scipy refuses it, and dnn-tip "
+    "underflows to infinity far from the data, where ours stays finite (log-sum-exp).",
+)
+@dataclass(frozen=True, kw_only=True)
+class LSA(_Surprising, adequacy.LSA):
+    """Score by -log of the kernel density of the training data (of the predicted class) at the input.
+
+    per: `class` or `all`. bandwidth: `scott` or a number. inverse: `auto`, `pinv` or `none`. min_var, features: which neurons.
+    layer, neuron: where activations are taken from.
+    """
+
+
+@register(
+    "selector",
+    "dsa",
+    paper=KIM,
+    cost=f"{KEPT}; one distance per training input of the predicted class",
+    differs="Exact neighbours; `reference=test` measures the second distance from the input, as NeuraL-Coverage does.",
+    main="reference",
+)
+@dataclass(frozen=True, kw_only=True)
+class DSA(_Surprising, adequacy.DSA):
+    """Score by the distance to the nearest training input of the predicted class over that one's to another class.
+
+    reference: `nearest` or `test`. min_var, features: which neurons. layer, neuron: where activations are taken from.
+    """
+
+
+@register(
+    "selector",
+    "mdsa",
+    paper=KIM2,
+    cost=f"{KEPT}; one product with a covariance per input",
+    differs="The root is taken, per predicted class; dnn-tip squares and takes all classes together (`squared=true,per=all`).",
+)
+@dataclass(frozen=True, kw_only=True)
+class MDSA(_Surprising, adequacy.MDSA):
+    """Score by the Mahalanobis distance from the mean of the training data (of the predicted class).
+
+    per: `class` or `all`. squared: without the root. inverse: `auto`, `pinv` or `none`. min_var, features: which neurons.
+    layer, neuron: where activations are taken from.
+    """
+
+
+@register(
+    "selector",
+    "mlsa",
+    paper=WEISS,
+    cost=f"{KEPT}; a mixture is fitted once",
+    differs="Variances are regularised, so that no component collapses, and the fit is seeded; dnn-tip's is neither.",
+    main="components",
+)
+@dataclass(frozen=True, kw_only=True)
+class MLSA(_Surprising, adequacy.MLSA):
+    """Score by -log likelihood under a mixture of `components` Gaussians fitted to the training data.
+
+    per: `all` or `class`. regularise: added to every variance. min_var, features: which neurons. layer, neuron: where
+    activations are taken from.
+    """

@@ -1,0 +1,1 @@
+"""Studies: a paper's tables rerun, our numbers beside theirs."""

@@ -1,0 +1,38 @@
+"""The benchmark of selection: every method has a ratio, memory is counted per input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from neurotest import bench, zoo
+from neurotest.bench import selection
+from neurotest.data.spec import data
+from neurotest.errors import BadInput
+
+
+def test_generated_inputs_are_a_function_of_their_position() -> None:
+    source = selection.Generated(1000)
+    x = source.read(np.arange(1000))
+    assert np.array_equal(x[[3, 700]], source.read(np.array([3, 700])))
+    assert len(np.unique(x.reshape(1000, -1), axis=0)) == 1000
+
+
+def test_memory_per_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 bytes are allowed."""
+    monkeypatch.setattr(selection, "COUNTED", ("deepgini", "mdsa"))
+    found = selection.memory(120_000)
+    assert all(0 < one["bytes_per_input"] <= 64 for one in found.values()), found
+
+
+def test_every_method_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not zoo.find("mnist-lenet1").embedded:
+        pytest.skip("mnist-lenet1 is not embedded here")
+    try:
+        data("zoo:mnist/test[:1]")
+    except BadInput as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(selection, "POOL", 300)
+    monkeypatch.setattr(selection, "TRAIN", 100)
+    found = bench.run("select", ["mnist-lenet1"], repeats=1)
+    assert set(found) == {f"select/mnist-lenet1/{method}" for method in selection.SCORED}

@@ -1,0 +1,219 @@
+"""Adaptive selection: what it proposes, what it learns, what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neurotest import rng, zoo
+from neurotest.data.source import ArraySource
+from neurotest.data.spec import data
+from neurotest.errors import BadInput
+from neurotest.mutate.pools import nss_pool
+from neurotest.select import compare, select
+from neurotest.select.adaptive import Adaptive, loop
+from neurotest.select.features import Facts
+from neurotest.select.loop import Loop
+from neurotest.stats.faults import fdr
+
+N, CLASSES = 300, 4
+
+
+def facts(seed: int = 0) -> tuple[Facts, np.ndarray]:
+    """A network that takes every input of one region for another class, and is sure of it: only labels can tell."""
+    random = rng.stream("test.adaptive", seed)
+    x = (5 * random.normal(size=(N, 5))).astype(np.float32)
+    labels = random.integers(0, CLASSES, N)
+    said = np.where(x[:, 0] > 3, (labels + 1) % CLASSES, labels)
+    logits = random.normal(size=(N, CLASSES)).astype(np.float32)
+    logits[np.arange(N), said] += 3
+    return Facts(x, logits), labels
+
+
+def run(known: Facts, labels: np.ndarray, rounds: int, size: int = 15) -> list[np.ndarray]:
+    learner, picks = Loop(known), []
+    for _ in range(rounds):
+        picks.append(learner.propose(size))
+        learner.tell(picks[-1], labels[picks[-1]])
+    return picks
+
+
+def test_it_finds_the_region_where_the_network_errs() -> None:
+    known, labels = facts()
+    wrong = labels != known.logits.argmax(1)
+    picks = np.concatenate(run(known, labels, 6))
+    plain = np.argsort(-Loop(known).gini.numpy(), kind="stable")[:90]
+    assert wrong[picks].mean() > wrong[plain].mean() + 0.2
+
+
+def test_the_first_proposal_is_deepgini() -> None:
+    known, _ = facts()
+    learner = Loop(known)
+    assert np.array_equal(learner.propose(20), np.argsort(-learner.gini.numpy(), kind="stable")[:20])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 5))
+def test_proposals_are_distinct_and_unseen(sizes: list[int], seed: int) -> None:
+    known, labels = facts(seed)
+    learner, seen = Loop(known), set()
+    for size in sizes:
+        batch = learner.propose(size)
+        assert len(set(batch.tolist())) == size
+        assert not seen & set(batch.tolist())
+        seen |= set(batch.tolist())
+        learner.tell(batch, labels[batch])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_order_of_telling_changes_nothing(seed: int) -> None:
+    known, labels = facts()
+    one, other = Loop(known), Loop(known)
+    for _ in range(3):
+        batch = one.propose(12)
+        assert np.array_equal(batch, other.propose(12))
+        one.tell(batch, labels[batch])
+        for position in np.random.default_rng(seed).permutation(batch):
+            other.tell([position], [labels[position]])
+    assert np.array_equal(one.propose(12), other.propose(12))
+
+
+def test_restored_equals_uninterrupted() -> None:
+    known, labels = facts()
+    whole = Loop(known)
+    for _ in range(4):
+        batch = whole.propose(10)
+        whole.tell(batch, labels[batch])
+    back = Loop(known)
+    back.restore(whole.labels, whole.evidence)
+    assert np.array_equal(back.propose(10), whole.propose(10))
+    assert back.remaining() == whole.remaining()
+
+
+def test_fault_probabilities_are_calibrated_on_the_rest() -> None:
+    known, labels = facts(1)
+    learner = Loop(known)
+    for _ in range(8):
+        batch = learner.propose(15)
+        learner.tell(batch, labels[batch])
+    wrong = labels != known.logits.argmax(1)
+    rest = learner.remaining()
+    assert rest.low <= wrong[learner.left].sum() <= rest.high
+    assert 0 <= learner.expected_rate(15) <= 1
+
+
+def test_unclear_inputs_are_neither_learned_from_nor_proposed_again() -> None:
+    known, _ = facts()
+    learner = Loop(known)
+    batch = learner.propose(10)
+    learner.tell(batch, np.full(10, -1))
+    assert len(learner.known) == 0
+    assert not set(batch.tolist()) & set(learner.propose(20).tolist())
+
+
+def test_planted_label_errors_are_pointed_out() -> None:
+    random = rng.stream("test.suspects", 0)
+    labels = random.integers(0, CLASSES, N)
+    x = (np.eye(CLASSES)[labels] * 5 + random.normal(0, 0.3, (N, CLASSES))).astype(np.float32)
+    logits = (np.eye(CLASSES)[labels] * 8).astype(np.float32)
+    learner = Loop(Facts(x, logits))
+    told = labels[:40].copy()
+    told[:5] = (told[:5] + 1) % CLASSES
+    learner.tell(np.arange(40), told)
+    assert learner.suspects().tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("indices", "labels", "word"),
+    [([N], [0], "not in the pool"), ([-1], [0], "not in the pool"), ([0], [CLASSES], "classes"),
+     ([0, 1], [0], "one label per index"), ([0, 0], [1, 2], "keep one"), ([0.5], [1], "whole numbers")],
+)  # fmt: skip
+def test_bad_labels_are_refused_and_nothing_is_taken(indices: list[int], labels: list[int], word: str) -> None:
+    learner = Loop(facts()[0])
+    with pytest.raises(BadInput, match=word):
+        learner.tell(indices, labels)
+    assert not learner.labels
+
+
+def test_a_contradiction_is_refused() -> None:
+    learner = Loop(facts()[0])
+    learner.tell([3], [1])
+    learner.tell([3], [1])
+    with pytest.raises(BadInput, match="input 3 has label 1 already"):
+        learner.tell([3], [2])
+
+
+def test_an_exhausted_pool_and_bad_sizes() -> None:
+    known, labels = facts()
+    learner = Loop(known)
+    with pytest.raises(BadInput, match="n=0"):
+        learner.propose(0)
+    learner.tell(np.arange(N), labels)
+    with pytest.raises(BadInput, match="nothing left"):
+        learner.propose(1)
+    assert learner.expected_rate(5) == 0
+
+
+@pytest.mark.parametrize("options", [{"stop": 2}, {"ridge": 0}, {"round": 0}, {"round": "x"}])
+def test_bad_settings(options: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        Adaptive(**options)  # type: ignore[arg-type]
+
+
+def odd_pool(seed: int, n: int) -> ArraySource:
+    if zoo.find("mnist-lenet1").weights is None:
+        pytest.skip("the weights of mnist-lenet1 are not here")
+    try:
+        test = data("zoo:mnist/test")
+    except BadInput:
+        pytest.skip("the embedded MNIST images were removed")
+    return nss_pool(source=test.take(np.arange(1, 2 * n, 2)), seed=seed)  # type: ignore[return-value]
+
+
+def test_quality_it_beats_deepgini_on_a_pool_of_mnist() -> None:
+    pool = odd_pool(7, 2000)
+    found = compare("zoo:mnist-lenet1", pool, ["deepgini", "adaptive"], "10%")
+    gini, ours = (found[m].quality.fdr.value for m in ("deepgini", "adaptive"))  # type: ignore[union-attr]
+    assert ours > gini + 0.08
+
+
+def test_with_shuffled_labels_the_gain_vanishes() -> None:
+    pool = odd_pool(8, 1500)
+    mixed = ArraySource(pool.read(np.arange(1500)), rng.stream("test.shuffle", 0).permutation(pool.labels))
+    found = select("zoo:mnist-lenet1", mixed, "adaptive", "10%")
+    wrong = mixed.labels != found.predictions
+    assert abs(fdr(wrong[found.order], 150) - wrong.mean()) < 0.06
+
+
+def test_labels_given_in_a_file_steer_the_next_picks() -> None:
+    pool = odd_pool(9, 600)
+    blind = ArraySource(pool.read(np.arange(600)))
+    first = select("zoo:mnist-lenet1", blind, "adaptive", 30)
+    said = {int(p): int(pool.labels[p]) for p in first.indices}
+    second = select("zoo:mnist-lenet1", blind, "adaptive", 30, labels=said)
+    assert not set(first.indices.tolist()) & set(second.indices.tolist())
+    assert any("30 labels" in note for note in second.notes)
+
+
+def test_a_loop_from_python() -> None:
+    pool = odd_pool(10, 400)
+    learner = loop("zoo:mnist-lenet1", ArraySource(pool.read(np.arange(400))))
+    batch = learner.propose(10)
+    learner.tell(batch, pool.labels[batch])
+    assert len(learner.propose(10)) == 10
+
+
+def test_features_of_any_kind_of_network() -> None:
+    """Dense layers on vectors: no maps, no pictures."""
+    from neurotest.target import Target
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
+    source = ArraySource(rng.stream("test.vectors", 0).normal(size=(50, 6)).astype(np.float32))
+    learner = loop(Target(net, shape=(6,), bounds=(-10.0, 10.0)), source)
+    assert learner.facts.features.shape[0] == 50
+    assert np.isfinite(learner.facts.features).all()

@@ -1,0 +1,134 @@
+"""Adaptive selection in rounds: labels come by file, a crash between two rounds loses nothing."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neurotest import rng, zoo
+from neurotest.data.source import ArraySource
+from neurotest.data.spec import data
+from neurotest.errors import BadInput
+from neurotest.mutate.pools import nss_pool
+from neurotest.runs.store import Run
+from neurotest.select import rounds, select
+from neurotest.select.adaptive import loop
+
+
+@pytest.fixture(scope="module")
+def pool() -> ArraySource:
+    if zoo.find("mnist-lenet1").weights is None:
+        pytest.skip("the weights of mnist-lenet1 are not here")
+    try:
+        return nss_pool(source=data("zoo:mnist/test[:300]"), seed=5)  # type: ignore[return-value]
+    except BadInput:
+        pytest.skip("the embedded MNIST images were removed")
+
+
+@pytest.fixture
+def begun(pool: ArraySource, tmp_path: Path) -> Path:
+    x = pool.read(np.arange(300))
+    np.savez(tmp_path / "pool.npz", x=x)
+    select("zoo:mnist-lenet1", f"npz:{tmp_path / 'pool.npz'}#x", "adaptive", 15, out=tmp_path / "run", files=2)
+    return tmp_path / "run"
+
+
+def write(path: Path, positions: list[int], labels: list[int], contents: list[str] | None = None) -> Path:
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["position", "content", "label"] if contents else ["position", "label"])
+        for i, (p, label) in enumerate(zip(positions, labels, strict=True)):
+            writer.writerow([p, contents[i], label] if contents else [p, label])
+    return path
+
+
+def test_rounds_by_file_equal_the_loop_in_python(begun: Path, pool: ArraySource, tmp_path: Path) -> None:
+    assert pool.labels is not None
+    learner = loop("zoo:mnist-lenet1", ArraySource(pool.read(np.arange(300))))
+    expected = learner.propose(15)
+    found = rounds.resume(begun)
+    for number in range(2, 5):
+        assert found["indices"] == expected.tolist()
+        file = write(tmp_path / "labels.csv", found["indices"], pool.labels[expected].tolist(), found["contents"])
+        assert rounds.add_labels(begun, file)["added"] == 15
+        learner.tell(expected, pool.labels[expected])
+        expected = learner.propose(15)
+        found = rounds.resume(begun)
+        assert (found["round"], found["again"]) == (number, False)
+    assert found["labels"] == 45
+    assert found["remaining_interval"][0] <= found["remaining"] <= found["remaining_interval"][1]
+
+
+def test_asked_again_before_any_label_it_says_the_same(begun: Path) -> None:
+    first, again = rounds.resume(begun), rounds.resume(begun)
+    assert first["indices"] == again["indices"]
+    assert again["again"]
+    assert again["round"] == 1
+
+
+def test_a_crash_between_two_rounds_loses_nothing(
+    begun: Path, pool: ArraySource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pool.labels is not None
+    first = rounds.resume(begun)["indices"]
+    rounds.add_labels(begun, write(tmp_path / "a.csv", first, pool.labels[first].tolist()))
+
+    def die(*_: object) -> None:
+        raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds, "_pictures", die)
+        with pytest.raises(RuntimeError):
+            rounds.resume(begun)
+    after = rounds.resume(begun)
+    assert after["labels"] == 15
+    assert after["round"] == 2
+    assert not set(after["indices"]) & set(first)
+
+
+def test_what_is_refused_adds_nothing(begun: Path, pool: ArraySource, tmp_path: Path) -> None:
+    first = rounds.resume(begun)["indices"]
+    never = next(p for p in range(300) if p not in first)
+    for positions, labels, contents, word in (
+        ([first[0], 999], [1, 1], None, "position 999 is unknown, the pool has 300 inputs"),
+        ([first[0], never], [1, 1], None, "never proposed"),
+        ([first[0]], [1], ["f" * 16], "of another run"),
+        ([first[0], first[0]], [1, 2], None, "keep one"),
+        ([first[0]], [10], None, "classes"),
+    ):
+        with pytest.raises(BadInput, match=word):
+            rounds.add_labels(begun, write(tmp_path / "bad.csv", positions, labels, contents))
+    with Run.open(begun) as run:
+        assert run.labels() == []
+
+
+def test_a_label_that_contradicts_an_earlier_one(begun: Path, tmp_path: Path) -> None:
+    first = rounds.resume(begun)["indices"]
+    rounds.add_labels(begun, write(tmp_path / "a.csv", first[:2], [1, 2]))
+    assert rounds.add_labels(begun, write(tmp_path / "a.csv", first[:3], [1, 2, 3]))["added"] == 1
+    with pytest.raises(BadInput, match="Nothing was added"):
+        rounds.add_labels(begun, write(tmp_path / "b.csv", first[:4], [1, 5, 3, 3]))
+
+
+def test_the_stop_rule(pool: ArraySource, tmp_path: Path) -> None:
+    assert pool.labels is not None
+    blind = ArraySource(pool.read(np.arange(300)))
+    select("zoo:mnist-lenet1", blind, "adaptive:stop=0.9", 15, out=tmp_path / "run")
+    first = rounds.resume(tmp_path / "run")["indices"]
+    rounds.add_labels(tmp_path / "run", write(tmp_path / "a.csv", first, pool.labels[first].tolist()))
+    found = rounds.resume(tmp_path / "run")
+    assert found["stop"]
+    assert found["indices"] == []
+
+
+def test_other_runs_and_damage(begun: Path, tmp_path: Path) -> None:
+    x = rng.stream("test.rounds", 0).integers(0, 256, (20, 1, 28, 28), dtype=np.uint8)
+    select("zoo:mnist-lenet1", ArraySource(x), "deepgini", 5, out=tmp_path / "other")
+    with pytest.raises(BadInput, match="no adaptive selection"):
+        rounds.resume(tmp_path / "other")
+    (begun / rounds.FACTS).write_bytes(b"nothing")
+    with pytest.raises(BadInput, match="damaged"):
+        rounds.resume(begun)

@@ -1,0 +1,94 @@
+"""Surprise adequacy as a selector: the scores are those of the coverage package, in whatever batches they come."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from neurotest.coverage import adequacy
+from neurotest.coverage.context import Traces
+from neurotest.data.source import ArraySource
+from neurotest.errors import BadInput
+from neurotest.select import compare, select
+from neurotest.select.surprise import steady
+from neurotest.target import Probe, Target, Want
+
+
+def target() -> Target:
+    """Centred, so that every class is predicted."""
+    random = torch.Generator().manual_seed(0)
+    first, last = nn.Linear(6, 8), nn.Linear(8, 3)
+    with torch.no_grad():
+        for layer in (first, last):
+            layer.weight.copy_(2 * torch.randn(layer.weight.shape, generator=random))
+        first.bias.copy_(-first.weight.sum(dim=1) / 2)
+        last.bias.zero_()
+        last.bias.copy_(-last(first(torch.rand(500, 6, generator=random)).relu()).mean(dim=0))
+    return Target(nn.Sequential(first, nn.ReLU(), last).eval(), shape=(6,))
+
+
+def points(n: int, seed: int) -> ArraySource:
+    return ArraySource(np.random.default_rng(seed).random((n, 6), dtype=np.float32))
+
+
+POOL, TRAIN = points(30, 1), points(80, 2)
+
+
+def recorded(source: ArraySource) -> Traces:
+    network = target()
+    with Probe(network, Want()) as probe:
+        trace = probe(network.prepare(source.read(np.arange(len(source)))))
+    return Traces(torch.cat(list(trace.values.values()), dim=1).numpy(), trace.predictions.numpy())
+
+
+@pytest.mark.parametrize(
+    ("method", "same"),
+    [("lsa", adequacy.LSA()), ("dsa", adequacy.DSA()), ("dsa:test", adequacy.DSA(reference="test")), ("mdsa", adequacy.MDSA()),
+     ("mdsa:squared=true,per=all", adequacy.MDSA(squared=True, per="all")), ("mlsa:2", adequacy.MLSA(components=2))],
+)  # fmt: skip
+def test_scores_are_those_of_the_scorer(method: str, same: adequacy.Adequacy) -> None:
+    asked = recorded(POOL)
+    expected = same.fit(recorded(TRAIN)).score(asked.values, asked.predicted)
+    found = select(target(), POOL, method, 5, train=TRAIN, batch=7)
+    finite = np.isfinite(expected)
+    assert found.all_scores[finite] == pytest.approx(expected[finite], rel=1e-6 if "mlsa" not in method else 1e-4)
+
+
+def test_several_share_one_pass_over_the_training_data() -> None:
+    network = target()
+    seen: list[int] = []
+    handle = network.module.register_forward_hook(lambda m, args, out: seen.append(len(out)))
+    compare(network, POOL, ["dsa", "mdsa", "cam:kmnc:10", "deepgini"], 5, train=TRAIN, batch=1000)
+    handle.remove()
+    assert seen.count(80) == 1
+    assert seen.count(30) == 1
+
+
+def test_a_class_training_never_had_comes_first_and_can_be_written_down() -> None:
+    kept = recorded(TRAIN).predicted
+    common = np.bincount(kept).argsort()[::-1][:2]
+    train = TRAIN.take(np.flatnonzero(np.isin(kept, common)))
+    unseen = ~np.isin(recorded(POOL).predicted, common)
+    assert unseen.any()
+    found = select(target(), POOL, "dsa", 5, train=train)
+    assert set(found.order[: unseen.sum()]) == set(np.flatnonzero(unseen))
+    assert any("infinitely surprising" in note for note in found.notes)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_one_class_alone_is_refused() -> None:
+    train = TRAIN.take(np.flatnonzero(recorded(TRAIN).predicted == recorded(TRAIN).predicted[0])[:5])
+    with pytest.raises(BadInput, match="at least two predicted classes"):
+        select(target(), POOL, "dsa", 5, train=train)
+
+
+def test_rounding_keeps_nine_digits() -> None:
+    values = np.array([123.456789012345, -1e-20, 0.0, np.inf, np.nan, 1e300])
+    assert steady(values)[:3].tolist() == pytest.approx([123.456789, -1e-20, 0.0], rel=1e-12, abs=0)
+    assert np.isinf(steady(values)[3])
+    assert np.isnan(steady(values)[4])
+    assert steady(values)[5] == pytest.approx(1e300)

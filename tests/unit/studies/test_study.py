@@ -1,0 +1,92 @@
+"""Studies: cells are computed once, kept, and tables are made of what is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neurotest import registry, zoo
+from neurotest.errors import BadInput
+from neurotest.studies import nss, nss_cells, nss_published
+from neurotest.studies.study import Cell, run_study
+
+made: list[str] = []
+
+
+class Counting:
+    """Two cells; the second one fails the first time."""
+
+    fails = True
+
+    def cells(self, scale: str) -> list[Cell]:
+        return [Cell("a", lambda: made.append("a") or 1), Cell("b", self._b)]
+
+    def _b(self) -> int:
+        made.append("b")
+        if type(self).fails:
+            type(self).fails = False
+            raise RuntimeError("interrupted")
+        return 2
+
+    def tables(self, scale: str, done: dict[str, Any]) -> dict[str, Any]:
+        return {"tables": {"all": [{"cell": key, "value": value} for key, value in done.items()]}, "checks": {"cells": len(done)}}
+
+
+def test_a_finished_cell_is_not_computed_again(tmp_path: Path) -> None:
+    registry.entries("study")
+    registry.register("study", "counting", paper="", cost="")(Counting)
+    try:
+        with pytest.raises(RuntimeError):
+            run_study("counting", out=tmp_path / "run")
+        found = run_study("counting", resume=tmp_path / "run")
+        assert made == ["a", "b", "b"]
+        assert found["tables"]["all"] == [{"cell": "a", "value": 1}, {"cell": "b", "value": 2}]
+        assert found["missing"] == []
+        with pytest.raises(BadInput, match="is a run of the study counting"):
+            run_study("nss", resume=tmp_path / "run")
+    finally:
+        registry._entries["study"].pop("counting")
+
+
+def test_a_scale_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="quick or full"):
+        run_study("nss", "huge", out=tmp_path / "run")
+
+
+def test_tables_of_nothing_still_say_what_is_not_rerun() -> None:
+    found = nss.NssStudy().tables("quick", {})
+    assert any("SVHN" in row["what"] for row in found["tables"]["not rerun"])
+    assert found["checks"] == {}
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_published_tables_are_whole() -> None:
+    for subject, rows in nss_published.FDR.items():
+        assert [len(row) for row in rows] == [len(nss_published.METHODS)] * 4
+        assert set(nss_published.AREA[subject]) == set(nss_published.METHODS)
+        assert len(nss_published.BY_SHARE[subject]) == len(nss_published.SHARES)
+        assert len(nss_published.BY_LAYER[subject]) == 4
+    assert set(nss_cells.FIXED) == set(nss_published.FIXED)
+
+
+def test_a_few_cells_of_the_nss_study(tmp_path: Path) -> None:
+    if zoo.find("mnist-lenet1").weights is None:
+        pytest.skip("the weights of mnist-lenet1 are not here")
+    cells = {
+        f"select/mnist-lenet1/0/{word}": nss_cells.selection("mnist-lenet1", 0, word, 300)
+        for word in ("nss", "deepgini", "random")
+    }
+    cells["shares/mnist-lenet1/0"] = nss_cells.shares("mnist-lenet1", 0, 300)
+    cells["fixed/mnist-lenet1/blur"] = nss_cells.fixed("mnist-lenet1", "blur", 300)
+    cells["overhead/mnist-lenet1/deepgini"] = nss_cells.overhead("mnist-lenet1", "deepgini", 300)
+    found = nss.NssStudy().tables("quick", cells)
+    assert {row["method"] for row in found["tables"]["V: fault detection rate"]} == {"nss", "deepgini", "random"}
+    assert len(found["tables"]["IX: share of sensitive neurons"]) == 5
+    assert found["checks"]["nss above random at 5%"] > 20
+    row = found["tables"]["V: fault detection rate"][0]
+    assert row["paper"] == 81.8
+    assert row["low"] <= row["value"] <= row["high"]
+    json.dumps(found, allow_nan=False)
