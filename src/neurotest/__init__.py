@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from neurotest.campaign import FuzzResult as FuzzResult
+    from neurotest.campaign import fuzz as fuzz
     from neurotest.coverage import Coverage as Coverage
     from neurotest.coverage import cover as cover
     from neurotest.data.source import Source as Source
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from neurotest.doctor import doctor as doctor
     from neurotest.errors import BadInput as BadInput
     from neurotest.errors import NeurotestError as NeurotestError
+    from neurotest.evaluate import evaluate as evaluate
+    from neurotest.generate.gradient import AttackResult as AttackResult
+    from neurotest.generate.gradient import attack as attack
     from neurotest.runs.store import Run as Run
     from neurotest.scan import profile as profile
     from neurotest.scan import scan as scan
@@ -30,8 +35,10 @@ if TYPE_CHECKING:
 # Names are resolved when first used, so that `import neurotest` stays quick and imports no torch. A name that is its own
 # home is a module that can be called (callable_module.py).
 _HOME = {
+    "AttackResult": "generate.gradient",
     "BadInput": "errors",
     "Coverage": "coverage",
+    "FuzzResult": "campaign",
     "NeurotestError": "errors",
     "Probe": "target",
     "Profile": "target",
@@ -41,9 +48,12 @@ _HOME = {
     "Target": "target",
     "Trace": "target",
     "Want": "target",
+    "attack": "generate.gradient",
     "cover": "coverage",
     "data": "data",
     "doctor": "doctor",
+    "evaluate": "evaluate",
+    "fuzz": "campaign",
     "load": "target",
     "profile": "scan",
     "scan": "scan",

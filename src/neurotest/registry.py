@@ -25,8 +25,19 @@ MODULES: dict[str, tuple[str, ...]] = {
         f"neurotest.coverage.{module}"
         for module in ("threshold", "ranges", "topk", "cluster", "surprise", "causal", "layerwise", "paths")
     ),
-    "selector": ("neurotest.select.uncertainty", "neurotest.select.sensitivity"),
+    "selector": tuple(
+        f"neurotest.select.{module}"
+        for module in ("uncertainty", "sensitivity", "dropout", "surprise", "greedy", "ats", "neighbours", "adaptive", "decision")
+    ),
+    "estimator": ("neurotest.select.estimation", "neurotest.select.pace"),
+    "study": ("neurotest.studies.nss", "neurotest.studies.fuzzing"),
     "mutation set": ("neurotest.mutate.space",),
+    "mutation space": ("neurotest.mutate.rules",),
+    "attack": ("neurotest.generate.gradient.attacks", "neurotest.generate.gradient.carlini"),
+    "guide": ("neurotest.generate.fuzz.guides",),
+    "oracle": ("neurotest.oracles",),
+    "validity": ("neurotest.mutate.validity",),
+    "style transfer": ("neurotest.mutate.style",),
     "split": ("neurotest.mutate.pools",),
     "target source": ("neurotest.target.load", "neurotest.target.exported"),
     "data source": ("neurotest.data.spec",),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from neurotest import __version__
-from neurotest.cli import bench, cover, demo, doctor, select, tools
+from neurotest.cli import attack, bench, cover, demo, doctor, evaluate, export, fuzz, labels, select, study, tools
 from neurotest.errors import NeurotestError
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
@@ -27,6 +27,13 @@ app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.command("cover")(cover.cover)
 app.command("select")(select.select)
+app.command("attack")(attack.attack)
+app.command("evaluate")(evaluate.evaluate)
+app.command("labels")(labels.labels)
+app.command("study")(study.study)
+app.command("export")(export.export)
+for command in (fuzz.fuzz, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge):
+    app.command(command.__name__)(command)
 app.command("report")(tools.report)
 app.command("list")(tools.list_kind)
 app.add_typer(bench.app, name="bench")

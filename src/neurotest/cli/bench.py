@@ -45,7 +45,41 @@ def coverage(
     _run("coverage", subject, repeats, threads, json, quiet, peers=peers)
 
 
-def _run(work: str, subjects: list[str] | None, repeats: int, threads: int | None, json: bool, quiet: bool, *, peers: bool = False) -> None:
+@app.command("select")
+def select(
+    subject: Subjects = None,
+    repeats: Repeats = 5,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Install dnn-tip in a throwaway environment and measure its CAM beside ours.")
+    ] = False,
+    memory: Annotated[bool, typer.Option("--memory/--no-memory", help="Score a million generated inputs too.")] = True,
+    threads: opt.Threads = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Selectors over the forward passes they need; memory for a million inputs; with --peers, dnn-tip's CAM over ours."""
+    _run("select", subject, repeats, threads, json, quiet, peers=peers, memory=memory)
+
+
+@app.command("fuzz")
+def fuzz(
+    subject: Subjects = None, repeats: Repeats = 5, threads: opt.Threads = None, json: opt.Json = False, quiet: opt.Quiet = False
+) -> None:
+    """A campaign guided by KMNC over the bare forward passes it makes, and the published one-by-one loop over ours."""
+    _run("fuzz", subject, repeats, threads, json, quiet)
+
+
+def _run(
+    work: str,
+    subjects: list[str] | None,
+    repeats: int,
+    threads: int | None,
+    json: bool,
+    quiet: bool,
+    *,
+    peers: bool = False,
+    memory: bool = False,
+) -> None:
     from neurotest.cli import show
 
     opt.at_least("repeats", repeats)
@@ -58,7 +92,7 @@ def _run(work: str, subjects: list[str] | None, repeats: int, threads: int | Non
     if peers:
         from neurotest.bench.peers import measure
 
-        theirs = measure(repeats)
+        theirs = measure(repeats, work)
     content: dict[str, Any] = {
         "ratios": {key: ratio.median for key, ratio in measured.items()},
         "spread": {key: [ratio.low, ratio.high] for key, ratio in measured.items()},
@@ -67,10 +101,18 @@ def _run(work: str, subjects: list[str] | None, repeats: int, threads: int | Non
     }
     if peers:
         content["peers"] = theirs
+    if memory:
+        from neurotest.bench.selection import memory as held
+
+        content["memory"] = held()
     if json:
         show.print_json(content)
         return
+    if memory:
+        kept = [[name, f"{m['peak_megabytes']:.1f} MB", f"{m['bytes_per_input']:.1f}"] for name, m in content["memory"].items()]
+        show.table("memory for a million generated inputs", ["method", "peak", "bytes per input"], kept)
     if peers:
-        show.table("cost of theirs over ours, one process", ["", "ratio"], [[key, f"{value:.4g}"] for key, value in theirs.items()])
+        told = [[key, f"{value:.4g}"] for key, value in theirs.items()]
+        show.table("cost of theirs over ours, in one process", ["", "number"], told)
     rows = [[key, f"{r.median:.2f}x", f"{r.low:.2f} .. {r.high:.2f}"] for key, r in measured.items()]
     show.table(f"cost over a bare forward pass, median of {repeats}", ["work / subject / setting", "ratio", "middle half"], rows)

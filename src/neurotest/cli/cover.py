@@ -17,6 +17,7 @@ WITH_TRAINING = ("nc", "kmnc:1000", "nbc", "tknc", "nlc")
 CLASSES = 24  # rows of a table by class
 
 
+@opt.takes_target
 def cover(
     target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
     data: Annotated[
@@ -37,20 +38,13 @@ def cover(
     seed: opt.Seed = 0,
     limit: opt.Limit = None,
     batch: opt.Batch = 250,
-    threads: opt.Threads = None,
-    device: opt.Device = "cpu",
     strict: opt.Strict = False,
-    weights: opt.Weights = None,
-    bounds: opt.Bounds = None,
-    mean: opt.Mean = None,
-    std: opt.Std = None,
-    size: opt.Size = None,
-    classes: opt.Classes = None,
-    outputs: opt.Outputs = None,
     fail_if: opt.FailIf = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
+    *,
+    described: dict[str, Any],
 ) -> None:
     """Measure coverage: how much of the network the inputs exercise, which is not how good they are as tests."""
     from neurotest.cli import show
@@ -63,21 +57,19 @@ def cover(
         raise BadInput(f"--by {by}: expected class.")
     if not memory > 0:
         raise BadInput(f"--memory {memory:g}: expected gigabytes above 0.")
-    described = opt.describe(weights=weights, bounds=bounds, mean=mean, std=std, size=size, classes=classes, outputs=outputs)
-    opt.set_threads(threads)
     from neurotest.coverage import cover as measure
     from neurotest.target import load
 
-    loaded = load(target, device=device, **described)
+    loaded = load(target, **described)
     chosen = criteria or list(WITH_TRAINING if train or profile else DEFAULT)
     with show.ticking("covering", quiet=quiet) as progress:
         found = measure(
             loaded, data, chosen, train=train, profile=profile, layers=layers, neuron=neuron, by="class" if by else None,
             memory=memory * 1e9, seed=seed, limit=limit, batch=batch, strict=strict, cache=not no_cache, out=out,
-            progress=progress,
+            progress=progress, tell=lambda text: show.remark(text, quiet=quiet),
         )  # fmt: skip
-    if verbose or found.memory > 2e9:
-        show.remark(f"the criteria need about {found.memory / 1e9:.2f} GB of memory", quiet=quiet)
+    if verbose:
+        show.remark(f"the criteria needed about {found.memory / 1e6:.0f} MB of memory", quiet=quiet)
     for note in found.notes:
         show.remark(note, quiet=quiet)
     content = found.to_dict()

@@ -49,6 +49,45 @@ MIGRATIONS: list[tuple[str, ...]] = [
         "CREATE TRIGGER label_stays BEFORE DELETE ON label BEGIN SELECT RAISE(ABORT, 'labels are never deleted'); END",
         "CREATE TRIGGER label_is_final BEFORE UPDATE ON label BEGIN SELECT RAISE(ABORT, 'labels are never changed'); END",
     ),
+    # Campaigns: what came out, what is alive, and where the fuzzer stood.
+    (
+        """CREATE TABLE mutant (
+            number INTEGER PRIMARY KEY CHECK (number >= 0),
+            batch INTEGER NOT NULL,
+            iteration INTEGER NOT NULL,
+            root INTEGER NOT NULL REFERENCES input (position),
+            content TEXT NOT NULL,
+            expected INTEGER NOT NULL,
+            predicted INTEGER NOT NULL,
+            oracle TEXT,
+            operator TEXT NOT NULL,
+            accepted INTEGER NOT NULL,
+            gain REAL,
+            l0 REAL NOT NULL,
+            l2 REAL NOT NULL,
+            linf REAL NOT NULL,
+            chain TEXT NOT NULL,
+            file TEXT UNIQUE)""",
+        "CREATE INDEX mutant_family ON mutant (expected, predicted, operator)",
+        """CREATE TABLE corpus (
+            number INTEGER PRIMARY KEY CHECK (number >= 0),
+            root INTEGER NOT NULL,
+            used INTEGER NOT NULL,
+            chain TEXT NOT NULL,
+            x BLOB NOT NULL,
+            reference BLOB NOT NULL)""",
+        "CREATE TABLE snapshot (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE shrunk (
+            expected INTEGER NOT NULL,
+            predicted INTEGER NOT NULL,
+            operator TEXT NOT NULL,
+            mutant INTEGER NOT NULL,
+            content TEXT NOT NULL,
+            chain TEXT NOT NULL,
+            about TEXT NOT NULL,
+            file TEXT,
+            PRIMARY KEY (expected, predicted, operator)) WITHOUT ROWID""",
+    ),
 ]
 
 

@@ -134,6 +134,15 @@ class Run:
         with schema.translated(self._file):
             return self._db.execute(query, values).fetchall()
 
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a query of another package's own tables gives."""
+        return self._rows(query, *values)
+
+    def change(self, query: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Run a statement once per row, inside a transaction."""
+        with self.transaction():
+            self._db.executemany(query, rows)
+
     # meta
 
     def __getitem__(self, key: str) -> Any:
@@ -166,6 +175,12 @@ class Run:
         """The work is done: state and summary."""
         with self.transaction(durable=True):
             for key, value in (("state", "done"), ("finished", now()), ("summary", summary)):
+                self._set(key, value)
+
+    def reopen(self) -> None:
+        """The work goes on: a finished run is running again."""
+        with self.transaction():
+            for key, value in (("state", "running"), ("finished", None), ("summary", None)):
                 self._set(key, value)
 
     # inputs and their files

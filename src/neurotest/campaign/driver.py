@@ -1,0 +1,104 @@
+"""The loop of a campaign: batch after batch into the run, until the budget is spent or somebody stops it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from neurotest.campaign.store import Store
+from neurotest.generate.fuzz.loop import Fuzzer
+from neurotest.generate.fuzz.mutants import Key, Mutant
+
+PAUSE = 1.0  # seconds between snapshots, at least
+SHARE = 20  # and so many times what one takes
+
+
+class Watcher(Protocol):
+    """Is told after every batch; `new` are families seen for the first time."""
+
+    def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant]) -> None: ...
+
+
+@dataclass(eq=False)
+class Driver:
+    """Runs a fuzzer and writes what comes out. keep: images per family. disk: bytes of images, after that rows only."""
+
+    fuzzer: Fuzzer
+    store: Store | None
+    keep: int = 5
+    disk: float = 200e6
+    watch: Watcher | None = None
+    stop: Callable[[], bool] = lambda: False
+    kept: Counter[Key] = field(default_factory=Counter)
+    written: int = 0
+    full: bool = False  # the limit of the disk was reached
+    _saved: float = 0.0
+    _cost: float = 0.0
+
+    def run(self) -> str:
+        """Go on until something ends it: the name of the spent budget, or `interrupted`."""
+        self._saved = time.monotonic()
+        while (spent := self.fuzzer.spent()) is None:
+            if self.stop():
+                spent = "interrupted"
+                break
+            self._batch()
+        if self.store is not None:
+            with self.store.run.transaction():
+                self._snapshot()
+                self._progress()
+        return spent
+
+    def catch_up(self, batches: int) -> None:
+        """Repeat what was committed after the last snapshot; its rows are there already."""
+        while self.fuzzer.tally.batches < batches:
+            began = time.perf_counter()
+            self.fuzzer.step()
+            self.fuzzer.tally.seconds += time.perf_counter() - began
+
+    def _batch(self) -> None:
+        began = time.perf_counter()
+        before = set(self.fuzzer.tally.families)
+        found = self.fuzzer.step()
+        new = []
+        for mutant in found:
+            if mutant.fault and mutant.family not in before:
+                before.add(mutant.family)
+                new.append(mutant)
+        self.fuzzer.tally.seconds += time.perf_counter() - began
+        if self.store is not None:
+            self._write(self.store, found)
+        if self.watch is not None:
+            self.watch(self.fuzzer, found, new)
+
+    def _write(self, store: Store, found: list[Mutant]) -> None:
+        """Images first, then the rows that name them and the counters, together."""
+        named: dict[int, str] = {}
+        for mutant in found:
+            if mutant.fault and self.kept[mutant.family] < self.keep:
+                if self.written >= self.disk:
+                    self.full = True
+                    break
+                named[mutant.number], size = store.save(mutant, self.fuzzer.seeds.bounds)
+                self.kept[mutant.family] += 1
+                self.written += size
+        with store.run.transaction():
+            store.add(found, self.fuzzer.seeds, named)
+            if time.monotonic() - self._saved > max(PAUSE, SHARE * self._cost):
+                self._snapshot()
+            self._progress()
+
+    def _snapshot(self) -> None:
+        assert self.store is not None
+        began = time.monotonic()
+        self.store.snapshot(self.fuzzer.plain(), self.fuzzer.guide.arrays(), self.fuzzer.corpus.entries)
+        self._saved = time.monotonic()
+        self._cost = self._saved - began
+
+    def _progress(self) -> None:
+        assert self.store is not None
+        self.store.run["progress"] = self.fuzzer.tally.plain()
+        self.store.run["written"] = self.written

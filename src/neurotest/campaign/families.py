@@ -1,0 +1,74 @@
+"""Fault families: what was taken for what after which mutation, with the fault that shows it best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from neurotest.campaign.api import campaign_config
+from neurotest.campaign.result import class_name
+from neurotest.campaign.store import Store, StoredMutant
+from neurotest.generate.fuzz.mutants import Key
+from neurotest.mutate.chain import words
+from neurotest.runs.store import Run
+
+
+@dataclass(frozen=True)
+class FaultFamily:
+    """One family; the representative is the fault with the fewest mutations and, among those, the smallest change."""
+
+    key: Key
+    faults: int
+    roots: int
+    representative: StoredMutant
+
+
+@dataclass(frozen=True)
+class Families:
+    """The families of a campaign, most frequent first."""
+
+    run: Path
+    classes: tuple[str, ...] | None
+    families: tuple[FaultFamily, ...]
+
+    def table(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "true": class_name(f.key[0], self.classes),
+                "predicted": class_name(f.key[1], self.classes),
+                "operator": f.key[2],
+                "faults": f.faults,
+                "roots": f.roots,
+                "fault": f.representative.number,
+                "change": words(f.representative.chain),
+                "linf": f.representative.distance[2],
+                "file": None if f.representative.file is None else str(f.representative.file.relative_to(self.run.resolve())),
+            }
+            for f in self.families
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"run": str(self.run), "families": self.table()}
+
+
+def grouped(faults: list[StoredMutant]) -> dict[Key, list[StoredMutant]]:
+    found: dict[Key, list[StoredMutant]] = {}
+    for fault in faults:
+        found.setdefault(fault.family, []).append(fault)
+    return found
+
+
+def best(faults: list[StoredMutant]) -> StoredMutant:
+    """Fewest mutations, then the smallest change; those with an image first."""
+    return min(faults, key=lambda f: (f.file is None, len(f.chain), f.distance[1], f.number))
+
+
+def families(path: Path | str) -> Families:
+    """The families of a campaign or of merged ones."""
+    with Run.open(path) as run:
+        campaign_config(run)
+        groups = grouped(Store(run).faults())
+        found = [FaultFamily(key, len(group), len({f.root for f in group}), best(group)) for key, group in groups.items()]
+        found.sort(key=lambda f: (-f.faults, f.key))
+        return Families(run.path, tuple(run["classes"]) or None, tuple(found))

@@ -1,0 +1,147 @@
+"""Several campaigns against one target become one; every family stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurotest import files, registry
+from neurotest.campaign.api import campaign_config
+from neurotest.campaign.result import class_name
+from neurotest.campaign.status import tally_of
+from neurotest.campaign.store import COLUMNS, FAULTS, SEEDS, Store, StoredMutant
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz.guides import build_guide
+from neurotest.generate.fuzz.mutants import Key
+from neurotest.mutate import chain as chains
+from neurotest.runs import codec
+from neurotest.runs.plain import dumps
+from neurotest.runs.store import Run
+
+
+def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[str, Any]:
+    """A new run with the faults of all given ones; equal images of one family stand in it once."""
+    if len(paths) < 2:
+        raise BadInput("merge needs at least two campaigns.")
+    with ExitStack() as stack:
+        runs = [stack.enter_context(Run.open(path)) for path in paths]
+        config = _common(runs)
+        merged = stack.enter_context(Run.create(out, "merge", config))
+        return _Merge(merged).of(runs)
+
+
+def mutations(config: dict[str, Any]) -> str:
+    """The mutation space a campaign used, in words."""
+    said = (config.get("options") or {}).get("mutations")
+    return str(said or build_guide(config["guide"]).defaults.get("mutations", "rules95"))
+
+
+def _common(runs: list[Run]) -> dict[str, Any]:
+    configs = [campaign_config(run) for run in runs]
+    for run, config in zip(runs, configs, strict=True):
+        if config.get("fingerprint") != configs[0].get("fingerprint"):
+            raise BadInput(f"{run.path} tests another target than {runs[0].path}: campaigns are merged per target.")
+        space = registry.build("mutation space", mutations(config))
+        if space != registry.build("mutation space", mutations(configs[0])):
+            raise BadInput(f"{run.path} uses other mutations than {runs[0].path}: its faults could not be replayed beside them.")
+    oracles = list(dict.fromkeys(one for config in configs for one in config["oracle"]))
+    first = configs[0]
+    return {
+        **first,
+        "guide": "random",  # brings no settings of its own
+        "options": {**{k: v for k, v in first["options"].items() if k in ("seed",)}, "mutations": mutations(first)},
+        "oracle": oracles,
+        "merged": [str(run["id"]) for run in runs],
+        "guides": [config["guide"] for config in configs],
+    }
+
+
+class _Merge:
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.images: list[np.ndarray] = []
+        self.position: dict[tuple[str, int | None], int] = {}  # content and label -> new position
+        self.rows: list[tuple[Any, ...]] = []
+        self.known: set[tuple[str, Key]] = set()
+
+    def of(self, runs: list[Run]) -> dict[str, Any]:
+        inputs: list[dict[str, Any]] = []
+        for run in runs:
+            store = Store(run)
+            places = self._seeds(run, store, inputs)
+            for fault in store.mutants():
+                self._add(fault, places[fault.root])
+        with files.whole(self.run.path / SEEDS) as part, open(part, "wb") as file:
+            np.lib.format.write_array(file, np.stack(self.images), version=(1, 0), allow_pickle=False)
+        with self.run.transaction():
+            self.run.add_inputs(inputs)
+            self.run.change(f"INSERT INTO mutant ({COLUMNS}) VALUES ({', '.join('?' * 16)})", self.rows)
+            self.run["classes"] = runs[0]["classes"]
+            self.run["budget"] = {}
+            self.run["progress"] = self._tally(runs)
+        summary = self._summary()
+        self.run.finish(summary)
+        self.run.export()
+        return summary
+
+    def _seeds(self, run: Run, store: Store, inputs: list[dict[str, Any]]) -> dict[int, int]:
+        x, rows = store.seeds()
+        places = {}
+        for row in run.inputs():
+            key = (row.content, row.label)
+            if key not in self.position:
+                self.position[key] = len(self.images)
+                self.images.append(np.array(x[rows[row.position]]))
+                inputs.append(
+                    {"position": self.position[key], "content": row.content, "label": row.label, "predicted": row.predicted}
+                )
+            places[row.position] = self.position[key]
+        return places
+
+    def _add(self, fault: StoredMutant, root: int) -> None:
+        if (fault.content, fault.family) in self.known:
+            return
+        self.known.add((fault.content, fault.family))
+        number, name = len(self.rows), None
+        if fault.file is not None:
+            path = codec.encode(codec.decode(fault.file), self.run.path / FAULTS / f"fault-{number:06d}")
+            name = f"{FAULTS}/{path.name}"
+        self.rows.append(
+            (
+                number, fault.batch, fault.iteration, root, fault.content, fault.expected, fault.predicted, fault.oracle,
+                fault.operator, int(fault.accepted), fault.gain, *fault.distance, dumps(chains.plain(fault.chain)), name,
+            )
+        )  # fmt: skip
+
+    def _tally(self, runs: list[Run]) -> dict[str, Any]:
+        """Work adds up; what was found is counted anew, because equal faults stand here once."""
+        tallies = [tally_of(run) for run in runs]
+        total = tallies[0]
+        for other in tallies[1:]:
+            for name in total.COUNTS:
+                setattr(total, name, getattr(total, name) + getattr(other, name))
+            total.tried.update(other.tried)
+            total.control_families.update(other.control_families)
+        faults = [row for row in self.rows if row[7] is not None]
+        total.outputs, total.faults = len(self.rows), len(faults)
+        total.accepted, total.accepted_faults = sum(row[9] for row in self.rows), sum(row[9] for row in faults)
+        for counter in (total.families, total.predicted, total.operators):
+            counter.clear()
+        total.families.update((row[5], row[6], row[8]) for row in faults)
+        total.predicted.update(row[6] for row in faults)
+        total.operators.update(row[8] for row in faults)
+        total.roots = {row[3] for row in faults}
+        return total.plain()
+
+    def _summary(self) -> dict[str, Any]:
+        tally = tally_of(self.run)
+        classes = tuple(self.run["classes"]) or None
+        return {
+            "outputs": tally.outputs, "faults": tally.faults, "families": len(tally.families), "roots": len(tally.roots),
+            "by_predicted": {class_name(k, classes): n for k, n in tally.predicted.most_common()},
+            "forwards": tally.forwards, "seconds": tally.seconds, "run": str(self.run.path),
+        }  # fmt: skip

@@ -1,0 +1,136 @@
+"""Making a stored fault again from its seed and its chain, and running the target on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from neurotest.campaign.api import Plan, campaign_config, settings_of, usable_target
+from neurotest.campaign.result import class_name
+from neurotest.campaign.store import FAULTS, Store, StoredMutant
+from neurotest.data.source import content_ids
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz.guides import build_guide
+from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.mutate.chain import Chain, words
+from neurotest.mutate.chain import replay as make
+from neurotest.mutate.rules import Space
+from neurotest.oracles import Court, Roots, court, predicted
+from neurotest.runs import codec
+from neurotest.runs.store import Run
+from neurotest.target import Target
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Whether the fault came out again: the same values, and the same class predicted."""
+
+    fault: int
+    change: str
+    true: str
+    expected: str  # what the run says was predicted
+    predicted: str
+    same_values: bool
+    fails: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self)}
+
+
+class Workshop:
+    """Everything needed to make a campaign's mutants again."""
+
+    def __init__(self, run: Run, target: Target | str | None = None) -> None:
+        self.run, self.store = run, Store(run)
+        self.config = campaign_config(run)
+        self.plan = Plan.of(self.config)
+        self.settings = settings_of(self.plan, build_guide(self.plan.guide, layers=self.plan.layers, neuron=self.plan.neuron))
+        self.space: Space = self.settings.mutations
+        self.target = usable_target(run, target)
+        self.x, self.rows = self.store.seeds()
+        self.classes = tuple(run["classes"]) or None
+        empty = np.empty(0, dtype=np.int64)
+        # only its conversions are used here
+        self._seeds = Seeds(
+            self.x, empty, empty.astype(str), Roots(empty, empty, np.empty((0, 0), np.float32)), 0, self.target.bounds, 0
+        )
+
+    def root(self, position: int) -> NDArray[np.generic]:
+        if position not in self.rows:
+            raise BadInput(f"{self.run.path} has no seed {position}: it is damaged.")
+        return np.array(self.x[self.rows[position]])
+
+    def unit(self, x: NDArray[np.generic]) -> torch.Tensor:
+        return self._seeds.unit(x)
+
+    def stored(self, x: torch.Tensor) -> NDArray[np.generic]:
+        return self._seeds.stored(x)
+
+    def make(self, roots: NDArray[np.generic], chains: list[Chain]) -> NDArray[np.generic]:
+        """Mutants as they would be saved, from seeds (n, *shape)."""
+        with torch.inference_mode():
+            return self.stored(make(self.space, self.unit(roots), chains, eight_bit=self._seeds.eight_bit))
+
+    def predict(self, x: NDArray[np.generic]) -> NDArray[np.int64]:
+        with torch.inference_mode():
+            return predicted(self.target.logits(self.target.prepare(np.array(x))))
+
+    @cached_property
+    def court(self) -> Court:
+        return court(self.target, list(self.plan.oracle))
+
+    def fails(self, root: int, x: NDArray[np.generic], wrong: int) -> NDArray[np.bool_]:
+        """Which of these mutants of one seed an oracle condemns while `wrong` is predicted."""
+        with torch.inference_mode():
+            seed = self.target.logits(self.target.prepare(self.root(root)[None]))
+            inputs = self.target.prepare(np.ascontiguousarray(x))
+            logits = self.target.logits(inputs)
+            label = self.labels[root]
+            known = Roots(
+                np.full(len(x), -1 if label is None else label), predicted(seed).repeat(len(x)),
+                np.repeat(seed.float().cpu().numpy(), len(x), axis=0),
+            )  # fmt: skip
+            return np.asarray((self.court(inputs, logits, known) >= 0) & (predicted(logits) == wrong))
+
+    @cached_property
+    def labels(self) -> dict[int, int | None]:
+        return {row.position: row.label for row in self.run.inputs()}
+
+
+def replay(file: Path | str, target: Target | str | None = None) -> Replayed:
+    """Make the fault of RUN/faults/fault-NUMBER.png (or RUN and `#NUMBER`) again and run the target on it."""
+    path, number = _which(str(file))
+    with Run.open(path) as run:
+        shop = Workshop(run, target)
+        found = shop.store.mutants("number = ?", number)
+        if not found or found[0].oracle is None:
+            raise BadInput(f"{path} has no fault {number}: `neurotest families {path}` lists some.")
+        return check(shop, found[0])
+
+
+def check(shop: Workshop, fault: StoredMutant) -> Replayed:
+    made = shop.make(shop.root(fault.root)[None], [fault.chain])
+    same = str(content_ids(made)[0]) == fault.content
+    if fault.file is not None:
+        same = same and np.array_equal(codec.decode(fault.file), made[0])
+    now = int(shop.predict(made)[0])
+    true, before, after = (class_name(n, shop.classes) for n in (fault.expected, fault.predicted, now))
+    return Replayed(fault.number, words(fault.chain), true, before, after, same, now == fault.predicted)
+
+
+def _which(text: str) -> tuple[Path, int]:
+    """The run and the number of a fault, from its image or from RUN#NUMBER."""
+    run, hash_, number = text.rpartition("#")
+    if hash_ and number.isdigit():
+        return Path(run), int(number)
+    path = Path(text)
+    digits = path.name.partition(".")[0].removeprefix("fault-")
+    if path.parent.name != FAULTS or not path.name.startswith("fault-") or not digits.isdigit():
+        raise BadInput(f"{text} is no fault of a campaign: give RUN/{FAULTS}/fault-000123.png, or RUN#123.")
+    return path.parent.parent, int(digits)

@@ -1,0 +1,252 @@
+"""Shrinking: for each family the smallest change that still fails: fewer mutations, milder ones, a smaller region.
+
+As Hypothesis does it: try simpler variants in a fixed order, keep what still fails, stop when nothing simpler does. A variant
+counts only if an oracle still condemns it and the same wrong class is predicted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurotest import files
+from neurotest.campaign.families import best, grouped
+from neurotest.campaign.replay import Workshop
+from neurotest.campaign.result import class_name
+from neurotest.campaign.store import FAULTS, StoredMutant
+from neurotest.data.source import content_ids
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz.loop import distances
+from neurotest.generate.fuzz.mutants import Key
+from neurotest.mutate import chain as chains
+from neurotest.mutate.chain import REGION, Chain, Step, words
+from neurotest.runs import codec
+from neurotest.runs.plain import dumps
+from neurotest.runs.store import Run
+from neurotest.target import Target
+
+JOBS = "jobs"
+MILDNESS = (1.0, 4.0, 7.0, 2.0, 5.0, 3.0, 8.0, 6.0, 9.0, 10.0)  # blurs, mildest first
+PORTIONS = np.arange(15, 0, -1) / 16  # how far towards changing nothing
+WHOLE = ("translation", "pixels", "brightness")  # their parameters are whole numbers
+KINDS = ("noise",)  # parameters name a kind and have no milder value
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """A family before and after."""
+
+    key: Key
+    fault: int
+    before: Chain
+    after: Chain
+    distance_before: tuple[float, float, float]
+    distance_after: tuple[float, float, float]
+    content: str
+    tried: int
+    file: str | None = None
+
+    def to_dict(self, classes: tuple[str, ...] | None) -> dict[str, Any]:
+        sizes = {"before": self.distance_before, "after": self.distance_after}
+        return {
+            "true": class_name(self.key[0], classes), "predicted": class_name(self.key[1], classes), "operator": self.key[2],
+            "fault": self.fault, "before": words(self.before), "after": words(self.after),
+            **{f"{name}_{when}": size[i] for when, size in sizes.items() for i, name in enumerate(("l0", "l2", "linf"))},
+            "tried": self.tried, "file": self.file,
+        }  # fmt: skip
+
+
+def shrink(
+    path: Path | str, target: Target | str | None = None, progress: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
+    """Shrink every family of a campaign; the results become part of the run, or wait in RUN/jobs while it is being written."""
+    with Run.open(path) as run:
+        shop = Workshop(run, target)
+        groups = grouped(shop.store.faults())
+        if not groups:
+            raise BadInput(f"{run.path} has no faults: there is nothing to shrink.")
+        found = []
+        for done, (key, faults) in enumerate(groups.items(), start=1):
+            found.append(_Search(shop, key, best(faults)).shrunk())
+            if progress is not None:
+                progress(done, len(groups))
+        images = [shop.make(shop.root(_root(groups, one))[None], [one.after])[0] for one in found]
+        classes, bounds = shop.classes, shop.target.bounds
+    kept = _keep(Path(path), found, images, bounds)
+    return {"run": str(path), "families": [one.to_dict(classes) for one in kept]}
+
+
+def _root(groups: dict[Key, list[StoredMutant]], one: Shrunk) -> int:
+    return next(f.root for f in groups[one.key] if f.number == one.fault)
+
+
+class _Search:
+    """The simplest variant of one fault."""
+
+    def __init__(self, shop: Workshop, key: Key, fault: StoredMutant) -> None:
+        self.shop, self.key, self.fault = shop, key, fault
+        self.root = shop.root(fault.root)
+        self.tried = 0
+
+    def shrunk(self) -> Shrunk:
+        chain = self._fewer(self.fault.chain)
+        for _ in range(3):
+            milder = self._milder(chain)
+            if milder == chain:
+                break
+            chain = milder
+        if self.root.ndim == 3:
+            chain = self._smaller(chain)
+        made = self.shop.make(self.root[None], [chain])
+        size = distances(self.shop.unit(made), self.shop.unit(self.root[None]))[0]
+        after = (float(size[0]), float(size[1]), float(size[2]))
+        return Shrunk(
+            self.key,
+            self.fault.number,
+            self.fault.chain,
+            chain,
+            self.fault.distance,
+            after,
+            str(content_ids(made)[0]),
+            self.tried,
+        )
+
+    def _failing(self, variants: list[Chain]) -> list[Chain]:
+        """Those that still fail, in the order given."""
+        if not variants:
+            return []
+        self.tried += len(variants)
+        made = self.shop.make(np.repeat(self.root[None], len(variants), axis=0), variants)
+        fails = self.shop.fails(self.fault.root, made, self.key[1])
+        return [variant for variant, bad in zip(variants, fails, strict=True) if bad]
+
+    def _fewer(self, chain: Chain) -> Chain:
+        for size in range(1, len(chain)):
+            failing = self._failing([tuple(chain[i] for i in places) for places in combinations(range(len(chain)), size)])
+            if failing:
+                return failing[0]
+        return chain
+
+    def _milder(self, chain: Chain) -> Chain:
+        for place, step in enumerate(chain):
+            variants = [(*chain[:place], milder, *chain[place + 1 :]) for milder in self._gentler(step)]
+            if failing := self._failing(variants):
+                chain = failing[0]
+        return chain
+
+    def _gentler(self, step: Step) -> Iterator[Step]:
+        """The same mutation with less of it, least first."""
+        family = self.shop.space.find(step.operator)
+        if step.operator == "blur":
+            for number in MILDNESS[: MILDNESS.index(step.parameters[0])] if step.parameters[0] in MILDNESS else ():
+                yield Step(step.operator, (number,))
+            return
+        if step.operator in KINDS and len(family.rules) > 1:
+            return
+        width = len(family.neutral)
+        for portion in PORTIONS:
+            values = [v + portion * (n - v) for v, n in zip(step.parameters, family.neutral, strict=False)]
+            if step.operator in WHOLE:
+                values = [float(round(v)) for v in values]
+            gentler = Step(step.operator, (*values, *step.parameters[width:]))
+            if gentler != step and tuple(values) != family.neutral:
+                yield gentler
+
+    def _smaller(self, chain: Chain) -> Chain:
+        """The smallest rectangle in which the change is enough."""
+        height, width = self.root.shape[-2:]
+        region = (0, 0, height, width)
+        while True:
+            variants = [(*chain, Step(REGION, tuple(float(v) for v in box))) for box in _cuts(region)]
+            failing = self._failing(variants)
+            if not failing:
+                break
+            top, left, rows, columns = (int(v) for v in failing[0][-1].parameters)
+            region = (top, left, rows, columns)
+        return chain if region == (0, 0, height, width) else (*chain, Step(REGION, tuple(float(v) for v in region)))
+
+
+def _cuts(region: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
+    """Rectangles inside this one: without a half, a quarter or one row or column on a side; the smallest first."""
+    top, left, height, width = region
+    found: list[tuple[int, int, int, int]] = []
+    for rows in sorted({height // 2, height // 4, 1} - {0}, reverse=True):
+        if rows < height:
+            found += [(top + rows, left, height - rows, width), (top, left, height - rows, width)]
+    for columns in sorted({width // 2, width // 4, 1} - {0}, reverse=True):
+        if columns < width:
+            found += [(top, left + columns, height, width - columns), (top, left, height, width - columns)]
+    return sorted(dict.fromkeys(found), key=lambda box: box[2] * box[3])
+
+
+def _keep(path: Path, found: list[Shrunk], images: list[np.ndarray], bounds: tuple[float, float]) -> list[Shrunk]:
+    """Into the run, if nobody writes it; otherwise into RUN/jobs, from where its owner takes it."""
+    try:
+        run = Run.open(path, write=True)
+    except BadInput:
+        folder = path / JOBS / f"shrink-{os.getpid()}"
+        named = _write(path, folder, found, images, bounds)
+        files.write_json(folder / "shrunk.json", [_row(one) for one in named])
+        return named
+    with run:
+        named = _write(path, path / FAULTS, found, images, bounds)
+        insert(run, [_row(one) for one in named])
+    return named
+
+
+def _write(path: Path, folder: Path, found: list[Shrunk], images: list[np.ndarray], bounds: tuple[float, float]) -> list[Shrunk]:
+    named = []
+    for one, image in zip(found, images, strict=True):
+        file = codec.encode(image, folder / f"shrunk-{one.fault:06d}", bounds)
+        named.append(Shrunk(**{**vars(one), "file": str(file.relative_to(path))}))
+    return named
+
+
+def _row(one: Shrunk) -> list[Any]:
+    about = {
+        "before": chains.plain(one.before), "distance_before": one.distance_before, "distance_after": one.distance_after,
+        "tried": one.tried,
+    }  # fmt: skip
+    return [*one.key, one.fault, one.content, dumps(chains.plain(one.after)), dumps(about), one.file]
+
+
+def insert(run: Run, rows: list[Any]) -> None:
+    run.change("INSERT OR REPLACE INTO shrunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [tuple(row) for row in rows])
+
+
+def shrunk_of(run: Run) -> dict[Key, dict[str, Any]]:
+    """What shrinking has found so far, by family."""
+    from neurotest.runs.rows import loads
+
+    found: dict[Key, dict[str, Any]] = {}
+    for expected, predicted, operator, mutant, _, chain, about, file in run.rows("SELECT * FROM shrunk"):
+        told = loads(about, run.path)
+        found[(int(expected), int(predicted), str(operator))] = {
+            "fault": int(mutant), "before": words(chains.read(told["before"])),
+            "after": words(chains.read(loads(chain, run.path))),
+            "distance_before": told["distance_before"], "distance_after": told["distance_after"],
+            "file": None if file is None else files.inside(run.path, str(file)),
+        }  # fmt: skip
+    return found
+
+
+def adopt(run: Run) -> int:
+    """Take in what side jobs left in RUN/jobs while the run was being written."""
+    import json
+
+    taken = 0
+    for file in sorted((run.path / JOBS).glob("shrink-*/shrunk.json")):
+        try:
+            rows = json.loads(file.read_text())
+            insert(run, rows)
+        except (OSError, ValueError, TypeError, BadInput):
+            continue  # half-written or not ours: it stays where it is
+        file.rename(file.with_name("adopted.json"))
+        taken += len(rows)
+    return taken

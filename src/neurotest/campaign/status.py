@@ -1,0 +1,39 @@
+"""How a campaign stands, also while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from neurotest.campaign.api import campaign_config
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz.mutants import Tally
+from neurotest.runs import lock
+from neurotest.runs.store import Run
+
+
+def tally_of(run: Run) -> Tally:
+    """The counters of the last committed batch."""
+    try:
+        return Tally.read(run["progress"])
+    except (KeyError, TypeError, ValueError):
+        raise BadInput(f"{run.path} holds no counters of a campaign: it is damaged or no campaign.") from None
+
+
+def status(path: Path | str) -> dict[str, Any]:
+    """State, counters and budget of a campaign."""
+    with Run.open(path) as run:
+        config = campaign_config(run)
+        tally = tally_of(run)
+        state = "running" if lock.is_locked(run.path) else "done" if run["state"] == "done" else "unfinished"
+        return {
+            "run": str(run.path),
+            "state": state,
+            "target": config.get("target"),
+            "guide": config.get("guide"),
+            "budget": run["budget"] if "budget" in run else config.get("budget"),
+            "families": len(tally.families),
+            "roots": len(tally.roots),
+            "unseen": tally.unseen,
+            **tally.counts(),
+        }

@@ -1,0 +1,224 @@
+"""A campaign's tables and files: mutants, the corpus, and snapshots of where the fuzzer stands.
+
+Each batch is one transaction: its mutants and all counters. Files are written before the rows that name them. About once a
+second the state of corpus and guide goes along; whoever resumes starts there and repeats the batches since, which is exact,
+because every draw is a function of the seed and the iteration.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import files
+from neurotest.coverage.criterion import Arrays
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz.corpus import Entry
+from neurotest.generate.fuzz.mutants import Key, Mutant
+from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.mutate import chain as chains
+from neurotest.mutate.chain import Chain
+from neurotest.runs import codec
+from neurotest.runs.plain import dumps
+from neurotest.runs.rows import loads
+from neurotest.runs.store import Run
+
+FAULTS = "faults"
+SEEDS = "seeds.npy"
+LARGEST = 1 << 30  # bytes a packed thing may have when unpacked
+
+COLUMNS = (
+    "number, batch, iteration, root, content, expected, predicted, oracle, operator, accepted, gain, l0, l2, linf, chain, file"
+)
+
+
+@dataclass(frozen=True)
+class StoredMutant:
+    """A row of a campaign."""
+
+    number: int
+    batch: int
+    iteration: int
+    root: int  # position in the data
+    content: str
+    expected: int
+    predicted: int
+    oracle: str | None
+    operator: str
+    accepted: bool
+    gain: float
+    distance: tuple[float, float, float]
+    chain: Chain
+    file: Path | None
+
+    @property
+    def family(self) -> Key:
+        return (self.expected, self.predicted, self.operator)
+
+
+class Store:
+    """A run as a campaign."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._known: set[int] = set()  # corpus entries on disk
+
+    # -- seeds
+
+    def begin(self, seeds: Seeds) -> None:
+        """Write the seeds down, images first."""
+        path = self.run.path / SEEDS
+        with files.whole(path) as part, open(part, "wb") as out:
+            np.lib.format.write_array(out, np.ascontiguousarray(seeds.x), version=(1, 0), allow_pickle=False)
+        self.run.add_inputs(
+            {"position": int(p), "content": str(c), "label": int(label) if label >= 0 else None, "predicted": int(predicted)}
+            for p, c, label, predicted in zip(
+                seeds.positions, seeds.contents, seeds.roots.labels, seeds.roots.predicted, strict=True
+            )
+        )
+
+    def seeds(self) -> tuple[NDArray[np.generic], dict[int, int]]:
+        """The seeds' images, and which row of them stands for which position."""
+        path = self.run.path / SEEDS
+        try:
+            x = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise BadInput(f"{path} cannot be read: {error}. The run is damaged: its faults cannot be made again.") from error
+        rows = self.run.rows("SELECT position FROM input ORDER BY position")
+        if len(rows) != len(x):
+            raise BadInput(f"{path} holds {len(x)} seeds, the run names {len(rows)}: it is damaged.")
+        return x, {int(position): row for row, (position,) in enumerate(rows)}
+
+    # -- mutants
+
+    def add(self, mutants: Sequence[Mutant], seeds: Seeds, named: dict[int, str]) -> None:
+        """Rows of mutants; `named` are their files."""
+        self.run.change(
+            f"INSERT OR IGNORE INTO mutant ({COLUMNS}) VALUES ({', '.join('?' * 16)})",
+            [
+                (
+                    m.number, m.batch, m.iteration, int(seeds.positions[m.root]), m.content, m.expected, m.predicted, m.oracle,
+                    m.operator, int(m.accepted), m.gain, *m.distance, dumps(chains.plain(m.chain)), named.get(m.number),
+                )
+                for m in mutants
+            ],
+        )  # fmt: skip
+
+    def save(self, mutant: Mutant, bounds: tuple[float, float]) -> tuple[str, int]:
+        """Write a fault's image, read it back, and give its name and size; what reads back otherwise is refused."""
+        stem = self.run.path / FAULTS / f"fault-{mutant.number:06d}"
+        path = codec.encode(np.asarray(mutant.x), stem, bounds)
+        if not np.array_equal(codec.decode(path), np.asarray(mutant.x)):
+            raise BadInput(f"{path} does not read back as it was written: is the disk in order?")
+        view = codec.picture(path)
+        size = path.stat().st_size + (view.stat().st_size if view is not None and view != path else 0)
+        return f"{FAULTS}/{path.name}", size
+
+    def mutants(self, where: str = "1", *values: Any) -> list[StoredMutant]:
+        """Rows in the order they came out."""
+        return [self._read(row) for row in self.run.rows(f"SELECT {COLUMNS} FROM mutant WHERE {where} ORDER BY number", *values)]
+
+    def faults(self) -> list[StoredMutant]:
+        return self.mutants("oracle IS NOT NULL")
+
+    def _read(self, row: tuple[Any, ...]) -> StoredMutant:
+        where = self.run.path / "run.sqlite"
+        try:
+            number, batch, iteration, root = (int(v) for v in row[:4])
+            distance = (float(row[11]), float(row[12]), float(row[13]))
+            made = StoredMutant(
+                number, batch, iteration, root, str(row[4]), int(row[5]), int(row[6]),
+                None if row[7] is None else str(row[7]), str(row[8]),
+                bool(row[9]), float(row[10] or 0.0), distance, chains.read(loads(row[14], where)),
+                None if row[15] is None else files.inside(self.run.path, str(row[15])),
+            )  # fmt: skip
+        except (TypeError, ValueError):
+            raise BadInput(f"{where} holds a mutant that does not fit: it is damaged or no run of neurotest.") from None
+        return made
+
+    def sweep(self) -> None:
+        """Remove images that no row names: a crash came between."""
+        folder = self.run.path / FAULTS
+        if folder.is_symlink() or not folder.is_dir():
+            return
+        named = {
+            str(name) for (name,) in self.run.rows("SELECT file FROM mutant WHERE file IS NOT NULL UNION SELECT file FROM shrunk")
+        }
+        for found in folder.iterdir():
+            owner = found.name.removesuffix(codec.VIEW) + ".npy" if found.name.endswith(codec.VIEW) else found.name
+            if f"{FAULTS}/{owner}" not in named and (found.name.startswith(("fault-", "shrunk-", ".fault-", ".shrunk-"))):
+                with suppress(OSError):
+                    found.unlink()
+
+    # -- snapshots
+
+    def snapshot(self, plain: dict[str, Any], arrays: Arrays, entries: Iterable[Entry]) -> None:
+        """Where the fuzzer stands; of the corpus only what changed is written."""
+        from safetensors.numpy import save
+
+        alive = {entry.number: entry for entry in entries}
+        new = [entry for number, entry in alive.items() if number not in self._known]
+        with self.run.transaction():
+            self.run.change("DELETE FROM corpus WHERE number = ?", [(number,) for number in self._known - alive.keys()])
+            self.run.change(
+                "INSERT OR REPLACE INTO corpus VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (e.number, e.root, int(e.used), dumps(chains.plain(e.chain)), _pack(e, e.x), _pack(e, e.reference))
+                    for e in new
+                ],
+            )
+            kept = save({name: np.ascontiguousarray(value) for name, value in arrays.items()}) if arrays else b""
+            contents = [("plain", zlib.compress(json.dumps(plain).encode(), 1)), ("guide", zlib.compress(kept, 1))]
+            self.run.change("INSERT OR REPLACE INTO snapshot VALUES (?, ?)", contents)
+        self._known = set(alive)
+
+    def restored(self, seeds: Seeds) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[int, Entry]] | None:
+        """The last snapshot: plain state, the guide's arrays, and the entries of the corpus. None: there is none yet."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        found = {str(name): content for name, content in self.run.rows("SELECT name, content FROM snapshot")}
+        if not found:
+            return None
+        try:
+            plain = json.loads(_unpack(found["plain"]))
+            kept = _unpack(found["guide"])
+            arrays = load(kept) if kept else {}
+            entries = {}
+            for number, root, used, chain, x, reference in self.run.rows("SELECT * FROM corpus"):
+                image, moved = _image(x, seeds, int(root)), _image(reference, seeds, int(root))
+                entries[int(number)] = Entry(int(number), int(root), image, moved, bool(used), chains.read(json.loads(chain)))
+        except (KeyError, ValueError, TypeError, zlib.error, SafetensorError) as error:
+            raise BadInput(
+                f"{self.run.path} cannot be resumed, its snapshot is damaged ({type(error).__name__}). Its faults are safe: "
+                "`neurotest families` and `neurotest report` still work; start a new campaign with another --out."
+            ) from error
+        self._known = set(entries)
+        return plain, arrays, entries
+
+
+def _pack(entry: Entry, x: NDArray[np.generic]) -> bytes:
+    return zlib.compress(np.ascontiguousarray(x).tobytes(), 1) if entry.chain else b""  # a seed lies in seeds.npy
+
+
+def _unpack(content: bytes) -> bytes:
+    opened = zlib.decompressobj()
+    data = opened.decompress(content, LARGEST)
+    if opened.unconsumed_tail:
+        raise ValueError("too large")
+    return data
+
+
+def _image(content: bytes, seeds: Seeds, root: int) -> NDArray[np.generic]:
+    one = seeds.x[root]
+    if not content:
+        return np.asarray(one)
+    return np.frombuffer(_unpack(content), dtype=one.dtype).reshape(one.shape)

@@ -1,0 +1,93 @@
+"""`neurotest attack`: faults along the gradient, with the diversity regulariser if asked for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+
+@opt.takes_target
+def attack(
+    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")],
+    seeds: Annotated[str, typer.Argument(help="Inputs to start from, labelled if possible.")],
+    attack: Annotated[str, typer.Option("--attack", help="pgd, bim, fgsm or cw, with options: pgd:eps=0.1,steps=40.")] = "pgd",
+    diversity: Annotated[float, typer.Option("--diversity", help="Weight (lambda) of the regulariser; 0: none.")] = 0.0,
+    layers: Annotated[
+        str | None, typer.Option("--layers", help="Layers to make diverse: globs or a preset (default: pre_activation, all).")
+    ] = None,
+    reduce: Annotated[
+        str | None, typer.Option("--reduce", help="instance (default) or batch, which couples inputs as the study does.")
+    ] = None,
+    attack_first: Annotated[bool, typer.Option("--attack-first", help="Make diverse only what already fails.")] = False,
+    eps: Annotated[str | None, typer.Option("--eps", help="Largest change, a share of the input range: 0.1 or 8/255.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Steps (pgd, bim, cw).")] = None,
+    step: Annotated[str | None, typer.Option("--step", help="Size of a step (pgd, bim).")] = None,
+    kappa: Annotated[float | None, typer.Option("--kappa", help="Lead in logits another class must have (cw).")] = None,
+    keep_wrong: Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the target gets wrong.")] = False,
+    files: Annotated[int, typer.Option("--files", help="How many faults are stored as images.")] = 500,
+    out: opt.Out = None,
+    seed: opt.Seed = 0,
+    limit: opt.Limit = None,
+    batch: opt.Batch = 100,
+    fail_if: opt.FailIf = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    *,
+    described: dict[str, Any],
+) -> None:
+    """Move seeds away from their class along the target's gradient; what still fails as it is saved is a fault."""
+    from neurotest.cli import show
+
+    for condition in fail_if or ():
+        show.read_condition(condition)
+    opt.at_least("limit", limit)
+    opt.at_least("batch", batch)
+    from neurotest.generate.gradient import attack as run
+    from neurotest.target.load import load
+
+    with show.ticking("attacking", quiet=quiet) as progress:
+        found = run(
+            load(target, **described), seeds, attack, diversity, layers=layers, reduce=reduce, attack_first=attack_first,
+            keep_wrong=keep_wrong, limit=limit, batch=batch, seed=seed, files=files, out=out, progress=progress,
+            eps=eps, steps=steps, step=step, kappa=kappa,
+        )  # fmt: skip
+    content = found.to_dict()
+    for note in content["notes"]:
+        show.remark(note, quiet=quiet)
+    if json:
+        show.print_json(content)
+    else:
+        _show(content, found.table(), quiet)
+    show.check_fail_if(fail_if, content)
+
+
+def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:
+    from neurotest.cli import show
+
+    rows = [
+        [content["attack"], *_row(content), _number(content["distance"]["linf"]), _number(content["evenness"]["faults"])],
+        ["random noise of the same size", *_row(content["random"]), "", ""],
+    ]
+    title = f"{content['outputs']} seeds attacked, {content['set_aside']} set aside because the target gets them wrong"
+    show.table(title, ["", "faults", "success", "95 % interval", "mean Linf", "evenness"], rows)
+    if families:
+        told = [[f"{row['true']} taken for {row['predicted']}", str(row["faults"])] for row in families[:10]]
+        show.table(f"{content['families']} fault families, the most frequent first", ["family", "faults"], told)
+    low = content["success_interval"][0]
+    if low <= content["random"]["success_interval"][1]:
+        show.remark("the attack does not clearly beat random noise of the same size.", quiet=quiet)
+    if content["unstable"]:
+        show.remark(f"{content['unstable']} more failed only before they were rounded to 8 bits: not counted.", quiet=quiet)
+    show.remark(f"{content['forwards']:,} forward passes, {content['seconds']:.1f} s; run: {content['run']}", quiet=quiet)
+
+
+def _row(content: dict[str, Any]) -> list[str]:
+    low, high = content["success_interval"]
+    return [str(content["faults"]), f"{content['success']:.1%}", f"{low:.1%} .. {high:.1%}"]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

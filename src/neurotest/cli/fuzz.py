@@ -1,0 +1,289 @@
+"""`neurotest fuzz` and what works on campaigns: status, families, replay, shrink, merge."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+if TYPE_CHECKING:
+    from neurotest.campaign import FuzzResult
+
+SHOWN = 20  # families in a table
+
+RunPath = Annotated[Path, typer.Argument(help="The campaign's run.")]
+TargetAgain = Annotated[str | None, typer.Option("--target", help="The target, if the run may not name it itself.")]
+
+
+def fuzz(
+    target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:FILE (none: --resume)")] = None,
+    seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled unless --oracle says otherwise.")] = None,
+    guide: Annotated[
+        str, typer.Option("--guide", help="A criterion (kmnc:1000, nlc, ...), deephunter, tensorfuzz or random.")
+    ] = "nlc",
+    iterations: Annotated[int | None, typer.Option("--iterations", help="Stop after so many turns of seeds.")] = None,
+    forwards: Annotated[int | None, typer.Option("--forwards", help="Stop after so many forward passes.")] = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after so many seconds.")] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--outputs", help="A number: stop after so many outputs. A word: what the network returns, as everywhere."),
+    ] = None,
+    faults: Annotated[int | None, typer.Option("--faults", help="Stop after so many faults.")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this campaign (a budget given here wins).")] = None,
+    again: TargetAgain = None,
+    train: Annotated[str | None, typer.Option("--train", help="Training data, for guides that compare with it.")] = None,
+    oracle: Annotated[
+        list[str] | None, typer.Option("--oracle", help="label (default), metamorphic, quantised:int8, ...; repeat for several.")
+    ] = None,
+    mutations: Annotated[
+        str | None, typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz.")
+    ] = None,
+    validity: Annotated[
+        str | None, typer.Option("--validity", help="valid:alpha=0.2,beta=0.4, or nsgen-paper, nsgen-code, nlc-code, deephunter.")
+    ] = None,
+    energy: Annotated[str | None, typer.Option("--energy", help="constant or potential.")] = None,
+    tries: Annotated[int | None, typer.Option("--tries", help="Mutants per turn of a seed (default 64).")] = None,
+    max_depth: Annotated[int | None, typer.Option("--max-depth", help="Mutations on top of each other (default 5).")] = None,
+    reuse_failures: Annotated[bool, typer.Option("--reuse-failures", help="Let faults become seeds.")] = False,
+    only_accepted: Annotated[
+        bool, typer.Option("--only-accepted", help="Drop faults the guide would not keep, as the papers' loops do.")
+    ] = False,
+    keep_wrong: Annotated[bool, typer.Option("--keep-wrong", help="Start from seeds the target gets wrong, too.")] = False,
+    keep: Annotated[
+        int, typer.Option("--keep", help="Images kept per family; all other faults are rows that can be replayed.")
+    ] = 5,
+    disk: Annotated[float, typer.Option("--disk", help="Megabytes of images, at most.")] = 200,
+    layers: opt.Layers = None,
+    neuron: opt.Neuron = None,
+    out: opt.Out = None,
+    seed: opt.Seed = 0,
+    limit: opt.Limit = None,
+    batch: opt.Batch = 256,
+    threads: opt.Threads = None,
+    device: opt.Device = "cpu",
+    weights: opt.Weights = None,
+    bounds: opt.Bounds = None,
+    mean: opt.Mean = None,
+    std: opt.Std = None,
+    size: opt.Size = None,
+    classes: opt.Classes = None,
+    trust_pickle: opt.TrustPickle = False,
+    fail_if: opt.FailIf = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Mutate seeds under a guide and keep what breaks the network; Ctrl-C stops it so that it can be resumed."""
+    from neurotest.cli import show
+    from neurotest.errors import BadInput
+
+    for condition in fail_if or ():
+        show.read_condition(condition)
+    most, returns = _outputs(outputs or [])
+    described = opt.describe(weights=weights, bounds=bounds, mean=mean, std=std, size=size, classes=classes, outputs=returns)
+    budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": most, "faults": faults}
+    if resume is None and (target is None or seeds is None):
+        raise BadInput("fuzz needs TARGET and SEEDS, or --resume RUN.")
+    if resume is not None and out is not None:
+        raise BadInput("--resume goes on in the run itself: leave out --out.")
+    opt.set_threads(threads)
+    if resume is not None and threads is None:
+        _same_threads(resume)
+    from neurotest.campaign import fuzz as start
+    from neurotest.cli.screen import Screen
+    from neurotest.target import load
+
+    named = again or target
+    loaded = load(named, device=device, trust_pickle=trust_pickle, **described) if named is not None else None
+    asked: dict[str, Any] = {
+        "mutations": mutations, "validity": validity, "energy": energy, "tries": tries, "max_depth": max_depth,
+        "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
+    }  # fmt: skip
+    screen = Screen(json=json, quiet=quiet, classes=loaded.classes if loaded else None)
+    with _patient() as stop:
+        try:
+            found = start(
+                loaded, seeds, guide, train=train, oracle=oracle or ["label"], keep_wrong=keep_wrong, limit=limit, layers=layers,
+                neuron=neuron, keep=keep, disk=disk * 1e6, out=out, resume=resume, watch=screen, stop=stop,
+                **{k: v for k, v in {**asked, **budget}.items() if v is not None},
+            )  # fmt: skip
+        finally:
+            screen.close()
+    content = found.to_dict()
+    if json:
+        show.print_json(content)
+    else:
+        tell(found)
+    show.check_fail_if(fail_if, content)
+
+
+def _outputs(said: list[str]) -> tuple[int | None, str | None]:
+    """`--outputs 1000` is a budget, `--outputs probs` describes the network; both may be given."""
+    numbers, words = [text for text in said if text.isdigit()], [text for text in said if not text.isdigit()]
+    return (int(numbers[-1]) if numbers else None), (words[-1] if words else None)
+
+
+@contextmanager
+def _patient() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C (or a polite kill) finishes the batch; the second one is not asked twice."""
+    asked: list[int] = []
+
+    def ask(number: int, _: Any) -> None:
+        asked.append(number)
+        print("\nneurotest: finishing the batch; press Ctrl-C again to stop at once", file=sys.stderr)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _same_threads(path: Path) -> None:
+    """Equal results need equal threads: a resumed campaign takes those it was started with."""
+    from neurotest.runs.store import Run
+
+    with Run.open(path) as run:
+        config = run["config"]
+    threads = config.get("threads") if isinstance(config, dict) else None
+    if isinstance(threads, int) and 0 < threads <= 1024:
+        opt.set_threads(threads)
+
+
+def tell(found: FuzzResult) -> None:
+    from neurotest.cli import show
+    from neurotest.cli.screen import advice
+
+    content = found.to_dict()
+    random = content["random"]
+    print(
+        f"{content['faults']:,} faults in {content['families']} families from {content['roots']:,} seeds; "
+        f"{content['forwards']:,} forward passes in {content['seconds']:.1f} s"
+        + (f"; {found.set_aside:,} seeds the target gets wrong were set aside" if found.set_aside else "")
+    )
+    rows = [
+        [
+            found.guide,
+            f"{content['accepted']:,}",
+            f"{content['accepted_faults']:,}",
+            _share(content["rft"], content["rft_interval"]),
+        ],
+        ["random", f"{random['outputs']:,}", f"{random['faults']:,}", _share(random["rft"], random["rft_interval"])],
+    ]
+    show.table("what the guide kept, beside taking the first mutant of every turn", ["guide", "kept", "faults", "rate"], rows)
+    if _overlap(content["rft_interval"], random["rft_interval"]):
+        print("the guide's rate of faults does not differ from random's beyond chance")
+    rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in found.table()[:SHOWN]]
+    show.table(f"fault families, the first {len(rows)} of {content['families']}", ["true", "predicted", "after", "faults"], rows)
+    print(f"{advice(found.faults, content['unseen'])}; stopped: {found.stopped} spent")
+    for note in found.notes:
+        print(note)
+    if found.run:
+        print(f"images and chains: {found.run} (`neurotest families {found.run}`, `neurotest shrink {found.run}`)")
+
+
+def _share(value: float | None, interval: list[float | None]) -> str:
+    if value is None or interval[0] is None or interval[1] is None:
+        return ""
+    return f"{100 * value:.1f} % ({100 * interval[0]:.1f} .. {100 * interval[1]:.1f})"
+
+
+def _overlap(one: list[float | None], other: list[float | None]) -> bool:
+    if None in one or None in other:
+        return False
+    return bool(one[0] <= other[1] and other[0] <= one[1])  # type: ignore[operator]
+
+
+def status(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")], json: opt.Json = False) -> None:
+    """How campaigns stand, also while they run."""
+    from neurotest.campaign import status as ask
+    from neurotest.cli import show
+
+    found = [ask(path) for path in runs]
+    if json:
+        show.print_json({"runs": found})
+        return
+    columns = ["run", "state", "guide", "iterations", "forwards", "outputs", "faults", "families"]
+    rows = [[str(one[c]) if isinstance(one[c], str) else f"{one[c]:,}" for c in columns] for one in found]
+    show.table("campaigns", columns, rows)
+
+
+def families(run: RunPath, json: opt.Json = False) -> None:
+    """Fault families: true class, predicted class, mutation, and the fault that shows each best."""
+    from neurotest.campaign import families as find
+    from neurotest.cli import show
+
+    found = find(run)
+    if json:
+        show.print_json(found.to_dict())
+        return
+    rows = [
+        [
+            r["true"],
+            r["predicted"],
+            r["operator"],
+            f"{r['faults']:,}",
+            f"{r['roots']:,}",
+            r["change"],
+            r["file"] or f"#{r['fault']}",
+        ]
+        for r in found.table()
+    ]
+    show.table(str(run), ["true", "predicted", "after", "faults", "seeds", "smallest change", "image"], rows)
+
+
+def replay(
+    file: Annotated[str, typer.Argument(help="RUN/faults/fault-000123.png, or RUN#123.")],
+    target: TargetAgain = None,
+    json: opt.Json = False,
+) -> None:
+    """Make a fault again from its seed and its mutations, and run the network on it; exit 1 if it no longer fails."""
+    from neurotest.campaign import replay as make
+    from neurotest.cli import show
+
+    found = make(file, target)
+    if json:
+        show.print_json(found.to_dict())
+    else:
+        values = "the same values" if found.same_values else "OTHER values than were stored"
+        verdict = "fails again" if found.fails else f"no longer fails that way (it was {found.expected})"
+        print(f"fault {found.fault}: {found.change}; {values}; {found.true} taken for {found.predicted}: {verdict}")
+    if not (found.same_values and found.fails):
+        raise typer.Exit(1)
+
+
+def shrink(run: RunPath, target: TargetAgain = None, json: opt.Json = False, quiet: opt.Quiet = False) -> None:
+    """For each family the smallest change that still fails: fewer mutations, milder ones, a smaller region."""
+    from neurotest.campaign import shrink as make
+    from neurotest.cli import show
+
+    with show.ticking("shrinking", quiet=quiet) as progress:
+        found = make(run, target, progress)
+    if json:
+        show.print_json(found)
+        return
+    rows = [
+        [r["true"], r["predicted"], r["before"], r["after"], f"{r['l2_before']:.2f} -> {r['l2_after']:.2f}", r["file"] or ""]
+        for r in found["families"]
+    ]
+    show.table(f"{run}: before and after", ["true", "predicted", "before", "after", "L2", "image"], rows)
+
+
+def merge(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")], out: opt.Out = None, json: opt.Json = False) -> None:
+    """Several campaigns against one target become one run; every family stays."""
+    from neurotest.campaign import merge as join
+    from neurotest.cli import show
+
+    found = join(runs, out)
+    if json:
+        show.print_json(found)
+    else:
+        print(f"{found['faults']:,} faults in {found['families']} families: {found['run']}")

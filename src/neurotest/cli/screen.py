@@ -1,0 +1,140 @@
+"""What a campaign shows while it runs: a screen on a terminal, lines elsewhere, JSON events where JSON was asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from neurotest.generate.fuzz import Fuzzer, Mutant
+
+LINES = 5.0  # seconds between lines
+FRAMES = 0.5  # and between frames
+FEW = 0.02  # chance of a new family below which going on seems idle
+ENOUGH = 200  # faults before that can be said
+
+
+class Screen:
+    """Told after every batch; says what is worth saying, not too often."""
+
+    def __init__(self, *, json: bool, quiet: bool, classes: tuple[str, ...] | None = None, live: bool | None = None) -> None:
+        self.json, self.quiet, self.classes = json, quiet, classes
+        self.live = (sys.stderr.isatty() and not json and not quiet) if live is None else live
+        self.began = self.said = time.monotonic()
+        self.family_at = self.began
+        self.newest: list[str] = []
+        self.first: int | None = None
+        self.value: float | None = None
+        self._live: Any = None
+
+    def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant]) -> None:
+        now = time.monotonic()
+        if self.first is None:
+            self.first = fuzzer.tally.forwards
+        if new:
+            self.family_at = now
+            self.newest = [self._family(m.family) for m in new][-3:] or self.newest
+        if self.json:
+            for mutant in new:
+                self._event("family", family=list(mutant.family), fault=mutant.number, forwards=fuzzer.tally.forwards)
+        if self.quiet or now - self.said < (FRAMES if self.live else LINES):
+            return
+        self.said = now
+        self.value = fuzzer.guide.value()
+        facts = self.facts(fuzzer)
+        if self.json:
+            self._event("progress", **facts)
+        elif self.live:
+            self._show(fuzzer, facts)
+        else:
+            print(f"neurotest: {self.line(facts)}", file=sys.stderr)
+
+    def facts(self, fuzzer: Fuzzer) -> dict[str, Any]:
+        tally = fuzzer.tally
+        spent = max(time.monotonic() - self.began, 1e-9)
+        return {
+            "iterations": tally.iterations,
+            "forwards": tally.forwards,
+            "per_second": round((tally.forwards - (self.first or 0)) / spent, 1),
+            "outputs": tally.outputs,
+            "faults": tally.faults,
+            "families": len(tally.families),
+            "classes": len({p for p in tally.predicted if p >= 0}),
+            "corpus": len(fuzzer.corpus),
+            "coverage": self.value,
+            "unseen": tally.unseen,
+            "since_new_family": round(time.monotonic() - self.family_at, 1),
+            "advice": advice(tally.faults, tally.unseen),
+        }
+
+    @staticmethod
+    def line(facts: dict[str, Any]) -> str:
+        coverage = "" if facts["coverage"] is None else f", coverage {facts['coverage']:.4g}"
+        return (
+            f"{facts['iterations']:,} iterations, {facts['forwards']:,} forwards ({facts['per_second']:,.0f}/s), "
+            f"{facts['faults']:,} faults in {facts['families']} families, {facts['classes']} classes{coverage}; "
+            f"last new family {facts['since_new_family']:.0f} s ago; {facts['advice']}"
+        )
+
+    def _event(self, event: str, **facts: Any) -> None:
+        print(json.dumps({"event": event, **facts}), file=sys.stderr)
+
+    def _family(self, key: tuple[int, int, str]) -> str:
+        from neurotest.campaign.result import class_name
+
+        return f"{class_name(key[0], self.classes)} taken for {class_name(key[1], self.classes)} after {key[2]}"
+
+    def _show(self, fuzzer: Fuzzer, facts: dict[str, Any]) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
+            self._live.start()
+        self._live.update(self.picture(fuzzer, facts), refresh=True)
+
+    def picture(self, fuzzer: Fuzzer, facts: dict[str, Any]) -> Any:
+        """The screen as a rich table."""
+        from rich.table import Table
+        from rich.text import Text
+
+        tally = fuzzer.tally
+        grid = Table(title="neurotest fuzz", title_justify="left", show_header=False)
+        pays = sorted(tally.tried, key=lambda name: -tally.operators[name] / tally.tried[name])
+        pairs: Counter[tuple[int, int]] = Counter()
+        for (true, predicted, _), n in tally.families.items():
+            pairs[(true, predicted)] += n
+        coverage = "" if facts["coverage"] is None else f"{facts['coverage']:.4g}"
+        rows = [
+            ("rate", f"{facts['per_second']:,.0f} forwards/s, {facts['forwards']:,} in all, {facts['iterations']:,} iterations"),
+            ("found", f"{facts['faults']:,} faults, {facts['families']} families, {facts['classes']} classes"),
+            ("corpus, coverage", f"{facts['corpus']:,} seeds  {coverage}"),
+            ("operators that pay", ", ".join(f"{n} {tally.operators[n] / tally.tried[n]:.0%}" for n in pays[:5])),
+            ("worst pairs", ", ".join(self._pair(pair, n) for pair, n in pairs.most_common(4))),
+            ("newest families", "; ".join(self.newest)),
+            ("last new family", f"{facts['since_new_family']:.0f} s ago"),
+            ("go on?", facts["advice"]),
+        ]
+        for name, value in rows:
+            grid.add_row(Text(name, style="bold"), Text(value))
+        return grid
+
+    def _pair(self, pair: tuple[int, int], n: int) -> str:
+        from neurotest.campaign.result import class_name
+
+        return f"{class_name(pair[0], self.classes)} as {class_name(pair[1], self.classes)} {n}"
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+
+def advice(faults: int, unseen: float | None) -> str:
+    """Whether going on is likely to show anything new, by how many families were seen only once."""
+    if unseen is None or faults < ENOUGH:
+        return "too early to say whether to stop"
+    chance = f"about {unseen:.1%} of further faults would be of a new family"
+    return f"{chance}: little new is to be expected, consider stopping" if unseen < FEW else f"{chance}: worth going on"

@@ -1,0 +1,121 @@
+"""Distances between two sets of features, and the inception score: FID, KID, IS, each with the samples it needs."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.errors import BadInput
+
+Floats = NDArray[np.float64]
+USUAL = 2048  # below this many inputs FID is known to depend on their number
+FEW = 100
+
+
+class Score(NamedTuple):
+    """A number, and what to know before trusting it."""
+
+    value: float
+    warnings: tuple[str, ...] = ()
+
+
+def _features(name: str, values: NDArray[np.floating], least: int = 2) -> Floats:
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim != 2 or given.shape[1] < 1 or not np.isfinite(given).all():
+        raise BadInput(f"{name}: features of shape {given.shape}; expected (inputs, features), all finite.")
+    if len(given) < least:
+        raise BadInput(f"{name}: {len(given)} inputs are too few, at least {least} are needed.")
+    return given
+
+
+def _pair(left: NDArray[np.floating], right: NDArray[np.floating]) -> tuple[Floats, Floats]:
+    a, b = _features("suite", left), _features("reference", right)
+    if a.shape[1] != b.shape[1]:
+        raise BadInput(f"features of {a.shape[1]} and {b.shape[1]} numbers: both sides must come from the same extractor.")
+    return a, b
+
+
+def _root(matrix: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(matrix)
+    found: Floats = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    return found
+
+
+def frechet(mean1: Floats, cov1: Floats, mean2: Floats, cov2: Floats) -> float:
+    """Squared distance of two normal distributions: |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^.5).
+
+    The trace of the root is that of the symmetric (S1^.5 S2 S1^.5)^.5, so no complex numbers arise.
+    """
+    half = _root(cov1)
+    shared = np.linalg.eigvalsh(half @ cov2 @ half)
+    away = mean1 - mean2
+    return float(away @ away + np.trace(cov1) + np.trace(cov2) - 2 * np.sqrt(np.maximum(shared, 0)).sum())
+
+
+def fid(
+    suite: NDArray[np.floating], reference: NDArray[np.floating], *, covariance: Literal["sample", "shrunk"] = "sample"
+) -> Score:
+    """Fréchet distance of two sets of features (n, d). Fewer inputs than features need covariance='shrunk' (Ledoit and Wolf)."""
+    a, b = _pair(suite, reference)
+    if covariance not in ("sample", "shrunk"):
+        raise BadInput(f"covariance={covariance!r}: expected sample or shrunk.")
+    n, d = min(len(a), len(b)), a.shape[1]
+    if covariance == "sample" and n <= d:
+        raise BadInput(
+            f"FID from {n} inputs with {d} features: the covariance is singular and the number means nothing. Use more than {d} "
+            "inputs, KID, or covariance='shrunk'."
+        )
+    warnings = (
+        [] if n >= USUAL else [f"FID from {n} inputs: below {USUAL:,} it depends on their number; compare equal numbers only."]
+    )
+    if covariance == "shrunk":
+        warnings.append("FID with shrunk covariances is not comparable with any published FID.")
+    cov1, cov2 = (_covariance(x, covariance) for x in (a, b))
+    return Score(max(0.0, frechet(a.mean(0), cov1, b.mean(0), cov2)), tuple(warnings))
+
+
+def _covariance(x: Floats, kind: str) -> Floats:
+    if kind == "shrunk":
+        from sklearn.covariance import ledoit_wolf
+
+        return np.asarray(ledoit_wolf(x)[0], dtype=np.float64)
+    return np.atleast_2d(np.cov(x, rowvar=False))
+
+
+def kid(suite: NDArray[np.floating], reference: NDArray[np.floating]) -> Score:
+    """Kernel distance, (x.y / d + 1)^3, unbiased: its mean does not depend on the number of inputs, and it may be below 0."""
+    a, b = _pair(suite, reference)
+    d, n, m = a.shape[1], len(a), len(b)
+    own1, own2, across = ((x @ y.T / d + 1) ** 3 for x, y in ((a, a), (b, b), (a, b)))
+    first = (own1.sum() - np.trace(own1)) / (n * (n - 1))
+    second = (own2.sum() - np.trace(own2)) / (m * (m - 1))
+    few = min(n, m)
+    warnings = () if few >= FEW else (f"KID from {few} inputs scatters widely: use at least {FEW}.",)
+    return Score(float(first + second - 2 * across.mean()), warnings)
+
+
+def inception_score(probs: NDArray[np.floating], *, splits: int = 1) -> Score:
+    """exp of the mean divergence of p(y|x) from p(y): 1 (one answer for all) to the number of classes. Mean over the splits."""
+    given = _features("probs", probs, 1)
+    if (given < 0).any() or not np.allclose(given.sum(1), 1, atol=1e-4):
+        raise BadInput("probs: expected rows of probabilities that sum to 1.")
+    n, classes = given.shape
+    if splits < 1:
+        raise BadInput(f"splits={splits}: expected an integer >= 1.")
+    if n // splits < classes:
+        raise BadInput(
+            f"inception score of {n} inputs in {splits} splits: {n // splits} inputs per split cannot show {classes} classes; "
+            f"use fewer splits or at least {classes * splits} inputs."
+        )
+    found = []
+    for part in np.array_split(given, splits):
+        mean = part.mean(0, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(part > 0, part * (np.log(part) - np.log(mean)), 0.0)
+        found.append(math.exp(terms.sum(1).mean()))
+    low = n // splits < 10 * classes
+    warnings = (f"inception score from {n // splits} inputs per split and {classes} classes is biased low.",) if low else ()
+    return Score(float(np.mean(found)), warnings)

@@ -1,0 +1,1 @@
+"""Making tests: generators that turn seeds into mutants."""

@@ -1,0 +1,105 @@
+"""The seeds that are alive: what each is, where it came from, and which gets the next turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.generate.fuzz.settings import Settings
+from neurotest.mutate.chain import Chain
+
+P_MIN, GAMMA = 0.01, 5.0  # NeuraL-Coverage's priorities
+LEAST, MOST = 8, 256  # mutants per turn under energy=potential
+
+
+@dataclass(eq=False)
+class Entry:
+    """One seed: its image, the reference its changes are measured against, and the chain that made it."""
+
+    number: int
+    root: int  # row of Seeds
+    x: NDArray[np.generic]
+    reference: NDArray[np.generic]
+    used: bool  # its lineage has had the mutation that is allowed once
+    chain: Chain
+    uses: int = 0
+    potential: float = 0.0
+
+    @property
+    def depth(self) -> int:
+        return len(self.chain)
+
+
+class Corpus:
+    """Entries by number; when it is full, the one that has had most turns goes, the oldest of them first."""
+
+    def __init__(self, seeds: Seeds, settings: Settings, start: bool = True) -> None:
+        self.seeds, self.settings = seeds, settings
+        self.entries: list[Entry] = []
+        self.next = 0
+        if start:
+            for root, x in enumerate(seeds.x):
+                self.add(root, np.asarray(x), np.asarray(x), False, ())
+            self.trim(set())
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def add(self, root: int, x: Any, reference: Any, used: bool, chain: Chain) -> Entry:
+        entry = Entry(self.next, root, x, reference, used, chain, potential=self.potential(x, reference))
+        self.next += 1
+        self.entries.append(entry)
+        return entry
+
+    def trim(self, kept: set[int]) -> None:
+        """Bring it down to its capacity, sparing these numbers and the newest."""
+        over = len(self.entries) - max(self.settings.capacity, len(self.seeds))  # there is always room for the seeds
+        if over <= 0:
+            return
+        order = np.argsort([-entry.uses for entry in self.entries[:-1]], kind="stable")
+        gone = set([int(i) for i in order if self.entries[int(i)].number not in kept][:over])
+        self.entries = [entry for i, entry in enumerate(self.entries) if i not in gone]
+
+    def potential(self, x: NDArray[np.generic], reference: NDArray[np.generic]) -> float:
+        """How much room for change is left: what validity allows in all, less what was changed."""
+        if self.settings.energy == "constant":
+            return 0.0
+        scale = 255.0 if self.seeds.eight_bit else self.seeds.bounds[1] - self.seeds.bounds[0]
+        apart = np.abs(np.asarray(x, dtype=np.float64) - np.asarray(reference, dtype=np.float64)).sum() / scale
+        lit = np.count_nonzero(np.asarray(reference) > (0 if self.seeds.eight_bit else self.seeds.bounds[0]))
+        return max(0.0, float(self.settings.validity.beta * lit - apart))
+
+    def weights(self) -> NDArray[np.float64]:
+        """(n,) how likely each entry is to get the next turn, not normalised."""
+        uses = np.array([entry.uses for entry in self.entries], dtype=float)
+        match self.settings.priority:
+            case "uses":
+                return np.where(uses < (1 - P_MIN) * GAMMA, 1 - uses / GAMMA, P_MIN)
+            case "deephunter":
+                return np.maximum(0.8 - uses / 5, 0.3)
+            case "recent":
+                weights = np.full(len(uses), 1 / len(uses))
+                weights[-5:] += 1
+                return weights
+        return np.ones(len(uses))
+
+    def pick(self, uniforms: NDArray[np.float64]) -> list[Entry]:
+        """One entry per uniform number, all from the corpus as it is now."""
+        edges = np.cumsum(self.weights())
+        rows = np.minimum(np.searchsorted(edges, uniforms * edges[-1], side="right"), len(self.entries) - 1)
+        chosen = [self.entries[int(row)] for row in rows]
+        if self.settings.priority == "deephunter":  # there every turn counts, not only fruitful ones
+            for entry in chosen:
+                entry.uses += 1
+        return chosen
+
+    def energy(self, entry: Entry) -> int:
+        """How many mutants a turn of this entry may take."""
+        if self.settings.energy == "constant":
+            return self.settings.tries
+        mean = float(np.mean([e.potential for e in self.entries])) or 1.0
+        return int(np.clip(np.ceil(self.settings.tries * entry.potential / mean), LEAST, MOST))

@@ -1,0 +1,253 @@
+"""Guides: which mutants are worth keeping. Every coverage criterion is one; DeepHunter's, TensorFuzz's and random stand beside.
+
+A guide reads traces only. `gain` judges a batch and changes nothing, `keep` takes one mutant in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import registry
+from neurotest.coverage.bits import BitState
+from neurotest.coverage.context import Context
+from neurotest.coverage.criterion import Arrays, Criterion, State
+from neurotest.coverage.traces import Joined, array, known, part
+from neurotest.data.source import Source
+from neurotest.errors import BadInput, near
+from neurotest.scan import scan
+from neurotest.target import Trace, Want
+
+COLD = ("cc", "tknp", "lsc", "dsc", "mdsc")  # published fuzzers start these empty, all others with the training data
+
+
+class GuideState(ABC):
+    """What a guide has seen."""
+
+    want: Want | None = None
+    shrinking: bool = False  # gains never rise when more is kept
+
+    @abstractmethod
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        """(n,) above 0: worth keeping."""
+
+    @abstractmethod
+    def keep(self, trace: Trace) -> None:
+        """Take in a trace of one mutant that is kept."""
+
+    def some(self, trace: Trace, rows: list[int]) -> Trace:
+        """The trace of some of a batch's mutants."""
+        return part(trace, np.array(rows, dtype=np.int64))
+
+    def value(self) -> float | None:
+        """How far the guide has come, for the screen."""
+        return None
+
+    def arrays(self) -> Arrays:
+        return {}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guide(ABC):
+    """Settings. `defaults` are the fuzzer's settings this guide was published with; what the user says wins."""
+
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    @abstractmethod
+    def start(self, context: Context, seeds: Source) -> GuideState: ...
+
+
+@registry.register("guide", "random", paper="", cost="nothing")
+@dataclass(frozen=True, kw_only=True)
+class RandomGuide(Guide):
+    """Keep every valid mutant: what any other guide has to beat."""
+
+    def start(self, context: Context, seeds: Source) -> GuideState:
+        return _Anything()
+
+
+class _Anything(GuideState):
+    shrinking = True
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        return np.ones(len(trace.logits))
+
+    def keep(self, trace: Trace) -> None:
+        return None
+
+
+class CoverageState(GuideState):
+    """A criterion's state as a guide."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.want = state.want
+        self.shrinking = isinstance(state, BitState)
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        return np.nan_to_num(self.state.gain(trace), nan=0.0)
+
+    def keep(self, trace: Trace) -> None:
+        self.state.update(trace)
+
+    def some(self, trace: Trace, rows: list[int]) -> Trace:
+        """Bit states read joined values only, and rows of those are twenty times quicker than rows of every layer's tensor."""
+        if not self.shrinking:
+            return super().some(trace, rows)
+        whole = self.state.read(trace)
+        if whole.bad is not None:  # how many numbers are bad is counted per layer
+            return super().some(trace, rows)
+        return known(trace.logits[:0], self.state.want, Joined(whole.values[rows], None))
+
+    def value(self) -> float | None:
+        return float(self.state.value().value)
+
+    def arrays(self) -> Arrays:
+        return self.state.state_dict()
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.state.load(arrays)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverageGuide(Guide):
+    """Keep what raises a coverage criterion."""
+
+    criterion: Criterion
+    name: str
+
+    def start(self, context: Context, seeds: Source) -> GuideState:
+        if self.criterion.needs:
+            context.need_train(f"the guide {self.name}")
+        state = self.criterion.start(context)
+        known = registry.entries("criterion")
+        cold = any(name in COLD and entry.make is type(self.criterion) for name, entry in known.items())
+        if not cold:
+            scan(context.need_target(), context.train if context.train is not None else seeds, [state], batch=context.batch)
+        return CoverageState(state)
+
+
+@registry.register(
+    "guide",
+    "deephunter",
+    paper="Xie et al., DeepHunter, ISSTA 2019",
+    cost="as its criterion",
+    differs="Brings its mutations, validity, 20 mutants per turn and its priorities along, each of which can be set otherwise. "
+    "Every mutant with new coverage is kept, and faults never become seeds.",
+    main="criterion",
+)
+@dataclass(frozen=True, kw_only=True)
+class DeepHunter(Guide):
+    """Keep whatever sets a new bit of a coverage criterion (KMNC with 1,000 sections), as DeepHunter's queue does."""
+
+    criterion: str = "kmnc"
+
+    defaults: ClassVar[dict[str, Any]] = {
+        "mutations": "deephunter",
+        "validity": "valid:preset=deephunter",
+        "tries": 20,
+        "priority": "deephunter",
+        "accept": "all",
+    }
+
+    def start(self, context: Context, seeds: Source) -> GuideState:
+        criterion = registry.build("criterion", self.criterion)
+        return CoverageGuide(criterion=criterion, name=f"deephunter with {self.criterion}").start(context, seeds)
+
+
+@registry.register(
+    "guide",
+    "tensorfuzz",
+    paper="Odena et al., TensorFuzz, ICML 2019",
+    cost="one distance per mutant and kept vector of logits",
+    differs="Nearest neighbours are exact. TensorFuzz stops at the first fault (`--faults 1`).",
+    main="threshold",
+)
+@dataclass(frozen=True, kw_only=True)
+class TensorFuzz(Guide):
+    """Keep mutants whose logits are farther than sqrt(`threshold`) from those of everything kept."""
+
+    threshold: float = 1.0
+
+    defaults: ClassVar[dict[str, Any]] = {"mutations": "tensorfuzz", "priority": "recent"}
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.threshold, (int, float)) or isinstance(self.threshold, bool) or not self.threshold >= 0:
+            raise BadInput(f"threshold={self.threshold!r}: expected a squared distance of at least 0.")
+
+    def start(self, context: Context, seeds: Source) -> GuideState:
+        state = _Far(self.threshold)
+        scan(context.need_target(), seeds, [state], batch=context.batch)
+        return state
+
+
+class _Far(GuideState):
+    """Kept logits in an array that doubles when it is full; squared norms beside."""
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+        self.room: NDArray[np.float64] = np.empty((0, 0))
+        self.count = 0
+
+    def update(self, trace: Trace) -> None:
+        """Seeds are all kept."""
+        for row in np.nan_to_num(array(trace.logits).astype(np.float64)):
+            self._add(row)
+
+    def _add(self, row: NDArray[np.float64]) -> None:
+        if self.count == len(self.room):
+            grown = np.empty((max(64, 2 * self.count), len(row)))
+            if self.count:
+                grown[: self.count] = self.room[: self.count]
+            self.room = grown
+        self.room[self.count] = row
+        self.count += 1
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        rows = np.nan_to_num(array(trace.logits).astype(np.float64))
+        kept = self.room[: self.count]
+        apart = (rows**2).sum(1)[:, None] + (kept**2).sum(1)[None] - 2 * rows @ kept.T
+        return np.asarray(apart.min(1) - self.threshold)
+
+    def keep(self, trace: Trace) -> None:
+        self.update(trace)
+
+    def value(self) -> float | None:
+        return float(self.count)
+
+    def arrays(self) -> Arrays:
+        return {"kept": self.room[: self.count].copy()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.room = np.array(arrays["kept"], dtype=np.float64)
+        self.count = len(self.room)
+
+
+def build_guide(guide: str | Guide | Criterion, *, layers: str | None = None, neuron: str | None = None) -> Guide:
+    """`random`, `deephunter`, `tensorfuzz`, or a criterion such as `kmnc:1000`."""
+    if isinstance(guide, Guide):
+        return guide
+    if isinstance(guide, Criterion):
+        return CoverageGuide(criterion=guide, name=repr(guide))
+    name = registry.parse(guide)[0]
+    guides, criteria = registry.entries("guide"), registry.entries("criterion")
+    if name in guides:
+        made = registry.build("guide", guide)
+        assert isinstance(made, Guide)
+        if layers or neuron:
+            raise BadInput(f"the guide {name} takes no --layers or --neuron: they belong to coverage criteria.")
+        return made
+    if name not in criteria:
+        raise BadInput(f"unknown guide {name!r}. {near(name, [*guides, *criteria])}")
+    said = {key: value for key, value in (("layers", layers), ("neuron", neuron)) if value}
+    criterion = registry.build("criterion", guide)
+    return CoverageGuide(criterion=dataclasses.replace(criterion, **said) if said else criterion, name=guide)

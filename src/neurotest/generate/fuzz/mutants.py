@@ -1,0 +1,126 @@
+"""What a fuzzer puts out, and the counts that go with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.mutate.chain import Chain
+
+Key = tuple[int, int, str]  # true class, predicted class, operator family
+
+
+@dataclass(frozen=True, eq=False)
+class Mutant:
+    """One output: accepted by the guide, condemned by an oracle, or both."""
+
+    number: int
+    batch: int
+    iteration: int
+    root: int  # row of Seeds
+    content: str
+    x: NDArray[np.generic]  # as it is saved
+    chain: Chain
+    label: int  # of the seed; -1 unknown
+    expected: int  # the label, or the prediction for the seed
+    predicted: int  # -1: logits are no numbers
+    oracle: str | None  # which condemned it; None: no fault
+    accepted: bool
+    gain: float
+    distance: tuple[float, float, float]  # L0, L2, Linf to the seed, in [0, 1]
+
+    @property
+    def fault(self) -> bool:
+        return self.oracle is not None
+
+    @property
+    def operator(self) -> str:
+        """The family of the mutation that made it fail: the last, because faults are no seeds."""
+        return self.chain[-1].operator
+
+    @property
+    def family(self) -> Key:
+        return (self.expected, self.predicted, self.operator)
+
+
+@dataclass(eq=False)
+class Tally:
+    """Counts over a campaign; everything here can be saved as JSON."""
+
+    batches: int = 0
+    iterations: int = 0  # finished turns
+    forwards: int = 0
+    tested: int = 0  # valid mutants that were run
+    drawn: int = 0  # mutations that were drawn
+    valid: int = 0  # and of them, those that changed something and were within validity
+    outputs: int = 0
+    accepted: int = 0
+    faults: int = 0
+    accepted_faults: int = 0
+    unstable: int = 0  # condemned, but not when run again from what would be saved
+    condemned: int = 0  # of the tested
+    control_outputs: int = 0  # the first mutant of every turn: what a guide that takes anything would have kept
+    control_faults: int = 0
+    seconds: float = 0.0
+    last_family: int = 0  # forwards when the newest family was found
+    families: Counter[Key] = field(default_factory=Counter)
+    control_families: Counter[Key] = field(default_factory=Counter)
+    roots: set[int] = field(default_factory=set)
+    predicted: Counter[int] = field(default_factory=Counter)
+    operators: Counter[str] = field(default_factory=Counter)  # faults by last operator
+    tried: Counter[str] = field(default_factory=Counter)  # tested by last operator
+
+    COUNTS = (
+        "batches", "iterations", "forwards", "tested", "drawn", "valid", "outputs", "accepted", "faults", "accepted_faults",
+        "unstable", "condemned", "control_outputs", "control_faults", "seconds", "last_family",
+    )  # fmt: skip
+
+    def add(self, mutant: Mutant) -> bool:
+        """Count an output; whether it opens a new family."""
+        self.outputs += 1
+        self.accepted += mutant.accepted
+        if not mutant.fault:
+            return False
+        self.faults += 1
+        self.accepted_faults += mutant.accepted
+        new = mutant.family not in self.families
+        if new:
+            self.last_family = self.forwards
+        self.families[mutant.family] += 1
+        self.roots.add(mutant.root)
+        self.predicted[mutant.predicted] += 1
+        self.operators[mutant.operator] += 1
+        return new
+
+    def counts(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in self.COUNTS}
+
+    @property
+    def unseen(self) -> float | None:
+        """Good and Turing's estimate of the chance that the next fault is of a new family."""
+        return sum(n == 1 for n in self.families.values()) / self.faults if self.faults else None
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            **self.counts(),
+            "families": [[*key, n] for key, n in self.families.items()],
+            "control_families": [[*key, n] for key, n in self.control_families.items()],
+            "roots": sorted(self.roots),
+            "predicted": {str(k): n for k, n in self.predicted.items()},
+            "operators": dict(self.operators),
+            "tried": dict(self.tried),
+        }
+
+    @classmethod
+    def read(cls, content: dict[str, Any]) -> Tally:
+        made = cls(**{name: content[name] for name in cls.COUNTS})
+        for name in ("families", "control_families"):
+            setattr(made, name, Counter({(int(t), int(p), str(o)): int(n) for t, p, o, n in content[name]}))
+        made.roots = {int(r) for r in content["roots"]}
+        made.predicted = Counter({int(k): int(n) for k, n in content["predicted"].items()})
+        made.operators, made.tried = Counter(content["operators"]), Counter(content["tried"])
+        return made

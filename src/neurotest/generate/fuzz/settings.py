@@ -1,0 +1,87 @@
+"""How a fuzzer works, and how long."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from neurotest.errors import BadInput
+from neurotest.mutate.rules import Rules95, Space
+from neurotest.mutate.validity import Validity
+
+
+def whole(name: str, value: Any, least: int, usual: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise BadInput(f"{name}={value!r}: expected an integer >= {least} ({usual}).")
+
+
+def among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise BadInput(f"{name}={value!r}: expected {', '.join(allowed[:-1])} or {allowed[-1]}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that shapes a campaign beside target, seeds, guide and oracles.
+
+    tries: mutants per turn of a seed. energy: `constant` gives every turn `tries`, `potential` more to seeds that have more
+    room to change. priority: which seeds get a turn: `uses` (often fruitful ones less), `deephunter` (often chosen ones less),
+    `uniform`, `recent` (TensorFuzz: the five newest, and one of all). accept: `first` mutant that gains ends the turn, or `all`
+    that gain are kept. reuse_failures: faults become seeds. every_fault: keep faults that bring no gain, too. batch: mutants
+    per forward pass. max_depth: mutations on top of each other. capacity: seeds kept in memory.
+    """
+
+    mutations: Space = field(default_factory=Rules95)
+    validity: Validity = field(default_factory=Validity)
+    energy: Literal["constant", "potential"] = "constant"
+    tries: int = 64
+    priority: Literal["uses", "deephunter", "uniform", "recent"] = "uses"
+    accept: Literal["first", "all"] = "first"
+    reuse_failures: bool = False
+    every_fault: bool = True
+    batch: int = 256
+    chunk: int = 16
+    max_depth: int = 5
+    capacity: int = 4096
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole("tries", self.tries, 1, "the published code uses 64")
+        whole("batch", self.batch, 1, "256 is quick on two cores")
+        whole("chunk", self.chunk, 1, "16 wastes little")
+        whole("max_depth", self.max_depth, 1, "5 keeps mutants recognisable")
+        whole("capacity", self.capacity, 1, "4096 seeds are kept in memory")
+        among("energy", self.energy, ("constant", "potential"))
+        among("priority", self.priority, ("uses", "deephunter", "uniform", "recent"))
+        among("accept", self.accept, ("first", "all"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """When to stop: after so many turns of seeds, forward passes, seconds, outputs or faults, whichever comes first."""
+
+    iterations: int | None = None
+    forwards: int | None = None
+    seconds: float | None = None
+    outputs: int | None = None
+    faults: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "forwards", "outputs", "faults"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1, "for example 10000")
+        seconds = self.seconds
+        if seconds is not None and (
+            not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 < seconds < math.inf
+        ):
+            raise BadInput(f"seconds={seconds!r}: expected a number above 0.")
+        if not self.to_dict():
+            raise BadInput("budget: none was given. Say --iterations, --forwards, --seconds, --outputs or --faults.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def spent(self, counts: dict[str, float]) -> str | None:
+        """The limit that is reached, if any."""
+        return next((name for name, limit in self.to_dict().items() if counts.get(name, 0) >= limit), None)

@@ -1,0 +1,123 @@
+"""FGSM, BIM, PGD and CW: settings, and how each moves a batch. Inputs are in [0, 1]; eps is a share of the input range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from neurotest import rng
+from neurotest.generate.gradient.checks import count, eps_share
+from neurotest.generate.gradient.engine import Engine
+from neurotest.registry import register
+
+STUDY = "Harel-Canada et al., Is Neuron Coverage a Meaningful Measure for Testing Deep Neural Networks?, FSE 2020 (regulariser)"
+DIFFERS = (
+    "Each input is attacked for itself: with the regulariser the published code couples the inputs of a batch "
+    "(`--reduce batch` repeats that). The regulariser is taken from the attack's own forward pass, where the published code "
+    "makes a second one. eps is a share of the input range. Results are put on the 8-bit grid, inside the ball, and tested again."
+)
+
+
+class Attack(Protocol):
+    """Settings of an attack; `run` moves seeds (n, *shape) in [0, 1] away from their class y and gives where they ended."""
+
+    name: ClassVar[str]
+
+    @property
+    def radius(self) -> float | None: ...
+
+    def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor: ...
+
+
+def ball(seed: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The lowest and highest values within eps of the seed and within [0, 1]."""
+    return (seed - eps).clamp_min(0), (seed + eps).clamp_max(1)
+
+
+def climb(engine: Engine, u: Tensor, seed: Tensor, y: Tensor, *, eps: float, step: float, steps: int) -> Tensor:
+    """Steps along the sign of the gradient, each brought back into the ball."""
+    low, high = ball(seed, eps)
+    for number in range(steps):
+        grad = engine.gradient(u, y, first=number == 0)
+        u = torch.minimum(torch.maximum(u + step * grad.sign(), low), high).detach()
+    return u
+
+
+@register("attack", "fgsm", paper=f"Goodfellow et al., ICLR 2015; {STUDY}", cost="one step", differs=DIFFERS, main="eps")
+@dataclass(frozen=True, kw_only=True)
+class FGSM:
+    """One step of size eps along the sign of the gradient."""
+
+    name: ClassVar[str] = "fgsm"
+    eps: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", eps_share("eps", self.eps))
+
+    @property
+    def radius(self) -> float | None:
+        return self.eps
+
+    def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
+        return climb(engine, seed, seed, y, eps=self.eps, step=self.eps, steps=1)
+
+
+@register(
+    "attack",
+    "bim",
+    paper=f"Kurakin et al., ICLR workshop 2017; {STUDY}",
+    cost="one forward and one backward pass per step",
+    differs=DIFFERS,
+    main="eps",
+)
+@dataclass(frozen=True, kw_only=True)
+class BIM:
+    """FGSM in small steps, each brought back to within eps of the seed and into the bounds."""
+
+    name: ClassVar[str] = "bim"
+    eps: float = 0.1
+    step: float = 0.01
+    steps: int = 40
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", eps_share("eps", self.eps))
+        object.__setattr__(self, "step", eps_share("step", self.step))
+        count("steps", self.steps, "10 to 1000 in papers")
+
+    @property
+    def radius(self) -> float | None:
+        return self.eps
+
+    def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
+        return climb(engine, self.start(seed, positions, random), seed, y, eps=self.eps, step=self.step, steps=self.steps)
+
+    def start(self, seed: Tensor, positions: Sequence[int], random: int) -> Tensor:
+        return seed
+
+
+@register(
+    "attack",
+    "pgd",
+    paper=f"Madry et al., ICLR 2018; {STUDY}",
+    cost="one forward and one backward pass per step",
+    differs=DIFFERS
+    + " The random start is clipped to the bounds and belongs to the seed, not to its place in a batch. The study "
+    "takes 10 steps of .01 on MNIST, so that its eps of .2 and .3 is used by the random start only; ours takes 40.",
+    main="eps",
+    presets={"mnist-code": {"step": 0.01, "steps": 10}, "cifar10-code": {"step": 0.01, "steps": 1000}},
+)
+@dataclass(frozen=True, kw_only=True)
+class PGD(BIM):
+    """BIM from a random point within eps of the seed."""
+
+    name: ClassVar[str] = "pgd"
+
+    def start(self, seed: Tensor, positions: Sequence[int], random: int) -> Tensor:
+        """Uniform in the ball; the draw is a function of the input's position, whatever its batch mates are."""
+        streams = (rng.torch_stream("attack.start", random, int(position)) for position in positions)
+        drawn = torch.stack([torch.rand(seed.shape[1:], generator=one) for one in streams]).to(seed)
+        return (seed + (2 * drawn - 1) * self.eps).clamp(0, 1)

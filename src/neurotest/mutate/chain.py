@@ -1,0 +1,98 @@
+"""A mutant as a chain: the seed it came from and the mutations it went through, enough to make it again, value for value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest.errors import BadInput
+from neurotest.mutate.rules import WIDTH, Space
+from neurotest.mutate.space import Draws
+
+REGION = "region"  # only this rectangle differs from the seed: top, left, height, width; made by shrinking
+MOST = 64  # steps a chain may have
+
+
+class Step(NamedTuple):
+    """One mutation."""
+
+    operator: str
+    parameters: tuple[float, ...]
+
+
+Chain = tuple[Step, ...]
+
+
+def step(space: Space, draws: Draws, i: int) -> Step:
+    """Item i of a draw."""
+    name = draws.names[draws.kind[i]]
+    return Step(name, tuple(float(v) for v in draws.parameters[i, : space.find(name).columns]))
+
+
+def plain(chain: Chain) -> list[dict[str, Any]]:
+    """As JSON takes it."""
+    return [{"operator": s.operator, "parameters": list(s.parameters)} for s in chain]
+
+
+def read(content: Any) -> Chain:
+    """The inverse of `plain`, out of a run that may be anybody's."""
+    try:
+        if not isinstance(content, list) or len(content) > MOST:
+            raise ValueError
+        chain = tuple(Step(str(one["operator"]), tuple(float(v) for v in one["parameters"])) for one in content)
+        if not all(np.isfinite(s.parameters).all() for s in chain):
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise BadInput("a chain of mutations in the run cannot be read: the run is damaged or was changed.") from None
+    return chain
+
+
+def words(chain: Chain) -> str:
+    """For people: `rotation 12, blur 3`; numbers of noises are left out."""
+    shown = []
+    for one in chain:
+        values = [f"{v:.3g}" for v in one.parameters if abs(v) < 1e6]
+        shown.append(" ".join([one.operator, *values]))
+    return ", ".join(shown)
+
+
+def replay(space: Space, roots: Tensor, chains: Sequence[Chain], *, eight_bit: bool = True) -> Tensor:
+    """The mutants (n, ...) that these chains make of their seeds (n, ...) in [0, 1]."""
+    x = roots.clone()
+    for depth in range(max((len(chain) for chain in chains), default=0)):
+        mine = [i for i, chain in enumerate(chains) if len(chain) > depth and chain[depth].operator != REGION]
+        for i, chain in enumerate(chains):
+            if len(chain) > depth and chain[depth].operator == REGION:
+                x[i] = inside(x[i], roots[i], chain[depth].parameters)
+        if mine:
+            index = torch.tensor(mine, device=x.device)
+            x[index] = space.apply(
+                x[index], _draws(space, [chains[i][depth] for i in mine]), root=roots[index], eight_bit=eight_bit
+            )
+    return x
+
+
+def _draws(space: Space, steps: Sequence[Step]) -> Draws:
+    known = {name: number for number, name in enumerate(space.names)}
+    parameters = np.zeros((len(steps), WIDTH))
+    for i, one in enumerate(steps):
+        if space.find(one.operator).columns != len(one.parameters):
+            raise BadInput(
+                f"the mutation {one.operator!r} takes {space.find(one.operator).columns} numbers, not {len(one.parameters)}."
+            )
+        parameters[i, : len(one.parameters)] = one.parameters
+    return Draws(space.names, np.array([known[one.operator] for one in steps], dtype=np.int8), parameters)
+
+
+def inside(x: Tensor, root: Tensor, region: Sequence[float]) -> Tensor:
+    """x within the rectangle, the seed around it."""
+    if len(region) != 4:
+        raise BadInput(f"a region has 4 numbers (top, left, height, width), not {len(region)}.")
+    top, left, height, width = (int(v) for v in region)
+    out = root.clone()
+    out[..., top : top + height, left : left + width] = x[..., top : top + height, left : left + width]
+    return out

@@ -1,0 +1,132 @@
+"""Pixel operators of the fuzzers' rule lists, on batches (n, c, h, w) in [0, 1] with one parameter row per item."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest import rng
+
+BILATERAL = 10  # the id of the one blur that costs more than all others together
+
+
+def _column(parameters: Tensor, x: Tensor, number: int = 0) -> Tensor:
+    return parameters[:, number].to(x).view(-1, *(1,) * (x.ndim - 1))
+
+
+class Gain:
+    """Contrast: x * gain."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        return x * _column(parameters, x)
+
+
+class Add:
+    """Brightness: x + b / 255."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        return x + _column(parameters, x) / 255
+
+
+class Blur:
+    """Blurs by number: 1 to 3 mean of 3, 4, 5; 4 to 6 Gaussian of 3, 5, 7; 7 and 8 median of 3, 5; 9 mean of 6; 10 bilateral.
+
+    Border pixels are repeated (zeros for the median, mirrored by the bilateral).
+    """
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        out = x.clone()
+        numbers = parameters[:, 0].to(x.device)
+        linear = torch.isin(numbers, torch.tensor(LINEAR, dtype=numbers.dtype, device=x.device))
+        if bool(linear.any()):
+            out[linear] = _smoothed(x[linear], numbers[linear])
+        for number in numbers[~linear].unique().tolist():  # kornia takes one window per call
+            mine = numbers == number
+            out[mine] = _others()[int(number)](x[mine])
+        return out
+
+
+LINEAR = (1, 2, 3, 4, 5, 6, 9)
+
+
+def _smoothed(x: Tensor, numbers: Tensor) -> Tensor:
+    """All linear blurs of a batch in one call: each item's window stands in the middle of one of 7 x 7."""
+    from kornia.filters import filter2d
+
+    kernels = torch.stack([_kernel(int(n)) for n in numbers.tolist()]).to(x)  # (n, 7, 7)
+    return filter2d(x, kernels, border_type="replicate")
+
+
+@functools.cache
+def _kernel(number: int) -> Tensor:
+    from kornia.filters import get_gaussian_kernel2d
+
+    size = {1: 3, 2: 4, 3: 5, 4: 3, 5: 5, 6: 7, 9: 6}[number]
+    sigma = 0.3 * ((size - 1) * 0.5 - 1) + 0.8  # the width that goes with a window when none is given
+    window = torch.full((size, size), 1 / size**2) if number in (1, 2, 3, 9) else get_gaussian_kernel2d(size, (sigma, sigma))[0]
+    whole = torch.zeros(7, 7)
+    first = (7 - size) // 2
+    whole[first : first + size, first : first + size] = window
+    return whole
+
+
+def _others() -> dict[int, Callable[[Tensor], Tensor]]:
+    from kornia.filters import bilateral_blur, median_blur
+
+    return {
+        7: lambda x: median_blur(x, (3, 3)),
+        8: lambda x: median_blur(x, (5, 5)),
+        BILATERAL: lambda x: bilateral_blur(x, (9, 9), 75 / 255, (75.0, 75.0)),
+    }
+
+
+def _noise(parameters: Tensor, x: Tensor, make: Callable[[np.random.Generator, Tensor], Tensor], column: int) -> Tensor:
+    """One item after the other, each from the stream of the number that was drawn for it."""
+    seeds = parameters[:, column].tolist()
+    return torch.stack([make(rng.stream("mutate.noise", int(seed)), one) for seed, one in zip(seeds, x, strict=True)])
+
+
+class WhiteNoise:
+    """x + normal noise; parameters: spread, number of the noise."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        def make(random: np.random.Generator, one: Tensor) -> Tensor:
+            return torch.from_numpy(random.standard_normal(tuple(one.shape), dtype=np.float32)).to(one)
+
+        return x + _column(parameters, x) * _noise(parameters, x, make, 1)
+
+
+class PixelChange:
+    """So many pixels get a value drawn between 0 and 1; parameters: how many, number of the noise."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        counts = iter(parameters[:, 0].tolist())
+
+        def make(random: np.random.Generator, one: Tensor) -> Tensor:
+            places = random.choice(one[0].numel(), min(int(next(counts)), one[0].numel()), replace=False)
+            changed = one.flatten(1).clone()
+            changed[:, torch.from_numpy(places).to(one.device)] = torch.from_numpy(random.random((len(one), len(places)))).to(one)
+            return changed.view_as(one)
+
+        return _noise(parameters, x, make, 1)
+
+
+class Noise:
+    """Three kinds: 1 normal noise of spread 0.05, 2 salt and pepper on 0.4 % of the values, 3 speckle, x * (1 + normal 0.1)."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        kinds = iter(parameters[:, 0].tolist())
+
+        def make(random: np.random.Generator, one: Tensor) -> Tensor:
+            kind = int(next(kinds))
+            if kind == 2:
+                drawn = torch.from_numpy(random.random(tuple(one.shape))).to(one)
+                return torch.where(drawn < 0.002, 0.0, torch.where(drawn > 0.998, 1.0, one))
+            normal = torch.from_numpy(random.standard_normal(tuple(one.shape))).to(one)
+            return one + 0.05 * normal if kind == 1 else one * (1 + 0.1 * normal)
+
+        return _noise(parameters, x, make, 1)

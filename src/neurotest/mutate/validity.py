@@ -1,0 +1,79 @@
+"""How far a mutant may be from its reference image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from neurotest import registry
+from neurotest.errors import BadInput
+
+DIFFERENT = 0.5 / 255  # less is the same 8-bit value
+
+CODE = {"mode": "or", "l0_unit": "value", "l0_base": "nonzero", "check_once": True, "style_exempt": True}
+
+
+@registry.register(
+    "validity",
+    "valid",
+    paper="DeepHunter, ISSTA 2019; NeuraL-Coverage, ICSE 2023; NSGen, section 5.2",
+    cost="one difference per value",
+    differs="NSGen's text asks for few changed values and small changes; its code, and the code it follows, are content with "
+    "one of the two (`mode=or`), count channel values instead of pixels and compare with the number of values that are "
+    "not 0. The published checks of affine operators compare with the image before it was moved, so that nearly every "
+    "rotation of a photograph is refused: here they are not checked (`check_once=true` does), because their ranges are "
+    "conservative already. A peer subtracts 8-bit arrays, which wraps; we do not.",
+    presets={
+        "nsgen-paper": {
+            **CODE,
+            "mode": "and",
+            "alpha": 0.2,
+            "beta": 0.4,
+            "l0_unit": "pixel",
+            "l0_base": "size",
+            "style_exempt": False,
+        },
+        "nsgen-code": {**CODE, "alpha": 0.2, "beta": 0.4},
+        "nlc-code": {**CODE, "alpha": 0.4, "beta": 0.8},
+        "deephunter": {"mode": "or", "alpha": 0.02, "beta": 0.2, "check_once": False},
+    },
+)
+@dataclass(frozen=True, kw_only=True)
+class Validity:
+    """A mutant is valid if it changes less than `alpha` of its reference image or (and) no value by more than `beta`.
+
+    l0_unit: what is counted, `value` or `pixel`. l0_base: of what alpha is a share, of the `nonzero` ones of the reference or
+    of its `size`. check_once: check operators that are allowed once per lineage (affine ones) too. style_exempt: style is not
+    checked.
+    """
+
+    mode: Literal["or", "and"] = "or"
+    alpha: float = 0.2
+    beta: float = 0.4
+    l0_unit: Literal["value", "pixel"] = "value"
+    l0_base: Literal["nonzero", "size"] = "nonzero"
+    check_once: bool = False
+    style_exempt: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "beta"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
+                raise BadInput(f"{name}={value!r}: expected a share between 0 and 1 (NSGen uses alpha=0.2, beta=0.4).")
+        for name, allowed in (("mode", ("or", "and")), ("l0_unit", ("value", "pixel")), ("l0_base", ("nonzero", "size"))):
+            if getattr(self, name) not in allowed:
+                raise BadInput(f"{name}={getattr(self, name)!r}: expected {allowed[0]} or {allowed[1]}.")
+
+    def check(self, mutants: Tensor, references: Tensor) -> Tensor:
+        """(n,) bool, from images (n, c, ...) in [0, 1]."""
+        apart = (mutants - references).abs().flatten(2) if mutants.ndim > 2 else (mutants - references).abs().unsqueeze(2)
+        changed, present = apart > DIFFERENT, references.view_as(apart) > 0
+        if self.l0_unit == "pixel":
+            changed, present = changed.any(1, keepdim=True), present.any(1, keepdim=True)
+        base = present.sum((1, 2)) if self.l0_base == "nonzero" else torch.full_like(present.sum((1, 2)), changed[0].numel())
+        few = changed.sum((1, 2)) < self.alpha * base
+        small = apart.amax((1, 2)) <= self.beta + 1e-6
+        return few | small if self.mode == "or" else few & small

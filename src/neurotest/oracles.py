@@ -1,0 +1,242 @@
+"""Oracles: what is a fault. Each condemns mutants from their logits and from what is known of the seed they came from.
+
+Several may be joined; the first that condemns a mutant names the fault. Logits that are no numbers are always a fault.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from neurotest import registry
+from neurotest.errors import BadInput
+from neurotest.target import Target
+
+NONFINITE = "nonfinite"
+Wrong = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Roots:
+    """What is known of the seeds behind a batch of mutants, row by row."""
+
+    labels: NDArray[np.int64]  # (n,) -1 where unknown
+    predicted: NDArray[np.int64]  # (n,) by the target
+    logits: NDArray[np.float32]  # (n, classes)
+
+    def __getitem__(self, index: Any) -> Roots:
+        return Roots(self.labels[index], self.predicted[index], self.logits[index])
+
+
+class Judge(Protocol):
+    """An oracle made ready for a target. `passes` is how many further forward passes each mutant costs."""
+
+    name: str
+    passes: int
+    labels: bool  # whether the seeds must be labelled
+
+    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong: ...
+
+
+class Oracle(Protocol):
+    """Settings; `begin` makes the judge."""
+
+    def begin(self, target: Target) -> Judge: ...
+
+
+def predicted(logits: Tensor) -> NDArray[np.int64]:
+    """(n,) class numbers; -1 where a logit is no finite number."""
+    found = logits.argmax(1)
+    return np.asarray(torch.where(logits.isfinite().all(1), found, -1).cpu().numpy(), dtype=np.int64)
+
+
+@dataclass(eq=False)
+class _Simple:
+    """A judge that needs the logits only."""
+
+    name: str
+    test: Any
+    labels: bool = False
+    passes: int = 0
+
+    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
+        return np.asarray(self.test(logits, roots))
+
+
+@registry.register("oracle", "label", paper="", cost="nothing")
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """The prediction is not the label of the seed: mutations are taken to preserve the class. Needs labelled seeds."""
+
+    def begin(self, target: Target) -> Judge:
+        return _Simple("label", lambda logits, roots: predicted(logits) != roots.labels, labels=True)
+
+
+@registry.register("oracle", "metamorphic", paper="DeepTest, ICSE 2018", cost="nothing")
+@dataclass(frozen=True, kw_only=True)
+class Metamorphic:
+    """The prediction is not that of the seed: needs no label, but cannot see where the target was wrong to begin with."""
+
+    def begin(self, target: Target) -> Judge:
+        return _Simple("metamorphic", lambda logits, roots: predicted(logits) != roots.predicted)
+
+
+@registry.register("oracle", NONFINITE, paper="TensorFuzz, ICML 2019", cost="nothing")
+@dataclass(frozen=True, kw_only=True)
+class NonFinite:
+    """A logit is NaN or infinite. Always in force; named alone, nothing else is a fault."""
+
+    def begin(self, target: Target) -> Judge:
+        return _Simple(NONFINITE, lambda logits, roots: predicted(logits) < 0)
+
+
+@registry.register("oracle", "regression", paper="", cost="nothing", main="tolerance")
+@dataclass(frozen=True, kw_only=True)
+class Regression:
+    """Some output is farther than `tolerance` from what the target gives for the seed (logits, or probabilities)."""
+
+    tolerance: float = 1.0
+    outputs: Literal["logits", "probs"] = "probs"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tolerance, (int, float)) or isinstance(self.tolerance, bool) or not self.tolerance > 0:
+            raise BadInput(f"tolerance={self.tolerance!r}: expected a number above 0.")
+        if self.outputs not in ("logits", "probs"):
+            raise BadInput(f"outputs={self.outputs!r}: expected logits or probs.")
+
+    def begin(self, target: Target) -> Judge:
+        def far(logits: Tensor, roots: Roots) -> Wrong:
+            before = torch.from_numpy(roots.logits).to(logits)
+            if self.outputs == "probs":
+                logits, before = logits.double().softmax(1), before.double().softmax(1)
+            return np.asarray(((logits - before).abs().amax(1) > self.tolerance).cpu().numpy())
+
+        return _Simple("regression", far)
+
+
+@dataclass(eq=False)
+class _Others:
+    """Compares with other networks on the same input."""
+
+    name: str
+    others: Sequence[Target]
+    labels: bool = False
+    passes: int = 0
+
+    def __post_init__(self) -> None:
+        self.passes = len(self.others)
+
+    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
+        ours = predicted(logits)
+        wrong = np.zeros(len(ours), dtype=bool)
+        with torch.inference_mode():
+            for other in self.others:
+                wrong |= predicted(other.logits(x)) != ours
+        return wrong
+
+
+@registry.register(
+    "oracle",
+    "differential",
+    paper="DeepXplore, SOSP 2017",
+    cost="one forward pass of each other network per mutant",
+    main="other",
+)
+@dataclass(frozen=True, kw_only=True)
+class Differential:
+    """Another network (`other`, a target spec; several are separated by +) disagrees; which one is wrong stays open."""
+
+    other: str | Target = ""
+
+    def begin(self, target: Target) -> Judge:
+        from neurotest.target.load import load
+
+        if not self.other:
+            raise BadInput(
+                "differential needs another network: write differential:TARGET, for example differential:zoo:mnist-lenet1."
+            )
+        others = [load(part) for part in (self.other.split("+") if isinstance(self.other, str) else [self.other])]
+        return _Others("differential", others)
+
+
+@registry.register(
+    "oracle",
+    "quantised",
+    paper="TensorFuzz, ICML 2019; DiffChaser, IJCAI 2019",
+    cost="one more forward pass per mutant",
+    main="to",
+)
+@dataclass(frozen=True, kw_only=True)
+class Quantised:
+    """The target with its weights rounded to `int8` (and back) or `bf16` predicts another class."""
+
+    to: Literal["int8", "bf16"] = "int8"
+
+    def __post_init__(self) -> None:
+        if self.to not in ("int8", "bf16"):
+            raise BadInput(f"to={self.to!r}: expected int8 or bf16.")
+
+    def begin(self, target: Target) -> Judge:
+        module = copy.deepcopy(target.module)
+        with torch.no_grad():
+            for weight in module.parameters():
+                weight.copy_(rounded(weight, self.to))
+        other = Target(
+            module, bounds=target.bounds, mean=target.mean, std=target.std, shape=target.shape, outputs=target.outputs,
+            spec=f"{target.spec} in {self.to}", device=target.device,
+        )  # fmt: skip
+        return _Others(f"quantised-{self.to}", [other])
+
+
+def rounded(weight: Tensor, to: str) -> Tensor:
+    """A weight after a round trip: bfloat16, or 255 even steps over its range with 0 among them."""
+    if not weight.is_floating_point():
+        return weight
+    if to == "bf16":
+        return weight.bfloat16().to(weight.dtype)
+    step = weight.abs().max() / 127
+    return weight if float(step) == 0 else (weight / step).round() * step
+
+
+@dataclass(eq=False)
+class Court:
+    """Several judges; the first that condemns gives the fault its name."""
+
+    judges: list[Judge]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(judge.name for judge in self.judges)
+
+    @property
+    def needs_labels(self) -> bool:
+        return any(judge.labels for judge in self.judges)
+
+    @property
+    def passes(self) -> int:
+        return sum(judge.passes for judge in self.judges)
+
+    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> NDArray[np.int64]:
+        """(n,) number of the condemning judge, -1 for none."""
+        verdict = np.full(len(logits), -1, dtype=np.int64)
+        for number, judge in enumerate(self.judges):
+            wrong = judge(x, logits, roots)
+            verdict[(verdict < 0) & wrong] = number
+        return verdict
+
+
+def court(target: Target, oracles: str | Oracle | Sequence[str | Oracle]) -> Court:
+    """The oracles made ready, NaN and infinity before all others."""
+    several = [oracles] if isinstance(oracles, str) or hasattr(oracles, "begin") else list(oracles)
+    if not several:
+        raise BadInput("oracle: none was given. Name at least one (`neurotest list oracle`), for example label.")
+    built = [registry.build("oracle", one) for one in several]
+    judges = [NonFinite().begin(target), *(one.begin(target) for one in built if not isinstance(one, NonFinite))]
+    return Court(judges)

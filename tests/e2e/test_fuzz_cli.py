@@ -1,0 +1,154 @@
+"""Fuzzing from the command line: killed, interrupted, out of disk, and told in plain words."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+SEEDS = "zoo:mnist/test[:60]"
+ASKED = ["zoo:mnist-lenet1", SEEDS, "--guide", "nlc", "--batch", "64", "--threads", "1", "--tries", "16"]
+
+
+def start(tmp_path: Path, *args: object, limit: int | None = None) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "NEUROTEST_CACHE": str(tmp_path / "cache")}
+
+    def small() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "neurotest", *map(str, args)], cwd=tmp_path, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=small,
+    )  # fmt: skip
+
+
+def done(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=240)
+    return process.returncode, out, err
+
+
+def found(path: Path) -> tuple[list[Any], dict[str, Any]]:
+    with sqlite3.connect(path / "run.sqlite") as db:
+        mutants = db.execute("SELECT * FROM mutant ORDER BY number").fetchall()
+        progress = json.loads(db.execute("SELECT value FROM meta WHERE key = 'progress'").fetchone()[0])
+    return mutants, {key: value for key, value in progress.items() if key != "seconds"}
+
+
+def kill_and_resume(tmp_path: Path, kills: int, iterations: int) -> None:
+    code, out, _ = done(start(tmp_path, "fuzz", *ASKED, "--iterations", iterations, "--out", "whole", "--json", "-q"))
+    assert code == 0
+    assert json.loads(out)["faults"] > 0
+    dice = random.Random(7)
+    killed, begun = 0, False
+    while True:
+        args = ["--resume", "parts"] if begun else [*ASKED, "--iterations", iterations, "--out", "parts"]
+        process = start(tmp_path, "fuzz", *args, "--json", "-q")
+        if killed < kills:
+            began = time.monotonic()
+            while not (tmp_path / "parts" / "seeds.npy").exists() and process.poll() is None:
+                time.sleep(0.02)
+            while not begun and process.poll() is None and time.monotonic() - began < 60 and not _committed(tmp_path / "parts"):
+                time.sleep(0.02)
+            begun = True
+            time.sleep(dice.uniform(0.0, 4.0))
+            killed += process.poll() is None
+            process.kill()
+            process.communicate()
+            continue
+        code, _, err = done(process)
+        assert code == 0, err
+        break
+    assert found(tmp_path / "parts") == found(tmp_path / "whole")
+    images = sorted(p.name for p in (tmp_path / "parts" / "faults").iterdir())
+    assert images == sorted(p.name for p in (tmp_path / "whole" / "faults").iterdir())
+
+
+def _committed(path: Path) -> bool:
+    try:
+        with sqlite3.connect(f"file:{path / 'run.sqlite'}?mode=ro", uri=True, timeout=0.1) as db:
+            return bool(db.execute("SELECT 1 FROM meta WHERE key = 'progress'").fetchone())
+    except sqlite3.Error:
+        return False
+
+
+def test_killed_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, kills=1, iterations=600)
+
+
+@pytest.mark.slow
+def test_killed_twenty_times(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, kills=20, iterations=20000)
+
+
+def test_ctrl_c_finishes_the_batch_and_says_how_to_resume(tmp_path: Path) -> None:
+    process = start(tmp_path, "fuzz", *ASKED, "--seconds", 100, "--out", "run", "--json")
+    while not _committed(tmp_path / "run") and process.poll() is None:
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    code, out, err = done(process)
+    assert code == 3
+    assert "neurotest fuzz --resume run" in err
+    assert "--resume run" in json.loads(out)["error"]
+    assert any(json.loads(line)["event"] == "family" for line in err.splitlines() if line.startswith("{"))
+    code, out, _ = done(start(tmp_path, "status", "run", "--json"))
+    assert json.loads(out)["runs"][0]["state"] == "unfinished"
+
+
+def test_a_full_disk_is_told_and_what_was_saved_stays(tmp_path: Path) -> None:
+    code, _, err = done(start(tmp_path, "fuzz", *ASKED, "--iterations", 3000, "--out", "run", limit=400_000))
+    assert code == 2, err
+    assert "space" in err
+    code, out, err = done(start(tmp_path, "fuzz", "--resume", "run", "--iterations", 400, "--json", "-q"))
+    assert code == 0, err
+    assert json.loads(out)["faults"] > 0
+
+
+def test_the_commands_in_one_process(cli: Any, tmp_path: Path) -> None:
+    said = cli("fuzz", *ASKED[:-4], "--tries", 16, "--iterations", 60, "--out", "run", "--fail-if", "faults>0")
+    assert said.code == 1, said.err
+    assert "fault families" in said.out
+    assert "random" in said.out
+    listed = json.loads(cli("families", "run", "--json").out)["families"]
+    assert listed
+    image = next(one["file"] for one in listed if one["file"])
+    assert "fails again" in cli("replay", f"run/{image}").out
+    assert cli("shrink", "run", "-q").code == 0
+    assert cli("status", "run").code == 0
+    assert cli("fuzz", *ASKED[:-4], "--tries", 16, "--iterations", 60, "--out", "again", "--seed", 1, "-q").code == 0
+    assert json.loads(cli("merge", "run", "again", "--out", "both", "--json").out)["families"] >= len(listed)
+    page = json.loads(cli("report", "run", "--json").out)["report"]
+    assert "fault families" in Path(page).read_text().lower()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["fuzz"], "needs TARGET and SEEDS"),
+        (["fuzz", "zoo:mnist-lenet1", SEEDS], "budget"),
+        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "0"], "iterations=0"),
+        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--guide", "kmnc"], "--train"),
+        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--guide", "x"], "unknown guide"),
+        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--mutations", "x"], "unknown mutation space"),
+        (["fuzz", "zoo:mnist-lenet1", "zoo:cifar10/test", "--iterations", "5"], "expects"),
+        (["fuzz", "--resume", "nowhere"], "is no run"),
+        (["families", "nowhere"], "is no run"),
+        (["replay", "x.png"], "no fault of a campaign"),
+    ],
+)
+def test_bad_input(cli: Any, args: list[str], says: str) -> None:
+    said = cli(*args)
+    assert said.code == 2
+    assert says in said.err

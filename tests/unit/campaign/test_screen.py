@@ -1,0 +1,71 @@
+"""What a campaign shows while it runs."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from neurotest.cli import screen as screens
+from neurotest.cli.screen import Screen, advice
+from neurotest.generate.fuzz.mutants import Tally
+
+
+def fuzzer(**counts: Any) -> Any:
+    tally = Tally(**counts)
+    tally.families.update({(0, 1, "blur"): 3, (2, 1, "scale"): 1})
+    tally.predicted.update({1: 4, -1: 1})
+    tally.tried.update({"blur": 10, "scale": 5})
+    tally.operators.update({"blur": 3, "scale": 1})
+    return SimpleNamespace(tally=tally, corpus=[1, 2, 3], guide=SimpleNamespace(value=lambda: 0.25))
+
+
+MUTANT: Any = SimpleNamespace(family=(2, 1, "scale"), number=7)
+
+
+def test_advice_by_how_many_families_were_seen_once() -> None:
+    assert "too early" in advice(10, 0.5)
+    assert "too early" in advice(0, None)
+    assert "worth going on" in advice(500, 0.1)
+    assert "consider stopping" in advice(500, 0.01)
+
+
+def test_lines_when_there_is_no_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screens, "LINES", 0.0)
+    shown = Screen(json=False, quiet=False, classes=("a", "b", "c"), live=False)
+    shown(fuzzer(forwards=300, faults=4, iterations=20), [MUTANT], [MUTANT])
+    said = capsys.readouterr().err
+    assert "20 iterations, 300 forwards" in said
+    assert "4 faults in 2 families, 1 classes, coverage 0.25" in said
+
+
+def test_json_events_go_to_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screens, "LINES", 0.0)
+    Screen(json=True, quiet=False)(fuzzer(forwards=300), [MUTANT], [MUTANT])
+    out, err = capsys.readouterr()
+    events = [json.loads(line) for line in err.splitlines()]
+    assert out == ""
+    assert [e["event"] for e in events] == ["family", "progress"]
+    assert events[0]["family"] == [2, 1, "scale"]
+
+
+def test_the_live_view_names_what_matters() -> None:
+    from rich.console import Console
+
+    shown = Screen(json=False, quiet=False, classes=("ant", "bee", "cat"), live=True)
+    made = fuzzer(forwards=300, faults=4)
+    shown.newest = ["cat taken for bee after scale"]
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(shown.picture(made, shown.facts(made)))
+    text = console.export_text()
+    for word in ("forwards/s", "operators that pay", "blur 30%", "ant as bee 3", "cat taken for bee after scale", "go on?"):
+        assert word in text
+    shown.close()
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screens, "LINES", 0.0)
+    Screen(json=False, quiet=True)(fuzzer(), [], [])
+    assert capsys.readouterr().err == ""

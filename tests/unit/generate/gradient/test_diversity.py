@@ -1,0 +1,116 @@
+"""The regulariser: by hand, against plain loops, and coupled or not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from neurotest.errors import BadInput
+from neurotest.generate.gradient.diversity import Diversity, divergence
+from neurotest.generate.gradient.engine import Engine
+from neurotest.target import Target
+
+
+def by_loop(values: np.ndarray) -> float:
+    """KL(U || p), p = relu(a) / sum + 1e-20, term by term in float64."""
+    active = [max(0.0, float(v)) for v in values.ravel()]
+    total, n = sum(active), len(active)
+    shares = [(a / total if total else 0.0) + 1e-20 for a in active]
+    return sum((1 / n) * math.log((1 / n) / p) for p in shares)
+
+
+def test_known_vectors() -> None:
+    assert float(divergence(torch.tensor([2.0, 2.0, 2.0]))) == pytest.approx(0, abs=1e-6)
+    assert float(divergence(torch.tensor([1.0, 3.0]))) == pytest.approx(math.log(0.5) - (math.log(0.25) + math.log(0.75)) / 2)
+    # One of two silent: half of (log 1/2 - log 1) plus half of (log 1/2 - log 1e-20).
+    assert float(divergence(torch.tensor([1.0, -5.0]))) == pytest.approx(math.log(0.5) + 0.5 * 20 * math.log(10), rel=1e-5)
+    assert float(divergence(torch.zeros(4))) == pytest.approx(20 * math.log(10) - math.log(4), rel=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-5, 5, width=32).filter(lambda v: v <= 0 or v > 1e-6), min_size=1, max_size=12))
+def test_as_plain_loops_say_and_never_below_zero(values: list[float]) -> None:
+    given_values = torch.tensor(values, dtype=torch.float64)
+    found = float(divergence(given_values))
+    assert found == pytest.approx(by_loop(np.array(values)), rel=1e-6, abs=1e-6)
+    assert found >= -1e-6
+
+
+def test_its_gradient_is_that_of_the_plain_formula() -> None:
+    values = torch.tensor([0.5, 2.0, -1.0, 1.5], dtype=torch.float64, requires_grad=True)
+    (mine,) = torch.autograd.grad(divergence(values), values)
+    active = values.relu()
+    plain = -((active / active.sum() + 1e-20).log().mean()) - math.log(4)
+    (expected,) = torch.autograd.grad(plain, values)
+    assert torch.allclose(mine, expected)
+
+
+def test_instance_and_batch() -> None:
+    dense, maps = torch.tensor([[1.0, 3.0], [3.0, 1.0]]), torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    alone = Diversity()({"fc": dense, "conv": maps})
+    assert alone.shape == (2,)
+    expected = [(by_loop(dense[i].numpy()) + by_loop(maps[i].numpy())) / 2 for i in range(2)]
+    assert alone.tolist() == pytest.approx(expected, rel=1e-5)
+    together = Diversity(reduce="batch")
+    assert float(together({"fc": dense})) == pytest.approx(0, abs=1e-6)  # the sums 4 and 4 are equal
+    assert float(together({"conv": maps})) == pytest.approx(by_loop(maps.numpy()), rel=1e-5)
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(1, 3, 3)
+        self.act = nn.ReLU(inplace=True)  # writes into what the regulariser looks at
+        self.fc = nn.Linear(3 * 4 * 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.act(self.conv(x)).flatten(1))
+
+
+def test_the_fused_pass_gives_the_gradient_of_two_passes() -> None:
+    target = Target(Small().eval(), shape=(1, 6, 6), bounds=(-1.0, 1.0))
+    u = torch.rand(4, 1, 6, 6, generator=torch.Generator().manual_seed(1))
+    y = torch.tensor([0, 1, 2, 0])
+    with Engine(target, Diversity(weight=3.0, layers="conv")) as engine:
+        fused = engine.gradient(u, y)
+        assert (engine.forwards, engine.backwards) == (4, 4)
+    free = u.clone().requires_grad_()
+    module = target.module
+    assert isinstance(module, Small)
+    loss = nn.functional.cross_entropy(module(free * 2 - 1), y, reduction="sum")
+    maps = module.conv(free * 2 - 1).relu().flatten(1)
+    shares = maps / maps.sum(1, keepdim=True) + 1e-20
+    away = (-(shares.log().mean(1)) - math.log(shares.shape[1])).sum()
+    (expected,) = torch.autograd.grad(loss - 3 * away, free)
+    assert torch.allclose(fused, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_weight_zero_records_nothing_and_attack_first_waits() -> None:
+    target = Target(Small().eval(), shape=(1, 6, 6))
+    u = torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(1))
+    right = target.logits(u).argmax(1)
+    with Engine(target) as plain, Engine(target, Diversity(weight=0)) as none:
+        base = plain.gradient(u, right)
+        assert torch.equal(base, none.gradient(u, right))
+    with Engine(target, Diversity(weight=9, attack_first=True)) as first:
+        assert torch.equal(first.gradient(u, right), base)
+        wrong = (right + 1) % 3
+        assert not torch.equal(first.gradient(u, wrong), base)
+
+
+def test_bad_settings() -> None:
+    for bad in ({"weight": -1.0}, {"weight": math.nan}, {"weight": "much"}, {"reduce": "sum"}):
+        with pytest.raises(BadInput):
+            Diversity(**bad)
+    with pytest.raises(BadInput, match="attack_first"):
+        Diversity(reduce="batch", attack_first=True)
+    target = Target(Small().eval(), shape=(1, 6, 6))
+    with pytest.raises(BadInput, match="matches no layer"), Engine(target, Diversity(layers="cnov")):
+        pass

@@ -1,0 +1,281 @@
+"""The fuzzing loop: sequential semantics, guides, corpus, budgets, and bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from neurotest import registry, rng
+from neurotest.coverage.context import Context
+from neurotest.data.source import ArraySource
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
+from neurotest.generate.fuzz.corpus import Corpus
+from neurotest.generate.fuzz.lanes import Lane
+from neurotest.mutate import chain as chains
+from neurotest.mutate.rules import Rules95
+from neurotest.mutate.validity import Validity
+from neurotest.oracles import court
+from neurotest.target import Target
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.act = nn.ReLU()
+        self.fc = nn.Linear(4 * 64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(self.act(self.conv(x)).flatten(1))
+        return out
+
+
+def target() -> Target:
+    """Untrained, but every class is predicted about equally often."""
+    torch.manual_seed(0)
+    module = Net().eval()
+    with torch.no_grad():
+        out = module(torch.from_numpy(np.random.default_rng(1).integers(0, 200, (200, 1, 8, 8))).float() / 255)
+        module.fc.weight /= out.std(0)[:, None]
+        module.fc.bias.copy_((module.fc.bias - out.mean(0)) / out.std(0))
+    return Target(module, shape=(1, 8, 8))
+
+
+def source(n: int = 30, wrong: int = 0) -> ArraySource:
+    x = np.random.default_rng(0).integers(0, 200, (n, 1, 8, 8), dtype=np.uint8)
+    tested = target()
+    with torch.inference_mode():
+        labels = tested.logits(tested.prepare(x)).argmax(1).numpy()
+    labels[:wrong] = (labels[:wrong] + 1) % 3
+    return ArraySource(x, labels)
+
+
+def fuzzer(guide: str = "kmnc:20", budget: Budget | None = None, seeds: ArraySource | None = None, **options: object) -> Fuzzer:
+    tested, data = target(), seeds or source()
+    judges = court(tested, "label")
+    chosen = choose_seeds(tested, data, judges)
+    state = build_guide(guide).start(Context(target=tested, train=source(10)), data.take(chosen.positions))
+    return Fuzzer(tested, chosen, state, judges, Settings(**options), budget or Budget(iterations=60))  # type: ignore[arg-type]
+
+
+def outputs(made: Fuzzer) -> list[Mutant]:
+    with made:
+        return [mutant for batch in made.run() for mutant in batch]
+
+
+def told(mutants: list[Mutant]) -> list[tuple[object, ...]]:
+    return [(m.iteration, m.root, m.content, m.chain, m.predicted, m.oracle, m.accepted) for m in mutants]
+
+
+@pytest.mark.parametrize("guide", ["kmnc:20", "nlc", "random", "cc:0.5"])
+def test_the_size_of_a_chunk_does_not_change_results(guide: str) -> None:
+    """One turn at a time: whether its mutants are run singly or sixteen at once, the same ones are accepted."""
+    found = []
+    for chunk, batch in ((1, 1), (16, 16)):
+        made = fuzzer(guide, every_fault=False, chunk=chunk, batch=batch, tries=20)
+        made._chunk = lambda chunk=chunk: chunk  # type: ignore[method-assign]
+        found.append(told(outputs(made)))
+    assert found[0] == found[1]
+    assert found[0]
+
+
+@pytest.mark.parametrize(
+    "guide", [*registry.entries("guide"), *(n for n in registry.entries("criterion") if n not in ("cac", "npc"))]
+)
+def test_every_guide_runs_and_gives_the_same_twice(guide: str) -> None:
+    first, second = (outputs(fuzzer(guide, Budget(iterations=20), tries=8)) for _ in range(2))
+    assert told(first) == told(second)
+
+
+@pytest.mark.parametrize("guide", ["cac:4", "npc"])
+def test_guides_that_run_the_network_themselves(guide: str) -> None:
+    assert outputs(fuzzer(guide, Budget(iterations=6), tries=4)) is not None
+
+
+def test_what_is_accepted_raised_the_criterion_and_is_within_validity() -> None:
+    made = fuzzer("kmnc:20", mutations=Rules95())
+    before = made.guide.value()
+    found = outputs(made)
+    assert made.guide.value() > before
+    assert all(m.gain > 0 for m in found if m.accepted)
+    for mutant in found:
+        pixel = [s for s in mutant.chain if not made.settings.mutations.find(s.operator).once]
+        affine = [s for s in mutant.chain if made.settings.mutations.find(s.operator).once]
+        assert len(affine) <= 1
+        assert len(mutant.chain) <= 5
+        if pixel and not affine:
+            unit = made.seeds.unit(np.stack([mutant.x]))
+            assert Validity().check(unit, made.seeds.unit(made.seeds.x[mutant.root][None])).all()
+
+
+def test_chains_of_all_outputs_replay_and_faults_are_faults() -> None:
+    made = fuzzer("random", Budget(iterations=150))
+    found = outputs(made)
+    roots = made.seeds.unit(made.seeds.x[[m.root for m in found]])
+    again = made.seeds.stored(chains.replay(made.settings.mutations, roots, [m.chain for m in found]))
+    assert all(np.array_equal(a, m.x) for a, m in zip(again, found, strict=True))
+    logits = made.target.logits(made.target.prepare(again))
+    assert logits.argmax(1).tolist() == [m.predicted for m in found]
+    assert all((m.predicted != m.label) == m.fault for m in found)
+    assert len({m.content for m in found}) == len(found)
+
+
+def test_faults_are_no_seeds_unless_asked() -> None:
+    for reuse in (False, True):
+        made = fuzzer("random", Budget(iterations=200), reuse_failures=reuse)
+        faults = {m.content for m in outputs(made) if m.fault}
+        from neurotest.data.source import content_ids
+
+        alive = set(content_ids(np.stack([e.x for e in made.corpus.entries])).tolist())
+        assert bool(faults & alive) == reuse
+
+
+def test_wrong_seeds_are_set_aside_and_counted() -> None:
+    data = source(wrong=4)
+    chosen = choose_seeds(target(), data, court(target(), "label"))
+    assert (len(chosen), chosen.set_aside) == (26, 4)
+    assert len(choose_seeds(target(), data, court(target(), "label"), keep_wrong=True)) == 30
+
+
+def test_priorities_by_hand() -> None:
+    made = fuzzer()
+    corpus: Corpus = made.corpus
+    corpus.entries[0].uses, corpus.entries[1].uses = 2, 9
+    assert corpus.weights()[:3].tolist() == pytest.approx([0.6, 0.01, 1.0])
+    hunter = Corpus(made.seeds, Settings(priority="deephunter"))
+    hunter.entries[0].uses, hunter.entries[1].uses = 1, 7
+    assert hunter.weights()[:3].tolist() == pytest.approx([0.6, 0.3, 0.8])
+
+
+def test_energy_follows_the_potential() -> None:
+    made = fuzzer(energy="potential", tries=64)
+    assert made.corpus.energy(made.corpus.entries[0]) == pytest.approx(64, abs=4)
+    changed = made.corpus.add(0, np.zeros_like(made.seeds.x[0]), made.seeds.x[0], False, ())
+    assert made.corpus.energy(changed) == 8
+
+
+def test_a_full_corpus_lets_the_most_used_go() -> None:
+    made = fuzzer("random", Budget(iterations=300), capacity=20)
+    outputs(made)
+    assert len(made.corpus) == len(made.seeds)
+    assert len({e.number for e in made.corpus.entries}) == len(made.corpus)
+
+
+def test_lanes_look_ahead_without_losing_draws() -> None:
+    entry = fuzzer().corpus.entries[0]
+    whole, parts = (Lane(3, entry, 100, rng.stream("test", 7)) for _ in range(2))
+    rows = whole.look(12).copy()
+    assert np.array_equal(parts.look(5), rows[:5])
+    assert parts.take(np.array([True, False, True, True, True]), 2) == [0, 2]
+    assert np.array_equal(parts.look(4), rows[3:7])
+    resumed = Lane(3, entry, 100, rng.stream("test", 7), drawn=parts.drawn)
+    assert np.array_equal(resumed.look(4), rows[3:7])
+
+
+@pytest.mark.parametrize("budget", [{"iterations": 37}, {"outputs": 25}, {"faults": 3}])
+def test_budgets_are_exact(budget: dict[str, int]) -> None:
+    made = fuzzer("random", Budget(**budget))
+    outputs(made)
+    ((name, limit),) = budget.items()
+    reached = getattr(made.tally, name)
+    assert reached == limit if name == "iterations" else limit <= reached <= limit + 16
+
+
+def test_forwards_and_seconds_end_it_after_a_batch() -> None:
+    made = fuzzer("random", Budget(forwards=500))
+    outputs(made)
+    assert 500 <= made.tally.forwards <= 500 + 2 * 256
+
+
+def test_nan_logits_are_faults_of_their_own_kind() -> None:
+    class Fragile(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            out = super().forward(x)
+            return torch.where(x.amax((1, 2, 3))[:, None] > 0.97, torch.nan, out)
+
+    torch.manual_seed(0)
+    tested = Target(Fragile().eval(), shape=(1, 8, 8))
+    data = source()
+    judges = court(tested, "label")
+    chosen = choose_seeds(tested, data, judges)
+    state = build_guide("nlc").start(Context(target=tested), data)
+    made = Fuzzer(tested, chosen, state, judges, Settings(), Budget(iterations=60))
+    found = outputs(made)
+    bad = [m for m in found if m.oracle == "nonfinite"]
+    assert bad
+    assert {m.predicted for m in bad} == {-1}
+    assert not any(m.accepted for m in bad)
+
+
+def test_float_inputs_outside_the_unit_range() -> None:
+    torch.manual_seed(0)
+    tested = Target(Net().eval(), shape=(1, 8, 8), bounds=(-1.0, 1.0))
+    x = np.random.default_rng(0).uniform(-1, 0.5, (20, 1, 8, 8)).astype(np.float32)
+    with torch.inference_mode():
+        labels = tested.logits(torch.from_numpy(x)).argmax(1).numpy()
+    judges = court(tested, "label")
+    chosen = choose_seeds(tested, ArraySource(x, labels), judges)
+    made = Fuzzer(
+        tested,
+        chosen,
+        build_guide("random").start(Context(target=tested), ArraySource(x)),
+        judges,
+        Settings(),
+        Budget(iterations=40),
+    )
+    found = outputs(made)
+    assert found
+    assert all(m.x.dtype == np.float32 and m.x.min() >= -1 and m.x.max() <= 1 for m in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"tries": 0}, "tries=0"), ({"batch": 0}, "batch=0"), ({"max_depth": 0}, "max_depth"), ({"energy": "much"}, "energy"),
+        ({"priority": "x"}, "priority"), ({"accept": "none"}, "accept"), ({"capacity": 0}, "capacity"),
+    ],
+)  # fmt: skip
+def test_bad_settings(options: dict[str, object], says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        Settings(**options)  # type: ignore[arg-type]
+
+
+def test_bad_budgets() -> None:
+    for options, says in (
+        ({}, "none was given"),
+        ({"iterations": 0}, "iterations=0"),
+        ({"seconds": -1}, "seconds"),
+        ({"outputs": 1.5}, "outputs"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            Budget(**options)  # type: ignore[arg-type]
+
+
+def test_no_seed_is_right() -> None:
+    data = source(wrong=30)
+    with pytest.raises(BadInput, match="none of the 30 seeds"):
+        choose_seeds(target(), data, court(target(), "label"))
+
+
+def test_a_guide_that_needs_a_profile_without_training_data() -> None:
+    with pytest.raises(BadInput, match="needs training data"):
+        build_guide("kmnc").start(Context(target=target()), source())
+
+
+def test_no_valid_mutant() -> None:
+    with pytest.raises(BadInput, match="no valid mutant"):
+        outputs(fuzzer("random", Budget(iterations=5000), validity=Validity(mode="and", alpha=0.0, check_once=True)))
+
+
+def test_unknown_guides_and_vectors() -> None:
+    with pytest.raises(BadInput, match="unknown guide"):
+        build_guide("kmncc")
+    with pytest.raises(BadInput, match="takes no --layers"):
+        build_guide("random", layers="conv")
+    with pytest.raises(BadInput, match="threshold"):
+        build_guide("tensorfuzz:-1")
+    with pytest.raises(BadInput, match="has no labels"):
+        choose_seeds(target(), source().without_labels(), court(target(), "label"))

@@ -1,0 +1,97 @@
+"""What is a fault."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from neurotest.errors import BadInput
+from neurotest.oracles import Differential, Quantised, Roots, court, predicted, rounded
+from neurotest.target import Target
+
+TARGET = Target(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval(), shape=(1, 2, 2))
+X = torch.zeros(3, 1, 2, 2)
+
+
+def roots(labels: list[int], predicted: list[int]) -> Roots:
+    return Roots(np.array(labels), np.array(predicted), np.eye(3, dtype=np.float32)[: len(labels)] * 2)
+
+
+LOGITS = torch.tensor([[2.0, 0, 0], [0, 0, 2], [float("nan"), 1, 0]])
+KNOWN = roots([0, 1, 2], [0, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("oracle", "verdict"),
+    [
+        ("label", [None, "label", "nonfinite"]),
+        ("metamorphic", [None, None, "nonfinite"]),
+        ("nonfinite", [None, None, "nonfinite"]),
+        ("regression:tolerance=0.5", [None, "regression", "nonfinite"]),
+        ("regression:tolerance=1.5,outputs=logits", [None, "regression", "nonfinite"]),
+    ],
+)
+def test_verdicts_by_hand(oracle: str, verdict: list[str | None]) -> None:
+    judges = court(TARGET, oracle)
+    assert [judges.names[i] if i >= 0 else None for i in judges(X, LOGITS, KNOWN)] == verdict
+
+
+def test_several_oracles_the_first_gives_the_name() -> None:
+    judges = court(TARGET, ["metamorphic", "label"])
+    found = judges(X, LOGITS, roots([0, 1, 2], [1, 2, 2]))
+    assert [judges.names[i] for i in found] == ["metamorphic", "label", "nonfinite"]
+    assert judges.needs_labels
+    assert not court(TARGET, "metamorphic").needs_labels
+
+
+def test_prediction_of_logits_that_are_no_numbers() -> None:
+    assert predicted(LOGITS).tolist() == [0, 2, -1]
+
+
+def test_rounding_by_hand() -> None:
+    weight = torch.tensor([1.27, -0.634, 0.0])
+    assert torch.allclose(rounded(weight, "int8"), torch.tensor([1.27, -0.63, 0.0]), atol=1e-6)
+    assert rounded(torch.tensor([1.001]), "bf16").item() == 1.0
+    assert torch.equal(rounded(torch.zeros(2), "int8"), torch.zeros(2))
+
+
+def test_quantised_and_differential_compare_with_another_network() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False)).eval()
+    with torch.no_grad():
+        module[1].weight.copy_(torch.tensor([[1.0, 0.001, 0, 0], [1.0, 0.0, 0, 0]]))  # int8 loses the small one
+    target = Target(module, shape=(1, 2, 2))
+    x = torch.ones(1, 1, 2, 2)
+    judge = Quantised().begin(target)
+    known = Roots(np.array([0]), np.array([0]), np.zeros((1, 2), np.float32))
+    logits = target.logits(x)
+    assert logits.argmax(1).item() == 0
+    assert judge(x, logits, known).tolist() == [False]  # a tie, and the first wins
+    with torch.no_grad():
+        module[1].weight.copy_(torch.tensor([[1.0, 0.0, 0, 0], [1.0, 0.001, 0, 0]]))
+    logits = target.logits(x)
+    assert Quantised().begin(target)(x, logits, known).tolist() == [True]
+    assert judge.passes == 1
+    assert module[1].weight[1, 1].item() == pytest.approx(0.001)  # the target itself stays
+    other = Target(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).eval(), shape=(1, 2, 2))
+    with torch.no_grad():
+        other.module[1].weight.zero_()
+        other.module[1].bias.copy_(torch.tensor([1.0, 0.0]))
+    assert Differential(other=other).begin(target)(x, logits, known).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("oracle", "says"),
+    [
+        ("labell", "unknown oracle"),
+        ("quantised:to=int4", "expected int8 or bf16"),
+        ("regression:tolerance=0", "above 0"),
+        ("regression:outputs=x", "logits or probs"),
+        ("differential", "needs another network"),
+        ([], "none was given"),
+    ],
+)
+def test_bad_oracles(oracle: object, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        court(TARGET, oracle)  # type: ignore[arg-type]
