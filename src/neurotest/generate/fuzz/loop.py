@@ -169,9 +169,7 @@ class Fuzzer:
         """Run the mutants, let the oracles condemn and the guide choose."""
         tally, roots = self.tally, np.array([lane.entry.root for lane in self.lanes])[proposed.owner]
         x = self.target.prepare(proposed.x)
-        recorded = self._probe(x)
-        # in dictionaries of its own: whoever runs the target again makes the probe's hooks write into the recorded ones
-        trace = Trace(recorded.logits, {want: dict(values) for want, values in recorded.recorded.items()})
+        trace = self._probe(x)
         with torch.inference_mode():
             verdicts = self.court(x, trace.logits, self.seeds.roots[roots])
         tally.forwards += len(x) * (1 + self.court.passes)
