@@ -51,7 +51,7 @@ def test_a_pool_is_a_function_of_its_seed() -> None:
 
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = nss_pool(source=source(), seed=1).ids()
-    monkeypatch.setattr(pools, "CHUNK", 7)
+    monkeypatch.setattr(pools, "VALUES", 7 * 8 * 8)
     assert np.array_equal(nss_pool(source=source(), seed=1).ids(), whole)
 
 
