@@ -31,7 +31,8 @@ def subject(name: str) -> tuple[Target, np.ndarray]:
     module = found.load() if found.weights is not None else found.build().eval()
     target = Target(module, shape=found.shape, spec=f"zoo:{name}")
     if found.embedded:
-        return target, data(f"zoo:{found.dataset}/test").read(np.arange(max(TRAIN, *INPUTS.values())))
+        test = data(f"zoo:{found.dataset}/test")
+        return target, test.read(np.arange(min(len(test), max(TRAIN, *INPUTS.values()))))
     noise = np.random.default_rng(0).integers(0, 256, (max(INPUTS.values()), *found.shape))
     return target, noise.astype(np.uint8)
 

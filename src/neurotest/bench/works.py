@@ -2,111 +2,43 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import Any, NamedTuple
 
 from neurotest import zoo
-from neurotest.bench.coverage import SUBJECTS, coverage_pairs
-from neurotest.bench.fuzz import SUBJECTS as FUZZED
-from neurotest.bench.fuzz import fuzz_pairs
+from neurotest.bench import coverage, fuzz, passes, selection
 from neurotest.bench.ratio import Ratio, ratio
-from neurotest.bench.selection import SUBJECTS as SELECTED
-from neurotest.bench.selection import select_pairs
-from neurotest.data.spec import data
 from neurotest.errors import BadInput, near
-from neurotest.mutate.pools import nss_pool
 from neurotest.scan import Progress
-from neurotest.select import select
-from neurotest.target import Probe, Target, Want
-from neurotest.target.load import load
 
 Pair = tuple[Callable[[], Any], Callable[[], Any]]
-IMAGES = 2000
-PASS = 0.15
+
+
+class Work(NamedTuple):
+    """The pairs of one subject, and the subjects that are measured unless others are named (none: all that are embedded)."""
+
+    pairs: Callable[[str], Iterator[tuple[str, Pair]]]
+    subjects: tuple[str, ...] = ()
+
+
+WORKS = {
+    "probe": Work(passes.probe_pairs),
+    "nss": Work(passes.nss_pairs),
+    "coverage": Work(coverage.coverage_pairs, coverage.SUBJECTS),
+    "select": Work(selection.select_pairs, selection.SUBJECTS),
+    "fuzz": Work(fuzz.fuzz_pairs, fuzz.SUBJECTS),
+}
 
 
 def run(work: str, subjects: list[str] | None, *, repeats: int, progress: Progress | None = None) -> dict[str, Ratio]:
     """Ratios by WORK/SUBJECT/SETTING."""
     if work not in WORKS:
         raise BadInput(f"there is no benchmark {work!r}. {near(work, WORKS)}")
-    usual = {"coverage": list(SUBJECTS), "select": list(SELECTED), "fuzz": list(FUZZED)}
-    names = subjects or usual.get(work) or [s.name for s in zoo.catalogue() if s.embedded]
+    names = subjects or WORKS[work].subjects or tuple(s.name for s in zoo.catalogue() if s.embedded)
     found: dict[str, Ratio] = {}
     for done, name in enumerate(names):
-        for setting, (ours, bare) in WORKS[work](name):
+        for setting, (ours, bare) in WORKS[work].pairs(name):
             found[f"{work}/{name}/{setting}"] = ratio(ours, bare, repeats=repeats)
         if progress is not None:
             progress(done + 1, len(names))
     return found
-
-
-def _forward(target: Target, parts: tuple[Tensor, ...]) -> None:
-    with torch.inference_mode():
-        for part in parts:
-            target.module(part)
-
-
-def probe_pairs(name: str) -> Iterator[tuple[str, Pair]]:
-    """All conv and dense layers as channels, at batch 100 and at batch 1."""
-    target = load(f"zoo:{name}")
-    source = data(f"zoo:{zoo.find(name).dataset}/test", limit=IMAGES)
-    images = target.prepare(source.read(_first(len(source))))
-    for batch, least, most in ((100, 200, IMAGES), (1, 30, 300)):
-        parts = images[: _enough(target, images, batch, least, most)].split(batch)
-        yield f"batch{batch}", (_probed(target, parts), _bare(target, parts))
-
-
-def _enough(target: Target, images: Tensor, batch: int, least: int, most: int) -> int:
-    """So many images that one bare pass over them takes about `PASS` seconds: slow networks need fewer for the same ratio."""
-    few = images[:least].split(batch)
-    _forward(target, few)
-    began = time.process_time()
-    _forward(target, few)
-    return min(most, max(least, int(least * PASS / (time.process_time() - began + 1e-9))))
-
-
-def _probed(target: Target, parts: tuple[Tensor, ...]) -> Callable[[], None]:
-    def job() -> None:
-        with Probe(target, Want()) as probe:
-            for part in parts:
-                probe(part)
-
-    return job
-
-
-def _bare(target: Target, parts: tuple[Tensor, ...]) -> Callable[[], None]:
-    return lambda: _forward(target, parts)
-
-
-def nss_pairs(name: str) -> Iterator[tuple[str, Pair]]:
-    """Make the pool from the test images, score it against its originals, rank it."""
-    # A target in memory: for a zoo target candidates are also compared with its training images, which is not NSS's work.
-    target = load(load(f"zoo:{name}").module, size=zoo.find(name).shape)
-    images = data(f"zoo:{zoo.find(name).dataset}/test[:{2 * IMAGES}]")
-    unlabelled = images.without_labels()  # judging the order is not selection's work
-    parts = target.prepare(images.read(_first(len(images)))).split(250)
-    target.survey()
-
-    def ours() -> None:
-        select(target, nss_pool(source=unlabelled, seed=0), "nss", "5%")
-
-    yield "paired", (ours, _bare(target, parts))
-
-
-def _first(n: int) -> Any:
-    import numpy as np
-
-    return np.arange(n)
-
-
-WORKS: dict[str, Callable[[str], Iterator[tuple[str, Pair]]]] = {
-    "probe": probe_pairs,
-    "nss": nss_pairs,
-    "coverage": coverage_pairs,
-    "select": select_pairs,
-    "fuzz": fuzz_pairs,
-}

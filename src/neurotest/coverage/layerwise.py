@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from neurotest.coverage.checks import one_of, real
 from neurotest.coverage.context import Context
@@ -76,7 +75,7 @@ class Sums:
             row = values[0] - self.shift
             self.count += 1
             self.total += row
-            blas.dger(1.0, row, row, a=self.products.T, overwrite_a=True)
+            self.products += self._outer(row, row)
             return
         wide = values.astype(np.float64)
         if not self.count:
@@ -122,12 +121,18 @@ class Sums:
     def norm(self) -> float:
         if self.count < 2:
             return 0.0
-        # The covariance in three passes over one array: this is read after every input by those who search with it.
+        # Few passes over one array, because those who search with it read this after every input. Not by BLAS: from 100
+        # neurons on it wakes a second thread for microseconds of work, which then waits for the next in a loop.
+        covariance = self._outer(self.total, self.total * (-1 / self.count))
+        covariance += self.products
+        np.abs(covariance, out=covariance)
+        return float(covariance.sum()) / (covariance.size * self.count)
+
+    def _outer(self, column: Floats, row: Floats) -> Floats:
+        """Every product of the two, in an array that the next call writes over."""
         if self._scratch is None:
             self._scratch = np.empty_like(self.products)
-        np.copyto(self._scratch, self.products)
-        blas.dger(-1 / self.count, self.total, self.total, a=self._scratch.T, overwrite_a=True)
-        return float(blas.dasum(self._scratch.reshape(-1))) / (self._scratch.size * self.count)
+        return np.multiply(column[:, None], row, out=self._scratch)
 
 
 class CovarianceState(State):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from neurotest import bench, zoo
-from neurotest.bench import works
+from neurotest.bench import coverage, passes, works
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 
@@ -21,14 +21,14 @@ def _embedded() -> None:
 
 
 def test_probe_on_fewer_images_than_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works, "IMAGES", 20_000)  # the embedded set has 10,000
+    monkeypatch.setattr(passes, "IMAGES", 20_000)  # the embedded set has 10,000
     found = bench.run("probe", ["mnist-lenet1"], repeats=1)
     assert set(found) == {"probe/mnist-lenet1/batch100", "probe/mnist-lenet1/batch1"}
     assert all(0 < ratio.low <= ratio.median <= ratio.high for ratio in found.values())
 
 
 def test_nss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works, "IMAGES", 100)
+    monkeypatch.setattr(passes, "IMAGES", 100)
     told: list[tuple[int, int]] = []
     found = bench.run("nss", ["mnist-lenet1"], repeats=2, progress=lambda done, total: told.append((done, total)))
     assert list(found) == ["nss/mnist-lenet1/paired"]
@@ -36,8 +36,16 @@ def test_nss(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told == [(1, 1)]
 
 
+@pytest.mark.parametrize("name", coverage.SUBJECTS)
+def test_coverage_starts_on_each_of_its_subjects(name: str) -> None:
+    """Embedded test sets differ in size: the one of CIFAR-10 is smaller than what the others are measured on."""
+    setting, (ours, bare) = next(coverage.coverage_pairs(name))
+    assert setting == "kmnc:1000/batch100"
+    ours(), bare()
+
+
 def test_without_names_every_embedded_subject_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(works.WORKS, "nothing", lambda name: iter([("a", (lambda: None, lambda: None))]))
+    monkeypatch.setitem(works.WORKS, "nothing", works.Work(lambda name: iter([("a", (lambda: None, lambda: None))])))
     embedded = [subject.name for subject in zoo.catalogue() if subject.embedded]
     assert list(bench.run("nothing", None, repeats=1)) == [f"nothing/{name}/a" for name in embedded]
 
