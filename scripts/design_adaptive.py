@@ -1,42 +1,43 @@
 """How adaptive selection was designed and what it reaches: the tables of docs/notes/selector-adaptive.md.
 
-python scripts/design_adaptive.py design [SUBJECT ...]    several designs on `nss` pools of test images with even index
-python scripts/design_adaptive.py report [nss|natural|corrupted ...] [SUBJECT ...]    what is shipped, on images with odd index
+On pools of test images with even index:
+python scripts/design_adaptive.py design [SUBJECT ...]      several designs (boosting: a minute per pool)
+python scripts/design_adaptive.py settings [SUBJECT ...]    what is shipped, one setting changed at a time
+python scripts/design_adaptive.py rest [SUBJECT ...]        the estimate of the faults left
+On pools of test images with odd index:
+python scripts/design_adaptive.py report [nss|natural|corrupted ...] [shuffled] [audit] [SUBJECT ...]    what is shipped
+python scripts/design_adaptive.py audits [SUBJECT ...]      the estimate of the faults left by random labels
 
-Prints Markdown. Default subjects: every one whose weights are here. About two seconds per pool and design (boosting: a minute).
+Prints Markdown. Default subjects: three for the first two, else every one whose weights are here. About three seconds per pool
+and order.
 """
 
 from __future__ import annotations
 
-import io
+import math
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from PIL import Image
+from adaptive_pools import corrupted_pools, natural_pools, nss_pools, shifted_pools
 
 from neurotest import rng, zoo
-from neurotest.data.source import ArraySource, Source
-from neurotest.data.spec import data
+from neurotest.data.source import Source
 from neurotest.select import learner
 from neurotest.select import loop as looping
 from neurotest.select.adaptive import loop as scan
 from neurotest.select.loop import Loop
-from neurotest.stats.bootstrap import mean_interval
+from neurotest.select.remaining import Draw, Remaining, sampled
+from neurotest.stats.bootstrap import Interval, mean_interval
 
-BUDGETS = (0.05, 0.10, 0.15, 0.20)
+BUDGETS = (0.01, 0.05, 0.10, 0.15, 0.20)
 ROUND = 0.005
 KINDS = ("nss", "natural", "corrupted")
-SMALL = (
-    "mnist-lenet1",
-    "mnist-lenet4",
-    "mnist-lenet5",
-    "fashion-lenet1",
-    "fashion-lenet5",
-    "fashion-resnet20",
-    "cifar10-resnet20",
-)
+MORE = ("shuffled", "audit")  # rows of the report that cost another order each
+DESIGNED = ("mnist-lenet1", "fashion-lenet5", "cifar10-resnet20")
 Score = Callable[[Loop], np.ndarray]  # odds or anything that rises with them
 
 
@@ -131,13 +132,49 @@ DESIGNS: dict[str, Score] = {
 }
 
 
-def run(
-    facts: Loop, labels: np.ndarray, score: Score, share: float = 0.2
-) -> tuple[np.ndarray, list[tuple[int, float, float, float]]]:
-    """Reveal labels round by round; gives the order and, at each budget, faults left beside their estimate and interval."""
-    loop = Loop(facts.facts)
+# One setting of what is shipped changed at a time.
+CHANGES: dict[str, dict[str, float]] = {
+    "as shipped": {},
+    "ridge 10": {"ridge": 10.0},
+    "ridge 100": {"ridge": 100.0},
+    "anchors count nothing": {"ANCHOR": 1e-9},
+    "anchors count 0.3 each": {"ANCHOR": 0.3},
+    "head alone": {"HEAD": 1.0, "REGRESSION": 0.0},
+    "head and regression 1 : 1": {"HEAD": 0.5, "REGRESSION": 0.5},
+    "no doubt, no floor": {"DOUBT": 0.0, "LEAST": 0.0},
+    "doubt 6, no floor": {"LEAST": 0.0},
+    "doubt 3": {"DOUBT": 3.0},
+    "doubt 12": {"DOUBT": 12.0},
+}
+
+
+@contextmanager
+def changed(values: dict[str, float]) -> Iterator[float]:
+    """With other constants for a while; gives the ridge, which is no constant."""
+    homes = {name: learner if hasattr(learner, name) else looping for name in values if name != "ridge"}
+    before = {name: getattr(home, name) for name, home in homes.items()}
+    for name, home in homes.items():
+        setattr(home, name, values[name])
+    try:
+        yield values.get("ridge", 30.0)
+    finally:
+        for name, home in homes.items():
+            setattr(home, name, before[name])
+
+
+@dataclass
+class Run:
+    """The order in which labels were asked for and, at each budget, faults left beside their estimate and interval."""
+
+    order: np.ndarray
+    left: list[tuple[int, Remaining]]
+
+
+def run(facts: Loop, labels: np.ndarray, score: Score, *, audit: float = 0.0, ridge: float = 30.0) -> Run:
+    """Reveal labels round by round until a fifth of the pool has one."""
+    loop = Loop(facts.facts, audit=audit, ridge=ridge)
     n = len(labels)
-    size, wanted = max(10, round(ROUND * n)), round(share * n)
+    size, wanted = max(10, round(ROUND * n)), round(BUDGETS[-1] * n)
     order: list[int] = []
     left = []
     wrong = labels != loop.predictions.numpy()
@@ -149,69 +186,21 @@ def run(
             batch = free[np.argsort(-score(loop)[free], kind="stable")[:size]]
         order += batch.tolist()
         loop.tell(batch, labels[batch])
-        if score is hedged and any(len(order) == round(b * n) for b in BUDGETS):
-            rest = loop.remaining()
-            left.append((int(wrong[loop.left].sum()), rest.value, rest.low, rest.high))
-    return np.array(order), left
+        if score is hedged and any(len(order) == round(b * n) for b in BUDGETS[1:]):
+            left.append((int(wrong[loop.left].sum()), loop.remaining()))
+    return Run(np.array(order), left)
 
 
 def rates(order: np.ndarray, wrong: np.ndarray) -> list[float]:
     return [100 * float(wrong[order[: round(b * len(wrong))]].mean()) for b in BUDGETS]
 
 
-# -- pools
-
-
-def part(source: Source, odd: bool) -> Source:
-    return source.take(np.arange(int(odd), len(source), 2))
-
-
-def test_set(name: str) -> str:
-    """The complete test set: of CIFAR-10 only a tenth is embedded."""
-    dataset = zoo.find(name).dataset
-    return f"zoo:{dataset}-full/test" if dataset == "cifar10" else f"zoo:{dataset}/test"
-
-
-def nss_pools(name: str, odd: bool, seeds: range) -> Iterator[Source]:
-    from neurotest.mutate.pools import nss_pool
-
-    for seed in seeds:
-        yield nss_pool(source=part(data(test_set(name)), odd), seed=seed)
-
-
-def natural_pools(name: str) -> Iterator[Source]:
-    """Five overlapping samples of four fifths of the odd half: there is only one test set."""
-    source = part(data(test_set(name)), True)
-    for seed in range(5):
-        yield source.take(np.sort(rng.stream("natural", seed).permutation(len(source))[: 4 * len(source) // 5]))
-
-
-def corrupted_pools(name: str) -> Iterator[Source]:
-    """Noise, JPEG and a fog-like loss of contrast, one of them per image; none was looked at while designing."""
-    source = part(data(test_set(name)), True)
-    clean = source.read(np.arange(len(source)))
-    for seed in range(5):
-        random = rng.stream("corrupt", seed)
-        out = np.empty_like(clean)
-        for i, kind in enumerate(random.integers(0, 3, len(clean))):
-            x = clean[i].astype(np.float64)
-            if kind == 0:
-                x = x + random.normal(0, 255 * random.uniform(0.1, 0.3), x.shape)
-            elif kind == 1:
-                x = jpeg(clean[i], int(random.integers(5, 25)))
-            else:
-                x = x * (a := random.uniform(0.15, 0.5)) + 255 * (1 - a) * random.uniform(0.3, 0.8)
-            out[i] = np.clip(np.round(x), 0, 255)
-        yield ArraySource(out, source.labels, classes=source.classes)
-
-
-def jpeg(image: np.ndarray, quality: int) -> np.ndarray:
-    """(c, h, w) through a JPEG file and back."""
-    picture = Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
-    file = io.BytesIO()
-    picture.save(file, "JPEG", quality=quality)
-    back = np.asarray(Image.open(file), dtype=np.float64)
-    return back[None] if back.ndim == 2 else back.transpose(2, 0, 1)
+def gap(ours: np.ndarray, theirs: np.ndarray, wrong: np.ndarray, m: int) -> Interval:
+    """Difference of two orders of one pool at m picks, in points; 95 % over inputs like those that only one of them picks."""
+    only = [np.setdiff1d(a[:m], b[:m]) for a, b in ((ours, theirs), (theirs, ours))]
+    spread = 100 / m * math.sqrt(sum(len(one) * wrong[one].var() for one in only if len(one)))
+    value = 100 / m * float(wrong[only[0]].sum() - wrong[only[1]].sum())
+    return Interval(value, value - 1.96 * spread, value + 1.96 * spread)
 
 
 # -- tables
@@ -221,72 +210,169 @@ def row(*cells: str) -> None:
     print("| " + " | ".join(cells) + " |", flush=True)
 
 
+def head_line(*words: str) -> None:
+    row(*words, *(f"FDR at {b:.0%}" for b in BUDGETS))
+    row(*["---"] * (len(words) + len(BUDGETS)))
+
+
+def scanned(name: str, pools: Iterator[Source]) -> list[tuple[Loop, np.ndarray]]:
+    found = []
+    for pool in pools:
+        assert pool.labels is not None
+        found.append((scan(f"zoo:{name}", pool), pool.labels))
+    return found
+
+
 def design(names: list[str]) -> None:
-    row("subject", "design", *(f"FDR at {b:.0%}" for b in BUDGETS))
+    head_line("subject", "pools", "design")
+    for name in names:
+        held = scanned(name, nss_pools(name, False, range(1)))
+        for title, score in DESIGNS.items():
+            found = [rates(run(facts, y, score).order, y != facts.predictions.numpy()) for facts, y in held]
+            row(name, "nss", title, *(f"{v:.1f}" for v in np.mean(found, axis=0)))
+
+
+def settings(names: list[str]) -> None:
+    head_line("subject", "pools", "gain over DeepGini")
+    for name in names:
+        for kind, pools in (("nss", nss_pools(name, False, range(1))), ("natural", natural_pools(name, False))):
+            held = scanned(name, pools)
+            for title, values in CHANGES.items():
+                gains = []
+                for facts, y in held:
+                    wrong = y != facts.predictions.numpy()
+                    with changed(values) as ridge:
+                        order = run(facts, y, hedged, ridge=ridge).order
+                    plain = np.argsort(-deepgini(facts), kind="stable")
+                    gains.append(np.subtract(rates(order, wrong), rates(plain, wrong)))
+                row(name, kind, title, *(f"{v:+.1f}" for v in np.mean(gains, axis=0)))
+
+
+LEFT = ("subject", "pools", "estimate / truth", "median", "intervals with the truth", "median width / truth")
+
+
+def rest(names: list[str]) -> None:
+    """How good `remaining()` is on even images: where its constants were set."""
+    row(*LEFT)
+    row(*["---"] * len(LEFT))
+    for name in names:
+        kinds = {"nss": nss_pools(name, False, range(2)), "natural": natural_pools(name, False)}
+        for kind, pools in {**kinds, "shifted": shifted_pools(name, range(2))}.items():
+            held = scanned(name, pools)
+            estimates(name, kind, [run(facts, y, hedged) for facts, y in held])
+
+
+def estimates(name: str, kind: str, runs: list[Run]) -> None:
+    left = [pair for one in runs for pair in one.left]
+    inside = sum(found.low <= true <= found.high for true, found in left)
+    ratios = sorted(found.value / max(true, 1) for true, found in left)
+    widths = sorted((found.high - found.low) / max(true, 1) for true, found in left)
+    middle = len(left) // 2
+    told = f"{ratios[0]:.2f} .. {ratios[-1]:.2f}", f"{ratios[middle]:.2f}", f"{inside} of {len(left)}", f"{widths[middle]:.1f}"
+    row(name, kind, *told)
+
+
+def audits(names: list[str], seeds: int = 40) -> None:
+    """Random labels on odd images: of each round of 25 two are drawn, the others are DeepGini's (no learner: many seeds)."""
+    row("subject", "pools", "labels", "mean of estimate / truth", "intervals with the truth", "median width / truth")
     row(*["---"] * 6)
     for name in names:
-        held = [(scan(f"zoo:{name}", pool), pool.labels) for pool in nss_pools(name, False, range(3))]
-        for title, score in DESIGNS.items():
-            found = [rates(run(facts, y, score)[0], y != facts.predictions.numpy()) for facts, y in held]
-            row(name, title, *(f"{v:.1f}" for v in np.mean(found, axis=0)))
-        estimates(name, [run(facts, y, hedged)[1] for facts, y in held])
+        for kind, pools in {"nss": nss_pools(name, True, range(100, 101)), "natural": natural_pools(name, True),
+                            "corrupted": corrupted_pools(name, range(1))}.items():  # fmt: skip
+            ((facts, y),) = scanned(name, pools)
+            found = [audited(facts, y, seed) for seed in range(seeds)]
+            for column, share in enumerate(("5 %", "10 %", "20 %")):
+                pairs = [one[column] for one in found]
+                inside = np.mean([rest.low <= true <= rest.high for true, rest in pairs])
+                ratio = np.mean([rest.value for _, rest in pairs]) / np.mean([true for true, _ in pairs])
+                width = np.median([(rest.high - rest.low) / max(true, 1) for true, rest in pairs])
+                row(name, kind, share, f"{ratio:.2f}", f"{100 * inside:.0f} % of {seeds}", f"{width:.1f}")
 
 
-def estimates(name: str, rows: list[list[tuple[int, float, float, float]]]) -> None:
-    inside = [low <= true <= high for one in rows for true, _, low, high in one]
-    ratios = sorted(value / max(true, 1) for one in rows for true, value, _, _ in one)
-    print(
-        f"<!-- {name}: faults left, estimate / truth {ratios[0]:.2f} .. {ratios[-1]:.2f} "
-        f"(median {ratios[len(ratios) // 2]:.2f}), "
-        f"{sum(inside)} of {len(inside)} intervals hold the truth -->",
-        flush=True,
-    )
+def audited(facts: Loop, y: np.ndarray, seed: int) -> list[tuple[int, Remaining]]:
+    """Faults left beside their estimate at 5, 10 and 20 %."""
+    wrong = y != facts.predictions.numpy()
+    order, n = np.argsort(-deepgini(facts), kind="stable"), len(y)
+    faulty: dict[int, bool] = {}
+    draws: list[Draw] = []
+    found = []
+    while len(faulty) < n // 5:
+        free = order[~np.isin(order, list(faulty))]
+        drawn = rng.stream("audit", seed, len(draws)).permutation(free)[:2]
+        draws.append(Draw(tuple(drawn.tolist()), frozenset(faulty)))
+        for p in (*free[~np.isin(free, drawn)][:23].tolist(), *drawn.tolist()):
+            faulty[p] = bool(wrong[p])
+        if len(faulty) in (n // 20, n // 10, n // 5):
+            rest = sampled(draws, faulty, n, n - len(faulty))
+            assert rest is not None
+            found.append((int(wrong.sum()) - sum(faulty.values()), rest))
+    return found
 
 
 def report(names: list[str], wanted: list[str]) -> None:
-    row("subject", "pools", "faults", "method", *(f"FDR at {b:.0%}" for b in BUDGETS))
-    row(*["---"] * 8)
-    kinds = {"nss": lambda n: nss_pools(n, True, range(100, 105)), "natural": natural_pools, "corrupted": corrupted_pools}
+    head_line("subject", "pools", "faults", "method")
     for name in names:
-        for kind, make in kinds.items():
-            if kind not in wanted:
-                continue
-            ours, theirs, best, left, shuffled = [], [], [], [], []
-            for seed, pool in enumerate(make(name)):
-                facts = scan(f"zoo:{name}", pool)
-                wrong = pool.labels != facts.predictions.numpy()
-                order, estimate = run(facts, pool.labels, hedged)
-                ours.append(rates(order, wrong))
-                left.append(estimate)
-                theirs.append(rates(np.argsort(-deepgini(facts), kind="stable"), wrong))
-                best.append([100 * min(1.0, wrong.sum() / round(b * len(wrong))) for b in BUDGETS])
-                if kind == "nss" and seed < 2:
-                    mixed = rng.stream("shuffle", seed).permutation(pool.labels)
-                    fake = mixed != facts.predictions.numpy()
-                    shuffled.append(np.subtract(rates(run(facts, mixed, hedged)[0], fake), 100 * fake.mean()))
-            share = f"{100 * wrong.mean():.1f} %"
-            row(name, kind, share, "DeepGini", *(f"{v:.1f}" for v in np.mean(theirs, axis=0)))
-            row(name, kind, share, "adaptive", *(f"{v:.1f}" for v in np.mean(ours, axis=0)))
-            gains = [mean_interval(column) for column in (np.array(ours) - np.array(theirs)).T]
-            row(name, kind, share, "gain", *(f"{g.value:+.1f} ({g.low:+.1f} .. {g.high:+.1f})" for g in gains))
-            row(name, kind, share, "ceiling", *(f"{v:.1f}" for v in np.mean(best, axis=0)))
-            if shuffled:
-                row(name, kind, share, "shuffled labels, above random", *(f"{v:+.1f}" for v in np.mean(shuffled, axis=0)))
-            estimates(f"{name} {kind}", left)
+        kinds = {"nss": nss_pools(name, True, range(100, 105)), "natural": natural_pools(name, True)}
+        for kind, pools in {**kinds, "corrupted": corrupted_pools(name, range(3))}.items():
+            if kind in wanted:
+                reported(name, kind, scanned(name, pools), wanted)
+
+
+def reported(name: str, kind: str, held: list[tuple[Loop, np.ndarray]], wanted: list[str]) -> None:
+    wrongs = [y != facts.predictions.numpy() for facts, y in held]
+    runs = [run(facts, y, hedged) for facts, y in held]
+    plain = [np.argsort(-deepgini(facts), kind="stable") for facts, _ in held]
+    ours, theirs = ([rates(order, wrong) for order, wrong in zip(orders, wrongs, strict=True)]
+                    for orders in ([one.order for one in runs], plain))  # fmt: skip
+    share = f"{100 * np.mean(wrongs):.1f} %"
+    best = [[100 * min(1.0, wrong.sum() / round(b * len(wrong))) for b in BUDGETS] for wrong in wrongs]
+    row(name, kind, share, "DeepGini", *(f"{v:.1f}" for v in np.mean(theirs, axis=0)))
+    row(name, kind, share, "adaptive", *(f"{v:.1f}" for v in np.mean(ours, axis=0)))
+    if len(held) > 1:
+        gains = [mean_interval(column) for column in (np.array(ours) - np.array(theirs)).T]
+    else:
+        gains = [gap(runs[0].order, plain[0], wrongs[0], round(b * len(wrongs[0]))) for b in BUDGETS]
+    row(name, kind, share, "gain", *(f"{g.value:+.1f} ({g.low:+.1f} .. {g.high:+.1f})" for g in gains))
+    row(name, kind, share, "ceiling", *(f"{v:.1f}" for v in np.mean(best, axis=0)))
+    if "audit" in wanted:
+        audited = rates(run(*held[0], hedged, audit=0.1).order, wrongs[0])
+        row(name, kind, share, "a tenth at random, first pool", *(f"{v:.1f}" for v in audited))
+    if "shuffled" in wanted and kind == "nss":
+        row(name, kind, share, "shuffled labels, above random", *(f"{v:+.1f}" for v in shuffled(held[:1])))
+    row(*LEFT)
+    estimates(name, kind, runs)
+
+
+def shuffled(held: list[tuple[Loop, np.ndarray]]) -> np.ndarray:
+    """How far it is above random when labels say nothing."""
+    above = []
+    for seed, (facts, y) in enumerate(held):
+        mixed = rng.stream("shuffle", seed).permutation(y)
+        wrong = mixed != facts.predictions.numpy()
+        above.append(np.subtract(rates(run(facts, mixed, hedged).order, wrong), 100 * wrong.mean()))
+    found: np.ndarray = np.mean(above, axis=0)
+    return found
+
+
+TABLES = {"design": design, "settings": settings, "rest": rest, "audits": audits}
 
 
 def main() -> None:
-    if len(sys.argv) < 2 or sys.argv[1] not in ("design", "report"):
+    if len(sys.argv) < 2 or sys.argv[1] not in (*TABLES, "report"):
         raise SystemExit(__doc__)
     torch.set_num_threads(1)
-    assert looping.HEAD + looping.REGRESSION == 1
     wanted = [word for word in sys.argv[2:] if word in KINDS] or list(KINDS)
-    names = [word for word in sys.argv[2:] if word not in KINDS]
-    names = names or [name for name in SMALL if zoo.find(name).weights is not None]
-    if sys.argv[1] == "design":
-        design(names)
+    wanted += [word for word in sys.argv[2:] if word in MORE]
+    names = [word for word in sys.argv[2:] if word not in (*KINDS, *MORE)]
+    few = (
+        DESIGNED
+        if sys.argv[1] in ("design", "settings", "audits")
+        else [s.name for s in zoo.catalogue() if s.weights is not None]
+    )
+    if sys.argv[1] == "report":
+        report(names or list(few), wanted)
     else:
-        report(names, wanted)
+        TABLES[sys.argv[1]](names or list(few))
 
 
 if __name__ == "__main__":

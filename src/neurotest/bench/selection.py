@@ -25,11 +25,14 @@ SAMPLES = 10
 # Method, and the forward passes over the pool (and over the training data) it needs.
 SCORED = {
     "deepgini": (1, 0), "maxp": (1, 0), "margin": (1, 0), "entropy": (1, 0), "random": (1, 0), "nss": (2, 0),
+    "nss:reference=remutate": (2, 0), "nss+": (17, 0),
     f"mc-dropout:samples={SAMPLES}": (1 + SAMPLES, 0), f"bald:samples={SAMPLES}": (1 + SAMPLES, 0),
-    "dsa": (1, 1), "mdsa": (1, 1), "lsa": (1, 1), "ats": (1, 0), "cam:nac": (1, 0),
+    "dsa": (1, 1), "mdsa": (1, 1), "lsa": (1, 1), "mlsa": (1, 1), "ctm:nac": (1, 0), "ats": (1, 0), "cam:nac": (1, 0),
 }  # fmt: skip
-MILLION = 1_000_000
-COUNTED = ("deepgini", "maxp", "margin", "entropy", "random", "mdsa")
+MILLION, FEW = 1_000_000, 20_000
+# What scores each input by itself, one of each kind: lsa and mlsa keep what dsa keeps, mc-dropout and bald what deepgini keeps.
+COUNTED = ("deepgini", "maxp", "margin", "entropy", "random", "mdsa", "dsa", "nss:reference=remutate")
+TRAINED = ("mdsa", "dsa")
 
 
 def select_pairs(name: str) -> Iterator[tuple[str, Pair]]:
@@ -44,7 +47,7 @@ def select_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     for method, (passes, trained) in SCORED.items():
         thinned = method.startswith(("mc-dropout", "bald"))
         network = nn.Sequential(nn.Dropout(0.1), module).eval() if thinned else module  # the LeNets have no dropout of their own
-        here = pool.take(np.arange(min(len(pool), POOL // 5))) if thinned else pool
+        here = pool.take(np.arange(min(len(pool), POOL // 5))) if passes > 2 else pool
         target = Target(network, shape=subject.shape)
         target.survey()
         more = {"train": train} if trained else {}
@@ -85,20 +88,21 @@ class Generated(Source):
 
 
 def memory(count: int = MILLION) -> dict[str, dict[str, float]]:
-    """Peak memory while so many generated inputs are scored and ranked, and per input beyond what a thousand need."""
+    """Peak memory while so many generated inputs are scored and ranked, and per input beyond what a few need."""
     torch.manual_seed(0)
     target = Target(nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 10)).eval(), shape=(1, 4, 4))
     found = {}
+    few_inputs = min(FEW, count // 2)  # more than one batch, so that what a batch needs is in both
     for method in COUNTED:
-        few, many = (_peak(target, method, size) for size in (1000, count))
-        found[method] = {"peak_megabytes": many / 1e6, "bytes_per_input": (many - few) / (count - 1000)}
+        few, many = (_peak(target, method, size) for size in (few_inputs, count))
+        found[method] = {"peak_megabytes": many / 1e6, "bytes_per_input": (many - few) / (count - few_inputs)}
     return found
 
 
 def _peak(target: Target, method: str, count: int) -> int:
     """What Python and numpy hold at most; torch's share is one batch, whatever the count."""
     pool = Generated(count)
-    more = {"train": Generated(200)} if method == "mdsa" else {}
+    more = {"train": Generated(200)} if method in TRAINED else {}
     select(target, Generated(100), method, "1%", **more)  # what is imported and set up once is no matter of size
     tracemalloc.start()
     try:

@@ -39,11 +39,14 @@ class Adaptive:
     A multinomial regression on the network's own features corrects its logits (the corrected head), a logistic regression asks
     "is it a fault?"; both together, 2 : 1 in log-odds, are weighed against DeepGini by how well each foretold the labels that
     came after. round: how many labels between two fits, a number or a share of the pool (at least 10). stop: say when the
-    expected fault rate of the next batch falls below this. ridge: how strongly the regressions are held to zero.
+    expected fault rate of the next batch falls below this. audit: share of every batch that is drawn at random, which costs
+    faults and makes the number of faults left an estimate instead of a guess. ridge: how strongly the regressions are held to
+    zero.
     """
 
     round: str | float = "0.5%"
     stop: float | None = None
+    audit: float = 0.0
     ridge: float = 30.0
 
     want: ClassVar[Want | None] = WANT
@@ -54,6 +57,8 @@ class Adaptive:
     def __post_init__(self) -> None:
         if self.stop is not None and not (isinstance(self.stop, (int, float)) and 0 < self.stop < 1):
             raise BadInput(f"stop={self.stop}: expected a fault rate between 0 and 1, for example 0.05.")
+        if not (isinstance(self.audit, (int, float)) and 0 <= self.audit < 1):
+            raise BadInput(f"audit={self.audit}: expected a share from 0 (none) to below 1, for example 0.1.")
         if not (isinstance(self.ridge, (int, float)) and self.ridge > 0):
             raise BadInput(f"ridge={self.ridge}: expected a number above 0 (30 by default).")
         read_count(self.round, 10**9)
@@ -80,10 +85,10 @@ class AdaptiveState:
 
     @cached_property
     def loop(self) -> Loop:
-        return Loop(self.gather.value(), ridge=self.method.ridge, seed=self.pool.seed)
+        return Loop(self.gather.value(), ridge=self.method.ridge, seed=self.pool.seed, audit=self.method.audit)
 
     def value(self) -> np.ndarray:
-        """Fault probabilities; where labels are revealed, a pick's whole part counts how many picks were still to come.
+        """Fault probabilities; where labels are revealed, or picks random, a pick's whole part counts the picks still to come.
 
         So the picks lie before the rest, in the order in which they were proposed. Inputs labelled beforehand come last.
         """
@@ -91,11 +96,13 @@ class AdaptiveState:
         if given is not None:
             self._replay(given)
         if known is None:
-            self.loop.propose(self.pool.picked)
-            scores: np.ndarray = self.loop.chances.copy()
+            picks = self.loop.propose(self.pool.picked)
+            chances = self.loop.chances[picks]
         else:
             picks, chances = self._reveal(known)
-            scores = np.clip(self.loop.chances, 0.0, 0.999999)
+        scores: np.ndarray = self.loop.chances.copy()
+        if known is not None or self.method.audit:
+            scores = np.clip(scores, 0.0, 0.999999)
             scores[picks] = np.arange(len(picks), 0, -1) + np.clip(chances, 0.0, 0.999999)
         if given is not None:
             scores[given >= 0] -= 2
@@ -146,6 +153,7 @@ def loop(
     *,
     ridge: float = 30.0,
     seed: int = 0,
+    audit: float = 0.0,
     batch: int = BATCH,
     progress: Progress | None = None,
 ) -> Loop:
@@ -156,7 +164,7 @@ def loop(
     candidates = Pool(target, source, seed, batch=batch)
     scan = _Scan(Gather(candidates))
     score(candidates, {"adaptive": scan}, batch=batch, progress=progress)
-    return Loop(scan.gather.value(), ridge=ridge, seed=seed)
+    return Loop(scan.gather.value(), ridge=ridge, seed=seed, audit=audit)
 
 
 @dataclass(frozen=True)
@@ -181,10 +189,11 @@ class _Scan:
 def told(loop: Loop, size: int) -> str:
     """Where the loop stands, in one sentence."""
     rest = loop.remaining()
+    basis = f"by {rest.random} random labels" if rest.random else "the model's guess; audit=0.1 would measure it"
     faults = sum(label not in (-1, int(loop.predictions[p])) for p, label in loop.labels.items())
     return (
         f"adaptive: {len(loop.labels)} labels, {faults} faults; "
-        f"about {rest.value:.0f} faults left ({rest.low:.0f} .. {rest.high:.0f}); "
+        f"about {rest.value:.0f} faults left ({rest.low:.0f} .. {rest.high:.0f}, {basis}); "
         f"the next {size} are expected to hold {100 * loop.expected_rate(size):.0f} %; "
         f"the learner counts {100 * loop.belief.trust:.0f} %, DeepGini the rest."
     )

@@ -27,7 +27,7 @@ from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
 from neurotest.target.load import load
 
-MANY = 100_000  # candidates beyond which content ids are made as they are needed
+MANY = 10_000  # content ids held at once: those of a whole pool would outweigh everything else that is kept per input
 NEAR_CHANCE = (
     "nss compares each candidate with a fresh mutation of itself, because the pool knows no originals; "
     "measured, that is near chance (see the docs page of nss): prefer deepgini, or give --originals."
@@ -236,8 +236,5 @@ def _in_training(source: Source, train: Source | str | None, target: Target) -> 
         if ours:  # nobody asked for it, and embedded sets may be removed
             return ()
         raise
-    if len(source) <= MANY:
-        return tuple(int(i) for i in np.flatnonzero(np.isin(source.ids(), seen)))
-    known = set(seen.tolist())  # ids of a large pool are not kept: they would outweigh everything else
-    parts = (np.arange(at, min(at + MANY // 10, len(source))) for at in range(0, len(source), MANY // 10))
-    return tuple(int(i) for part in parts for i, one in zip(part, content_ids(source.read(part)), strict=True) if one in known)
+    parts = (np.arange(at, min(at + MANY, len(source))) for at in range(0, len(source), MANY))
+    return tuple(int(i) for part in parts for i in part[np.isin(content_ids(source.read(part)), seen)])

@@ -20,6 +20,7 @@ from neurotest.target import Trace, Want
 
 Ints = NDArray[np.int32]
 CRITERIA = ("nac", "kmnc", "nbc", "snac", "tknc", "npc", "lsc", "dsc", "mdsc", "nc", "bknc")
+FENG = "Feng et al., DeepGini, ISSTA 2020, after Rothermel et al. 1999"
 KEPT = "one forward pass per input; 4 bytes kept per obligation that an input hits (kmnc: 4 per neuron; surprise: 8 in all)"
 
 
@@ -188,7 +189,7 @@ def bucketed(state: SurpriseState, scores: np.ndarray) -> Covers:
 @register(
     "selector",
     "ctm",
-    paper="coverage total method: Feng et al., DeepGini, ISSTA 2020, after Rothermel et al. 1999",
+    paper=f"coverage total method: {FENG}",
     cost=KEPT,
     differs="Ties keep the pool's order (peers: an unstable sort). It says nothing where every input covers as much: always "
     "for tknc, nearly always for kmnc; a note says so.",
@@ -217,7 +218,7 @@ class CTM(_ByCoverage):
 @register(
     "selector",
     "cam",
-    paper="coverage additional method: Feng et al., DeepGini, ISSTA 2020, after Rothermel et al. 1999",
+    paper=f"coverage additional method: {FENG}",
     cost=f"{KEPT}, as much again while the order is made",
     differs="Starts with the input that covers most (DeepGini's code: with a random one) and goes on until nothing is added, "
     "then by ctm, as dnn-tip does. The order equals dnn-tip's; a sparse index replaces its dense profiles.",
@@ -227,8 +228,7 @@ class CTM(_ByCoverage):
 class CAM(_ByCoverage):
     """Score by how many obligations an input adds to those of all inputs before it; below 1, by how many it covers by itself.
 
-    criterion: nac, kmnc, nbc, snac, tknc, npc, or lsc, dsc, mdsc; `cam:kmnc:1000`, options apart by `;`. layer, neuron: override
-    the criterion's own.
+    criterion, layer, neuron: as for `ctm` (`cam:kmnc:1000`).
     """
 
     pointwise: ClassVar[bool] = False

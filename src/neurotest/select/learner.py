@@ -11,6 +11,7 @@ from torch import Tensor
 STEPS = 60
 ENOUGH = 1e-3  # largest entry of the preconditioned gradient: probabilities then agree to about three digits
 STACKS = 11  # candidate weights of the learner in the stack, 0 .. 1
+DOUBT = 6.0  # the learner's full weight starts exp(-DOUBT) times as probable as none
 
 
 def corrected_head(x: Tensor, offset: Tensor, aims: Tensor, weights: Tensor, ridge: float) -> Tensor:
@@ -75,12 +76,12 @@ def scale(scores: Tensor, faults: Tensor, strength: float = 5.0) -> tuple[float,
 def stack(plain: Tensor, learned: Tensor, faults: Tensor) -> float:
     """How far to trust the learner against DeepGini: the posterior mean of its weight in log-odds.
 
-    plain, learned (n,): what each said about an input before its label was known. Nothing said yet gives one half.
+    plain, learned (n,): what each said about an input before its label was known. The burden of proof is the learner's (DOUBT).
     """
     weights = torch.linspace(0, 1, STACKS, dtype=torch.float64)
     odds = (1 - weights)[:, None] * plain + weights[:, None] * learned  # (STACKS, n)
     fits = torch.nn.functional.logsigmoid(torch.where(faults > 0.5, odds, -odds)).sum(dim=1)
-    return float((torch.softmax(fits, dim=0) * weights).sum())
+    return float((torch.softmax(fits - DOUBT * weights, dim=0) * weights).sum())
 
 
 def log_odds(chance: Tensor) -> Tensor:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,12 +14,11 @@ from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.select import learner
 from neurotest.select.features import Facts
-from neurotest.stats.bootstrap import Interval
+from neurotest.select.remaining import Draw, Remaining, modelled, sampled
 
 HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
 ANCHORS, ANCHOR = 500, 0.1  # unlabelled candidates that hold the head to the network, and what each counts
-# How far estimates of the faults left were from the truth on the pools of scripts/design_adaptive.py, sampling noise apart.
-FEWER, MORE = 3.3, 1.7
+LEAST = 0.2  # trust in the learner below which DeepGini decides alone: the start is DeepGini's
 CONFIDENT, NEIGHBOURS, AGREEING = 0.9, 10, 0.9
 FLAT = 0.25
 UNCLEAR = -1  # a label that says: cannot tell
@@ -28,13 +26,18 @@ UNCLEAR = -1  # a label that says: cannot tell
 
 @dataclass
 class Loop:
-    """Labels in, proposals out. `facts` is what one scan of the pool gave; every method is a function of it and the labels."""
+    """Labels in, proposals out. `facts` is what one scan of the pool gave; every method is a function of it and the labels.
+
+    audit: share of every proposal that is drawn at random, so that `remaining` knows instead of believing.
+    """
 
     facts: Facts
     ridge: float = 30.0
     seed: int = 0
+    audit: float = 0.0
     labels: dict[int, int] = field(default_factory=dict)  # by position; UNCLEAR where nobody could tell
     evidence: dict[int, tuple[float, float]] = field(default_factory=dict)  # what DeepGini and the learner said beforehand
+    draws: list[Draw] = field(default_factory=list)
     _now: _Belief | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -49,16 +52,28 @@ class Loop:
         self.anchors = np.sort(shuffled[:ANCHORS])
 
     def propose(self, n: int) -> np.ndarray:
-        """The n candidates without label that are most probably faults, best first."""
+        """The n candidates without label that are most probably faults, best first; an audit's random ones come last."""
         left = self.left
         if n < 1:
             raise BadInput(f"n={n}: expected an integer >= 1.")
         if not len(left):
             raise BadInput("every candidate of the pool has a label: there is nothing left to propose.")
-        belief = self.belief
-        best: np.ndarray = left[torch.argsort(-belief.odds[left], stable=True).numpy()[: min(n, len(left))]]
-        self.witness(best)
-        return best
+        n = min(n, len(left))
+        drawn = self._draw(left, n)
+        free = np.setdiff1d(left, drawn)
+        best = free[torch.argsort(-self.belief.odds[free], stable=True).numpy()[: n - len(drawn)]]
+        batch: np.ndarray = np.concatenate([best, drawn])
+        self.witness(batch)
+        return batch
+
+    def _draw(self, left: np.ndarray, n: int) -> np.ndarray:
+        """The audit's share of a proposal: every candidate that is left has the same chance."""
+        if not self.audit:
+            return left[:0]
+        count = max(1, round(self.audit * n))
+        drawn = np.sort(rng.stream("select.audit", self.seed, len(self.draws)).permutation(left)[:count])
+        self.draws.append(Draw(tuple(drawn.tolist()), frozenset(self.labels)))
+        return drawn
 
     def witness(self, positions: np.ndarray) -> None:
         """Write down what is said about these before their labels are known."""
@@ -136,14 +151,18 @@ class Loop:
         return 1 - probs.gather(1, self.predictions[:, None]).squeeze(1)
 
     def _trust(self, known: np.ndarray, faults: Tensor) -> float:
-        """From what was said before the labels came. The first batch does not count: there the learner had learned nothing."""
+        """From what was said before the labels came. The first batch does not count: there the learner had learned nothing.
+
+        Until it has earned some trust it has no say, so that a start cannot be worse than DeepGini's.
+        """
         judged = [
             (i, *self.evidence[p]) for i, p in enumerate(known.tolist()) if p in self.evidence and len(set(self.evidence[p])) > 1
         ]
         if not judged:
-            return 0.5
+            return 0.0
         rows, plain, learned = (torch.tensor(column) for column in zip(*judged, strict=True))
-        return learner.stack(plain.double(), learned.double(), faults[rows])
+        trust = learner.stack(plain.double(), learned.double(), faults[rows])
+        return trust if trust >= LEAST else 0.0
 
     # what to tell people
 
@@ -171,13 +190,12 @@ class Loop:
         faults = torch.tensor([float(self.labels[p] != int(self.predictions[p])) for p in known], dtype=torch.float64)
         return learner.scale(odds, faults, strength=20.0)
 
-    def remaining(self) -> Interval:
-        """How many faults are left, by the corrected head. The interval is what such estimates were worth (see FEWER, MORE)."""
+    def remaining(self) -> Remaining:
+        """How many faults are left: by the labels of random draws (`audit`), or else by what the model believes."""
         left = self.left
-        mean = float(self.belief.chance[left].sum())
-        noise = 2 * math.sqrt(float((self.belief.chance[left] * (1 - self.belief.chance[left])).sum()))
-        most = max(mean * MORE, float(torch.sigmoid(self.belief.odds[left]).sum()))  # what selection itself believes: more
-        return Interval(mean, max(0.0, mean / FEWER - noise), min(float(len(left)), most + noise))
+        faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
+        known = sampled(self.draws, faulty, len(self.facts), len(left))
+        return known or modelled(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]))
 
     def suspects(self) -> np.ndarray:
         """Labelled inputs whose label is probably wrong: the network is sure, and so it is of the inputs most like this one.
@@ -199,9 +217,9 @@ class Loop:
         found: np.ndarray = odd[(agree >= AGREEING).numpy()]
         return found
 
-    def restore(self, labels: Mapping[int, int], evidence: Mapping[int, tuple[float, float]]) -> None:
+    def restore(self, labels: Mapping[int, int], evidence: Mapping[int, tuple[float, float]], draws: Sequence[Draw] = ()) -> None:
         """Take up what was saved."""
-        self.labels, self.evidence, self._now = dict(labels), dict(evidence), None
+        self.labels, self.evidence, self.draws, self._now = dict(labels), dict(evidence), list(draws), None
 
 
 @dataclass(frozen=True)

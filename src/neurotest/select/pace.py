@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import whole_from
+from neurotest.coverage.checks import one_of, whole_from
 from neurotest.registry import register
 from neurotest.select.estimation import as_scores
 from neurotest.select.hidden import Hidden, Kept
@@ -75,13 +75,14 @@ def prototypes(points: Floats, count: int) -> Ints:
     return np.array(chosen, dtype=np.int64)
 
 
-def farthest(points: Floats, count: int, start: int = 0) -> Ints:
-    """Always the point farthest from those taken."""
+def farthest(points: Floats, count: int, start: int = 0, published: bool = False) -> Ints:
+    """Always the point farthest from those taken; as published the last one that lies apart from them at all."""
     chosen = [start]
     apart = squared_distances(points, points[[start]])[:, 0]
     while len(chosen) < min(count, len(points)):
         apart[chosen[-1]] = -1
-        chosen.append(int(apart.argmax()))
+        ahead = np.flatnonzero(apart > 0) if published else chosen[:0]
+        chosen.append(int(ahead[-1]) if len(ahead) else int(apart.argmax()))
         apart = np.minimum(apart, squared_distances(points, points[chosen[-1:]])[:, 0])
         apart[chosen] = -1
     return np.array(chosen[:count], dtype=np.int64)
@@ -94,19 +95,20 @@ def farthest(points: Floats, count: int, start: int = 0) -> Ints:
     cost="one forward pass per input, then clustering (seconds for 10,000); 4 bytes kept per hidden unit and input",
     differs="Clusters and noise get picks in proportion to their sizes, and every pick counts for the part of the pool it stands "
     "for. Noise is spread by farthest points; the published loop never updates its running maximum and takes the last "
-    "candidate instead. Without any cluster the whole pool counts as one.",
+    "candidate instead (`noise=published`). Without any cluster the whole pool counts as one.",
 )
 @dataclass(frozen=True, kw_only=True)
 class PACE(Hidden):
     """Pick prototypes of the clusters of the last hidden layer (FastICA, HDBSCAN, MMD-critic), and a spread of the rest.
 
-    dimensions: independent components kept. least: inputs that make a cluster. core: neighbours that make a core point. layer,
-    neuron: where activations are taken from.
+    dimensions: independent components kept. least: inputs that make a cluster. core: neighbours that make a core point. noise:
+    `farthest` spreads what is in no cluster, `published` takes its last inputs. layer, neuron: where activations are taken from.
     """
 
     dimensions: int = 8
     least: int = 80
     core: int = 4
+    noise: Literal["farthest", "published"] = "farthest"
 
     pointwise: ClassVar[bool] = False
 
@@ -114,6 +116,7 @@ class PACE(Hidden):
         whole_from("dimensions", self.dimensions, 1, "the paper's code uses 8")
         whole_from("least", self.least, 2, "the paper's code uses 80")
         whole_from("core", self.core, 1, "the paper's code uses 4")
+        one_of("noise", self.noise, ("farthest", "published"))
 
     def start(self, pool: Pool) -> Clustered:
         return Clustered(self, pool)
@@ -141,12 +144,15 @@ class Clustered(Kept):
         for name, size, count in zip(names.tolist(), sizes.tolist(), given.tolist(), strict=True):
             if count:
                 here = np.flatnonzero(of == name)
-                chosen = farthest(points[here], count) if name == NOISE else prototypes(points[here], count)
+                chosen = self._spread(points[here], count) if name == NOISE else prototypes(points[here], count)
                 picks.append(here[chosen])
                 weights.append(np.full(count, size / count))
         order = np.argsort(-np.concatenate(weights), kind="stable")  # what stands for most of the pool first
         self.share = np.concatenate(weights)[order] / len(of)
         return as_scores(np.concatenate(picks)[order], len(of))
+
+    def _spread(self, points: Floats, count: int) -> Ints:
+        return farthest(points, count, published=self.method.noise == "published")
 
     def weights(self) -> Floats:
         return self.share

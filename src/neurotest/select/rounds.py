@@ -20,6 +20,7 @@ from neurotest.select.adaptive import Adaptive, AdaptiveState, told
 from neurotest.select.exchange import numbered, read_labels
 from neurotest.select.features import Facts
 from neurotest.select.loop import UNCLEAR, Loop
+from neurotest.select.remaining import Draw
 
 FACTS = "adaptive.npz"
 ROUNDS, SETTINGS = "adaptive rounds", "adaptive settings"  # entries of the run
@@ -46,7 +47,10 @@ def _keep(run: Run, name: str, state: AdaptiveState) -> None:
 
 
 def _round(name: str, positions: list[int], loop: Loop) -> dict[str, Any]:
-    return {"ranking": name, "positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
+    found = {"ranking": name, "positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
+    if loop.audit and loop.draws:
+        found |= {"random": list(loop.draws[-1].positions), "labelled": sorted(loop.draws[-1].labelled)}
+    return found
 
 
 def add_labels(path: str | Path, file: str | Path, by: str = "") -> dict[str, Any]:
@@ -142,12 +146,13 @@ def _loop(run: Run, rounds: list[dict[str, Any]]) -> tuple[Loop, Adaptive]:
     seed = int(settings.pop("seed", 0))
     settings.pop("bounds", None)
     method = registry.find("selector", "adaptive").make(**settings)
-    loop = Loop(_facts(run), ridge=method.ridge, seed=seed)
+    loop = Loop(_facts(run), ridge=method.ridge, seed=seed, audit=method.audit)
     labels = {row.position: UNCLEAR if row.label is None else row.label for row in run.labels()}
     evidence = {
         int(p): (float(s[0]), float(s[1])) for one in rounds for p, s in zip(one["positions"], one["said"], strict=True) if s
     }
-    loop.restore(labels, evidence)
+    draws = [Draw(tuple(one["random"]), frozenset(one["labelled"])) for one in rounds if "random" in one]
+    loop.restore(labels, evidence, draws)
     return loop, method
 
 
@@ -206,6 +211,7 @@ def _result(run: Run, loop: Loop, positions: list[int], number: int, *, again: b
         "faults": sum(label not in (UNCLEAR, int(loop.predictions[p])) for p, label in loop.labels.items()),
         "remaining": rest.value,
         "remaining_interval": [rest.low, rest.high],
+        "remaining_by": f"{rest.random} random labels" if rest.random else "model",
         "expected_rate": rate,
         "trust": loop.belief.trust,
         "suspects": [int(p) for p in loop.suspects()],

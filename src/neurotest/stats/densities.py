@@ -39,13 +39,14 @@ def whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Fl
     """
     if inverse == "none":
         return _as_it_is(covariance)
-    values, vectors = np.linalg.eigh(covariance)
-    top = float(values[-1])
-    if inverse == "pinv":
-        kept = values > top * len(values) * np.finfo(np.float64).eps  # as scipy.linalg.pinvh cuts
-        return vectors[:, kept] / np.sqrt(values[kept]), float(0.5 * np.log(values[kept]).sum()), False
-    if len(centred) > len(values) and values[0] > 0 and top / values[0] < WORST:
-        return vectors / np.sqrt(values), float(0.5 * np.log(values).sum()), False
+    if inverse == "pinv" or len(centred) > len(covariance):  # so few points have a singular covariance: no need to look
+        values, vectors = np.linalg.eigh(covariance)
+        top = float(values[-1])
+        if inverse == "pinv":
+            kept = values > top * len(values) * np.finfo(np.float64).eps  # as scipy.linalg.pinvh cuts
+            return vectors[:, kept] / np.sqrt(values[kept]), float(0.5 * np.log(values[kept]).sum()), False
+        if values[0] > 0 and top / values[0] < WORST:
+            return vectors / np.sqrt(values), float(0.5 * np.log(values).sum()), False
     shrunk = ledoit_wolf(centred)
     mean = float(np.trace(shrunk)) / len(shrunk)
     shrunk[np.diag_indices(len(shrunk))] += 1e-6 * mean if mean > 0 else 1e-12

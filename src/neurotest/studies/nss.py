@@ -17,7 +17,10 @@ from neurotest.studies.nss_published import BUDGETS, LAYERS, SHARES
 from neurotest.studies.study import Cell
 
 QUICK = ("mnist-lenet1", "fashion-lenet1")
-FULL = (*QUICK, "mnist-lenet5", "fashion-resnet20", "cifar10-resnet20", "mnist-lenet4", "fashion-lenet5")
+FULL = (
+    *QUICK, "mnist-lenet5", "fashion-resnet20", "cifar10-resnet20", "mnist-lenet4", "fashion-lenet5",
+    "mnist-fcnet5", "mnist-fcnet10", "mnist-conv1d", "mnist-conv2d",
+)  # fmt: skip
 SEEDS = {"quick": 3, "full": 5}
 LIMIT = {"quick": 5000, "full": None}
 ONE_MUTATION = {"quick": ("mnist-lenet1",), "full": ("cifar10-resnet20", "mnist-lenet1", "fashion-lenet1")}
@@ -88,6 +91,15 @@ def _mean(values: Sequence[float]) -> Row:
     return {"value": round(mean.value, 2), "low": round(mean.low, 2), "high": round(mean.high, 2)}
 
 
+def _rounded(values: Sequence[float], digits: int = 2) -> Row:
+    """A value and its interval."""
+    return {word: round(value, digits) for word, value in zip(("value", "low", "high"), values, strict=True)}
+
+
+def _ends(values: Sequence[float]) -> Row:
+    return {"low": round(min(values), 2), "high": round(max(values), 2)}
+
+
 def _fdr_rows(picked: dict[tuple[str, str], list[Any]]) -> list[Row]:
     rows = []
     for (subject, word), cells in picked.items():
@@ -115,7 +127,7 @@ def _share_rows(subjects: list[str], seeds: range, done: dict[str, Any]) -> list
         cells = _all(done, (f"shares/{subject}/{seed}" for seed in seeds))
         paper = nss_published.BY_SHARE.get(subject, (None,) * len(SHARES))
         for column, share in enumerate(SHARES if cells else ()):
-            ours = _mean([c[column] for c in cells])
+            ours = {**_mean([c["fdr"][column] for c in cells]), "random": _mean([c["random"] for c in cells])["value"]}
             rows.append({"subject": subject, "share": f"{100 * share:g}%", **ours, "paper": paper[column]})
     return rows
 
@@ -125,9 +137,10 @@ def _layer_rows(subjects: list[str], seeds: range, done: dict[str, Any]) -> list
     for subject in subjects:
         cells = _all(done, (f"layers/{subject}/{seed}" for seed in seeds))
         paper = nss_published.BY_LAYER.get(subject, (None,) * len(LAYERS))
-        for column, word in enumerate(LAYERS if cells else ()):
-            ours = _mean([c["fdr"][column] for c in cells])
-            rows.append({"subject": subject, "layer": word, "ours": cells[0]["layers"][column], **ours, "paper": paper[column]})
+        for column, layer in enumerate(cells[0]["layers"] if cells else ()):
+            ours = {**_mean([c["fdr"][column] for c in cells]), "random": _mean([c["random"] for c in cells])["value"]}
+            word = LAYERS[column] if len(cells[0]["layers"]) == len(LAYERS) else ""  # smaller networks have fewer
+            rows.append({"subject": subject, "layer": word, "ours": layer, **ours, "paper": paper[column]})
     return rows
 
 
@@ -140,7 +153,7 @@ def _fixed_rows(scale: str, done: dict[str, Any]) -> list[Row]:
             for column, budget in enumerate(BUDGETS if cell else ()):
                 rows.append(
                     {
-                        "subject": subject, "mutation": name, "budget": f"{budget}%", "value": round(cell["fdr"][column], 2),
+                        "subject": subject, "mutation": name, "budget": f"{budget}%", **_rounded(cell["fdr"][column]),
                         "random": round(cell["random"], 2), "paper": theirs[column], "paper random": theirs[4],
                     }
                 )  # fmt: skip
@@ -153,9 +166,9 @@ def _figure_3(subjects: list[str], done: dict[str, Any]) -> list[Row]:
     for subject in subjects:
         for stage, found in done.get(f"sensitivity/{subject}", {}).items():
             for neurons in ("sensitive", "random", "relative"):
-                for step, value in zip(nss_cells.STRENGTHS, found[neurons], strict=True):
+                for step, values in zip(nss_cells.STRENGTHS, found[neurons], strict=True):
                     row = {"subject": subject, "stage": stage, "accuracy": round(found["accuracy"], 2), "neurons": neurons}
-                    rows.append({**row, "strength": step, "value": round(value, 4)})
+                    rows.append({**row, "strength": step, **_rounded(values, 4)})
     return rows
 
 
@@ -169,13 +182,17 @@ def _figure_4(picked: dict[tuple[str, str], list[Any]]) -> list[Row]:
 
 
 def _figure_5(subjects: list[str], done: dict[str, Any]) -> list[Row]:
+    """Medians of the repetitions; low and high are the least and the most of them."""
     rows = []
     for subject in subjects:
         for word in TIMED:
             for cell in _all(done, [f"overhead/{subject}/{word}"]):
-                times = cell["seconds"] / max(cell["forward"], 1e-9)
-                row = {"subject": subject, "method": word, "seconds": round(cell["seconds"], 3)}
-                rows.append({**row, "forward passes": round(times, 2)})
+                times = sorted(s / max(f, 1e-9) for s, f in zip(cell["seconds"], cell["forward"], strict=True))
+                row = {"subject": subject, "method": word, "seconds": round(float(np.median(cell["seconds"])), 3)}
+                passes = float(np.median(times)), times[0], times[-1]
+                rows.append(
+                    {**row, "forward passes": round(passes[0], 2), "low": round(passes[1], 2), "high": round(passes[2], 2)}
+                )
     return rows
 
 
@@ -218,7 +235,7 @@ def _checks(picked: dict[tuple[str, str], list[Any]], done: dict[str, Any]) -> d
     }
     curves = [cell for key, cell in done.items() if key.startswith("sensitivity/")]
     for kind in ("sensitive", "relative") if curves else ():
-        gaps = [np.mean(cell["model 1"][kind]) - np.mean(cell["model 2"][kind]) for cell in curves]
+        gaps = [np.subtract(*(np.mean([v[0] for v in cell[m][kind]]) for m in ("model 1", "model 2"))) for cell in curves]
         word = "sensitivity" if kind == "sensitive" else "relative sensitivity"
         found[f"less accurate stage above the other in {word}"] = round(float(np.mean(gaps)), 4)
     return {name: value for name, value in found.items() if value is not None}

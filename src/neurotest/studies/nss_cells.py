@@ -18,6 +18,7 @@ from neurotest.mutate.space import NssMutations
 from neurotest.scan import batches
 from neurotest.select import compare
 from neurotest.stats import faults as metrics
+from neurotest.stats.bootstrap import fdr_interval, mean_interval
 from neurotest.studies.nss_published import BUDGETS, SHARES
 from neurotest.target import Probe, Target, Want
 from neurotest.target.load import load
@@ -55,6 +56,8 @@ FIXED: dict[str, Operator] = {
     "blur": BoxBlur(sizes=(2,)),
 }
 STRENGTHS = (1, 2, 3, 4, 5)
+GROUP = 100  # inputs whose mean is one draw of figure 3's intervals
+TIMES = 3  # each overhead is measured so often
 
 
 def pool(subject: str, seed: int, limit: int | None) -> Source:
@@ -99,7 +102,7 @@ def selection(subject: str, seed: int, word: str, limit: int | None) -> dict[str
     }
 
 
-def shares(subject: str, seed: int, limit: int | None) -> list[float]:
+def shares(subject: str, seed: int, limit: int | None) -> dict[str, Any]:
     """Table IX: FDR at 20 % for each share of sensitive neurons."""
     return _at_20(subject, seed, limit, [f"nss:reference=original,k={k}" for k in SHARES])
 
@@ -107,26 +110,28 @@ def shares(subject: str, seed: int, limit: int | None) -> list[float]:
 def layers(subject: str, seed: int, limit: int | None) -> dict[str, Any]:
     """Table X: FDR at 20 % for layers from the first to the last of the encoder."""
     names = stages(subject)
-    rates = _at_20(subject, seed, limit, [f"nss:reference=original,k=0.2,layer={name}" for name in names])
-    return {"layers": list(names), "fdr": rates}
+    found = _at_20(subject, seed, limit, [f"nss:reference=original,k=0.2,layer={name}" for name in names])
+    return {"layers": list(names), **found}
 
 
 def stages(subject: str) -> tuple[str, ...]:
-    """The paper's Layer1, Layer2, Layer-2, Layer-1: for LeNets their four stages, otherwise spread over the convolutions."""
+    """The paper's Layer1, Layer2, Layer-2, Layer-1: for LeNets their four stages, otherwise spread over the convolutions, or
+    over the dense layers before the last where there are none; fewer where there are fewer."""
     architecture = zoo.find(subject).architecture
     if architecture in STAGES:
         return STAGES[architecture]
-    target = load(f"zoo:{subject}")
-    found = [layer.name for layer in target.survey().find("pre_activation") if layer.made_by == "convolution"]
-    return tuple(found[round(i * (len(found) - 1) / 3)] for i in range(4))
+    surveyed = load(f"zoo:{subject}").survey().find("pre_activation")
+    found = [layer.name for layer in surveyed if layer.made_by == "convolution"] or [layer.name for layer in surveyed[:-1]]
+    return tuple(dict.fromkeys(found[round(i * (len(found) - 1) / 3)] for i in range(4)))
 
 
-def _at_20(subject: str, seed: int, limit: int | None, methods: list[str]) -> list[float]:
+def _at_20(subject: str, seed: int, limit: int | None, methods: list[str]) -> dict[str, Any]:
     source = pool(subject, seed, limit)
     assert source.labels is not None
-    found = compare(f"zoo:{subject}", source, methods, "20%", seed=seed).values()
+    found = list(compare(f"zoo:{subject}", source, methods, "20%", seed=seed).values())
     m = metrics.budget("20%", len(source))
-    return [100 * metrics.fdr((source.labels != one.predictions)[one.order], m) for one in found]
+    wrong = source.labels != found[0].predictions
+    return {"fdr": [100 * metrics.fdr(wrong[one.order], m) for one in found], "random": 100 * float(wrong.mean())}
 
 
 def fixed(subject: str, name: str, limit: int | None) -> dict[str, Any]:
@@ -135,8 +140,8 @@ def fixed(subject: str, name: str, limit: int | None) -> dict[str, Any]:
     (found,) = compare(f"zoo:{subject}", source, [METHODS["nss"]], "20%").values()
     assert source.labels is not None
     wrong = source.labels != found.predictions
-    rates = [100 * metrics.fdr(wrong[found.order], metrics.budget(f"{b}%", len(source))) for b in BUDGETS]
-    return {"fdr": rates, "random": 100 * float(wrong.mean())}
+    rates = [fdr_interval(wrong[found.order], metrics.budget(f"{b}%", len(source))) for b in BUDGETS]
+    return {"fdr": [[100 * v for v in (r.value, r.low, r.high)] for r in rates], "random": 100 * float(wrong.mean())}
 
 
 def mutated(source: Source, mutations: NssMutations, seed: int) -> Source:
@@ -179,27 +184,33 @@ def sensitivity(subject: str, limit: int | None) -> dict[str, Any]:
     source = test_set(subject, limit)
     found: dict[str, Any] = {}
     for stage, target in (("model 1", early_stage(subject)), ("model 2", load(f"zoo:{subject}"))):
-        curves: dict[str, list[float]] = {"sensitive": [], "random": [], "relative": []}
+        curves: dict[str, list[list[float]]] = {"sensitive": [], "random": [], "relative": []}
         for step in STRENGTHS:
-            change, size = _changes(target, source, mutated(source, strength(step), step))
-            count = max(1, len(change) // 10)
-            curves["sensitive"].append(float(np.sort(change)[-count:].mean()))
-            curves["random"].append(float(rng.stream("study.neurons", 0).permutation(change)[:count].mean()))
-            curves["relative"].append(curves["sensitive"][-1] / size)
+            changes, size = _changes(target, source, mutated(source, strength(step), step))
+            count = max(1, changes.shape[1] // 10)
+            top = np.argsort(changes.mean(axis=0), kind="stable")[-count:]
+            drawn = rng.stream("study.neurons", 0).permutation(changes.shape[1])[:count]
+            for word, values in (
+                ("sensitive", changes[:, top]),
+                ("random", changes[:, drawn]),
+                ("relative", changes[:, top] / size),
+            ):
+                curves[word].append(list(mean_interval(values.mean(axis=1))))
         found[stage] = {"accuracy": 100 * accuracy(target.module, source), **curves}
     return found
 
 
 def _changes(target: Target, clean: Source, changed: Source) -> tuple[np.ndarray, float]:
-    """Mean absolute change per neuron of the last encoder layer, and the mean absolute value there: stages differ in scale."""
+    """Mean absolute change per group of inputs and neuron of the last encoder layer, (groups, neurons), and the mean absolute
+    value there: stages differ in scale."""
     want = Want(layers="features", neuron="unit", inputs=True)
-    total, size = torch.zeros(1, dtype=torch.float64), 0.0
+    changes, sizes = [], []
     with Probe(target, want) as probe:
-        for a, b in zip(batches(target, clean), batches(target, changed), strict=True):
+        for a, b in zip(batches(target, clean, batch=GROUP), batches(target, changed, batch=GROUP), strict=True):
             (here,), (there,) = (tuple(probe(x).values.values()) for x in (a.x, b.x))
-            total = total + (there - here).abs().sum(dim=0, dtype=torch.float64)
-            size += float(here.abs().mean(dim=1, dtype=torch.float64).sum())
-    return (total / len(clean)).numpy(), max(size / len(clean), 1e-12)
+            changes.append((there - here).abs().mean(dim=0, dtype=torch.float64).numpy())
+            sizes.append(float(here.abs().mean(dtype=torch.float64)))
+    return np.stack(changes), max(float(np.mean(sizes)), 1e-12)
 
 
 def overhead(subject: str, word: str, limit: int | None) -> dict[str, Any]:
@@ -209,17 +220,20 @@ def overhead(subject: str, word: str, limit: int | None) -> dict[str, Any]:
         return {"absent": f"the selector {METHODS[word].partition(':')[0]} is not installed"}
     source = pool(subject, 0, limit)
     target = load(f"zoo:{subject}")
-    began = time.process_time()
-    with Probe(target) as probe:
-        for part in batches(target, source):
-            probe(part.x)
-    bare = time.process_time() - began
     train_set = data(f"zoo:{zoo.find(subject).dataset}/train")
     unlabelled = ArraySource(source.read(np.arange(len(source))), originals=source.originals)
     seen = unlabelled if word != "adaptive" else source
-    began = time.process_time()
-    try:
-        compare(target, seen, [text], "20%", train=train_set)
-    except BadInput as error:
-        return {"absent": str(error)}
-    return {"seconds": time.process_time() - began, "forward": bare}
+    found: dict[str, Any] = {"seconds": [], "forward": []}
+    for _ in range(TIMES):
+        began = time.process_time()
+        with Probe(target) as probe:
+            for part in batches(target, source):
+                probe(part.x)
+        found["forward"].append(time.process_time() - began)
+        began = time.process_time()
+        try:
+            compare(target, seen, [text], "20%", train=train_set)
+        except BadInput as error:
+            return {"absent": str(error)}
+        found["seconds"].append(time.process_time() - began)
+    return found

@@ -17,19 +17,21 @@ from neurotest.select import compare, select
 from neurotest.select.adaptive import Adaptive, loop
 from neurotest.select.features import Facts
 from neurotest.select.loop import Loop
+from neurotest.select.remaining import Draw, sampled
+from neurotest.stats.bootstrap import wilson
 from neurotest.stats.faults import fdr
 
 N, CLASSES = 300, 4
 
 
-def facts(seed: int = 0) -> tuple[Facts, np.ndarray]:
+def facts(seed: int = 0, n: int = N) -> tuple[Facts, np.ndarray]:
     """A network that takes every input of one region for another class, and is sure of it: only labels can tell."""
     random = rng.stream("test.adaptive", seed)
-    x = (5 * random.normal(size=(N, 5))).astype(np.float32)
-    labels = random.integers(0, CLASSES, N)
+    x = (5 * random.normal(size=(n, 5))).astype(np.float32)
+    labels = random.integers(0, CLASSES, n)
     said = np.where(x[:, 0] > 3, (labels + 1) % CLASSES, labels)
-    logits = random.normal(size=(N, CLASSES)).astype(np.float32)
-    logits[np.arange(N), said] += 3
+    logits = random.normal(size=(n, CLASSES)).astype(np.float32)
+    logits[np.arange(n), said] += 3
     return Facts(x, logits), labels
 
 
@@ -42,11 +44,12 @@ def run(known: Facts, labels: np.ndarray, rounds: int, size: int = 15) -> list[n
 
 
 def test_it_finds_the_region_where_the_network_errs() -> None:
-    known, labels = facts()
+    known, labels = facts(n=1000)
     wrong = labels != known.logits.argmax(1)
-    picks = np.concatenate(run(known, labels, 6))
-    plain = np.argsort(-Loop(known).gini.numpy(), kind="stable")[:90]
-    assert wrong[picks].mean() > wrong[plain].mean() + 0.2
+    picks = np.concatenate(run(known, labels, 8, size=25))
+    plain = np.argsort(-Loop(known).gini.numpy(), kind="stable")[:200]
+    assert wrong[picks].mean() > wrong[plain].mean() + 0.15
+    assert wrong[picks[125:]].mean() > wrong[plain[125:]].mean() + 0.3  # once it has learned
 
 
 def test_the_first_proposal_is_deepgini() -> None:
@@ -104,6 +107,55 @@ def test_fault_probabilities_are_calibrated_on_the_rest() -> None:
     rest = learner.remaining()
     assert rest.low <= wrong[learner.left].sum() <= rest.high
     assert 0 <= learner.expected_rate(15) <= 1
+
+
+def test_faults_left_by_random_labels_by_hand() -> None:
+    """Two draws among ten candidates, two labels known before the second: 10 x 1/2 - 2 found and 8 x 1/2 - 1 found, averaged."""
+    draws = [Draw((0, 1), frozenset()), Draw((4, 5), frozenset({0, 1}))]
+    faulty = {0: True, 1: False, 4: True, 5: False}
+    found = sampled(draws, faulty, 10, 6)
+    share = wilson(2, 4)
+    assert found.value == pytest.approx(((10 * 0.5 - 2) + (8 * 0.5 - 1)) / 2)
+    assert (found.low, found.high) == pytest.approx((max(0, 9 * share.low - 1.5), min(6, 9 * share.high - 1.5)))
+    assert found.random == 4
+    assert sampled(draws, {}, 10, 10) is None
+    assert sampled([Draw((0,), frozenset())], {0: False}, 10, 9).low == 0
+
+
+@pytest.mark.parametrize("audit", [0.1, 0.5])
+def test_random_labels_measure_what_is_left(audit: float) -> None:
+    """Whatever the network believes: here it is sure of everything, so the model's guess is that hardly a fault is left."""
+    known, labels = facts(3)
+    sure = Facts(known.features, 50 * known.logits)
+    inside = []
+    for seed in range(20):
+        learner = Loop(sure, seed=seed, audit=audit)
+        for _ in range(5):
+            batch = learner.propose(20)
+            assert len(set(batch.tolist())) == 20
+            learner.tell(batch, labels[batch])
+        rest = learner.remaining()
+        assert rest.random == 5 * round(20 * audit)
+        inside.append(rest.low <= (labels != known.logits.argmax(1))[learner.left].sum() <= rest.high)
+    assert np.mean(inside) >= 0.85
+    back = Loop(sure, seed=19, audit=audit)
+    back.restore(learner.labels, learner.evidence, learner.draws)
+    assert back.remaining() == learner.remaining()
+    assert np.array_equal(back.propose(20), learner.propose(20))
+
+
+def test_where_the_learner_has_earned_no_trust_deepgini_decides() -> None:
+    """Faults at random: there is nothing to learn, and the picks stay DeepGini's."""
+    known, _ = facts(4)
+    random = np.random.default_rng(0)
+    predicted = known.logits.argmax(1)
+    labels = np.where(random.random(len(known)) < 0.5, predicted, (predicted + 1) % known.logits.shape[1])
+    learner, picked = Loop(known), []
+    for _ in range(3):
+        batch = learner.propose(15)
+        picked += batch.tolist()
+        learner.tell(batch, labels[batch])
+    assert picked == np.argsort(-learner.gini.numpy(), kind="stable")[:45].tolist()
 
 
 def test_unclear_inputs_are_neither_learned_from_nor_proposed_again() -> None:

@@ -180,6 +180,33 @@ def test_farthest_points() -> None:
     assert sorted(farthest(np.zeros((4, 2)), 4).tolist()) == [0, 1, 2, 3]
 
 
+def test_farthest_points_as_published() -> None:
+    """The published loop keeps every candidate that lies apart at all, so the last one stays: here against that loop."""
+    points = np.array([[0.0], [1.0], [0.0], [10.0], [6.0], [6.0]])
+    taken = [0]
+    while len(taken) < 4:
+        last = None
+        for candidate in range(len(points)):
+            if min(abs(points[candidate, 0] - points[t, 0]) for t in taken) > 0:  # the maximum stays 0
+                last = candidate
+        taken.append(last)
+    assert taken == [0, 5, 3, 1]
+    assert farthest(points, 4, published=True).tolist() == taken
+    assert sorted(farthest(points, 6, published=True).tolist()) == list(range(6))
+
+
+def test_pace_with_the_published_noise() -> None:
+    random = np.random.default_rng(0)
+    parts = random.normal(0.3, 0.01, (120, 6)), random.normal(0.7, 0.01, (120, 6)), random.random((60, 6))
+    source = ArraySource(np.concatenate(parts).clip(0, 1).astype(np.float32))
+    network = Target(nn.Sequential(nn.Identity(), nn.Linear(6, 3)).eval(), shape=(6,))
+    ours, published = (select(network, source, f"pace:dimensions=2,noise={word}", 40) for word in ("farthest", "published"))
+    assert set(ours.indices) != set(published.indices)
+    assert ours.picked == published.picked == len(set(published.indices)) == 40
+    with pytest.raises(BadInput, match="noise='last'"):
+        select(network, source, "pace:noise=last", 40)
+
+
 def test_clusters_are_found_and_served_in_proportion() -> None:
     random = np.random.default_rng(0)
     x = np.concatenate([random.normal(0.2, 0.02, (200, 6)), random.normal(0.8, 0.02, (100, 6))]).clip(0, 1).astype(np.float32)

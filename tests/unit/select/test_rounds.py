@@ -124,6 +124,24 @@ def test_the_stop_rule(pool: ArraySource, tmp_path: Path) -> None:
     assert found["indices"] == []
 
 
+def test_an_audit_survives_the_run(pool: ArraySource, tmp_path: Path) -> None:
+    """Random draws are part of every batch, and what they say about the faults left is the same after reading the run back."""
+    assert pool.labels is not None
+    np.savez(tmp_path / "pool.npz", x=pool.read(np.arange(300)))
+    select("zoo:mnist-lenet1", f"npz:{tmp_path / 'pool.npz'}#x", "adaptive:audit=0.4", 15, out=tmp_path / "run", files=0)
+    learner = loop("zoo:mnist-lenet1", ArraySource(pool.read(np.arange(300))), audit=0.4)
+    expected = learner.propose(15)
+    for number in range(2):
+        found = rounds.resume(tmp_path / "run", files=0)
+        assert found["indices"] == expected.tolist()
+        rounds.add_labels(tmp_path / "run", write(tmp_path / "l.csv", found["indices"], pool.labels[expected].tolist()))
+        learner.tell(expected, pool.labels[expected])
+        expected = learner.propose(15)
+        rest = rounds.resume(tmp_path / "run", files=0)
+        assert rest["remaining_by"] == f"{6 * (number + 1)} random labels"
+        assert [rest["remaining"], *rest["remaining_interval"]] == pytest.approx(list(learner.remaining()[:3]))
+
+
 def test_other_runs_and_damage(begun: Path, tmp_path: Path) -> None:
     x = rng.stream("test.rounds", 0).integers(0, 256, (20, 1, 28, 28), dtype=np.uint8)
     select("zoo:mnist-lenet1", ArraySource(x), "deepgini", 5, out=tmp_path / "other")

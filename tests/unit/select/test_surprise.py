@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from neurotest.coverage import adequacy
 from neurotest.coverage.context import Traces
@@ -15,20 +14,9 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.select import compare, select
 from neurotest.select.surprise import steady
-from neurotest.target import Probe, Target, Want
+from neurotest.target import Probe, Want
 
-
-def target() -> Target:
-    """Centred, so that every class is predicted."""
-    random = torch.Generator().manual_seed(0)
-    first, last = nn.Linear(6, 8), nn.Linear(8, 3)
-    with torch.no_grad():
-        for layer in (first, last):
-            layer.weight.copy_(2 * torch.randn(layer.weight.shape, generator=random))
-        first.bias.copy_(-first.weight.sum(dim=1) / 2)
-        last.bias.zero_()
-        last.bias.copy_(-last(first(torch.rand(500, 6, generator=random)).relu()).mean(dim=0))
-    return Target(nn.Sequential(first, nn.ReLU(), last).eval(), shape=(6,))
+from .subjects import centred as target
 
 
 def points(n: int, seed: int) -> ArraySource:

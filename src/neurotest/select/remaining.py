@@ -1,0 +1,63 @@
+"""How many faults are left: by a random sample of labels where there is one, otherwise by what the model believes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from neurotest.stats.bootstrap import wilson
+
+# How far the model's sums were from the truth, noise apart, on the even-index pools of scripts/design_adaptive.py.
+FEWER, MORE = 2.5, 2.0
+RECENT = 200  # random labels that count: older ones were drawn among many faults that have been found since
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Positions drawn at random from all candidates that had no label then, that is, from all but `labelled`."""
+
+    positions: tuple[int, ...]
+    labelled: frozenset[int]
+
+
+class Remaining(NamedTuple):
+    """Faults left; `random` labels are behind it, or 0 where it is the model's guess and the interval no more than experience."""
+
+    value: float
+    low: float
+    high: float
+    random: int = 0
+
+
+def sampled(draws: Sequence[Draw], faulty: Mapping[int, bool], n: int, left: int) -> Remaining | None:
+    """From random draws among n candidates of which `left` have no label; faulty: what labels say, by position.
+
+    Each draw estimates the faults among the candidates it was drawn from; those found since are taken off. Draws count by their
+    size, the newest first, and Wilson's interval of the pooled share holds whatever the model believes.
+    """
+    labels = faults = 0
+    size = found = 0.0
+    for draw in reversed(draws):
+        said = [faulty[p] for p in draw.positions if p in faulty]
+        since = sum(fault for p, fault in faulty.items() if p not in draw.labelled)
+        labels, faults = labels + len(said), faults + sum(said)
+        size, found = size + len(said) * (n - len(draw.labelled)), found + len(said) * since
+        if labels >= RECENT:
+            break
+    if not labels:
+        return None
+    share = wilson(faults, labels)
+    low, value, high = (min(max(s * size / labels - found / labels, 0.0), left) for s in (share.low, share.value, share.high))
+    return Remaining(value, low, high, labels)
+
+
+def modelled(head: Tensor, mixed: Tensor) -> Remaining:
+    """From the fault probabilities of all candidates that are left: the corrected head's, and those selection goes by."""
+    guesses = float(head.sum()), float(mixed.sum())
+    noise = 3 + 2 * math.sqrt(float((head * (1 - head)).sum()))
+    high = min(float(len(head)), max(guesses) * MORE + noise)
+    return Remaining(min(guesses[0], high), max(0.0, min(guesses) / FEWER - noise), high)
