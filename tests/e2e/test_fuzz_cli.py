@@ -43,58 +43,65 @@ def found(path: Path) -> tuple[list[Any], dict[str, Any]]:
     with sqlite3.connect(path / "run.sqlite") as db:
         mutants = db.execute("SELECT * FROM mutant ORDER BY number").fetchall()
         progress = json.loads(db.execute("SELECT value FROM meta WHERE key = 'progress'").fetchone()[0])
-    return mutants, {key: value for key, value in progress.items() if key != "seconds"}
+    control = progress.pop("control")
+    assert abs(control["forwards"] - progress["forwards"]) <= 64
+    return mutants, {key: [progress[key], control[key]] for key in progress if key != "seconds"}
 
 
 def kill_and_resume(tmp_path: Path, kills: int, iterations: int) -> None:
-    code, out, _ = done(start(tmp_path, "fuzz", *ASKED, "--iterations", iterations, "--out", "whole", "--json", "-q"))
-    assert code == 0
+    """Killed at random moments: while it starts, between batches and within them."""
+    code, out, err = done(start(tmp_path, "fuzz", *ASKED, "--iterations", iterations, "--out", "whole", "--json", "-q"))
+    assert code == 0, err
     assert json.loads(out)["faults"] > 0
+    batches = found(tmp_path / "whole")[1]["batches"][0]
     dice = random.Random(7)
-    killed, begun = 0, False
-    while True:
-        args = ["--resume", "parts"] if begun else [*ASKED, "--iterations", iterations, "--out", "parts"]
-        process = start(tmp_path, "fuzz", *args, "--json", "-q")
-        if killed < kills:
-            began = time.monotonic()
-            while not (tmp_path / "parts" / "seeds.npy").exists() and process.poll() is None:
-                time.sleep(0.02)
-            while not begun and process.poll() is None and time.monotonic() - began < 60 and not _committed(tmp_path / "parts"):
-                time.sleep(0.02)
-            begun = True
-            time.sleep(dice.uniform(0.0, 4.0))
-            killed += process.poll() is None
-            process.kill()
-            process.communicate()
-            continue
-        code, _, err = done(process)
-        assert code == 0, err
-        break
-    assert found(tmp_path / "parts") == found(tmp_path / "whole")
-    images = sorted(p.name for p in (tmp_path / "parts" / "faults").iterdir())
+    parts, asked = tmp_path / "parts", [*ASKED, "--iterations", iterations, "--out", "parts"]
+    for number in range(kills):
+        known = _batches(parts)
+        process = start(tmp_path, "fuzz", *(asked if known is None else ["--resume", "parts"]), "--json", "-q")
+        if known is not None and number % 5 == 4:
+            time.sleep(dice.uniform(0.5, 4.0))  # anywhere, also while it reads the run or repeats batches
+        else:
+            _wait(process, parts, (known or 0) + dice.randint(1, max(1, batches // (kills + 2))))
+            time.sleep(dice.uniform(0.0, 0.05))
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
+    code, _, err = done(start(tmp_path, "fuzz", "--resume", "parts", "--json", "-q"))
+    assert code == 0, err
+    assert found(parts) == found(tmp_path / "whole")
+    images = sorted(p.name for p in (parts / "faults").iterdir())
     assert images == sorted(p.name for p in (tmp_path / "whole" / "faults").iterdir())
 
 
-def _committed(path: Path) -> bool:
+def _wait(process: subprocess.Popen[str], path: Path, batches: int) -> None:
+    began = time.monotonic()
+    while (_batches(path) or 0) < batches and process.poll() is None and time.monotonic() - began < 120:
+        time.sleep(0.01)
+
+
+def _batches(path: Path) -> int | None:
+    """How many were committed; None: there is no campaign yet."""
     try:
         with sqlite3.connect(f"file:{path / 'run.sqlite'}?mode=ro", uri=True, timeout=0.1) as db:
-            return bool(db.execute("SELECT 1 FROM meta WHERE key = 'progress'").fetchone())
+            row = db.execute("SELECT value FROM meta WHERE key = 'progress'").fetchone()
+            return None if row is None else int(json.loads(row[0])["batches"])
     except sqlite3.Error:
-        return False
+        return None
 
 
 def test_killed_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, kills=1, iterations=600)
+    kill_and_resume(tmp_path, kills=1, iterations=150)
 
 
 @pytest.mark.slow
 def test_killed_twenty_times(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, kills=20, iterations=20000)
+    kill_and_resume(tmp_path, kills=20, iterations=2000)
 
 
 def test_ctrl_c_finishes_the_batch_and_says_how_to_resume(tmp_path: Path) -> None:
     process = start(tmp_path, "fuzz", *ASKED, "--seconds", 100, "--out", "run", "--json")
-    while not _committed(tmp_path / "run") and process.poll() is None:
+    while _batches(tmp_path / "run") is None and process.poll() is None:
         time.sleep(0.05)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
@@ -143,6 +150,8 @@ def test_the_commands_in_one_process(cli: Any, tmp_path: Path) -> None:
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--guide", "x"], "unknown guide"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--mutations", "x"], "unknown mutation space"),
         (["fuzz", "zoo:mnist-lenet1", "zoo:cifar10/test", "--iterations", "5"], "expects"),
+        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--outputs", "colours", "--iterations", "5"], "expected logits"),
+        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--outputs", "0"], "outputs=0"),
         (["fuzz", "--resume", "nowhere"], "is no run"),
         (["families", "nowhere"], "is no run"),
         (["replay", "x.png"], "no fault of a campaign"),

@@ -35,7 +35,7 @@ class _Bench:
     """One subject, ready to be fuzzed again and again from the same start."""
 
     def __init__(self, name: str) -> None:
-        self.target, self.source = _subject(name)
+        self.target, self.source = subject_of(name)
         self.judges: Court = court(self.target, "metamorphic")
         self.seeds: Seeds = choose_seeds(self.target, self.source, self.judges)
         self.context = Context(target=self.target, train=self.source)
@@ -53,7 +53,7 @@ class _Bench:
         return Fuzzer(self.target, self.seeds, self._state, self.judges, self.settings, budget)
 
 
-def _subject(name: str) -> tuple[Target, Source]:
+def subject_of(name: str) -> tuple[Target, Source]:
     """A network and images; without weights or data here, fresh weights and noise: they cost the same."""
     found = zoo.find(name)
     if found.weights is not None:
@@ -68,6 +68,8 @@ def fuzz_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     budget = Budget(forwards=FORWARDS.get(name, 1500))
     forwards = _campaign(bench, budget)
     yield f"{GUIDE}/batch{BATCH}", (lambda: _campaign(bench, budget), lambda: _bare(bench, forwards))
+    both = _controlled(bench, budget)
+    yield f"{GUIDE}/batch{BATCH}, with its control", (lambda: _controlled(bench, budget), lambda: _bare(bench, both))
     few = Budget(forwards=4 * BATCH)
     tested = _tested(bench, few)
     yield f"published loop over ours, {tested} mutants", (lambda: _one_by_one(bench, tested), lambda: _campaign(bench, few))
@@ -81,6 +83,15 @@ def _campaign(bench: _Bench, budget: Budget) -> int:
         for _ in fuzzer.run():
             pass
         return fuzzer.tally.forwards
+
+
+def _controlled(bench: _Bench, budget: Budget) -> int:
+    """The same beside its control; the forward passes of both."""
+    with bench.fuzzer(budget).controlled() as fuzzer:
+        assert fuzzer.control is not None
+        for _ in fuzzer.run():
+            fuzzer.control.follow(fuzzer.tally.forwards)
+        return fuzzer.tally.forwards + fuzzer.control.tally.forwards
 
 
 def _tested(bench: _Bench, budget: Budget) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from neurotest import registry
-from neurotest.campaign.driver import Driver, Watcher
+from neurotest.campaign.driver import Driver, Watcher, progress
 from neurotest.campaign.result import FuzzResult
 from neurotest.campaign.store import Store
 from neurotest.coverage.context import Context
@@ -20,8 +20,9 @@ from neurotest.coverage.criterion import Criterion
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput, Interrupted
-from neurotest.generate.fuzz.guides import Guide, build_guide
+from neurotest.generate.fuzz.guides import Guide, RandomGuide, build_guide
 from neurotest.generate.fuzz.loop import Fuzzer
+from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.fuzz.settings import Budget, Settings
 from neurotest.oracles import Oracle, court
@@ -49,6 +50,7 @@ class Plan:
     neuron: str | None
     keep: int
     disk: float
+    control: bool = True
 
     def config(self, target: Target, source: Source, budget: Budget) -> dict[str, Any]:
         said = {
@@ -56,7 +58,7 @@ class Plan:
             "train": _text(self.train.spec if isinstance(self.train, Source) else self.train),
             "options": {key: _text(value) for key, value in self.options.items()},
         }  # fmt: skip
-        rest = {name: getattr(self, name) for name in ("keep_wrong", "limit", "layers", "neuron", "keep", "disk")}
+        rest = {name: getattr(self, name) for name in ("keep_wrong", "limit", "layers", "neuron", "keep", "disk", "control")}
         about = {
             "target": target.spec,
             "fingerprint": target.fingerprint,
@@ -72,7 +74,7 @@ class Plan:
                 name: config[name]
                 for name in ("guide", "train", "options", "keep_wrong", "limit", "layers", "neuron", "keep", "disk")
             }
-            return cls(oracle=tuple(config["oracle"]), **rest)
+            return cls(oracle=tuple(config["oracle"]), control=bool(config.get("control")), **rest)
         except (KeyError, TypeError):
             raise BadInput("the run's configuration is not that of a campaign: it is damaged or of another command.") from None
 
@@ -95,6 +97,7 @@ def fuzz(
     neuron: str | None = None,
     keep: int = 5,
     disk: float = 200e6,
+    control: bool = True,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     watch: Watcher | None = None,
@@ -107,7 +110,8 @@ def fuzz(
     guide: a criterion (`kmnc:1000`), `deephunter`, `tensorfuzz` or `random`. budget: a Budget, or iterations=, forwards=,
     seconds=, outputs=, faults=. options: the fields of `Settings` (mutations and validity may be text). out: where the run goes
     (None: ./neurotest-runs; False: nothing is written). resume: a run to go on with. keep, disk: images per family, and bytes of
-    images in all. stop: asked after every batch; True ends it so that it can be resumed (raises Interrupted).
+    images in all. control: let a random campaign of as many forward passes run beside it. stop: asked after every batch; True
+    ends it so that it can be resumed (raises Interrupted).
     """
     said = {name: options.pop(name) for name in BUDGETS if options.get(name) is not None}
     for name in BUDGETS:
@@ -124,7 +128,7 @@ def fuzz(
     several = (oracle,) if isinstance(oracle, str) or not isinstance(oracle, Sequence) else tuple(oracle)
     plan = Plan(
         guide=guide, oracle=several, train=train, options=options, keep_wrong=keep_wrong, limit=limit, layers=layers,
-        neuron=neuron, keep=keep, disk=disk,
+        neuron=neuron, keep=keep, disk=disk, control=control,
     )  # fmt: skip
     source = data(seeds, shape=target.shape, limit=limit)
     fuzzer = _prepare(target, source, plan, budget)
@@ -139,7 +143,7 @@ def fuzz(
             run["classes"] = list(target.classes or source.classes or ())
             run["set aside"] = fuzzer.seeds.set_aside
             run["budget"] = budget.to_dict()
-            run["progress"] = fuzzer.tally.plain()
+            run["progress"] = progress(fuzzer)
         if started is not None:
             started(run)
     except BaseException:
@@ -155,6 +159,8 @@ def _resume(
 ) -> FuzzResult:
     with Run.open(path, write=True) as run:
         config = campaign_config(run)
+        if run["command"] != "fuzz":
+            raise BadInput(f"{run.path} was merged from several campaigns and cannot be resumed: resume one of those.")
         plan = Plan.of(config)
         target = usable_target(run, target)
         known: dict[str, Any] = run["budget"] if "budget" in run else config["budget"]
@@ -177,17 +183,18 @@ def _restore(run: Run, store: Store, driver: Driver) -> None:
     saved = store.restored(fuzzer.seeds)
     done = int(run["progress"]["batches"])
     if saved is not None:
-        plain, arrays, entries = saved
-        at = int(plain["tally"]["batches"])
-        seen = {int(str(content), 16) for (content,) in run.rows("SELECT content FROM mutant WHERE batch <= ?", at)}
+        at = int(saved.plain["tally"]["batches"])
+        seen = (int(str(content), 16) for (content,) in run.rows("SELECT content FROM mutant WHERE batch <= ?", at))
         try:
-            fuzzer.restore(plain, entries, seen)
+            fuzzer.restore(saved.plain, saved.entries, seen)
+            if fuzzer.control is not None:
+                fuzzer.control.restore(saved.control or {}, store.control(at))
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(
                 f"{run.path} cannot be resumed: its snapshot does not fit ({error!r}). Its faults are safe."
             ) from error
-        if arrays:
-            fuzzer.guide.restore(arrays)
+        if saved.arrays:
+            fuzzer.guide.restore(saved.arrays)
     with fuzzer:
         driver.catch_up(done)
     for expected, predicted, operator, n in run.rows(
@@ -205,9 +212,9 @@ def _check_seeds(run: Run, seeds: Seeds) -> None:
         )
 
 
-def campaign_config(run: Run) -> dict[str, Any]:
-    """The configuration of a campaign; any other run is refused."""
-    if run["command"] not in ("fuzz", "merge"):
+def campaign_config(run: Run, *, swarm: bool = False) -> dict[str, Any]:
+    """The configuration of a campaign (`swarm`: or of a swarm, whose faults have no chain); any other run is refused."""
+    if run["command"] not in ("fuzz", "merge") and not (swarm and run["command"] == "swarm"):
         raise BadInput(f"{run.path} is a run of {run['command']!r}, not of fuzz.")
     config = run["config"]
     if not isinstance(config, dict):
@@ -217,7 +224,7 @@ def campaign_config(run: Run) -> dict[str, Any]:
 
 def usable_target(run: Run, given: Target | str | None) -> Target:
     """The target of a run: a stored zoo: is used, anything else only if this user made the run here, or says it again."""
-    config = campaign_config(run)
+    config = campaign_config(run, swarm=True)
     spec = str(config.get("target"))
     if given is None and not spec.startswith("zoo:") and not run.made_here:
         raise BadInput(
@@ -263,7 +270,15 @@ def _prepare(target: Target, source: Source, plan: Plan, budget: Budget) -> Fuzz
     train = None if plan.train is None else data(plan.train, shape=target.shape)
     context = Context(target=target, train=train, seed=settings.seed, cache=True)
     state = guide.start(context, source.take(chosen.positions))
-    return Fuzzer(target, chosen, state, judges, settings, budget)
+    made = Fuzzer(target, chosen, state, judges, settings, budget)
+    return made.controlled() if plan.control and not isinstance(guide, RandomGuide) else made
+
+
+def _control(fuzzer: Fuzzer, plan: Plan) -> Tally | None:
+    """A random campaign is its own control."""
+    if fuzzer.control is not None:
+        return fuzzer.control.tally
+    return fuzzer.tally if plan.control else None
 
 
 def _run(driver: Driver, target: Target, plan: Plan, run: Run | None) -> FuzzResult:
@@ -277,8 +292,10 @@ def _run(driver: Driver, target: Target, plan: Plan, run: Run | None) -> FuzzRes
         raise Interrupted(STOPPED.format(n=fuzzer.tally.faults, path=where))
     stored = run["classes"] if run is not None else list(target.classes or ())
     found = FuzzResult(
-        fuzzer.tally, tuple(stored) or None, fuzzer.seeds.classes, fuzzer.seeds.set_aside, len(fuzzer.seeds),
-        str(_text(plan.guide)), fuzzer.guide.value(), stopped, None if run is None else run.path, (FULL,) if driver.full else (),
+        tally=fuzzer.tally, control=_control(fuzzer, plan), classes=tuple(stored) or None,
+        outputs_possible=fuzzer.seeds.classes, set_aside=fuzzer.seeds.set_aside, seeds=len(fuzzer.seeds),
+        guide=str(_text(plan.guide)), coverage=fuzzer.guide.value(), stopped=stopped, run=None if run is None else run.path,
+        notes=(FULL,) if driver.full else (), details=fuzzer.guide.details(),
     )  # fmt: skip
     if run is not None:
         from neurotest.campaign.shrink import adopt

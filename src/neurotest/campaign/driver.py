@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from neurotest.campaign.store import Store
 from neurotest.generate.fuzz.loop import Fuzzer
@@ -20,6 +20,11 @@ class Watcher(Protocol):
     """Is told after every batch; `new` are families seen for the first time."""
 
     def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant]) -> None: ...
+
+
+def progress(fuzzer: Fuzzer) -> dict[str, Any]:
+    """The counters of a campaign and of its control."""
+    return {**fuzzer.tally.plain(), "control": fuzzer.control.tally.plain() if fuzzer.control else None}
 
 
 @dataclass(eq=False)
@@ -41,7 +46,7 @@ class Driver:
     def run(self) -> str:
         """Go on until something ends it: the name of the spent budget, or `interrupted`."""
         self._saved = time.monotonic()
-        while (spent := self.fuzzer.spent()) is None:
+        while (spent := self._spent()) is None:
             if self.stop():
                 spent = "interrupted"
                 break
@@ -52,29 +57,38 @@ class Driver:
                 self._progress()
         return spent
 
+    def _spent(self) -> str | None:
+        """The budget of the guided fuzzer; only seconds count for both, because somebody waits for them."""
+        control = self.fuzzer.control
+        return self.fuzzer.spent(control.tally.seconds if control else 0.0)
+
     def catch_up(self, batches: int) -> None:
         """Repeat what was committed after the last snapshot; its rows are there already."""
         while self.fuzzer.tally.batches < batches:
-            began = time.perf_counter()
-            self.fuzzer.step()
-            self.fuzzer.tally.seconds += time.perf_counter() - began
+            self._step()
+
+    def _step(self) -> tuple[list[Mutant], list[int]]:
+        """A batch, and the control's after it: what came out, and the contents of what came out there."""
+        fuzzer = self.fuzzer
+        began = time.perf_counter()
+        found = fuzzer.step()
+        fuzzer.tally.seconds += time.perf_counter() - began
+        return found, fuzzer.control.follow(fuzzer.tally.forwards) if fuzzer.control else []
 
     def _batch(self) -> None:
-        began = time.perf_counter()
         before = set(self.fuzzer.tally.families)
-        found = self.fuzzer.step()
+        found, others = self._step()
         new = []
         for mutant in found:
             if mutant.fault and mutant.family not in before:
                 before.add(mutant.family)
                 new.append(mutant)
-        self.fuzzer.tally.seconds += time.perf_counter() - began
         if self.store is not None:
-            self._write(self.store, found)
+            self._write(self.store, found, others)
         if self.watch is not None:
             self.watch(self.fuzzer, found, new)
 
-    def _write(self, store: Store, found: list[Mutant]) -> None:
+    def _write(self, store: Store, found: list[Mutant], others: list[int]) -> None:
         """Images first, then the rows that name them and the counters, together."""
         named: dict[int, str] = {}
         for mutant in found:
@@ -87,6 +101,7 @@ class Driver:
                 self.written += size
         with store.run.transaction():
             store.add(found, self.fuzzer.seeds, named)
+            store.add_control(self.fuzzer.tally.batches, others)
             if time.monotonic() - self._saved > max(PAUSE, SHARE * self._cost):
                 self._snapshot()
             self._progress()
@@ -94,11 +109,14 @@ class Driver:
     def _snapshot(self) -> None:
         assert self.store is not None
         began = time.monotonic()
-        self.store.snapshot(self.fuzzer.plain(), self.fuzzer.guide.arrays(), self.fuzzer.corpus.entries)
+        fuzzer, control = self.fuzzer, self.fuzzer.control
+        self.store.snapshot(
+            fuzzer.plain(), fuzzer.guide.arrays(), fuzzer.corpus.entries, control.plain() if control is not None else None
+        )
         self._saved = time.monotonic()
         self._cost = self._saved - began
 
     def _progress(self) -> None:
         assert self.store is not None
-        self.store.run["progress"] = self.fuzzer.tally.plain()
+        self.store.run["progress"] = progress(self.fuzzer)
         self.store.run["written"] = self.written

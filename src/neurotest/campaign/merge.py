@@ -125,7 +125,6 @@ class _Merge:
             for name in total.COUNTS:
                 setattr(total, name, getattr(total, name) + getattr(other, name))
             total.tried.update(other.tried)
-            total.control_families.update(other.control_families)
         faults = [row for row in self.rows if row[7] is not None]
         total.outputs, total.faults = len(self.rows), len(faults)
         total.accepted, total.accepted_faults = sum(row[9] for row in self.rows), sum(row[9] for row in faults)
@@ -135,7 +134,7 @@ class _Merge:
         total.predicted.update(row[6] for row in faults)
         total.operators.update(row[8] for row in faults)
         total.roots = {row[3] for row in faults}
-        return total.plain()
+        return {**total.plain(), "control": None}  # controls count equal images of several campaigns twice: left out
 
     def _summary(self) -> dict[str, Any]:
         tally = tally_of(self.run)

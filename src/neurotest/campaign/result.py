@@ -1,39 +1,50 @@
-"""What a campaign found, in numbers, each beside what taking anything would have given."""
+"""What a campaign found, in numbers, each beside what random found with as many forward passes."""
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from neurotest.files import write_json
 from neurotest.generate.fuzz.mutants import Key, Tally
-from neurotest.stats.bootstrap import wilson
+from neurotest.generate.outcome import Outcome, class_name, interval, spread
+
+__all__ = ["FuzzResult", "class_name", "numbers"]
 
 
-def evenness(counts: list[int], classes: int) -> float | None:
-    """Pielou's: entropy of the predicted classes over its largest possible value (output impartiality)."""
-    total = sum(counts)
-    if not total or classes < 2:
-        return None
-    shares = np.array([n / total for n in counts if n])
-    return float(abs(-(shares * np.log(shares)).sum() / np.log(classes)))
+def numbers(tally: Tally, classes: tuple[str, ...] | None, possible: int) -> dict[str, Any]:
+    """The counts of a guided campaign or of its control; `possible` is the number of the target's classes."""
+    wrong = {k: n for k, n in tally.predicted.most_common() if k >= 0}
+    return {
+        "outputs": tally.outputs,
+        "faults": tally.faults,
+        "families": len(tally.families),
+        "roots": len(tally.roots),
+        "by_predicted": {class_name(k, classes): n for k, n in tally.predicted.most_common()},
+        "forwards": tally.forwards,
+        "seconds": round(tally.seconds, 3),
+        "iterations": tally.iterations,
+        "accepted": tally.accepted,
+        "accepted_faults": tally.accepted_faults,
+        "rft": tally.accepted_faults / tally.accepted if tally.accepted else None,
+        "rft_interval": interval(tally.accepted_faults, tally.accepted),
+        "faults_per_1000_forwards": 1000 * tally.faults / tally.forwards if tally.forwards else None,
+        "faults_per_1000_forwards_interval": _thousands(interval(min(tally.faults, tally.forwards), tally.forwards)),
+        "classes": {"true": len({key[0] for key in tally.families}), "predicted": len(wrong)},
+        "evenness": spread(wrong.values(), possible),
+    }
 
 
-def class_name(number: int, classes: tuple[str, ...] | None) -> str:
-    if number < 0:
-        return "non-finite"
-    return classes[number] if classes and number < len(classes) else str(number)
+def _thousands(found: list[float] | None) -> list[float] | None:
+    return None if found is None else [1000 * value for value in found]
 
 
-@dataclass(frozen=True, eq=False)
-class FuzzResult:
-    """Counts of a campaign; `run` is where mutants, chains and images lie."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FuzzResult(Outcome):
+    """Counts of a campaign; `run` is where mutants, chains and images lie. control: None if there was none."""
 
     tally: Tally = field(repr=False)
+    control: Tally | None = field(repr=False, default=None)
     classes: tuple[str, ...] | None
     outputs_possible: int  # classes of the target
     set_aside: int
@@ -43,6 +54,7 @@ class FuzzResult:
     stopped: str
     run: Path | None = None
     notes: tuple[str, ...] = ()
+    details: dict[str, Any] = field(default_factory=dict)  # what the guide says about itself
 
     @property
     def faults(self) -> int:
@@ -53,34 +65,11 @@ class FuzzResult:
         return dict(self.tally.families.most_common())
 
     def to_dict(self) -> dict[str, Any]:
-        tally = self.tally
-        low, high = _interval(tally.accepted_faults, tally.accepted)
-        control_low, control_high = _interval(tally.control_faults, tally.control_outputs)
-        true = {key[0] for key in tally.families}
+        tally, control = self.tally, self.control
         return {
-            "outputs": tally.outputs,
-            "faults": tally.faults,
-            "families": len(tally.families),
-            "roots": len(tally.roots),
-            "by_predicted": {class_name(k, self.classes): n for k, n in tally.predicted.most_common()},
-            "forwards": tally.forwards,
-            "seconds": round(tally.seconds, 3),
+            **numbers(tally, self.classes, self.outputs_possible),
             "run": str(self.run) if self.run else None,
-            "iterations": tally.iterations,
-            "accepted": tally.accepted,
-            "accepted_faults": tally.accepted_faults,
-            "rft": tally.accepted_faults / tally.accepted if tally.accepted else None,
-            "rft_interval": [low, high],
-            "faults_per_1000_forwards": 1000 * tally.faults / tally.forwards if tally.forwards else None,
-            "classes": {"true": len(true), "predicted": len([k for k in tally.predicted if k >= 0])},
-            "evenness": evenness(list(tally.predicted.values()), self.outputs_possible),
-            "random": {
-                "outputs": tally.control_outputs,
-                "faults": tally.control_faults,
-                "families": len(tally.control_families),
-                "rft": tally.control_faults / tally.control_outputs if tally.control_outputs else None,
-                "rft_interval": [control_low, control_high],
-            },
+            "random": None if control is None else numbers(control, self.classes, self.outputs_possible),
             "by_operator": {name: {"faults": tally.operators[name], "tested": n} for name, n in tally.tried.most_common()},
             "unseen": tally.unseen,
             "unstable": tally.unstable,
@@ -88,6 +77,7 @@ class FuzzResult:
             "set_aside": self.set_aside,
             "guide": self.guide,
             "coverage": self.coverage,
+            **({"guide_details": self.details} if self.details else {}),
             "stopped": self.stopped,
             "notes": list(self.notes),
         }
@@ -99,22 +89,7 @@ class FuzzResult:
             for (t, p, o), n in self.tally.families.most_common()
         ]
 
-    def save(self, path: str | Path) -> Path:
-        path = Path(path)
-        write_json(path, self.to_dict())
-        return path
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in self.table()[:20]
-        )
-        head = "".join(f"<th>{name}</th>" for name in ("true", "predicted", "operator", "faults"))
+    def headline(self) -> str:
         told = f"{self.faults} faults in {len(self.families)} families from {self.tally.forwards} forward passes"
-        return f"<p>{html.escape(told)}</p><table><tr>{head}</tr>{rows}</table>"
-
-
-def _interval(part: int, whole: int) -> tuple[float | None, float | None]:
-    if not whole:
-        return None, None
-    found = wilson(part, whole)
-    return float(found.low), float(found.high)
+        control = self.control
+        return told if control is None else f"{told}; random: {control.faults} in {len(control.families)} from {control.forwards}"

@@ -22,8 +22,8 @@ from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.loop import distances
 from neurotest.generate.fuzz.mutants import Key
+from neurotest.generate.fuzz.proposals import distances
 from neurotest.mutate import chain as chains
 from neurotest.mutate.chain import REGION, Chain, Step, words
 from neurotest.runs import codec

@@ -20,11 +20,20 @@ def tally_of(run: Run) -> Tally:
         raise BadInput(f"{run.path} holds no counters of a campaign: it is damaged or no campaign.") from None
 
 
+def control_of(run: Run) -> Tally | None:
+    """Those of its control; None if there is none."""
+    try:
+        told = run["progress"].get("control")
+        return None if told is None else Tally.read(told)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise BadInput(f"{run.path} holds damaged counters of a control.") from None
+
+
 def status(path: Path | str) -> dict[str, Any]:
     """State, counters and budget of a campaign."""
     with Run.open(path) as run:
-        config = campaign_config(run)
-        tally = tally_of(run)
+        config = campaign_config(run, swarm=True)
+        tally, control = tally_of(run), control_of(run)
         state = "running" if lock.is_locked(run.path) else "done" if run["state"] == "done" else "unfinished"
         return {
             "run": str(run.path),
@@ -36,4 +45,5 @@ def status(path: Path | str) -> dict[str, Any]:
             "roots": len(tally.roots),
             "unseen": tally.unseen,
             **tally.counts(),
+            "random": control and {**control.counts(), "families": len(control.families), "roots": len(control.roots)},
         }

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,15 @@ class StoredMutant:
         return (self.expected, self.predicted, self.operator)
 
 
+class Restored(NamedTuple):
+    """A snapshot: plain state, the guide's arrays, the entries of the corpus, and the control's plain state."""
+
+    plain: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    entries: dict[int, Entry]
+    control: dict[str, Any] | None
+
+
 class Store:
     """A run as a campaign."""
 
@@ -111,6 +120,18 @@ class Store:
                 for m in mutants
             ],
         )  # fmt: skip
+
+    def add_control(self, batch: int, contents: Sequence[int]) -> None:
+        """What the control put out in a batch: needed to count equal images once after a resume."""
+        if contents:
+            packed = np.array(contents, dtype="<u8").tobytes()
+            self.run.change("INSERT OR REPLACE INTO control VALUES (?, ?)", [(batch, packed)])
+
+    def control(self, batch: int) -> list[int]:
+        """Contents of everything the control put out up to this batch."""
+        rows = self.run.rows("SELECT contents FROM control WHERE batch <= ? ORDER BY batch", batch)
+        found: list[int] = np.frombuffer(b"".join(bytes(content) for (content,) in rows), dtype="<u8").tolist()
+        return found
 
     def save(self, mutant: Mutant, bounds: tuple[float, float]) -> tuple[str, int]:
         """Write a fault's image, read it back, and give its name and size; what reads back otherwise is refused."""
@@ -160,8 +181,10 @@ class Store:
 
     # -- snapshots
 
-    def snapshot(self, plain: dict[str, Any], arrays: Arrays, entries: Iterable[Entry]) -> None:
-        """Where the fuzzer stands; of the corpus only what changed is written."""
+    def snapshot(
+        self, plain: dict[str, Any], arrays: Arrays, entries: Iterable[Entry], control: dict[str, Any] | None = None
+    ) -> None:
+        """Where the fuzzer and its control stand; of the corpus only what changed is written."""
         from safetensors.numpy import save
 
         alive = {entry.number: entry for entry in entries}
@@ -177,11 +200,13 @@ class Store:
             )
             kept = save({name: np.ascontiguousarray(value) for name, value in arrays.items()}) if arrays else b""
             contents = [("plain", zlib.compress(json.dumps(plain).encode(), 1)), ("guide", zlib.compress(kept, 1))]
+            if control is not None:
+                contents.append(("control", zlib.compress(json.dumps(control).encode(), 1)))
             self.run.change("INSERT OR REPLACE INTO snapshot VALUES (?, ?)", contents)
         self._known = set(alive)
 
-    def restored(self, seeds: Seeds) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[int, Entry]] | None:
-        """The last snapshot: plain state, the guide's arrays, and the entries of the corpus. None: there is none yet."""
+    def restored(self, seeds: Seeds) -> Restored | None:
+        """The last snapshot. None: there is none yet."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
@@ -190,6 +215,7 @@ class Store:
             return None
         try:
             plain = json.loads(_unpack(found["plain"]))
+            control = json.loads(_unpack(found["control"])) if "control" in found else None
             kept = _unpack(found["guide"])
             arrays = load(kept) if kept else {}
             entries = {}
@@ -202,7 +228,7 @@ class Store:
                 "`neurotest families` and `neurotest report` still work; start a new campaign with another --out."
             ) from error
         self._known = set(entries)
-        return plain, arrays, entries
+        return Restored(plain, arrays, entries, control)
 
 
 def _pack(entry: Entry, x: NDArray[np.generic]) -> bytes:

@@ -22,19 +22,17 @@ RunPath = Annotated[Path, typer.Argument(help="The campaign's run.")]
 TargetAgain = Annotated[str | None, typer.Option("--target", help="The target, if the run may not name it itself.")]
 
 
+@opt.takes_target
 def fuzz(
     target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:FILE (none: --resume)")] = None,
     seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled unless --oracle says otherwise.")] = None,
     guide: Annotated[
-        str, typer.Option("--guide", help="A criterion (kmnc:1000, nlc, ...), deephunter, tensorfuzz or random.")
+        str, typer.Option("--guide", help="A criterion (kmnc:1000, nlc, ...), deephunter, tensorfuzz, nsgen or random.")
     ] = "nlc",
     iterations: Annotated[int | None, typer.Option("--iterations", help="Stop after so many turns of seeds.")] = None,
     forwards: Annotated[int | None, typer.Option("--forwards", help="Stop after so many forward passes.")] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after so many seconds.")] = None,
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option("--outputs", help="A number: stop after so many outputs. A word: what the network returns, as everywhere."),
-    ] = None,
+    max_outputs: Annotated[int | None, typer.Option("--max-outputs", help="Stop after so many outputs.")] = None,
     faults: Annotated[int | None, typer.Option("--faults", help="Stop after so many faults.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this campaign (a budget given here wins).")] = None,
     again: TargetAgain = None,
@@ -60,6 +58,9 @@ def fuzz(
         int, typer.Option("--keep", help="Images kept per family; all other faults are rows that can be replayed.")
     ] = 5,
     disk: Annotated[float, typer.Option("--disk", help="Megabytes of images, at most.")] = 200,
+    control: Annotated[
+        bool, typer.Option("--control/--no-control", help="Let a random campaign of as many forward passes run beside it.")
+    ] = True,
     layers: opt.Layers = None,
     neuron: opt.Neuron = None,
     out: opt.Out = None,
@@ -67,17 +68,11 @@ def fuzz(
     limit: opt.Limit = None,
     batch: opt.Batch = 256,
     threads: opt.Threads = None,
-    device: opt.Device = "cpu",
-    weights: opt.Weights = None,
-    bounds: opt.Bounds = None,
-    mean: opt.Mean = None,
-    std: opt.Std = None,
-    size: opt.Size = None,
-    classes: opt.Classes = None,
-    trust_pickle: opt.TrustPickle = False,
     fail_if: opt.FailIf = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
+    *,
+    described: dict[str, Any],
 ) -> None:
     """Mutate seeds under a guide and keep what breaks the network; Ctrl-C stops it so that it can be resumed."""
     from neurotest.cli import show
@@ -85,9 +80,9 @@ def fuzz(
 
     for condition in fail_if or ():
         show.read_condition(condition)
-    most, returns = _outputs(outputs or [])
-    described = opt.describe(weights=weights, bounds=bounds, mean=mean, std=std, size=size, classes=classes, outputs=returns)
-    budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": most, "faults": faults}
+    if str(described.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
+        max_outputs = max_outputs or int(described.pop("outputs"))
+    budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults}
     if resume is None and (target is None or seeds is None):
         raise BadInput("fuzz needs TARGET and SEEDS, or --resume RUN.")
     if resume is not None and out is not None:
@@ -100,7 +95,7 @@ def fuzz(
     from neurotest.target import load
 
     named = again or target
-    loaded = load(named, device=device, trust_pickle=trust_pickle, **described) if named is not None else None
+    loaded = load(named, **described) if named is not None else None
     asked: dict[str, Any] = {
         "mutations": mutations, "validity": validity, "energy": energy, "tries": tries, "max_depth": max_depth,
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
@@ -110,7 +105,7 @@ def fuzz(
         try:
             found = start(
                 loaded, seeds, guide, train=train, oracle=oracle or ["label"], keep_wrong=keep_wrong, limit=limit, layers=layers,
-                neuron=neuron, keep=keep, disk=disk * 1e6, out=out, resume=resume, watch=screen, stop=stop,
+                neuron=neuron, keep=keep, disk=disk * 1e6, control=control, out=out, resume=resume, watch=screen, stop=stop,
                 **{k: v for k, v in {**asked, **budget}.items() if v is not None},
             )  # fmt: skip
         finally:
@@ -121,12 +116,6 @@ def fuzz(
     else:
         tell(found)
     show.check_fail_if(fail_if, content)
-
-
-def _outputs(said: list[str]) -> tuple[int | None, str | None]:
-    """`--outputs 1000` is a budget, `--outputs probs` describes the network; both may be given."""
-    numbers, words = [text for text in said if text.isdigit()], [text for text in said if not text.isdigit()]
-    return (int(numbers[-1]) if numbers else None), (words[-1] if words else None)
 
 
 @contextmanager
@@ -163,24 +152,18 @@ def tell(found: FuzzResult) -> None:
     from neurotest.cli.screen import advice
 
     content = found.to_dict()
-    random = content["random"]
     print(
         f"{content['faults']:,} faults in {content['families']} families from {content['roots']:,} seeds; "
         f"{content['forwards']:,} forward passes in {content['seconds']:.1f} s"
         + (f"; {found.set_aside:,} seeds the target gets wrong were set aside" if found.set_aside else "")
     )
-    rows = [
-        [
-            found.guide,
-            f"{content['accepted']:,}",
-            f"{content['accepted_faults']:,}",
-            _share(content["rft"], content["rft_interval"]),
-        ],
-        ["random", f"{random['outputs']:,}", f"{random['faults']:,}", _share(random["rft"], random["rft_interval"])],
-    ]
-    show.table("what the guide kept, beside taking the first mutant of every turn", ["guide", "kept", "faults", "rate"], rows)
-    if _overlap(content["rft_interval"], random["rft_interval"]):
-        print("the guide's rate of faults does not differ from random's beyond chance")
+    rows = [_numbers(found.guide, content)]
+    if content["random"] is not None and found.control is not found.tally:
+        rows.append(_numbers("random", content["random"]))
+    columns = ["guide", "forwards", "faults", "per 1,000 forwards", "families", "classes", "seeds", "of those it kept, faults"]
+    show.table("the guide, and random with as many forward passes", columns, rows)
+    if verdict := versus(content):
+        print(verdict)
     rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in found.table()[:SHOWN]]
     show.table(f"fault families, the first {len(rows)} of {content['families']}", ["true", "predicted", "after", "faults"], rows)
     print(f"{advice(found.faults, content['unseen'])}; stopped: {found.stopped} spent")
@@ -190,16 +173,32 @@ def tell(found: FuzzResult) -> None:
         print(f"images and chains: {found.run} (`neurotest families {found.run}`, `neurotest shrink {found.run}`)")
 
 
-def _share(value: float | None, interval: list[float | None]) -> str:
-    if value is None or interval[0] is None or interval[1] is None:
+def _numbers(name: str, content: dict[str, Any]) -> list[str]:
+    return [
+        name, f"{content['forwards']:,}", f"{content['faults']:,}",
+        _share(content["faults_per_1000_forwards"], content["faults_per_1000_forwards_interval"], 1, ""),
+        f"{content['families']:,}", f"{content['classes']['predicted']}", f"{content['roots']:,}",
+        _share(content["rft"], content["rft_interval"], 100, " %"),
+    ]  # fmt: skip
+
+
+def _share(value: float | None, interval: list[float] | None, times: float, unit: str) -> str:
+    if value is None or interval is None:
         return ""
-    return f"{100 * value:.1f} % ({100 * interval[0]:.1f} .. {100 * interval[1]:.1f})"
+    return f"{times * value:.1f}{unit} ({times * interval[0]:.1f} .. {times * interval[1]:.1f})"
 
 
-def _overlap(one: list[float | None], other: list[float | None]) -> bool:
-    if None in one or None in other:
-        return False
-    return bool(one[0] <= other[1] and other[0] <= one[1])  # type: ignore[operator]
+def versus(content: dict[str, Any]) -> str:
+    """Whether the guide found more faults per forward pass than its control did, in a sentence."""
+    random = content["random"]
+    ours, theirs = (one and one["faults_per_1000_forwards_interval"] for one in (content, random))
+    if not ours or not theirs or random["forwards"] == 0 or content["guide"] == "random":
+        return ""
+    if ours[0] > theirs[1]:
+        return "the guide found more faults per forward pass than random"
+    if theirs[0] > ours[1]:
+        return "random found more faults per forward pass than the guide"
+    return "the guide's faults per forward pass do not differ from random's beyond chance"
 
 
 def status(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")], json: opt.Json = False) -> None:
@@ -212,8 +211,12 @@ def status(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")], json:
         show.print_json({"runs": found})
         return
     columns = ["run", "state", "guide", "iterations", "forwards", "outputs", "faults", "families"]
-    rows = [[str(one[c]) if isinstance(one[c], str) else f"{one[c]:,}" for c in columns] for one in found]
-    show.table("campaigns", columns, rows)
+    rows = [
+        [str(one[c]) if isinstance(one[c], str) else f"{one[c]:,}" for c in columns]
+        + [f"{one['random']['faults']:,} in {one['random']['families']:,}" if one["random"] else ""]
+        for one in found
+    ]
+    show.table("campaigns", [*columns, "random's faults and families"], rows)
 
 
 def families(run: RunPath, json: opt.Json = False) -> None:

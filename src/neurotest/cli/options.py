@@ -53,15 +53,19 @@ _TARGET: dict[str, tuple[Any, Any]] = {
 
 
 def takes_target(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that describe a target; the command gets them as `described`, ready for `load(spec, **described)`."""
+    """Add the options that describe a target; the command gets them as `described`, ready for `load(spec, **described)`.
+
+    One that the command declares itself is its own.
+    """
     own = inspect.signature(command, eval_str=True).parameters.values()
-    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a) for name, (a, d) in _TARGET.items()]
+    target = {name: option for name, option in _TARGET.items() if name not in {p.name for p in own}}
+    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a) for name, (a, d) in target.items()]
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> None:
-        said = {name: given.pop(name) for name in _TARGET}
-        rest = {name: said.pop(name) for name in ("trust_pickle", "device")}
-        set_threads(said.pop("threads"))
+        said = {name: given.pop(name) for name in target}
+        rest = {name: said.pop(name) for name in ("trust_pickle", "device") if name in said}
+        set_threads(said.pop("threads", None))
         command(**given, described={**describe(**said), **rest})
 
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own if p.name != "described"] + added

@@ -33,11 +33,11 @@ class Screen:
     def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant]) -> None:
         now = time.monotonic()
         if self.first is None:
-            self.first = fuzzer.tally.forwards
+            self.first, self.began = self._all(fuzzer), now  # loading and the guide's start are no part of the rate
         if new:
             self.family_at = now
             self.newest = [self._family(m.family) for m in new][-3:] or self.newest
-        if self.json:
+        if self.json and not self.quiet:
             for mutant in new:
                 self._event("family", family=list(mutant.family), fault=mutant.number, forwards=fuzzer.tally.forwards)
         if self.quiet or now - self.said < (FRAMES if self.live else LINES):
@@ -53,12 +53,12 @@ class Screen:
             print(f"neurotest: {self.line(facts)}", file=sys.stderr)
 
     def facts(self, fuzzer: Fuzzer) -> dict[str, Any]:
-        tally = fuzzer.tally
+        tally, control = fuzzer.tally, fuzzer.control.tally if fuzzer.control else None
         spent = max(time.monotonic() - self.began, 1e-9)
         return {
             "iterations": tally.iterations,
             "forwards": tally.forwards,
-            "per_second": round((tally.forwards - (self.first or 0)) / spent, 1),
+            "per_second": round((self._all(fuzzer) - (self.first or 0)) / spent, 1),
             "outputs": tally.outputs,
             "faults": tally.faults,
             "families": len(tally.families),
@@ -68,14 +68,22 @@ class Screen:
             "unseen": tally.unseen,
             "since_new_family": round(time.monotonic() - self.family_at, 1),
             "advice": advice(tally.faults, tally.unseen),
+            "random": control and {"forwards": control.forwards, "faults": control.faults, "families": len(control.families)},
         }
+
+    @staticmethod
+    def _all(fuzzer: Fuzzer) -> int:
+        """Forward passes of the campaign and its control: what the machine does."""
+        return fuzzer.tally.forwards + (fuzzer.control.tally.forwards if fuzzer.control else 0)
 
     @staticmethod
     def line(facts: dict[str, Any]) -> str:
         coverage = "" if facts["coverage"] is None else f", coverage {facts['coverage']:.4g}"
+        random = facts["random"]
+        beside = "" if random is None else f" (random: {random['faults']:,} in {random['families']})"
         return (
             f"{facts['iterations']:,} iterations, {facts['forwards']:,} forwards ({facts['per_second']:,.0f}/s), "
-            f"{facts['faults']:,} faults in {facts['families']} families, {facts['classes']} classes{coverage}; "
+            f"{facts['faults']:,} faults in {facts['families']} families{beside}, {facts['classes']} classes{coverage}; "
             f"last new family {facts['since_new_family']:.0f} s ago; {facts['advice']}"
         )
 
@@ -107,10 +115,11 @@ class Screen:
         pairs: Counter[tuple[int, int]] = Counter()
         for (true, predicted, _), n in tally.families.items():
             pairs[(true, predicted)] += n
-        coverage = "" if facts["coverage"] is None else f"{facts['coverage']:.4g}"
+        coverage, random = "" if facts["coverage"] is None else f"{facts['coverage']:.4g}", facts["random"]
         rows = [
             ("rate", f"{facts['per_second']:,.0f} forwards/s, {facts['forwards']:,} in all, {facts['iterations']:,} iterations"),
             ("found", f"{facts['faults']:,} faults, {facts['families']} families, {facts['classes']} classes"),
+            ("random found", "" if random is None else f"{random['faults']:,} faults, {random['families']} families"),
             ("corpus, coverage", f"{facts['corpus']:,} seeds  {coverage}"),
             ("operators that pay", ", ".join(f"{n} {tally.operators[n] / tally.tried[n]:.0%}" for n in pays[:5])),
             ("worst pairs", ", ".join(self._pair(pair, n) for pair, n in pairs.most_common(4))),

@@ -47,10 +47,11 @@ class Family:
     def columns(self) -> int:
         return len(self.neutral) + self.seeded
 
-    def pick(self, value: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Parameter rows (n, columns) out of two uniform numbers each."""
-        rows = np.asarray(self.rules)[np.minimum((value * len(self.rules)).astype(int), len(self.rules) - 1)]
-        return np.column_stack([rows, np.floor(noise * 2**53)]) if self.seeded else rows
+    def pick(self, value: NDArray[np.float64], noise: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Parameter rows (n, columns) out of two uniform numbers each, and which rules they are."""
+        rule = np.minimum((value * len(self.rules)).astype(np.int64), len(self.rules) - 1)
+        rows = np.asarray(self.rules)[rule]
+        return (np.column_stack([rows, np.floor(noise * 2**53)]) if self.seeded else rows), rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +79,24 @@ class Space:
     def once(self) -> NDArray[np.bool_]:
         return np.array([family.once for family in self.families])
 
+    @property
+    def needs_root(self) -> bool:
+        """Whether `settle` looks at the seed."""
+        return type(self).settle is not Space.settle
+
+    @cached_property
+    def idle(self) -> NDArray[np.bool_]:
+        """(rules + 1,) which change nothing; the last stands for those with noise of their own, which are not numbered."""
+        same = [not family.seeded and rule == family.neutral for family in self.families for rule in family.rules]
+        return np.array([*same, False])
+
+    @cached_property
+    def _named(self) -> dict[str, Family]:
+        return {family.name: family for family in self.families}
+
     def find(self, name: str) -> Family:
-        for family in self.families:
-            if family.name == name:
-                return family
+        if name in self._named:
+            return self._named[name]
         raise BadInput(f"the mutation {name!r} is not in this space: it has {', '.join(self.names)}.")
 
     def draw(self, uniforms: NDArray[np.float64], used: NDArray[np.bool_] | None = None) -> Draws:
@@ -92,12 +107,14 @@ class Space:
             rows = np.flatnonzero(used == state)
             if len(rows):
                 kind[rows], value[rows] = self._choose(uniforms[rows], state)
-        parameters = np.zeros((len(uniforms), WIDTH))
+        parameters, rules, first = np.zeros((len(uniforms), WIDTH)), np.full(len(uniforms), -1, dtype=np.int64), 0
         for number, family in enumerate(self.families):
             mine = np.flatnonzero(kind == number)
             if len(mine):
-                parameters[mine, : family.columns] = family.pick(value[mine], uniforms[mine, 2])
-        return Draws(self.names, kind, parameters)
+                parameters[mine, : family.columns], rule = family.pick(value[mine], uniforms[mine, 2])
+                rules[mine] = -1 if family.seeded else first + rule
+            first += len(family.rules)
+        return Draws(self.names, kind, parameters, rules)
 
     def _choose(self, uniforms: NDArray[np.float64], used: bool) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
         open_ = np.flatnonzero(~self.once) if used else np.arange(len(self.families))
@@ -129,8 +146,9 @@ class Space:
         return self.settle(out, root, eight_bit)
 
     def settle(self, x: Tensor, root: Tensor | None, eight_bit: bool) -> Tensor:
-        x = torch.nan_to_num(x).clamp(0, 1)
-        return x.mul(255).add_(0.5 + NUDGE).floor_().clamp_(max=255).div_(255) if eight_bit else x
+        """Clip and round, in place: x belongs to `apply`."""
+        x = x.nan_to_num_()
+        return x.mul_(255).add_(0.5 + NUDGE).clamp_(0, 255).floor_().div_(255) if eight_bit else x.clamp_(0, 1)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse inputs this space cannot change."""

@@ -22,12 +22,13 @@ class Draws:
     names: tuple[str, ...]
     kind: np.ndarray  # (n,) int8
     parameters: np.ndarray  # (n, 2) float64, unused columns are 0
+    rule: np.ndarray | None = None  # (n,) which rule of a fuzzer's space; -1: one with noise of its own
 
     def __len__(self) -> int:
         return len(self.kind)
 
     def __getitem__(self, index: Any) -> Draws:
-        return Draws(self.names, self.kind[index], self.parameters[index])
+        return Draws(self.names, self.kind[index], self.parameters[index], None if self.rule is None else self.rule[index])
 
     def describe(self, i: int) -> dict[str, Any]:
         """Item i's draw as plain data, enough to replay it."""

@@ -31,7 +31,7 @@ def render(run: Run) -> str:
         created=run["created"],
         version=run["version"],
         summary=run["summary"],
-        random=run["summary"].get("random"),
+        random=None if run["config"].get("guide") == "random" else run["summary"].get("random"),
         families=_rows(run, found),
         total=len(found.families),
         operators=charts.svg(bars(tally.operators, tally.tried)) if tally.tried else "",

@@ -14,7 +14,6 @@ import pytest
 
 from neurotest.campaign import FuzzResult, families, fuzz, merge, replay, shrink, status
 from neurotest.campaign.replay import Workshop, check
-from neurotest.campaign.result import evenness
 from neurotest.campaign.store import Store
 from neurotest.errors import BadInput, Interrupted
 from neurotest.runs import codec
@@ -35,7 +34,14 @@ def rows(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
     assert path is not None
     with Run.open(path) as found:
         mutants = found.rows("SELECT * FROM mutant ORDER BY number")
-        return mutants, {key: value for key, value in found["progress"].items() if key != "seconds"}
+        return mutants, timeless(found["progress"])
+
+
+def timeless(progress: dict[str, Any]) -> dict[str, Any]:
+    """Counters without the clock, the control's too."""
+    rest = {key: value for key, value in progress.items() if key not in ("seconds", "control")}
+    control = progress["control"]
+    return {**rest, "control": control and {key: value for key, value in control.items() if key != "seconds"}}
 
 
 def test_the_contract_of_the_result(campaign: FuzzResult) -> None:
@@ -63,6 +69,23 @@ def test_every_stored_fault_replays_with_the_same_values_and_prediction(campaign
     image = next(f.file for f in faults if f.file is not None)
     assert replay(image, target).fails
     assert replay(f"{campaign.run}#{faults[-1].number}", target).fails
+
+
+def test_random_stands_beside_with_as_many_forward_passes(
+    campaign: FuzzResult, target: Target, seeds: str, tmp_path: Path
+) -> None:
+    random = campaign.to_dict()["random"]
+    assert abs(random["forwards"] - campaign.tally.forwards) <= 64
+    for key in ("outputs", "faults", "families", "roots", "by_predicted", "rft", "rft_interval", "faults_per_1000_forwards"):
+        assert random[key], key
+    assert sum(random["by_predicted"].values()) == random["faults"]
+    assert "random" in campaign.headline()
+    assert status(campaign.run)["random"]["faults"] == random["faults"]  # type: ignore[arg-type]
+    alone = run(target, seeds, tmp_path / "alone", control=False)
+    assert alone.to_dict()["random"] is None
+    assert alone.families == campaign.families
+    own = run(target, seeds, tmp_path / "own", guide="random")
+    assert own.to_dict()["random"]["faults"] == own.faults  # it is its own control
 
 
 def test_images_per_family_and_disk_are_bounded(target: Target, seeds: str, tmp_path: Path) -> None:
@@ -148,6 +171,8 @@ def test_families_have_a_representative_and_merging_keeps_them_all(target: Targe
     assert {f.key for f in found.families} == every
     assert merged["families"] == len(every)
     assert all(f.representative.file is not None and f.representative.file.is_file() for f in found.families)
+    with pytest.raises(BadInput, match="cannot be resumed"):
+        fuzz(target, resume=tmp_path / "merged", iterations=5)
     with Run.open(tmp_path / "merged") as opened:
         shop = Workshop(opened, target)
         assert all(check(shop, fault).same_values for fault in shop.store.faults()[::5])
@@ -196,13 +221,6 @@ def test_unlabelled_seeds_with_other_oracles(target: Target, seeds: str, tmp_pat
         found = fuzz(target, no_labels(seeds), "random", iterations=40, oracle=oracle, out=False)
         assert found.tally.tested > 0
     assert found.faults > 0
-
-
-def test_evenness_by_hand() -> None:
-    assert evenness([5, 5], 2) == pytest.approx(1)
-    assert evenness([10], 2) == 0
-    assert evenness([5, 5], 4) == pytest.approx(0.5)
-    assert evenness([], 4) is None
 
 
 # -- bad input

@@ -19,7 +19,11 @@ def fuzzer(**counts: Any) -> Any:
     tally.predicted.update({1: 4, -1: 1})
     tally.tried.update({"blur": 10, "scale": 5})
     tally.operators.update({"blur": 3, "scale": 1})
-    return SimpleNamespace(tally=tally, corpus=[1, 2, 3], guide=SimpleNamespace(value=lambda: 0.25))
+    control = Tally(forwards=290, faults=3)
+    control.families.update({(0, 1, "blur"): 3})
+    return SimpleNamespace(
+        tally=tally, control=SimpleNamespace(tally=control), corpus=[1, 2, 3], guide=SimpleNamespace(value=lambda: 0.25)
+    )
 
 
 MUTANT: Any = SimpleNamespace(family=(2, 1, "scale"), number=7)
@@ -38,7 +42,7 @@ def test_lines_when_there_is_no_terminal(capsys: pytest.CaptureFixture[str], mon
     shown(fuzzer(forwards=300, faults=4, iterations=20), [MUTANT], [MUTANT])
     said = capsys.readouterr().err
     assert "20 iterations, 300 forwards" in said
-    assert "4 faults in 2 families, 1 classes, coverage 0.25" in said
+    assert "4 faults in 2 families (random: 3 in 1), 1 classes, coverage 0.25" in said
 
 
 def test_json_events_go_to_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +64,15 @@ def test_the_live_view_names_what_matters() -> None:
     console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(shown.picture(made, shown.facts(made)))
     text = console.export_text()
-    for word in ("forwards/s", "operators that pay", "blur 30%", "ant as bee 3", "cat taken for bee after scale", "go on?"):
+    for word in (
+        "forwards/s",
+        "operators that pay",
+        "blur 30%",
+        "ant as bee 3",
+        "cat taken for bee after scale",
+        "go on?",
+        "random found",
+    ):
         assert word in text
     shown.close()
 
@@ -68,4 +80,5 @@ def test_the_live_view_names_what_matters() -> None:
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(screens, "LINES", 0.0)
     Screen(json=False, quiet=True)(fuzzer(), [], [])
+    Screen(json=True, quiet=True)(fuzzer(), [MUTANT], [MUTANT])
     assert capsys.readouterr().err == ""

@@ -41,7 +41,7 @@ def target() -> Target:
         out = module(torch.from_numpy(np.random.default_rng(1).integers(0, 200, (200, 1, 8, 8))).float() / 255)
         module.fc.weight /= out.std(0)[:, None]
         module.fc.bias.copy_((module.fc.bias - out.mean(0)) / out.std(0))
-    return Target(module, shape=(1, 8, 8))
+    return Target(module, shape=(1, 8, 8), classes=("left", "middle", "right"))
 
 
 def source(n: int = 30, wrong: int = 0) -> ArraySource:
@@ -169,7 +169,7 @@ def test_lanes_look_ahead_without_losing_draws() -> None:
     whole, parts = (Lane(3, entry, 100, rng.stream("test", 7)) for _ in range(2))
     rows = whole.look(12).copy()
     assert np.array_equal(parts.look(5), rows[:5])
-    assert parts.take(np.array([True, False, True, True, True]), 2) == [0, 2]
+    assert parts.take([True, False, True, True, True], 2) == [0, 2]
     assert np.array_equal(parts.look(4), rows[3:7])
     resumed = Lane(3, entry, 100, rng.stream("test", 7), drawn=parts.drawn)
     assert np.array_equal(resumed.look(4), rows[3:7])

@@ -47,6 +47,7 @@ def test_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzzing, "QUICK", ("mnist-lenet1",))
     monkeypatch.setattr(fuzzing, "GUIDES", {"nlc": "nlc", "random": "random"})
     monkeypatch.setitem(fuzzing.LIMITS, "quick", {"iterations": 20, "outputs": 15, "forwards": 150})
+    monkeypatch.setitem(fuzzing.MOST, "quick", 2000)
     monkeypatch.setitem(fuzzing.STARTS, "quick", 40)
     study = FuzzingStudy()
     cells = [cell for cell in study.cells("quick") if "/0/" in cell.key]
@@ -60,3 +61,23 @@ def test_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tables["gallery"][0]["png"]
     checks = study.tables("quick", done)["checks"]
     assert 0 <= checks["a12 of nlc over random, equal forwards"] <= 1
+
+
+def test_coverage_that_is_full_is_emptied_for_equal_outputs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TKNC with 10 of a layer's neurons is full at once on this network: without resets nothing comes out."""
+    monkeypatch.setitem(fuzzing.LIMITS, "quick", {"iterations": 3, "outputs": 8, "forwards": 200})
+    monkeypatch.setitem(fuzzing.MOST, "quick", 4000)
+    monkeypatch.setitem(fuzzing.STARTS, "quick", 40)
+    found = fuzzing.campaign("mnist-lenet1", 0, "tknc", "quick")
+    assert found["forwards"]["resets"] == found["iterations"]["resets"] == 0
+    assert found["forwards"]["outputs"] < 3
+    assert found["outputs"]["resets"] > 0
+    assert found["outputs"]["outputs"] == 8
+
+
+def test_no_effect_is_claimed_where_a_campaign_ended_early() -> None:
+    def cell(faults: int, done: bool) -> Any:
+        return {"forwards": {"faults": faults, "reached": done}}
+
+    assert fuzzing._effect([cell(3, True)], [cell(1, True)], "forwards") == 1
+    assert fuzzing._effect([cell(3, False)], [cell(1, True)], "forwards") is None

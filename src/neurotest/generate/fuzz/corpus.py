@@ -13,6 +13,7 @@ from neurotest.generate.fuzz.settings import Settings
 from neurotest.mutate.chain import Chain
 
 P_MIN, GAMMA = 0.01, 5.0  # NeuraL-Coverage's priorities
+UNKNOWN, REFUSED, SPENT = 0, 1, 2  # what a rule gives of an entry: not tried yet, nothing valid, a mutant that was put out
 LEAST, MOST = 8, 256  # mutants per turn under energy=potential
 
 
@@ -28,6 +29,12 @@ class Entry:
     chain: Chain
     uses: int = 0
     potential: float = 0.0
+    known: NDArray[np.int8] | None = None  # what is known of each rule; only saves work
+
+    def note(self, rule: int, what: int) -> None:
+        """Remember what a rule gives of it (rules without a number have noise of their own)."""
+        if rule >= 0 and self.known is not None:
+            self.known[rule] = what
 
     @property
     def depth(self) -> int:
@@ -96,6 +103,11 @@ class Corpus:
             for entry in chosen:
                 entry.uses += 1
         return chosen
+
+    def exhausted(self, entry: Entry) -> None:
+        """A turn gave nothing new that is valid: from now on it gets as few as one that has often borne fruit."""
+        if self.settings.priority == "uses":
+            entry.uses = max(entry.uses, int(GAMMA))
 
     def energy(self, entry: Entry) -> int:
         """How many mutants a turn of this entry may take."""

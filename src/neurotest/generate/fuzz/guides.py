@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,92 @@ from neurotest.errors import BadInput, near
 from neurotest.scan import scan
 from neurotest.target import Trace, Want
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from neurotest.generate.fuzz.corpus import Entry
+    from neurotest.generate.fuzz.seeds import Seeds
+
 COLD = ("cc", "tknp", "lsc", "dsc", "mdsc")  # published fuzzers start these empty, all others with the training data
+
+
+@dataclass(frozen=True, eq=False)
+class Met:
+    """What a trace of mutants does not hold: the mutants themselves, and where they come from."""
+
+    x: Tensor  # (n, *shape) in the target's bounds
+    seeds: Seeds
+    roots: NDArray[np.int64]  # (n,) rows of the seeds
+    parents: Sequence[Entry]
+
+
+class Judged:
+    """A batch before a guide: `gains` of its mutants, and which of some is the first to gain after what was kept already."""
+
+    def __init__(self, guide: GuideState, trace: Trace) -> None:
+        self.guide, self.trace = guide, trace
+        self.gains = guide.gain(trace)
+        self.changed = False  # whether the guide has kept something of this batch
+
+    def first(self, rows: list[int]) -> int | None:
+        """The first of these rows that gains now; the guide keeps it."""
+        guide = self.guide
+        if self.changed and rows and not guide.shrinking:
+            self.gains[rows] = guide.gain(guide.some(self.trace, rows))
+        for row in rows:
+            if self.gains[row] <= 0:  # what brought a shrinking guide nothing before brings nothing now
+                continue
+            one = guide.some(self.trace, [row])
+            if self.changed and guide.shrinking:
+                self.gains[row] = guide.gain(one)[0]
+                if self.gains[row] <= 0:
+                    continue
+            guide.keep(one)
+            self.changed = True
+            return row
+        return None
+
+    def close(self) -> None:
+        """The batch is over."""
+
+
+class JudgedBits(Judged):
+    """The same for guides that tick off obligations: looked up once for the whole batch, taken in once at its end."""
+
+    def __init__(self, guide: CoverageState, trace: Trace) -> None:
+        self.guide, self.trace, self.changed = guide, trace, False
+        state: Any = guide.state
+        rows, self.hit = state.obligations(trace)
+        self.edges = np.searchsorted(rows, np.arange(len(trace.logits) + 1)).tolist()
+        self.bits: NDArray[np.bool_] = state.bits.reshape(-1)  # a view: `update` sets the same bits again
+        self.total = max(1, state.total)
+        self.gains = np.bincount(rows[~self.bits[self.hit]], minlength=len(trace.logits)) / self.total
+        self.kept: list[int] = []
+
+    def first(self, rows: list[int]) -> int | None:
+        for row in rows:
+            if self.gains[row] <= 0:
+                continue
+            mine = self.hit[self.edges[row] : self.edges[row + 1]]
+            if self.kept:
+                self.gains[row] = np.count_nonzero(~self.bits[mine]) / self.total
+                if self.gains[row] <= 0:
+                    continue
+            self.bits[mine] = True
+            self.kept.append(row)
+            return row
+        return None
+
+    def close(self) -> None:
+        if self.kept:
+            self.guide.keep(self.guide.some(self.trace, self.kept))
+
+
+class JudgedAnything(Judged):
+    """The same for a guide that takes whatever comes."""
+
+    def first(self, rows: list[int]) -> int | None:
+        return rows[0] if rows else None
 
 
 class GuideState(ABC):
@@ -32,6 +117,16 @@ class GuideState(ABC):
 
     want: Want | None = None
     shrinking: bool = False  # gains never rise when more is kept
+    forwards: int = 0  # passes the guide has made itself: they count in the budget
+    usual: int = 4  # mutants a turn is thought to take as long as none has ended
+
+    def meet(self, trace: Trace, met: Met) -> Trace:
+        """Called once per batch before it is judged; a guide that needs more than values adds what it finds to the trace."""
+        return trace
+
+    def judge(self, trace: Trace) -> Judged:
+        """A batch made ready to be decided on, mutant by mutant."""
+        return Judged(self, trace)
 
     @abstractmethod
     def gain(self, trace: Trace) -> NDArray[np.float64]:
@@ -39,7 +134,7 @@ class GuideState(ABC):
 
     @abstractmethod
     def keep(self, trace: Trace) -> None:
-        """Take in a trace of one mutant that is kept."""
+        """Take in a trace of mutants that are kept."""
 
     def some(self, trace: Trace, rows: list[int]) -> Trace:
         """The trace of some of a batch's mutants."""
@@ -48,6 +143,10 @@ class GuideState(ABC):
     def value(self) -> float | None:
         """How far the guide has come, for the screen."""
         return None
+
+    def details(self) -> dict[str, Any]:
+        """More about how far it has come, for the run's summary."""
+        return {}
 
     def arrays(self) -> Arrays:
         return {}
@@ -72,17 +171,23 @@ class RandomGuide(Guide):
     """Keep every valid mutant: what any other guide has to beat."""
 
     def start(self, context: Context, seeds: Source) -> GuideState:
-        return _Anything()
+        return Anything()
 
 
-class _Anything(GuideState):
+class Anything(GuideState):
+    """Every mutant is worth keeping."""
+
     shrinking = True
+    usual = 1
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         return np.ones(len(trace.logits))
 
     def keep(self, trace: Trace) -> None:
         return None
+
+    def judge(self, trace: Trace) -> Judged:
+        return JudgedAnything(self, trace)
 
 
 class CoverageState(GuideState):
@@ -98,6 +203,9 @@ class CoverageState(GuideState):
 
     def keep(self, trace: Trace) -> None:
         self.state.update(trace)
+
+    def judge(self, trace: Trace) -> Judged:
+        return JudgedBits(self, trace) if self.shrinking and hasattr(self.state, "obligations") else super().judge(trace)
 
     def some(self, trace: Trace, rows: list[int]) -> Trace:
         """Bit states read joined values only, and rows of those are twenty times quicker than rows of every layer's tensor."""
@@ -238,16 +346,17 @@ def build_guide(guide: str | Guide | Criterion, *, layers: str | None = None, ne
         return guide
     if isinstance(guide, Criterion):
         return CoverageGuide(criterion=guide, name=repr(guide))
+    said = {key: value for key, value in (("layers", layers), ("neuron", neuron)) if value}
     name = registry.parse(guide)[0]
     guides, criteria = registry.entries("guide"), registry.entries("criterion")
     if name in guides:
         made = registry.build("guide", guide)
         assert isinstance(made, Guide)
-        if layers or neuron:
+        takes = {f.name for f in dataclasses.fields(made)}
+        if not takes >= said.keys():
             raise BadInput(f"the guide {name} takes no --layers or --neuron: they belong to coverage criteria.")
-        return made
+        return dataclasses.replace(made, **said) if said else made
     if name not in criteria:
         raise BadInput(f"unknown guide {name!r}. {near(name, [*guides, *criteria])}")
-    said = {key: value for key, value in (("layers", layers), ("neuron", neuron)) if value}
     criterion = registry.build("criterion", guide)
     return CoverageGuide(criterion=dataclasses.replace(criterion, **said) if said else criterion, name=guide)

@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest import rng
 from neurotest.generate.fuzz.corpus import Entry
 from neurotest.mutate.rules import UNIFORMS
 
+BLOCK, EARLY = 64, 49  # turns whose first numbers are drawn together, and how many each has: whose turn it is, and 16 draws
 FRUITLESS = 50  # draws in a row that give no valid mutant end a turn
+
+
+class Random(Protocol):
+    """What a turn asks for: the next numbers of its stream, uniform in [0, 1)."""
+
+    def random(self, size: Any = None) -> Any: ...
+
+
+class TurnStream:
+    """One turn's numbers. Its first ones come out of a table for many turns: a generator of its own costs as much as a mutant."""
+
+    def __init__(self, early: NDArray[np.float64], purpose: str, seed: int, iteration: int) -> None:
+        self._early, self._used = early, 0
+        self._rest: np.random.Generator | None = None
+        self._key = (purpose, seed, iteration)
+
+    def random(self, size: Any = None) -> Any:
+        n = 1 if size is None else int(np.prod(size))
+        found = self._early[self._used : self._used + n]
+        self._used += len(found)
+        if len(found) < n:
+            if self._rest is None:
+                purpose, seed, iteration = self._key
+                self._rest = rng.stream(f"{purpose}.rest", seed, iteration)
+            found = np.concatenate([found, self._rest.random(n - len(found))])
+        return float(found[0]) if size is None else found.reshape(size)
+
+
+class TurnStreams:
+    """The streams of all turns: functions of purpose, seed and iteration."""
+
+    def __init__(self, purpose: str, seed: int) -> None:
+        self.purpose, self.seed = purpose, seed
+        self._block, self._table = -1, np.empty((0, EARLY))
+
+    def of(self, iteration: int) -> TurnStream:
+        block, row = divmod(iteration, BLOCK)
+        if block != self._block:
+            self._block, self._table = block, rng.stream(self.purpose, self.seed, block).random((BLOCK, EARLY))
+        return TurnStream(self._table[row], self.purpose, self.seed, iteration)
 
 
 @dataclass(eq=False)
@@ -21,8 +64,9 @@ class Lane:
     iteration: int
     entry: Entry
     energy: int
-    random: np.random.Generator = field(repr=False)
-    tested: int = 0
+    random: Random = field(repr=False)
+    tested: int = 0  # of its energy
+    ran: int = 0  # and of those, run: others had been put out before
     drawn: int = 0
     misses: int = 0  # in a row
     accepted: bool = False
@@ -43,20 +87,20 @@ class Lane:
     def done(self) -> bool:
         return self.accepted or self.tested >= self.energy or self.misses >= FRUITLESS
 
-    def take(self, valid: NDArray[np.bool_], most: int) -> list[int]:
+    def take(self, valid: Sequence[bool], most: int) -> list[int]:
         """Which of the rows are this turn's next mutants, at most so many; what comes after them is looked at again later."""
         chosen: list[int] = []
-        row = 0
+        row, limit = 0, min(most, self.energy - self.tested)
         for row, good in enumerate(valid, start=1):
             if good:
                 chosen.append(row - 1)
             self.misses = 0 if good else self.misses + 1
-            if len(chosen) >= min(most, self.energy - self.tested) or self.misses >= FRUITLESS:
+            if len(chosen) >= limit or self.misses >= FRUITLESS:
                 break
         self.drawn += row
         self._ahead = self._ahead[row:]
         return chosen
 
     def plain(self) -> dict[str, Any]:
-        names = ("iteration", "energy", "tested", "drawn", "misses")
+        names = ("iteration", "energy", "tested", "ran", "drawn", "misses")
         return {"entry": self.entry.number, **{name: getattr(self, name) for name in names}}

@@ -56,27 +56,26 @@ class Tally:
     forwards: int = 0
     tested: int = 0  # valid mutants that were run
     drawn: int = 0  # mutations that were drawn
-    valid: int = 0  # and of them, those that changed something and were within validity
+    valid: int = 0  # and of them, those that changed something, were within validity and new
+    rounds: int = 0  # how often a turn was asked for mutants
+    idle: int = 0  # batches in a row that had nothing to run
     outputs: int = 0
     accepted: int = 0
     faults: int = 0
     accepted_faults: int = 0
     unstable: int = 0  # condemned, but not when run again from what would be saved
     condemned: int = 0  # of the tested
-    control_outputs: int = 0  # the first mutant of every turn: what a guide that takes anything would have kept
-    control_faults: int = 0
     seconds: float = 0.0
     last_family: int = 0  # forwards when the newest family was found
     families: Counter[Key] = field(default_factory=Counter)
-    control_families: Counter[Key] = field(default_factory=Counter)
     roots: set[int] = field(default_factory=set)
     predicted: Counter[int] = field(default_factory=Counter)
     operators: Counter[str] = field(default_factory=Counter)  # faults by last operator
-    tried: Counter[str] = field(default_factory=Counter)  # tested by last operator
+    tried: Counter[str] = field(default_factory=Counter)  # run, by last operator
 
     COUNTS = (
-        "batches", "iterations", "forwards", "tested", "drawn", "valid", "outputs", "accepted", "faults", "accepted_faults",
-        "unstable", "condemned", "control_outputs", "control_faults", "seconds", "last_family",
+        "batches", "iterations", "forwards", "tested", "drawn", "valid", "rounds", "idle", "outputs", "accepted", "faults",
+        "accepted_faults", "unstable", "condemned", "seconds", "last_family",
     )  # fmt: skip
 
     def add(self, mutant: Mutant) -> bool:
@@ -108,7 +107,6 @@ class Tally:
         return {
             **self.counts(),
             "families": [[*key, n] for key, n in self.families.items()],
-            "control_families": [[*key, n] for key, n in self.control_families.items()],
             "roots": sorted(self.roots),
             "predicted": {str(k): n for k, n in self.predicted.items()},
             "operators": dict(self.operators),
@@ -118,8 +116,7 @@ class Tally:
     @classmethod
     def read(cls, content: dict[str, Any]) -> Tally:
         made = cls(**{name: content[name] for name in cls.COUNTS})
-        for name in ("families", "control_families"):
-            setattr(made, name, Counter({(int(t), int(p), str(o)): int(n) for t, p, o, n in content[name]}))
+        made.families = Counter({(int(t), int(p), str(o)): int(n) for t, p, o, n in content["families"]})
         made.roots = {int(r) for r in content["roots"]}
         made.predicted = Counter({int(k): int(n) for k, n in content["predicted"].items()})
         made.operators, made.tried = Counter(content["operators"]), Counter(content["tried"])

@@ -77,7 +77,7 @@ class Budget:
         ):
             raise BadInput(f"seconds={seconds!r}: expected a number above 0.")
         if not self.to_dict():
-            raise BadInput("budget: none was given. Say --iterations, --forwards, --seconds, --outputs or --faults.")
+            raise BadInput("budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs or --faults.")
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}

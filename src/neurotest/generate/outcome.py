@@ -1,0 +1,64 @@
+"""What the results of all generators share: names of classes, rates with intervals, saving, and a view for notebooks."""
+
+from __future__ import annotations
+
+import html
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from neurotest.files import write_json
+from neurotest.stats.bootstrap import wilson
+from neurotest.stats.evenness import entropy
+
+SHOWN = 20  # rows of a table in a notebook
+
+
+def class_name(number: int, classes: Sequence[str] | None) -> str:
+    if number < 0:
+        return "non-finite"
+    return classes[number] if classes and number < len(classes) else str(number)
+
+
+def interval(part: int, whole: int) -> list[float] | None:
+    """Wilson's, of a share; None of nothing."""
+    if not whole:
+        return None
+    found = wilson(part, whole)
+    return [found.low, found.high]
+
+
+def spread(counts: Iterable[int], classes: int) -> float | None:
+    """Evenness (Pielou's; output impartiality) of outcomes counted by class; None without any.
+
+    >>> spread([5, 5], 4)
+    0.5
+    """
+    held = list(counts)
+    return entropy(held) / math.log(classes) if sum(held) and classes > 1 else None
+
+
+class Outcome(ABC):
+    """A result that says itself in one sentence, a table and a dictionary."""
+
+    @abstractmethod
+    def headline(self) -> str: ...
+
+    @abstractmethod
+    def table(self) -> list[dict[str, Any]]: ...
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]: ...
+
+    def save(self, path: str | Path) -> Path:
+        path = Path(path)
+        write_json(path, self.to_dict())
+        return path
+
+    def _repr_html_(self) -> str:
+        rows = self.table()[:SHOWN]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in (rows[0] if rows else ()))
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in rows)
+        return f"<p>{html.escape(self.headline())}</p><table><tr>{head}</tr>{body}</table>"
