@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from neurotest.stats.comparison import pearson, within
+from neurotest.studies.coverage_tables import from_csv
 
 FILE = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "coverage-study" / "suites.csv"
 
@@ -45,3 +46,19 @@ def test_impartiality_there_is_entropy_over_its_largest_value(suites: list[dict[
     rows = [row for row in suites if row["output_diversity"] and row["output_impartiality"] and row["model"] == "FCNet5"]
     share = [float(row["output_diversity"]) / np.log(10) for row in rows]
     assert share == pytest.approx([float(row["output_impartiality"]) for row in rows], abs=1e-6)
+
+
+def test_the_printed_tables_come_out_again() -> None:
+    found = from_csv(FILE)
+    assert found["checks"]["suites"] == 2095
+    assert found["checks"]["cells"] == 192
+    assert found["checks"]["cells_within_0.05"] >= 165
+    misses = found["tables"]["cells that differ by more than .05"]
+    assert len(misses) == 192 - found["checks"]["cells_within_0.05"]
+    assert {(m["model"], m["attack"]) for m in misses} == {("Dave_orig", "pgd"), ("Dave_norminit", "pgd")}
+    verdicts = {row["metric"]: row for row in found["tables"]["verdicts"]}
+    assert verdicts["asr"]["support"] == 2  # the study's own count
+    assert verdicts["oi"]["support"] == 3
+    rows = {(r["model"], r["attack"], r["t"]): r for r in found["tables"]["4: coverage and defects"]}
+    assert rows["FCNet10", "cw", 0.2]["r"] == pytest.approx(0.77, abs=0.01)
+    assert rows["Conv2DNet", "pgd", 0.2]["given lambda"] == pytest.approx(0.20, abs=0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,9 +12,12 @@ from neurotest.cli import options as opt
 
 @opt.takes_target
 def attack(
-    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")],
-    seeds: Annotated[str, typer.Argument(help="Inputs to start from, labelled if possible.")],
-    attack: Annotated[str, typer.Option("--attack", help="pgd, bim, fgsm or cw, with options: pgd:eps=0.1,steps=40.")] = "pgd",
+    target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:FILE (none: --resume)")] = None,
+    seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled if possible.")] = None,
+    attack: Annotated[
+        str,
+        typer.Option("--attack", help="pgd, bim, fgsm, cw, deepfool, jsma or autoattack, with options: pgd:eps=0.1,steps=40."),
+    ] = "pgd",
     diversity: Annotated[float, typer.Option("--diversity", help="Weight (lambda) of the regulariser; 0: none.")] = 0.0,
     layers: Annotated[
         str | None, typer.Option("--layers", help="Layers to make diverse: globs or a preset (default: pre_activation, all).")
@@ -28,6 +32,7 @@ def attack(
     kappa: Annotated[float | None, typer.Option("--kappa", help="Lead in logits another class must have (cw).")] = None,
     keep_wrong: Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the target gets wrong.")] = False,
     files: Annotated[int, typer.Option("--files", help="How many faults are stored as images.")] = 500,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")] = None,
     out: opt.Out = None,
     seed: opt.Seed = 0,
     limit: opt.Limit = None,
@@ -40,18 +45,24 @@ def attack(
 ) -> None:
     """Move seeds away from their class along the target's gradient; what still fails as it is saved is a fault."""
     from neurotest.cli import show
+    from neurotest.errors import BadInput
 
     for condition in fail_if or ():
         show.read_condition(condition)
     opt.at_least("limit", limit)
     opt.at_least("batch", batch)
+    if resume is None and (target is None or seeds is None):
+        raise BadInput("attack needs TARGET and SEEDS, or --resume RUN.")
+    if resume is not None and out is not None:
+        raise BadInput("--resume goes on in the run itself: leave out --out.")
     from neurotest.generate.gradient import attack as run
     from neurotest.target.load import load
 
+    loaded = None if target is None else load(target, **described)
     with show.ticking("attacking", quiet=quiet) as progress:
         found = run(
-            load(target, **described), seeds, attack, diversity, layers=layers, reduce=reduce, attack_first=attack_first,
-            keep_wrong=keep_wrong, limit=limit, batch=batch, seed=seed, files=files, out=out, progress=progress,
+            loaded, seeds, attack, diversity, layers=layers, reduce=reduce, attack_first=attack_first,
+            keep_wrong=keep_wrong, limit=limit, batch=batch, seed=seed, files=files, out=out, resume=resume, progress=progress,
             eps=eps, steps=steps, step=step, kappa=kappa,
         )  # fmt: skip
     content = found.to_dict()

@@ -11,13 +11,27 @@ from neurotest.cli import options as opt
 
 
 def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="Runs of neurotest attack; two or more are compared.")],
+    runs: Annotated[list[Path], typer.Argument(help="Runs of attack, diff, fuzz, illuminate, select, swarm; several: compared.")],
     target: Annotated[str | None, typer.Option("--target", help="The target, for runs that were made elsewhere.")] = None,
     train: Annotated[str | None, typer.Option("--train", help="Training data: how many inputs lie outside its manifold?")] = None,
     extractor: Annotated[
         str, typer.Option("--extractor", help="Network that makes the features: target, reference, or a target's spec.")
     ] = "target",
+    layer: Annotated[
+        str, typer.Option("--extractor-layer", help="last_hidden, globs over layer names, or output (it returns features).")
+    ] = "last_hidden",
+    weights: Annotated[Path | None, typer.Option("--extractor-weights", help="State dict for an extractor py:...")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", help="A number that must be had (fid, kid, ...); if it cannot, exit 2.")
+    ] = None,
+    faults_only: Annotated[bool, typer.Option("--faults-only", help="Judge only what fails.")] = False,
     corrected: Annotated[bool, typer.Option("--corrected", help="Entropy with Miller and Madow's correction.")] = False,
+    paired: Annotated[bool, typer.Option("--paired", help="Compare seed by seed (seeds that all suites share).")] = False,
+    classes: Annotated[
+        str | None, typer.Option("--class-bias", help="Labelled data: do faults favour classes whose inputs cover more?")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="Outputs judged per suite; larger ones are drawn from at random.")] = 5000,
+    out: opt.Out = None,
     batch: opt.Batch = 250,
     seed: opt.Seed = 0,
     threads: opt.Threads = None,
@@ -25,23 +39,28 @@ def evaluate(
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Fault rate, diversity, naturalness, impartiality; the clean suite beside each, and two or more suites compared."""
+    """Fault rate, diversity, naturalness, impartiality; random and the clean suite beside each; several suites compared."""
     from neurotest.cli import show
 
     for condition in fail_if or ():
         show.read_condition(condition)
     opt.at_least("batch", batch)
+    opt.at_least("limit", limit)
     opt.set_threads(threads)
     from neurotest.evaluate import evaluate as judge_all
 
     with show.ticking("judging suites", quiet=quiet) as progress:
         found = judge_all(
-            *runs, target=target, train=train, extractor=extractor, corrected=corrected, batch=batch, seed=seed, progress=progress
-        )
+            *runs, target=target, train=train, extractor=extractor, layer=layer, weights=weights, metrics=metric or (),
+            faults_only=faults_only, corrected=corrected, paired=paired, classes=classes, limit=limit, batch=batch, seed=seed,
+            out=out, progress=progress,
+        )  # fmt: skip
     content = found.to_dict()
     for name, one in content["suites"].items():
         for warning in one["warnings"]:
             show.remark(f"{name}: {warning}", quiet=quiet)
+    for note in content["notes"]:
+        show.remark(note, quiet=quiet)
     if json:
         show.print_json(content)
     else:
@@ -54,16 +73,34 @@ def _show(content: dict[str, Any], rows: list[dict[str, Any]]) -> None:
 
     for name, one in content["suites"].items():
         told = [
-            [f"{row['part']}: {row['metric']}", _number(row["value"]), _number(row["clean"])]
+            [f"{row['part']}: {row['metric']}", _number(row["value"]), _interval(row["interval"]), _number(row["random"]),
+             _number(row["clean"])]
             for row in rows
             if row["suite"] == name
-        ]
-        show.table(
-            f"{name}: {one['outputs']} outputs; features: {one['extractor']}", ["", "suite", "random noise", "clean"], told
-        )
-    if content["comparison"] is None:
+        ]  # fmt: skip
+        title = f"{name}: {one['outputs']} outputs; features: {one['extractor']}; random: {one['control'] or 'none'}"
+        show.table(title, ["", "suite", "95 %", "random", "clean"], told)
+        _show_bias(name, one["class_bias"])
+    if content["comparison"] is not None:
+        _show_comparison(content["comparison"])
+    if content["run"]:
+        print(f"everything: {content['run']}; page: neurotest report {content['run']}")
+
+
+def _show_bias(name: str, bias: dict[str, Any] | None) -> None:
+    from neurotest.cli import show
+
+    if bias is None:
         return
-    means = content["comparison"]["means"]
+    rows = [[r["class"], f"{r['rank']:.1f}", f"{r['coverage']:.3f}", str(r.get("predicted", ""))] for r in bias["classes"]]
+    said = "" if bias["correlation"] is None else f"; Spearman {bias['correlation']:+.2f}, p {bias['p']:.2g}"
+    show.table(f"{name}: classes by the coverage of their own inputs{said}", ["class", "mean rank", "coverage", "faults"], rows)
+
+
+def _show_comparison(found: dict[str, Any]) -> None:
+    from neurotest.cli import show
+
+    means = found["means"]
     told = [
         [
             f"{p['metric']}: {p['left']} against {p['right']}",
@@ -71,15 +108,19 @@ def _show(content: dict[str, Any], rows: list[dict[str, Any]]) -> None:
             f"{p['a12']:.2f} ({p['magnitude']})",
             _number(p["p_holm"]),
         ]
-        for p in content["comparison"]["pairs"]
+        for p in found["pairs"]
     ]
-    title = f"side by side, 95 % intervals, {content['comparison']['test']} corrected by Holm"
+    title = f"side by side, means over seeds with 95 % intervals, {found['test']} corrected by Holm"
     show.table(title, ["", "left", "right", "A12", "p"], told)
 
 
 def _mean(found: dict[str, Any]) -> str:
     low, high = found["interval"]
     return f"{found['mean']:.4g} ({low:.4g} .. {high:.4g})"
+
+
+def _interval(found: list[float] | None) -> str:
+    return "" if found is None else f"{found[0]:.3g} .. {found[1]:.3g}"
 
 
 def _number(value: float | None) -> str:

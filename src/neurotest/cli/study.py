@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,12 +10,17 @@ import typer
 
 from neurotest.cli import options as opt
 
+SHOWN = 80  # rows of a table on the screen; the run holds all
+
 
 def study(
-    name: Annotated[str, typer.Argument(help="nss (`neurotest list study`)")],
+    name: Annotated[str, typer.Argument(help="nss, fuzzing, coverage, ... (`neurotest list study`)")],
     scale: Annotated[str, typer.Option("--scale", help="quick (15 minutes) or full")] = "quick",
     only: Annotated[str | None, typer.Option("--only", help="Only cells whose names begin so, e.g. select/mnist-lenet1.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this run; finished cells stay.")] = None,
+    from_csv: Annotated[
+        Path | None, typer.Option("--from-csv", help="coverage: run the statistics on these published suites only.")
+    ] = None,
     out: opt.Out = None,
     threads: opt.Threads = None,
     fail_if: opt.FailIf = None,
@@ -31,7 +37,9 @@ def study(
     opt.set_threads(threads)
     from neurotest.studies.study import run_study
 
-    found = run_study(name, scale, out=out, resume=resume, only=only, say=lambda text: show.remark(text, quiet=quiet))
+    options = {} if from_csv is None else {"from_csv": str(from_csv)}
+    say = functools.partial(show.remark, quiet=quiet)
+    found = run_study(name, scale, out=out, resume=resume, only=only, options=options, say=say)
     if json:
         show.print_json(found)
     else:
@@ -44,12 +52,14 @@ def tell(found: dict[str, Any]) -> None:
 
     for title, rows in found["tables"].items():
         if rows:
-            show.table(title, list(rows[0]), [[_text(value) for value in row.values()] for row in rows])
+            columns = [name for name in rows[0] if not name.endswith("png")]  # pictures are for the report
+            told = f"{title} (the first {SHOWN} of {len(rows)} rows)" if len(rows) > SHOWN else title
+            show.table(told, columns, [[_text(row.get(name)) for name in columns] for row in rows[:SHOWN]])
     if found["checks"]:
         show.table("checks", ["claim", "points"], [[name, f"{value:+g}"] for name, value in found["checks"].items()])
     if found["missing"]:
         print(f"{len(found['missing'])} cells are missing: neurotest study {found['study']} --resume {found['run']}")
-    print(f"everything: {found['run']}")
+    print(f"everything: {found['run']}; charts and pictures: neurotest report {found['run']}")
 
 
 def _text(value: Any) -> str:

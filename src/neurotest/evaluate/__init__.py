@@ -15,6 +15,8 @@ from neurotest.evaluate.judge import Judgement as Judgement
 from neurotest.evaluate.judge import compare_suites as compare_suites
 from neurotest.evaluate.judge import judge as judge
 from neurotest.evaluate.manifold import spread as spread
+from neurotest.evaluate.readers import Stored as Stored
+from neurotest.evaluate.readers import read_suite as read_suite
 from neurotest.evaluate.stored import Evaluation as Evaluation
 from neurotest.evaluate.stored import evaluate as evaluate
 

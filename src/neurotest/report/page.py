@@ -10,23 +10,26 @@ import numpy as np
 
 from neurotest.errors import BadInput
 from neurotest.files import write_text
-from neurotest.report import charts, coverage, fuzz
+from neurotest.report import charts, coverage, describe, evaluation, fuzz, study, swarm
 from neurotest.runs import codec
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 
 SHOWN = 12  # pictures per method
+PAGES = {
+    "cover": coverage.render, "describe": describe.render, "evaluate": evaluation.render, "fuzz": fuzz.render,
+    "merge": fuzz.render, "study": study.render, "swarm": swarm.render,
+}  # fmt: skip
 
 
 def write_report(run_path: Path | str, out: Path | str | None = None) -> Path:
-    """Write RUN/report.html (or `out`) for a run of a selection, of coverage or of fuzzing."""
+    """Write RUN/report.html (or `out`) for a run of a command that has a page."""
     with Run.open(run_path) as run:
-        if run["command"] not in ("select", "demo", "cover", "fuzz", "merge"):
+        if run["command"] not in ("select", "demo", *PAGES):
             raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that.")
         if run["state"] != "done":
             raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
-        pages = {"cover": coverage.render, "fuzz": fuzz.render, "merge": fuzz.render}
-        page = pages.get(run["command"], _render)(run)
+        page = PAGES.get(run["command"], _render)(run)
         place = Path(out) if out is not None else run.path / "report.html"
     write_text(place, page)
     return place

@@ -14,6 +14,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.evaluate import Extractor, class_bias_report, compare, compare_suites, impartiality, judge
 from neurotest.evaluate.bias import Sums
+from neurotest.evaluate.impartiality import evenness_interval
 from neurotest.scan import scan
 from neurotest.target import Target
 
@@ -224,3 +225,106 @@ def test_bad_input() -> None:
             class_bias_report(network, even, predicted=bad)
     with pytest.raises(BadInput, match="per_class"):
         class_bias_report(network, even, per_class=0)
+
+
+def test_feature_distance_in_a_plain_loop() -> None:
+    network, suite = target(), noisy(60, 5)
+    assert suite.originals is not None
+    found = Extractor.of(None, network).distance(network, suite, suite.originals)
+    module = network.module
+    assert isinstance(module, nn.Sequential)
+    for i in range(5):
+        x, before = (network.prepare(s.read(np.array([i]))) for s in (suite, suite.originals))
+        layers = []
+        with torch.no_grad():
+            for layer in (module[:1], module[:4], module[:6]):
+                a, b = (layer(v)[0].double() for v in (x, before))
+                a, b = (v.reshape(len(v), -1) for v in (a, b))  # (channels, places)
+                places = []
+                for p in range(a.shape[1]):
+                    places.append(float(((a[:, p] / a[:, p].norm() - b[:, p] / b[:, p].norm()) ** 2).sum()))
+                layers.append(np.mean(places))
+        assert found[i] == pytest.approx(np.mean(layers), rel=1e-5)
+    same = suite.originals.with_originals(suite.originals)
+    assert Extractor.of(None, network).distance(network, same, suite.originals) == pytest.approx(np.zeros(5))
+    flat = Extractor.of(nn.Flatten().eval(), network).distance(network, suite, suite.originals)
+    assert ((flat > 0) & (flat <= 4)).all()
+
+
+def test_extractors_by_layer_output_and_weights(tmp_path: Path) -> None:
+    network, source = target(), clean(6)
+    named = Extractor.of(target("other"), network, layer="0,3")
+    assert named(network, source).values.shape == (6, 4 * 36 + 5)
+    assert "layers 0,3" in named.name
+    whole = Extractor.of(target("other"), network, layer="output")(network, source)
+    assert whole.values.shape == (6, 3)
+    assert whole.probs is None
+    code = "import torch\ndef build():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear({n}, 4))\n"
+    (tmp_path / "mine.py").write_text(code.format(n=64))
+    state = nn.Sequential(nn.Flatten(), nn.Linear(64, 4)).state_dict()
+    torch.save(state, tmp_path / "w.pt")
+    spec = f"py:{tmp_path / 'mine.py'}:build"
+    mine = Extractor.of(spec, network, layer="output", weights=tmp_path / "w.pt")
+    expected = network.prepare(source.read(np.arange(6))).flatten(1) @ state["1.weight"].T + state["1.bias"]
+    assert mine(network, source).values == pytest.approx(expected.numpy(), abs=1e-5)
+    (tmp_path / "narrow.py").write_text(code.format(n=10))
+    for layer in ("output", "last_hidden"):
+        with pytest.raises(BadInput, match="does not take inputs of size 1x8x8"):
+            Extractor.of(f"py:{tmp_path / 'narrow.py'}:build", network, layer=layer)(network, source)
+    with pytest.raises(BadInput, match="weights="):
+        Extractor.of("reference", network, weights=tmp_path / "w.pt")
+    small = Target(nn.Flatten(), shape=(1, 4, 4), spec="small")
+    with pytest.raises(BadInput, match="takes inputs of 1x4x4, the target of 1x8x8"):
+        Extractor.of(small, network)
+
+
+def test_a_suite_of_one_class() -> None:
+    suite = noisy(120)
+    one = suite.take(np.flatnonzero(suite.labels == 1))
+    found = judge(target(), one)
+    assert found.impartiality["faults"] is None
+    assert any("one class only" in w for w in found.warnings)
+    with pytest.raises(BadInput, match="one class only"):
+        judge(target(), one, metrics=["impartiality"])
+    with pytest.raises(BadInput, match="one input has no diversity"):
+        judge(target(), suite.take(np.arange(1)), metrics=["diversity"])
+    with pytest.raises(BadInput, match="operators"):
+        judge(target(), suite, operators=["x"])
+
+
+def test_families_count_what_the_input_was_made_by() -> None:
+    suite = noisy(200)
+    plain = judge(target(), suite).defects
+    ways = judge(target(), suite, operators=[str(i % 2) for i in range(60)]).defects
+    assert plain["families"] == plain["class_pairs"] == ways["class_pairs"]
+    assert plain["families"] < ways["families"] <= 2 * plain["families"]
+
+
+def test_outputs_of_one_seed_count_once_in_comparisons() -> None:
+    base, many = noisy(150, 20), np.tile(np.arange(20), 10)
+    repeated = base.take(many)
+    judged = {"once": judge(target(), base), "ten times": judge(target(), repeated)}
+    found = compare_suites(judged, draws=100)
+    assert found.sizes == {"once": 20, "ten times": 20}
+    assert [pair.a12 for pair in found.pairs] == pytest.approx([0.5] * len(found.pairs), abs=0.02)
+    even = judged["ten times"].impartiality
+    once = judged["once"].impartiality
+    assert even["faults_interval"] == pytest.approx(once["faults_interval"])  # ten copies of a seed are one seed
+    assert compare_suites(judged, paired=True, draws=50).test == "wilcoxon"
+    other = {"a": judged["once"], "b": judge(target(), noisy(150, 40).take(np.arange(20, 40)))}
+    with pytest.raises(BadInput, match="share 0 seeds"):
+        compare_suites(other, paired=True)
+
+
+def test_evenness_interval_holds_the_truth() -> None:
+    generator = np.random.default_rng(0)
+    shares = np.array([0.4, 0.3, 0.2, 0.1])
+    truth = float(-(shares * np.log(shares)).sum() / np.log(4))
+    inside = 0
+    for repeat in range(100):
+        said = generator.choice(4, 80, p=shares)
+        low, high = evenness_interval(said, 4, np.arange(80), draws=200, seed=repeat)  # type: ignore[misc]
+        inside += low <= truth <= high
+    assert inside >= 85
+    assert evenness_interval(np.array([1, 1]), 4, np.array([0, 0])) is None
+    assert evenness_interval(np.array([], dtype=int), 4, np.array([])) is None

@@ -11,11 +11,16 @@ import torch
 from torch import nn
 
 import neurotest
+from neurotest.campaign import fuzz
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
-from neurotest.evaluate.stored import evaluate, read_suite
+from neurotest.evaluate import read_suite
+from neurotest.evaluate.stored import evaluate
+from neurotest.generate.differential import diff
 from neurotest.generate.gradient import AttackResult, attack
+from neurotest.report import write_report
 from neurotest.runs.store import Run
+from neurotest.select import select
 from neurotest.target import Target
 
 
@@ -34,8 +39,10 @@ def test_two_suites_beside_noise_and_beside_each_other(tmp_path: Path) -> None:
     little, much = attacked(tmp_path / "little", 0.02), attacked(tmp_path / "much", 0.3)
     found = evaluate(tmp_path / "little", tmp_path / "much", target=target())
     assert found.judged["much"].defects["faults"] == much.faults > little.faults
-    assert found.random["much"].defects["faults"] == int(much.control.fault.sum())
-    assert found.random["much"].naturalness["l2"] == pytest.approx(found.judged["much"].naturalness["l2"], rel=0.1)
+    random = found.random["much"]
+    assert random is not None
+    assert random.defects["faults"] == int(much.control.fault.sum())
+    assert random.naturalness["l2"] == pytest.approx(found.judged["much"].naturalness["l2"], rel=0.1)
     assert found.comparison is not None
     assert {p.metric for p in found.comparison.pairs} >= {"fault", "ssim", "linf"}
     said = json.loads(found.save(tmp_path / "e.json").read_text())
@@ -47,12 +54,14 @@ def test_two_suites_beside_noise_and_beside_each_other(tmp_path: Path) -> None:
 
 def test_what_was_attacked_is_what_is_read(tmp_path: Path) -> None:
     result = attacked(tmp_path / "run", 0.2)
-    network, suite, noise = read_suite(tmp_path / "run", target())
-    assert network.spec == "mine"
-    assert np.array_equal(suite.read(np.arange(20)), result.x)
-    assert np.array_equal(noise.read(np.arange(20)), result.control.x)
-    assert suite.originals is not None
-    assert np.array_equal(suite.originals.read(np.arange(20)), result.seeds)
+    found = read_suite(tmp_path / "run", target())
+    assert found.target.spec == "mine"
+    assert np.array_equal(found.suite.read(np.arange(20)), result.x)
+    assert np.array_equal(found.fault, result.fault)
+    assert found.control is not None
+    assert np.array_equal(found.control.read(np.arange(20)), result.control.x)
+    assert found.suite.originals is not None
+    assert np.array_equal(found.suite.originals.read(np.arange(20)), result.seeds)
 
 
 def test_refusals(tmp_path: Path) -> None:
@@ -65,10 +74,18 @@ def test_refusals(tmp_path: Path) -> None:
         evaluate(tmp_path / "run", target=target(4))
     with pytest.raises(BadInput):
         evaluate(tmp_path / "none")
-    with Run.create(tmp_path / "other", "select", {}) as run:
+    with Run.create(tmp_path / "other", "cover", {}) as run:
         run.finish({})
-    with pytest.raises(BadInput, match="run of 'select'"):
+    with pytest.raises(BadInput, match="run of 'cover', which makes no suite"):
         evaluate(tmp_path / "other")
+    with Run.create(tmp_path / "open", "attack", {}):
+        pass
+    with pytest.raises(BadInput, match="not finished"):
+        evaluate(tmp_path / "open")
+    with pytest.raises(BadInput, match="limit=0"):
+        evaluate(tmp_path / "run", target=target(), limit=0)
+    with pytest.raises(BadInput, match="--metric nothing"):
+        evaluate(tmp_path / "run", target=target(), metrics=["nothing"])
     (tmp_path / "run" / "suite.npz").unlink()
     with pytest.raises(BadInput, match="lost its suite"):
         evaluate(tmp_path / "run", target=target())
@@ -79,3 +96,100 @@ def test_a_run_from_elsewhere_runs_no_code(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "another home"))
     with pytest.raises(BadInput, match="made elsewhere"):
         evaluate(tmp_path / "run")
+
+
+def test_a_metric_that_is_asked_for_must_be_had(tmp_path: Path) -> None:
+    attacked(tmp_path / "run", 0.2)
+    evaluate(tmp_path / "run", target=target(), metrics=["kid", "ssim", "success"])
+    with pytest.raises(BadInput, match="singular"):  # 20 inputs, 64 features
+        evaluate(tmp_path / "run", target=target(), metrics=["fid"])
+    with pytest.raises(BadInput, match="--train"):
+        evaluate(tmp_path / "run", target=target(), metrics=["outside"])
+    assert evaluate(tmp_path / "run", target=target()).judged["run"].naturalness["fid"] is None
+
+
+def test_parts_of_suites_and_their_sizes(tmp_path: Path) -> None:
+    whole = attacked(tmp_path / "a", 0.3)
+    attacked(tmp_path / "b", 0.02)
+    found = evaluate(tmp_path / "a", target=target(), faults_only=True)
+    assert found.judged["a"].outputs == whole.faults
+    assert found.judged["a"].defects["fault_rate"] == 1
+    assert "faults_per_1000_forwards" not in found.judged["a"].defects
+    part = evaluate(tmp_path / "a", target=target(), limit=7)
+    assert part.judged["a"].outputs == 7
+    assert any("drawn at random" in note for note in part.notes)
+    uneven = evaluate(tmp_path / "a", tmp_path / "b", target=target(), faults_only=False, limit=20)
+    assert uneven.notes == ()
+    paired = evaluate(tmp_path / "a", tmp_path / "b", target=target(), paired=True)
+    assert paired.comparison is not None
+    assert paired.comparison.test == "wilcoxon"
+
+
+def test_an_evaluation_is_a_run_with_a_page(tmp_path: Path) -> None:
+    attacked(tmp_path / "a", 0.3)
+    labels = np.tile([0, 1, 2], 20)
+    x = np.random.default_rng(1).integers(0, 256, (60, 1, 6, 6), dtype=np.uint8)
+    found = evaluate(tmp_path / "a", target=target(), classes=ArraySource(x, labels), out=tmp_path / "judged")
+    assert found.run == tmp_path / "judged"
+    assert found.to_dict()["suites"]["a"]["class_bias"]["per_class"] == 100
+    page = write_report(tmp_path / "judged").read_text()
+    assert page.count("<svg") == 2
+    assert "taken for" in page
+    assert "coverage of their own inputs" in page
+    with pytest.raises(BadInput, match="holds a run already"):
+        evaluate(tmp_path / "a", target=target(), out=tmp_path / "judged")
+
+
+def test_a_campaign(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (20, 1, 6, 6), dtype=np.uint8)
+    made = fuzz(target(), ArraySource(x), "random", oracle="metamorphic", forwards=400, keep=1, out=tmp_path / "run")
+    assert made.faults > 0
+    stored = read_suite(tmp_path / "run", target())
+    assert len(stored.suite) == made.to_dict()["outputs"]
+    found = evaluate(tmp_path / "run", target=target())
+    assert found.judged["run"].defects["faults"] == made.faults
+    assert found.judged["run"].defects["families"] == made.to_dict()["families"]
+    assert found.judged["run"].defects["roots"] == made.to_dict()["roots"]
+    guided = fuzz(target(), ArraySource(x), "nc:0.5", oracle="metamorphic", forwards=400, out=tmp_path / "guided")
+    beside = evaluate(tmp_path / "guided", target=target())
+    row = next(r for r in beside.table() if r["metric"] == "faults" and r["part"] == "defects")
+    assert row["random"] == guided.to_dict()["random"]["faults"]
+
+
+def test_a_selection(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (60, 1, 6, 6), dtype=np.uint8)
+    network = target()
+    labels = network.logits(network.prepare(x)).argmax(1).numpy()
+    labels[::3] = (labels[::3] + 1) % 3  # a third of the pool is wrong
+    select(network, ArraySource(x, labels), "deepgini", 12, out=tmp_path / "run")
+    found = evaluate(tmp_path / "run", target=target())
+    one = found.judged["run"]
+    assert one.outputs == 12
+    assert one.defects["originally_correct"] is None
+    assert one.naturalness["kid"] is None
+    assert "something natural" in one.refused["kid"]
+    row = next(r for r in found.table() if r["metric"] == "fault_rate")
+    assert row["random"] == pytest.approx(1 / 3)
+    kept = evaluate(tmp_path / "run", target=target(), train=ArraySource(np.random.default_rng(5).integers(
+        0, 256, (120, 1, 6, 6), dtype=np.uint8)))  # fmt: skip
+    assert kept.judged["run"].reference == "the training data"
+    assert kept.judged["run"].naturalness["kid"] is not None
+
+
+def test_a_differential_suite_is_judged_on_one_of_its_targets(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (30, 1, 6, 6), dtype=np.uint8)
+    first, second = target(3), target(4)
+    diff([first, second], ArraySource(x), "deepxplore", steps=5, out=tmp_path / "run")
+    left, right = (evaluate(tmp_path / "run", target=target(seed)) for seed in (3, 4))
+    assert left.judged["run"].fingerprint != right.judged["run"].fingerprint
+    assert any("driving 2 targets apart" in note for note in left.notes)
+    with pytest.raises(BadInput, match="one and the same target"):
+        evaluate(tmp_path / "run", target=target(5))
+
+
+def test_suites_of_two_targets_are_not_compared(tmp_path: Path) -> None:
+    attacked(tmp_path / "a", 0.2)
+    x = np.random.default_rng(0).integers(0, 256, (20, 1, 6, 6), dtype=np.uint8)
+    attack(target(9), ArraySource(x), "bim:steps=1", out=tmp_path / "b")
+    with pytest.raises(BadInput, match="one and the same target"):
+        evaluate(tmp_path / "a", tmp_path / "b", target=target())

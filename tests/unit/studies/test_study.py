@@ -72,6 +72,18 @@ def test_the_published_tables_are_whole() -> None:
     assert set(nss_cells.FIXED) == set(nss_published.FIXED)
 
 
+@pytest.mark.parametrize(
+    ("subject", "layers"), [("mnist-fcnet5", 4), ("mnist-conv1d", 2), ("mnist-conv2d", 4), ("mnist-lenet1", 4)]
+)
+def test_layers_of_small_networks(subject: str, layers: int) -> None:
+    if zoo.find(subject).weights is None:
+        pytest.skip(f"the weights of {subject} are not here")
+    cell = nss_cells.layers(subject, 0, 100)
+    assert 1 <= len(cell["layers"]) == len(set(cell["layers"])) == len(cell["fdr"]) <= layers
+    rows = nss.NssStudy().tables("full", {f"layers/{subject}/0": cell})["tables"]["X: layer"]
+    assert [row["ours"] for row in rows] == cell["layers"]
+
+
 def test_a_few_cells_of_the_nss_study(tmp_path: Path) -> None:
     if zoo.find("mnist-lenet1").weights is None:
         pytest.skip("the weights of mnist-lenet1 are not here")
@@ -80,12 +92,20 @@ def test_a_few_cells_of_the_nss_study(tmp_path: Path) -> None:
         for word in ("nss", "deepgini", "random")
     }
     cells["shares/mnist-lenet1/0"] = nss_cells.shares("mnist-lenet1", 0, 300)
+    cells["layers/mnist-lenet1/0"] = nss_cells.layers("mnist-lenet1", 0, 300)
+    cells["sensitivity/mnist-lenet1"] = nss_cells.sensitivity("mnist-lenet1", 300)
     cells["fixed/mnist-lenet1/blur"] = nss_cells.fixed("mnist-lenet1", "blur", 300)
     cells["overhead/mnist-lenet1/deepgini"] = nss_cells.overhead("mnist-lenet1", "deepgini", 300)
     found = nss.NssStudy().tables("quick", cells)
     assert {row["method"] for row in found["tables"]["V: fault detection rate"]} == {"nss", "deepgini", "random"}
     assert len(found["tables"]["IX: share of sensitive neurons"]) == 5
     assert found["checks"]["nss above random at 5%"] > 20
+    assert [row["layer"] for row in found["tables"]["X: layer"]] == list(nss_published.LAYERS)
+    assert len(found["tables"]["figure 3: sensitivity and strength"]) == 2 * 3 * 5
+    for name in ("VI: one mutation for all", "IX: share of sensitive neurons", "X: layer", "figure 3: sensitivity and strength"):
+        for row in found["tables"][name]:
+            assert row["low"] <= row["value"] <= row["high"], (name, row)
+    assert all("random" in row for row in found["tables"]["IX: share of sensitive neurons"])
     row = found["tables"]["V: fault detection rate"][0]
     assert row["paper"] == 81.8
     assert row["low"] <= row["value"] <= row["high"]

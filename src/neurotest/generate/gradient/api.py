@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import registry, rng
-from neurotest.data.source import Source
+from neurotest.data.source import Source, content_ids
 from neurotest.data.spec import data
-from neurotest.errors import BadInput, near
+from neurotest.errors import BadInput, Interrupted, near
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.diversity import Diversity
 from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.gradient.record import record
 from neurotest.generate.gradient.result import AttackResult, Control
+from neurotest.generate.parts import Arrays, Parts, described, rebuilt, stored_target, unfinished
 from neurotest.oracles import court, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -33,12 +33,13 @@ from neurotest.target.load import load
 
 BATCH = 100
 FILES = 500
+STOPPED = "interrupted after {done} of {all} batches, all of them saved. Go on with: neurotest attack --resume {path}"
 SAME = 1e-6  # smaller changes are rounding: such an output is its seed, and no fault
 
 
 def attack(
-    target: Target | str,
-    seeds: Source | str,
+    target: Target | str | None = None,
+    seeds: Source | str | None = None,
     attack: str | Attack = "pgd",
     diversity: float | Diversity = 0.0,
     *,
@@ -51,61 +52,85 @@ def attack(
     seed: int = 0,
     files: int = FILES,
     out: str | Path | bool | None = None,
+    resume: str | Path | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> AttackResult:
     """Move each seed away from its class along the target's gradient; what still fails as it is saved is a fault.
 
-    attack: `pgd`, `bim`, `fgsm`, `cw`, with options (`pgd:eps=0.1,steps=40`, or eps=, steps=, kappa= here). diversity: lambda of
-    the regulariser on `layers`, or a `Diversity`. Seeds the target gets wrong are set aside unless `keep_wrong`; unlabelled seeds
-    are attacked away from what is predicted for them. out: where the run goes (None: ./neurotest-runs; False: nothing is
-    written); files: how many faults become images.
+    attack: `pgd`, `bim`, `fgsm`, `cw`, `deepfool`, `jsma`, `autoattack`, with options (`pgd:eps=0.1,steps=40`, or eps=, steps=,
+    kappa= here). diversity: lambda of the regulariser on `layers`, or a `Diversity`. Seeds the target gets wrong are set aside
+    unless `keep_wrong`; unlabelled seeds are attacked away from what is predicted for them. out: where the run goes (None:
+    ./neurotest-runs; False: nothing is written); files: how many faults become images. resume: an interrupted run to go on with.
     """
+    if resume is not None:
+        return _resume(resume, target, seeds, progress)
+    if target is None or seeds is None:
+        raise BadInput("attack needs a target and seeds (or resume=RUN to go on with a run).")
     target = load(target)
     if batch < 1:
         raise BadInput(f"batch={batch}: expected an integer >= 1.")
     if files < 0:
         raise BadInput(f"files={files}: expected an integer >= 0 (how many faults become images).")
-    method = _with(registry.build("attack", attack), options)
+    method: Attack = settings("attack", attack, options)
     wanted = _diversity(diversity, layers, reduce, attack_first)
-    source = data(seeds, shape=target.shape, limit=limit)
-    oracle = "label" if source.labels is not None else "metamorphic"
-    began = time.monotonic()
-    chosen = choose_seeds(target, source, court(target, oracle), keep_wrong=keep_wrong, batch=batch)
-    if wanted is not None:
-        target.survey().find(wanted.layers)  # a layer that is not there is told before a run is made
-    config = {
-        "target": target.spec, "fingerprint": target.fingerprint, "seeds": source.spec, "attack": repr(method),
-        "diversity": None if wanted is None else repr(wanted), "keep_wrong": keep_wrong, "limit": limit, "batch": batch,
-        "seed": seed, "threads": torch.get_num_threads(),
-    }  # fmt: skip
-    classes = tuple(target.classes or source.classes or ()) or None
-    work = _Work(target, chosen, method, wanted, batch, seed, began, classes)
+    work = _Work.begin(target, seeds, method, wanted, keep_wrong, limit, batch, seed)
     if out is False:
-        return work.run(len(source), progress)
+        return work.run(None, progress)
     # The run is made first: an --out that cannot be used is told before the work, not after it.
-    with Run.create(None if out in (None, True) else Path(str(out)), "attack", config) as run:
+    run = Run.create(None if out in (None, True) else Path(str(out)), "attack", {**work.config(), "files": files})
+    return _finish(run, work, files, progress)
+
+
+def _resume(path: str | Path, target: Target | str | None, seeds: Source | str | None, progress: Progress | None) -> AttackResult:
+    run = Run.open(path, write=True)
+    try:
+        config = unfinished(run, "attack")
+        loaded = stored_target(run, config["target"], config["fingerprint"], target)
+        wanted = None if config["regulariser"] is None else Diversity(**config["regulariser"])
+        work = _Work.begin(
+            loaded, seeds if seeds is not None else str(config["seeds"]), rebuilt("attack", config["method"]), wanted,
+            bool(config["keep_wrong"]), config["limit"], int(config["batch"]), int(config["seed"]),
+        )  # fmt: skip
+        if work.config()["contents"] != config["contents"]:
+            raise BadInput(f"the seeds are not those {run.path} was started with: resume it with the same data.")
+        work.done = list(Parts(run))
+        files = int(config["files"])
+    except BaseException as error:
+        run.close()
+        if isinstance(error, (KeyError, TypeError)):
+            raise BadInput(f"{path} has a configuration that does not fit: it is damaged or older than this version.") from None
+        raise
+    return _finish(run, work, files, progress)
+
+
+def _finish(run: Run, work: _Work, files: int, progress: Progress | None) -> AttackResult:
+    with run:
+        parts = Parts(run)
         try:
-            found = work.run(len(source), progress)
+            found = dataclasses.replace(work.run(parts, progress), run=run.path)
+        except KeyboardInterrupt:
+            raise Interrupted(STOPPED.format(done=len(parts), all=work.batches, path=run.path)) from None
         except BaseException:
-            shutil.rmtree(run.path, ignore_errors=True)  # nothing is in it yet
+            if not len(parts):
+                shutil.rmtree(run.path, ignore_errors=True)  # nothing is in it yet
             raise
-        found = dataclasses.replace(found, run=run.path)
-        record(run, target, found, files)
+        record(run, work.target, found, files)
+        parts.clear()
     return found
 
 
-def _with(method: Any, options: dict[str, Any]) -> Attack:
-    """The attack with what was said beside its name."""
-    if not dataclasses.is_dataclass(method) or isinstance(method, type) or not hasattr(method, "run"):
-        raise BadInput(f"attack={method!r}: expected a name (`neurotest list attack`) or an attack such as PGD(eps=0.1).")
+def settings(kind: str, method: Any, options: dict[str, Any]) -> Any:
+    """The method of a kind, with what was said beside its name."""
+    made = registry.build(kind, method)
+    if not dataclasses.is_dataclass(made) or isinstance(made, type) or not hasattr(made, "name"):
+        raise BadInput(f"{kind}={made!r}: expected a name (`neurotest list {kind}`) or its settings as an object.")
     said = {name: value for name, value in options.items() if value is not None}
-    known = [f.name for f in dataclasses.fields(method) if f.init]
+    known = [f.name for f in dataclasses.fields(made) if f.init]
     for name in said:
         if name not in known:
-            raise BadInput(f"{method.name} has no option {name!r}. {near(name, known)}")  # type: ignore[attr-defined]
-    made: Attack = dataclasses.replace(method, **said)  # type: ignore[assignment]
-    return made
+            raise BadInput(f"{made.name} has no option {name!r}. {near(name, known)}")
+    return dataclasses.replace(made, **said)
 
 
 def _diversity(given: float | Diversity, layers: str | None, reduce: str | None, attack_first: bool) -> Diversity | None:
@@ -122,67 +147,105 @@ class _Work:
     """One attack on chosen seeds, batch by batch."""
 
     target: Target
+    source: Source
     seeds: Seeds
     attack: Attack
     diversity: Diversity | None
+    keep_wrong: bool
+    limit: int | None
     batch: int
     random: int
     began: float
-    classes: tuple[str, ...] | None
-    x: list[NDArray[np.generic]] = field(default_factory=list)
-    told: list[NDArray[np.int64]] = field(default_factory=list)
-    random_x: list[NDArray[np.generic]] = field(default_factory=list)
-    noise: list[NDArray[np.int64]] = field(default_factory=list)
-    far: list[NDArray[np.float64]] = field(default_factory=list)
-    lost: int = 0
+    done: list[Arrays] = field(default_factory=list)
+
+    @classmethod
+    def begin(
+        cls, target: Target, seeds: Source | str, attack: Attack, diversity: Diversity | None, keep_wrong: bool,
+        limit: int | None, batch: int, random: int,
+    ) -> _Work:  # fmt: skip
+        if diversity is not None and not attack.regularised:
+            raise BadInput(
+                f"diversity={diversity.weight:g}: {attack.name} has no place for the regulariser; use pgd, bim, fgsm or cw."
+            )
+        began = time.monotonic()
+        source = data(seeds, shape=target.shape, limit=limit)
+        oracle = "label" if source.labels is not None else "metamorphic"
+        chosen = choose_seeds(target, source, court(target, oracle), keep_wrong=keep_wrong, batch=batch)
+        if diversity is not None:
+            target.survey().find(diversity.layers)  # a layer that is not there is told before a run is made
+        return cls(target, source, chosen, attack, diversity, keep_wrong, limit, batch, random, began)
+
+    @property
+    def batches(self) -> int:
+        return -(-len(self.seeds) // self.batch)
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "target": self.target.spec, "fingerprint": self.target.fingerprint, "seeds": self.source.spec,
+            "contents": str(content_ids(self.seeds.x.reshape(1, -1))[0]), "attack": repr(self.attack),
+            "method": described(self.attack), "diversity": None if self.diversity is None else repr(self.diversity),
+            "regulariser": None if self.diversity is None else dataclasses.asdict(self.diversity),
+            "keep_wrong": self.keep_wrong, "limit": self.limit, "batch": self.batch, "seed": self.random,
+            "threads": torch.get_num_threads(),
+        }  # fmt: skip
 
     @property
     def expected(self) -> NDArray[np.int64]:
         roots = self.seeds.roots
         return np.where(roots.labels >= 0, roots.labels, roots.predicted)
 
-    def run(self, scanned: int, progress: Progress | None) -> AttackResult:
-        engine = Engine(self.target, self.diversity, eight_bit=self.seeds.eight_bit)
-        with engine:
-            for rows in self._batches():
-                self._one(engine, rows)
-                engine.refuse_flat(last=int(rows[-1]) + 1 == len(self.seeds))
+    def run(self, parts: Parts | None, progress: Progress | None) -> AttackResult:
+        with Engine(self.target, self.diversity, eight_bit=self.seeds.eight_bit) as engine:
+            if self.done:
+                engine.restore(self.done[-1]["counts"])
+            for number in range(len(self.done), self.batches):
+                rows = np.arange(number * self.batch, min((number + 1) * self.batch, len(self.seeds)))
+                part = self._one(engine, rows)
+                engine.refuse_flat(last=number + 1 == self.batches)
+                self.done.append(part)
+                if parts is not None:
+                    parts.add(part)
                 if progress is not None:
                     progress(int(rows[-1]) + 1, len(self.seeds))
-        said, shuffled, distance = np.concatenate(self.told), np.concatenate(self.noise), np.concatenate(self.far)
+        return self._result(engine)
+
+    def _result(self, engine: Engine) -> AttackResult:
+        names = ("x", "told", "random", "random_told", "distance")
+        held = {name: np.concatenate([part[name] for part in self.done]) for name in names}
+        said, noise, distance = held["told"], held["random_told"], held["distance"]
         changed = distance[:, 2] > SAME
         seeds = self.seeds
         return AttackResult(
             attack=self.attack.name, diversity=None if self.diversity is None else repr(self.diversity),
-            x=np.concatenate(self.x), seeds=seeds.x, positions=seeds.positions, expected=self.expected, predicted=said,
+            x=held["x"], seeds=seeds.x, positions=seeds.positions, expected=self.expected, predicted=said,
             fault=(said != self.expected) & changed, distance=distance,
-            control=Control(np.concatenate(self.random_x), shuffled, (shuffled != self.expected) & changed),
-            unstable=self.lost, set_aside=seeds.set_aside,
-            forwards=engine.forwards + scanned, backwards=engine.backwards, seconds=time.monotonic() - self.began,
-            outputs_possible=seeds.classes, classes=self.classes, notes=self._notes(engine),
+            control=Control(held["random"], noise, (noise != self.expected) & changed),
+            unstable=sum(int(part["lost"]) for part in self.done), set_aside=seeds.set_aside,
+            forwards=engine.forwards + len(self.source), backwards=engine.backwards, seconds=time.monotonic() - self.began,
+            outputs_possible=seeds.classes, classes=tuple(self.target.classes or self.source.classes or ()) or None,
+            notes=self._notes(engine),
         )  # fmt: skip
 
-    def _batches(self) -> Iterator[NDArray[np.int64]]:
-        for start in range(0, len(self.seeds), self.batch):
-            yield np.arange(start, min(start + self.batch, len(self.seeds)))
-
-    def _one(self, engine: Engine, rows: NDArray[np.int64]) -> None:
-        seed = self.seeds.unit(self.seeds.x[rows], self.target.device)
-        y = torch.from_numpy(self.expected[rows]).to(self.target.device)
+    def _one(self, engine: Engine, rows: NDArray[np.int64]) -> Arrays:
+        device = self.target.device
+        seed = self.seeds.unit(self.seeds.x[rows], device)
+        expected = self.expected[rows]
         positions = self.seeds.positions[rows].tolist()
-        moved = self.attack.run(engine, seed, y, positions=positions, random=self.random)
-        settled = engine.settle(moved, seed, self.attack.radius)
-        saved = self.seeds.stored(settled)
-        again = self.seeds.unit(saved, self.target.device)  # as it will be read back
+        moved = self.attack.run(
+            engine, seed, torch.from_numpy(expected).to(device), positions=positions, random=self.random
+        )  # fmt: skip
+        saved = self.seeds.stored(engine.settle(moved, seed, self.attack.radius))
+        again = self.seeds.unit(saved, device)  # as it will be read back
         said = predicted(engine.predict(again))
+        lost = 0
         if self.seeds.eight_bit:
-            self.lost += int(((predicted(engine.predict(moved)) != self.expected[rows]) & (said == self.expected[rows])).sum())
-        shuffled = self.seeds.stored(shuffle(seed, again, positions, self.random))
-        self.x.append(saved)
-        self.random_x.append(shuffled)
-        self.told.append(said)
-        self.noise.append(predicted(engine.predict(self.seeds.unit(shuffled, self.target.device))))
-        self.far.append(distances(again, seed))
+            lost = int(((predicted(engine.predict(moved)) != expected) & (said == expected)).sum())
+        control = self.seeds.stored(shuffle(seed, again, positions, self.random))
+        noise = predicted(engine.predict(self.seeds.unit(control, device)))
+        return {
+            "x": saved, "told": said, "random": control, "random_told": noise, "distance": distances(again, seed),
+            "lost": np.array(lost), "counts": engine.counts(),
+        }  # fmt: skip
 
     def _notes(self, engine: Engine) -> tuple[str, ...]:
         said = []

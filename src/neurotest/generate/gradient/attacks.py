@@ -26,6 +26,7 @@ class Attack(Protocol):
     """Settings of an attack; `run` moves seeds (n, *shape) in [0, 1] away from their class y and gives where they ended."""
 
     name: ClassVar[str]
+    regularised: ClassVar[bool]  # whether the diversity regulariser has a place in it
 
     @property
     def radius(self) -> float | None: ...
@@ -53,6 +54,7 @@ class FGSM:
     """One step of size eps along the sign of the gradient."""
 
     name: ClassVar[str] = "fgsm"
+    regularised: ClassVar[bool] = True
     eps: float = 0.1
 
     def __post_init__(self) -> None:
@@ -79,6 +81,7 @@ class BIM:
     """FGSM in small steps, each brought back to within eps of the seed and into the bounds."""
 
     name: ClassVar[str] = "bim"
+    regularised: ClassVar[bool] = True
     eps: float = 0.1
     step: float = 0.01
     steps: int = 40
@@ -115,6 +118,7 @@ class PGD(BIM):
     """BIM from a random point within eps of the seed."""
 
     name: ClassVar[str] = "pgd"
+    regularised: ClassVar[bool] = True
 
     def start(self, seed: Tensor, positions: Sequence[int], random: int) -> Tensor:
         """Uniform in the ball; the draw is a function of the input's position, whatever its batch mates are."""

@@ -37,6 +37,7 @@ class CW:
     """The smallest maximum change after which another class leads by at least kappa (in logits)."""
 
     name: ClassVar[str] = "cw"
+    regularised: ClassVar[bool] = True
     kappa: float = 0.0
     rate: float = 0.01
     steps: int = 200

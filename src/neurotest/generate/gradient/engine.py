@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import TracebackType
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.errors import BadInput
@@ -23,7 +25,7 @@ ENOUGH = 20  # inputs after which a network that is flat around all of them is c
 
 @dataclass(frozen=True)
 class Look:
-    """One forward pass: logits (n, classes) and what the regulariser adds to the loss, summed over inputs."""
+    """One forward pass: logits (n, classes) and what carries the gradient of the regulariser, summed over inputs (itself 0)."""
 
     logits: Tensor
     penalty: Tensor | None
@@ -57,7 +59,7 @@ class Engine:
         if self.diversity is None:
             return Look(trace.logits, None)
         with torch.enable_grad():
-            away = self.diversity(trace[self.diversity.want])
+            away = self.diversity(trace[self.diversity.want], told=False)  # only its gradient is ever used
             if self.diversity.attack_first:
                 away = away * (trace.logits.argmax(1) != y)
             # One batch is one term in the study's code, beside a mean: its share of a sum over n inputs is n times that.
@@ -104,6 +106,13 @@ class Engine:
             most = int(eps * 255 + 1e-6)  # rounding to the nearest could leave the ball by half a level
             change = change.clamp(-most, most)
         return (base + change).clamp(0, 255).div(255)
+
+    def counts(self) -> NDArray[np.int64]:
+        """Everything that is counted, to go on with later."""
+        return np.array([self.forwards, self.backwards, self.asked, self.flat], dtype=np.int64)
+
+    def restore(self, counts: NDArray[np.int64]) -> None:
+        self.forwards, self.backwards, self.asked, self.flat = (int(n) for n in counts)
 
     def predict(self, u: Tensor) -> Tensor:
         """Logits without a graph."""

@@ -1,4 +1,4 @@
-"""An attack as a run: every output a row, faults and their seeds as files people can open, the suite as one file of data."""
+"""A suite as a run: every output a row, faults and their seeds as files people can open, the suite as one file of data."""
 
 from __future__ import annotations
 
@@ -35,22 +35,21 @@ def record(run: Run, target: Target, found: AttackResult, stored: int) -> None:
             content=str(contents[i]),
             label=int(found.expected[i]),
             predicted=int(found.predicted[i]),
-            extra={
-                "fault": bool(found.fault[i]),
-                "operator": found.attack,
-                **{name: float(value) for name, value in zip(("l0", "l2", "linf"), found.distance[i], strict=True)},
-            },
+            extra=found.about(i),
         )
-        for i, position in enumerate(found.positions)
+        for i, position in enumerate(found.numbers)
     )
     shown = np.flatnonzero(found.fault)[:stored]
+    numbers = found.numbers
     with run.transaction():
         run["classes"] = list(found.classes or ())
+        for table in ("file", "input"):  # a crash may have come between this and the end
+            run.change(f"DELETE FROM {table}", [()])
         run.add_inputs(rows)
-        run.save_inputs(found.positions[shown], found.x[shown], "fault", target.bounds)
-        run.save_inputs(found.positions[shown], found.seeds[shown], "original", target.bounds)
+        run.save_inputs(numbers[shown], found.x[shown], "fault", target.bounds)
+        run.save_inputs(numbers[shown], found.seeds[shown], "original", target.bounds)
     for i in shown:  # what is saved is what failed
-        if not np.array_equal(run.load_input(int(found.positions[i]), "fault"), found.x[i]):
+        if not np.array_equal(run.load_input(int(numbers[i]), "fault"), found.x[i]):
             raise BadInput(f"{run.path} does not read back as it was written: is the disk in order?")
     run.finish(found.to_dict())
     run.export()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,15 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.data.source import ArraySource
-from neurotest.files import write_json
-from neurotest.stats.bootstrap import wilson
+from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.stats.evenness import evenness
 
-
-def class_name(number: int, classes: Sequence[str] | None) -> str:
-    if number < 0:
-        return "non-finite"
-    return classes[number] if classes and number < len(classes) else str(number)
+__all__ = ["AttackResult", "Control", "class_name"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +27,7 @@ class Control:
 
 
 @dataclass(frozen=True, eq=False)
-class AttackResult:
+class AttackResult(Outcome):
     """One output per seed, as it would be saved; `fault` says which the oracle condemned when it was run again."""
 
     attack: str
@@ -59,6 +52,16 @@ class AttackResult:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """(n,) what the outputs are called in a run."""
+        return self.positions
+
+    def about(self, i: int) -> dict[str, Any]:
+        """What a run stores of an output beside its class and prediction."""
+        far = zip(("l0", "l2", "linf"), self.distance[i].tolist(), strict=True)
+        return {"fault": bool(self.fault[i]), "operator": self.attack, **dict(far)}
 
     @property
     def faults(self) -> int:
@@ -90,7 +93,7 @@ class AttackResult:
             "attack": self.attack,
             "diversity": self.diversity,
             "success": _share(self.fault),
-            "success_interval": _interval(self.fault),
+            "success_interval": interval(self.faults, len(self)),
             "evenness": {
                 "all": evenness(self.predicted[self.predicted >= 0], self.outputs_possible),
                 "faults": evenness(self.predicted[self.fault & (self.predicted >= 0)], self.outputs_possible),
@@ -100,7 +103,7 @@ class AttackResult:
             "random": {
                 "faults": int(self.control.fault.sum()),
                 "success": _share(self.control.fault),
-                "success_interval": _interval(self.control.fault),
+                "success_interval": interval(int(self.control.fault.sum()), len(self.control.fault)),
             },
             "backwards": self.backwards,
             "unstable": self.unstable,
@@ -115,29 +118,13 @@ class AttackResult:
             for (t, p), n in self.families.most_common()
         ]
 
-    def save(self, path: str | Path) -> Path:
-        path = Path(path)
-        write_json(path, self.to_dict())
-        return path
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in self.table()[:20]
-        )
+    def headline(self) -> str:
         noise = int(self.control.fault.sum())
-        told = f"{self.attack}: {self.faults} faults from {len(self)} seeds; random noise of the same size: {noise}"
-        return f"<p>{html.escape(told)}</p><table><tr><th>true</th><th>predicted</th><th>faults</th></tr>{rows}</table>"
+        return f"{self.attack}: {self.faults} faults from {len(self)} seeds; random noise of the same size: {noise}"
 
 
 def _share(mask: NDArray[np.bool_]) -> float | None:
     return float(mask.mean()) if len(mask) else None
-
-
-def _interval(mask: NDArray[np.bool_]) -> list[float] | None:
-    if not len(mask):
-        return None
-    found = wilson(int(mask.sum()), len(mask))
-    return [found.low, found.high]
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:

@@ -189,3 +189,26 @@ def test_written_as_text() -> None:
     assert registry.build("attack", "pgd:8/255") == PGD(eps=8 / 255)
     assert registry.build("attack", "pgd:preset=mnist-code,eps=0.3") == PGD(eps=0.3, step=0.01, steps=10)
     assert registry.build("attack", "cw:20") == CW(kappa=20)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    kappa=st.sampled_from([0.0, 1.0, 50.0]),
+    wrong=st.booleans(),
+    weight=st.sampled_from([0.0, 1.0]),
+    steps=st.integers(1, 12),
+)
+def test_cw_never_gives_a_clean_image_as_a_success(seed: int, kappa: float, wrong: bool, weight: float, steps: int) -> None:
+    """Whatever it returns either is the seed, and then no success, or is changed, wrong and ahead by kappa."""
+    target, x = network(), images(4, seed)
+    y = target.logits(x).argmax(1)
+    y = (y + 1) % 3 if wrong else y
+    with Engine(target, Diversity(weight=weight)) as engine:
+        found = CW(kappa=kappa, steps=steps, searches=2, weight=1.0).run(engine, x, y, positions=range(4), random=0)
+    logits = target.logits(found).detach()
+    changed = (found - x).flatten(1).abs().amax(1) > 1e-6
+    ahead = logits.scatter(1, y[:, None], -torch.inf).amax(1) - logits.gather(1, y[:, None])[:, 0]
+    assert bool((ahead[changed] >= kappa - 1e-4).all())
+    assert bool((logits.argmax(1) != y)[changed].all())
+    assert torch.equal(found[~changed], x[~changed])

@@ -1,0 +1,97 @@
+"""`neurotest diff`: targets driven apart along their gradients, or one driven out of its class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+
+@opt.takes_target
+def diff(
+    targets: Annotated[list[str] | None, typer.Argument(help="Two or more targets; one for dlfuzz and adapt.")] = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", help="Inputs to start from, labelled if possible.")] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="deepxplore:light|occlusion|blackout, dlfuzz:STRATEGY or adapt, with options.")
+    ] = "deepxplore",
+    layers: opt.Layers = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Steps along the gradient.")] = None,
+    step: Annotated[float | None, typer.Option("--step", help="Size of a step, of a gradient of root mean square 1.")] = None,
+    keep_wrong: Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the first target gets wrong.")] = False,
+    files: Annotated[int, typer.Option("--files", help="How many faults are stored as images.")] = 500,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")] = None,
+    out: opt.Out = None,
+    seed: opt.Seed = 0,
+    limit: opt.Limit = None,
+    batch: opt.Batch = 64,
+    fail_if: opt.FailIf = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    *,
+    described: dict[str, Any],
+) -> None:
+    """Find inputs on which networks that agreed on the seed differ; what still differs as it is saved is a fault."""
+    from neurotest.cli import show
+    from neurotest.errors import BadInput
+
+    for condition in fail_if or ():
+        show.read_condition(condition)
+    opt.at_least("limit", limit)
+    opt.at_least("batch", batch)
+    if resume is None and (not targets or seeds is None):
+        raise BadInput("diff needs TARGET... and --seeds DATA, or --resume RUN.")
+    if resume is not None and out is not None:
+        raise BadInput("--resume goes on in the run itself: leave out --out.")
+    from neurotest.generate.differential import diff as run
+    from neurotest.target.load import load
+
+    loaded = [load(target, **described) for target in targets or ()]
+    with show.ticking("driving apart", quiet=quiet) as progress:
+        found = run(
+            loaded or None, seeds, method, layers=layers, steps=steps, step=step, keep_wrong=keep_wrong, limit=limit, batch=batch,
+            seed=seed, files=files, out=out, resume=resume, progress=progress,
+        )  # fmt: skip
+    content = found.to_dict()
+    for note in content["notes"]:
+        show.remark(note, quiet=quiet)
+    if json:
+        show.print_json(content)
+    else:
+        _show(content, found.table(), quiet)
+    show.check_fail_if(fail_if, content)
+
+
+def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:
+    from neurotest.cli import show
+
+    rows = [
+        [content["operator"], str(content["faults"]), _percent(content["seeds_failed"]), _number(content["distance"]["l2"])],
+        ["random changes of the same size", str(content["random"]["faults"]), _percent(content["random_seeds_failed"]), ""],
+    ]
+    aside = (
+        f"{content['set_aside']} set aside because the first target gets them wrong, {content['disagreed']} because they differ"
+    )
+    show.table(f"{content['seeds']} seeds; {aside}", ["", "faults", "seeds with one", "mean L2"], rows)
+    if len(content["targets"]) > 1:
+        told = [[name, str(n)] for name, n in content["by_target"].items()]
+        show.table("which target left the class of the seed", ["target", "faults"], told)
+    if families:
+        told = [[f"{row['true']} taken for {row['predicted']}", str(row["faults"])] for row in families[:10]]
+        show.table(f"{content['families']} fault families, the most frequent first", ["family", "faults"], told)
+    if content["success_interval"][0] <= content["random"]["success_interval"][1]:
+        show.remark("the method does not clearly beat random changes of the same size.", quiet=quiet)
+    if content["unstable"]:
+        show.remark(f"{content['unstable']} seeds differed only before rounding to 8 bits: not counted.", quiet=quiet)
+    covered = ", ".join(f"{share:.0%}" for share in content["coverage"])
+    show.remark(f"neurons covered: {covered}; {content['forwards']:,} forward passes; run: {content['run']}", quiet=quiet)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

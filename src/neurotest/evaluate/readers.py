@@ -1,0 +1,176 @@
+"""Runs read as suites: each kind of run has a reader, registered under its command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import registry
+from neurotest.data.source import ArraySource, Source
+from neurotest.data.spec import data
+from neurotest.errors import BadInput
+from neurotest.generate.gradient.record import SUITE
+from neurotest.registry import register
+from neurotest.runs.store import Run
+from neurotest.stats.bootstrap import random_fdr
+from neurotest.target import Target
+from neurotest.target.load import load
+
+NOISE = "the same changes at random places with random signs"
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A suite of a run. control: random inputs of the same run, judged in the same way; random: numbers of its random control."""
+
+    target: Target
+    suite: Source
+    fault: NDArray[np.bool_]  # by the run's own oracle
+    command: str
+    control: Source | None = None
+    random: dict[str, Any] | None = None
+    control_is: str | None = None
+    operators: Sequence[str] | None = None
+    forwards: int | None = None
+    notes: tuple[str, ...] = ()
+    tried: int | None = None  # seeds the run worked on, also those nothing came of
+
+    def take(self, rows: NDArray[np.int64]) -> Stored:
+        """A part of it; a control that stands input by input beside the suite is cut alike."""
+        operators = None if self.operators is None else [self.operators[i] for i in rows.tolist()]
+        control = None if self.control is None else self.control.take(rows)
+        return replace(self, suite=self.suite.take(rows), fault=self.fault[rows], operators=operators, control=control)
+
+
+def read_suite(path: str | Path, target: Target | str | None = None) -> Stored:
+    """The suite of a finished run, with the target it was made on (checked by fingerprint)."""
+    with Run.open(path) as run:
+        known = registry.entries("suite")
+        command = str(run["command"])
+        if command not in known:
+            raise BadInput(f"{run.path} is a run of {command!r}, which makes no suite: evaluate runs of {', '.join(known)}.")
+        if run["state"] != "done":
+            raise BadInput(f"{run.path} is not finished: finish it first, then judge it.")
+        if not isinstance(run["config"], dict):
+            raise BadInput(f"{run.path} has no configuration: it is damaged.")
+        found: Stored = known[command].make(run, target)
+        return found
+
+
+def usable(run: Run, given: Target | str | None) -> Target:
+    """The target a run may be judged on: one of those it was made on, found without running a stranger's code."""
+    config = run["config"]
+    spec = str(config.get("target"))
+    if given is None and not spec.startswith("zoo:") and not run.made_here:
+        raise BadInput(
+            f"{run.path} was made elsewhere and names the target {spec!r}, which could run code: pass --target yourself."
+        )
+    found = load(spec if given is None else given)
+    made_on = [config.get("fingerprint"), *(config.get("fingerprints") or ())]
+    if found.fingerprint not in made_on:
+        raise BadInput(
+            f"the target is not the one {run.path} was made on (fingerprint {found.fingerprint[:12]}, the run's is "
+            f"{str(made_on[0])[:12]}): suites are judged on one and the same target."
+        )
+    return found
+
+
+def _generated(run: Run, target: Target | str | None) -> Stored:
+    """The file of data that attack and diff leave behind."""
+    found = usable(run, target)
+    file = run.path / SUITE
+    if not file.is_file():
+        raise BadInput(f"{run.path} has lost its {SUITE}: make the suite again.")
+    arrays = [data(f"npz:{file}#{name},y", shape=found.shape) for name in ("seeds", "x", "random")]
+    named = {"classes": found.classes, "spec": str(run.path)}
+    seeds, suite, noise = (ArraySource(one.read(np.arange(len(one))), one.labels, **named) for one in arrays)
+    try:
+        with np.load(file, allow_pickle=False) as held:
+            fault = np.asarray(held["fault"], dtype=bool)
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise BadInput(f"{file} cannot be read ({type(error).__name__}): the run is damaged.") from error
+    if fault.shape != (len(suite),):
+        raise BadInput(f"{file} holds {len(suite)} inputs and {len(fault)} verdicts: the run is damaged.")
+    about = run["summary"] if isinstance(run["summary"], dict) else {}
+    rows = run.inputs()
+    operators = [str(row.extra.get("operator", "")) for row in rows] if len(rows) == len(suite) else None
+    beside = noise.with_originals(seeds) if len(noise) == len(seeds) else None
+    return Stored(
+        found, suite.with_originals(seeds), fault, str(run["command"]), beside, None, None if beside is None else NOISE,
+        operators, about.get("forwards"), _several(run, found), about.get("seeds") or _attacked(run, seeds),
+    )  # fmt: skip
+
+
+def _attacked(run: Run, seeds: Source) -> int | None:
+    """An attack puts out every seed it worked on."""
+    return len(np.unique(seeds.ids())) if run["command"] == "attack" else None
+
+
+def _several(run: Run, target: Target) -> tuple[str, ...]:
+    targets = run["config"].get("targets") or ()
+    if len(targets) < 2:
+        return ()
+    return (
+        f"made by driving {len(targets)} targets apart and judged on one of them, {target.spec}: a fault is an input this one "
+        f"gets wrong; the run itself counts disagreements ({(run['summary'] or {}).get('faults')}).",
+    )
+
+
+@register("suite", "attack", paper="", cost="reads one file")
+def attack_suite(run: Run, target: Target | str | None) -> Stored:
+    """What `neurotest attack` made, beside its own changes shuffled over the pixels."""
+    return _generated(run, target)
+
+
+@register("suite", "diff", paper="", cost="reads one file")
+def diff_suite(run: Run, target: Target | str | None) -> Stored:
+    """What `neurotest diff` made, judged on its first target (`--target` chooses another one of its targets)."""
+    return _generated(run, target)
+
+
+@register("suite", "illuminate", paper="", cost="reads one file")
+def illuminate_suite(run: Run, target: Target | str | None) -> Stored:
+    """The archive of `neurotest illuminate`, beside its own changes shuffled over the pixels."""
+    return replace(_generated(run, target), operators=[str(row.extra.get("operator")) for row in run.inputs()])
+
+
+@register("suite", "select", paper="", cost="reads the picked inputs")
+def select_suite(run: Run, target: Target | str | None) -> Stored:
+    """What `neurotest select` picked (by its first method), beside as many inputs picked at random."""
+    found = usable(run, target)
+    methods = run.methods()
+    if not methods:
+        raise BadInput(f"{run.path} holds no ranking: it is damaged.")
+    kept = {file.position for file in run.files("picked")}
+    picked = [row.position for row in run.ranking(methods[0].name) if row.picked]
+    shown = [position for position in picked if position in kept]
+    if not shown:
+        raise BadInput(f"{run.path} stores none of its picks as files: select again without --files 0.")
+    rows = {row.position: row for row in run.inputs()}
+    labels = [rows[p].label for p in shown]
+    if any(label is None for label in labels):
+        raise BadInput(f"{run.path} was made from unlabelled data: nobody knows which of its picks are faults.")
+    suite: Source = ArraySource(
+        np.stack([run.load_input(p, "picked") for p in shown]), np.array(labels), classes=found.classes, spec=str(run.path)
+    )
+    originals = {file.position for file in run.files("original")}
+    if originals.issuperset(shown):
+        suite = suite.with_originals(ArraySource(np.stack([run.load_input(p, "original") for p in shown]), spec=str(run.path)))
+    fault = np.array([rows[p].label != rows[p].predicted for p in shown])
+    wrong = sum(row.label != row.predicted for row in rows.values())
+    by_chance = random_fdr(len(rows), wrong, len(shown))
+    random = {
+        "fault_rate": by_chance.value, "fault_rate_interval": [by_chance.low, by_chance.high],
+        "faults": by_chance.value * len(shown),
+    }  # fmt: skip
+    notes = () if len(shown) == len(picked) else (f"{len(shown)} of {len(picked)} picks are stored as files and judged.",)
+    operators = [str((rows[p].extra.get("draw") or {}).get("operator", "")) for p in shown]
+    return Stored(
+        found, suite, fault, "select", None, random, f"{len(shown)} inputs picked at random from the pool of {len(rows)}",
+        operators, len(rows), notes,
+    )  # fmt: skip

@@ -1,0 +1,319 @@
+"""`neurotest.diff`: drive targets apart from seeds on which they agree, test again what would be saved, and count."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from neurotest.data.source import Source, content_ids
+from neurotest.data.spec import data
+from neurotest.errors import BadInput, Interrupted
+from neurotest.generate.differential.constraints import Constraint
+from neurotest.generate.differential.deepxplore import DeepXplore
+from neurotest.generate.differential.ensemble import Ensemble
+from neurotest.generate.differential.method import Method, Outcome, Search
+from neurotest.generate.differential.result import DiffResult
+from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
+from neurotest.generate.gradient.api import FILES, SAME, distances, settings, shuffle
+from neurotest.generate.gradient.record import record
+from neurotest.generate.gradient.result import Control
+from neurotest.generate.parts import Arrays, Parts, described, rebuilt, stored_target, unfinished
+from neurotest.mutate.space import from_unit, to_unit
+from neurotest.oracles import court, predicted
+from neurotest.runs.store import Run
+from neurotest.scan import Progress, fit
+from neurotest.target import Target
+from neurotest.target.load import load
+
+BATCH = 64
+STOPPED = "interrupted after {done} of {all} batches, all of them saved. Go on with: neurotest diff --resume {path}"
+
+
+def diff(
+    targets: Target | str | Sequence[Target | str] | None = None,
+    seeds: Source | str | None = None,
+    method: str | Method | None = None,
+    *,
+    keep_wrong: bool = False,
+    limit: int | None = None,
+    batch: int = BATCH,
+    seed: int = 0,
+    files: int = FILES,
+    out: str | Path | bool | None = None,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> DiffResult:
+    """Climb the gradient from seeds on which all targets agree until they differ (deepxplore), or one fails (dlfuzz, adapt).
+
+    method: `deepxplore` (default; two or more targets), `dlfuzz` or `adapt` (one), with options (`deepxplore:blackout,steps=50`,
+    or steps=, constraint=, strategy= here). Seeds that some target gets wrong are set aside unless `keep_wrong`. out: where the
+    run goes (None: ./neurotest-runs; False: nothing is written). resume: an interrupted run to go on with.
+    """
+    if resume is not None:
+        return _resume(resume, targets, seeds, progress)
+    if targets is None or seeds is None:
+        raise BadInput("diff needs targets and seeds (or resume=RUN to go on with a run).")
+    several = [targets] if isinstance(targets, (str, Target)) else list(targets)
+    if not several:
+        raise BadInput("diff needs at least one target.")
+    if batch < 1:
+        raise BadInput(f"batch={batch}: expected an integer >= 1.")
+    if files < 0:
+        raise BadInput(f"files={files}: expected an integer >= 0 (how many faults become images).")
+    chosen: Method = settings("differential", method or "deepxplore", options)
+    work = _Work.begin([load(one) for one in several], seeds, chosen, keep_wrong, limit, batch, seed)
+    if out is False:
+        return work.run(None, progress)
+    run = Run.create(None if out in (None, True) else Path(str(out)), "diff", {**work.config(), "files": files})
+    return _finish(run, work, files, progress)
+
+
+def deepxplore_suite(
+    targets: Sequence[Target | str],
+    seeds: Source | str,
+    *,
+    constraint: Constraint = "light",
+    neuron_weight: float = 0.1,
+    threshold: float = 0.0,
+    step: float = 10.0,
+    steps: int = 20,
+    eps: float = 1.0,
+    patches: int | None = None,
+    push: int | None = None,
+    layers: str = "pre_activation",
+    limit: int | None = None,
+    seed: int = 0,
+) -> DiffResult:
+    """One suite of DeepXplore in memory, for studies, with the published settings: x and seeds (n, *shape), expected and fault
+    (n,), said (n, targets)."""
+    method = DeepXplore(
+        constraint=constraint, neuron_weight=neuron_weight, threshold=threshold, step=step, steps=steps, eps=eps, patches=patches,
+        push=push, layers=layers,
+    )  # fmt: skip
+    return diff(targets, seeds, method, limit=limit, seed=seed, out=False)
+
+
+def _resume(path: str | Path, targets: Any, seeds: Any, progress: Progress | None) -> DiffResult:
+    run = Run.open(path, write=True)
+    try:
+        config = unfinished(run, "diff")
+        named = [targets] if isinstance(targets, (str, Target)) else list(targets or ())
+        specs, prints = config["targets"], config["fingerprints"]
+        if named and len(named) != len(specs):
+            raise BadInput(f"{run.path} was made with {len(specs)} targets, {len(named)} were given.")
+        loaded = [
+            stored_target(run, s, f, named[i] if named else None) for i, (s, f) in enumerate(zip(specs, prints, strict=True))
+        ]
+        work = _Work.begin(
+            loaded, seeds if seeds is not None else str(config["seeds"]), rebuilt("differential", config["method"]),
+            bool(config["keep_wrong"]), config["limit"], int(config["batch"]), int(config["seed"]),
+        )  # fmt: skip
+        if work.config()["contents"] != config["contents"]:
+            raise BadInput(f"the seeds are not those {run.path} was started with: resume it with the same data.")
+        work.restore(Parts(run))
+        files = int(config["files"])
+    except BaseException as error:
+        run.close()
+        if isinstance(error, (KeyError, TypeError)):
+            raise BadInput(f"{path} has a configuration that does not fit: it is damaged.") from None
+        raise
+    return _finish(run, work, files, progress)
+
+
+def _finish(run: Run, work: _Work, files: int, progress: Progress | None) -> DiffResult:
+    with run:
+        parts = Parts(run)
+        try:
+            found = dataclasses.replace(work.run(parts, progress), run=run.path)
+        except KeyboardInterrupt:
+            done, every = len(parts), work.batches
+            raise Interrupted(STOPPED.format(done=done, all=every, path=run.path)) from None
+        except BaseException:
+            if not len(parts):
+                shutil.rmtree(run.path, ignore_errors=True)  # nothing is in it yet
+            raise
+        record(run, work.targets[0], found, files)
+        parts.clear()
+    return found
+
+
+def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, batch: int) -> tuple[Seeds, int]:
+    """Seeds all targets give one class, the right one unless `keep_wrong`, and how many the targets differ on."""
+    first = targets[0]
+    oracle = "label" if source.labels is not None else "metamorphic"
+    chosen = choose_seeds(first, source, court(first, oracle), keep_wrong=keep_wrong, batch=batch)
+    same = np.ones(len(chosen), dtype=bool)
+    with torch.inference_mode():
+        for target in targets[1:]:
+            shift = Seeds(chosen.x, chosen.positions, chosen.contents, chosen.roots, 0, target.bounds, chosen.classes)
+            for start in range(0, len(chosen), batch):
+                x = chosen.unit(chosen.x[start : start + batch], target.device)
+                said = predicted(target.logits(target.prepare(shift.stored(x))))
+                same[start : start + batch] &= said == chosen.roots.predicted[start : start + batch]
+    if not same.any():
+        raise BadInput(f"the targets agree on none of the {len(same)} seeds: are their classes in the same order?")
+    kept = np.flatnonzero(same)
+    seeds = Seeds(
+        chosen.x[kept], chosen.positions[kept], chosen.contents[kept], chosen.roots[kept], chosen.set_aside, first.bounds,
+        chosen.classes,
+    )  # fmt: skip
+    return seeds, int((~same).sum())
+
+
+def check_targets(targets: Sequence[Target], method: Method, source: Source) -> None:
+    """One size, one number of classes, one list of class names; as many targets as the method compares."""
+    if method.several and len(targets) < 2:
+        raise BadInput(f"{method.name} compares targets: give two or more (dlfuzz and adapt test a single one).")
+    if not method.several and len(targets) > 1:
+        raise BadInput(f"{method.name} tests a single target, {len(targets)} were given: use deepxplore to compare them.")
+    shapes = {t.spec: t.shape for t in targets if t.shape is not None}
+    if len(set(shapes.values())) > 1:
+        told = ", ".join(f"{spec} takes {'x'.join(map(str, shape))}" for spec, shape in shapes.items())
+        raise BadInput(f"targets: {told}. Differential testing needs inputs of one size.")
+    classes = [fit(targets[0], source)]
+    few = to_unit(targets[0].prepare(source.read(np.arange(min(4, len(source))))), targets[0].bounds)
+    for target in targets[1:]:
+        target.shape = target.shape or targets[0].shape
+        classes.append(target.check_outputs(from_unit(few.to(target.device), target.bounds)))
+    if len(set(classes)) > 1:
+        told = ", ".join(f"{target.spec} has {n}" for target, n in zip(targets, classes, strict=True))
+        raise BadInput(f"targets: {told} classes. Differential testing needs equal ones.")
+    names = {target.classes for target in targets if target.classes is not None}
+    if len(names) > 1:
+        raise BadInput(f"targets: {targets[0].spec} and the others name different classes: what would it mean that they differ?")
+
+
+@dataclass(eq=False)
+class _Work:
+    """One run over chosen seeds, batch by batch."""
+
+    targets: list[Target]
+    source: Source
+    seeds: Seeds
+    disagreed: int
+    method: Method
+    keep_wrong: bool
+    limit: int | None
+    batch: int
+    random: int
+    began: float
+    done: list[Arrays] = field(default_factory=list)
+
+    @classmethod
+    def begin(
+        cls, targets: list[Target], seeds: Any, method: Method, keep_wrong: bool, limit: int | None, batch: int, random: int
+    ) -> _Work:
+        began = time.monotonic()
+        known = next((t.shape for t in targets if t.shape is not None), None)
+        source = data(seeds, shape=known, limit=limit)
+        check_targets(targets, method, source)
+        method.check(source.shape)
+        for target in targets:
+            target.survey().find(method.layers)  # a layer that is not there is told before a run is made
+        chosen, disagreed = agreeing(targets, source, keep_wrong=keep_wrong, batch=batch)
+        return cls(targets, source, chosen, disagreed, method, keep_wrong, limit, batch, random, began)
+
+    @property
+    def batches(self) -> int:
+        return -(-len(self.seeds) // self.batch)
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "target": self.targets[0].spec, "fingerprint": self.targets[0].fingerprint,
+            "targets": [t.spec for t in self.targets], "fingerprints": [t.fingerprint for t in self.targets],
+            "seeds": self.source.spec, "contents": str(content_ids(self.seeds.x.reshape(1, -1))[0]),
+            "method": described(self.method), "keep_wrong": self.keep_wrong, "limit": self.limit, "batch": self.batch,
+            "seed": self.random, "threads": torch.get_num_threads(),
+        }  # fmt: skip
+
+    def restore(self, parts: Parts) -> None:
+        self.done = list(parts)
+
+    def run(self, parts: Parts | None, progress: Progress | None) -> DiffResult:
+        with Ensemble(self.targets, self.method.layers, eight_bit=self.seeds.eight_bit) as ensemble:
+            search = self.method.begin(ensemble, self.random)
+            if self.done:
+                search.restore(self.done[-1])
+                ensemble.restore(self.done[-1]["counts_of_passes"])
+            for number in range(len(self.done), self.batches):
+                rows = np.arange(number * self.batch, min((number + 1) * self.batch, len(self.seeds)))
+                part = self._one(ensemble, search, rows)
+                ensemble.refuse_flat(last=number + 1 == self.batches)
+                self.done.append(part)
+                if parts is not None:
+                    parts.add(part)
+                if progress is not None:
+                    progress(int(rows[-1]) + 1, len(self.seeds))
+            return self._result(ensemble, search)
+
+    def _one(self, ensemble: Ensemble, search: Search, rows: NDArray[np.int64]) -> Arrays:
+        device = self.targets[0].device
+        positions = self.seeds.positions[rows]
+        seed = self.seeds.unit(self.seeds.x[rows], device)
+        outcome = _distinct(search.batch(seed, self.seeds.roots.predicted[rows], positions))
+        saved = self.seeds.stored(outcome.x)
+        again = self.seeds.unit(saved, device)  # as it will be read back
+        mine = seed[torch.from_numpy(outcome.rows).to(device)]
+        numbers = (1000 * positions[outcome.rows] + outcome.steps).tolist()  # one draw of the control per output
+        control = self.seeds.stored(shuffle(mine, again, numbers, self.random))
+        said, noise = ensemble.predict(again), ensemble.predict(self.seeds.unit(control, device))
+        return {
+            "x": saved, "row": rows[outcome.rows], "steps": outcome.steps, "said": said, "random": control, "random_said": noise,
+            "distance": distances(again, mine), "unstable": np.array(outcome.unstable), "counts_of_passes": ensemble.counts(),
+            **search.arrays(),
+        }  # fmt: skip
+
+    def _result(self, ensemble: Ensemble, search: Search) -> DiffResult:
+        held = {name: np.concatenate([part[name] for part in self.done]) for name in
+                ("x", "row", "steps", "said", "random", "random_said", "distance")}  # fmt: skip
+        rows, said, noise = held["row"], held["said"], held["random_said"]
+        expected = self.seeds.roots.predicted[rows]
+        changed = held["distance"][:, 2] > SAME
+        scanned = len(self.source) + (len(self.targets) - 1) * (len(self.seeds) + self.disagreed)
+        first = self.targets[0]
+        return DiffResult(
+            attack=self.method.name, diversity=None, x=held["x"], seeds=self.seeds.x[rows],
+            positions=self.seeds.positions[rows], expected=expected, predicted=deviant(said, expected),
+            fault=differs(said, expected) & changed, distance=held["distance"],
+            control=Control(held["random"], deviant(noise, expected), differs(noise, expected) & changed),
+            unstable=sum(int(part["unstable"]) for part in self.done), set_aside=self.seeds.set_aside,
+            forwards=ensemble.forwards + scanned, backwards=ensemble.backwards, seconds=time.monotonic() - self.began,
+            outputs_possible=self.seeds.classes, classes=tuple(first.classes or self.source.classes or ()) or None,
+            notes=self._notes(ensemble), said=said, steps=held["steps"], targets=tuple(t.spec for t in self.targets),
+            operator=self.method.operator, coverage=tuple(search.coverage()), disagreed=self.disagreed,
+        )  # fmt: skip
+
+    def _notes(self, ensemble: Ensemble) -> tuple[str, ...]:
+        if not ensemble.flat:
+            return ()
+        return (f"{ensemble.flat} of {ensemble.asked} seeds have a gradient of exactly 0 at the start: nothing moves there.",)
+
+
+def differs(said: NDArray[np.int64], expected: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Several targets: they disagree. One: it left the class of the seed."""
+    return np.asarray((said != said[:, :1]).any(1) if said.shape[1] > 1 else said[:, 0] != expected)
+
+
+def deviant(said: NDArray[np.int64], expected: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What the first target says that left the seed's class; the class itself where none did."""
+    left = said != expected[:, None]
+    return np.where(left.any(1), said[np.arange(len(said)), left.argmax(1)], expected)
+
+
+def _distinct(found: Outcome) -> Outcome:
+    """Steps that end on the same saved image are one output: the first of them; in the order of the seeds."""
+    ids = content_ids(found.x.cpu().numpy())
+    keys = list(zip(found.rows.tolist(), ids.tolist(), strict=True))
+    first = {key: i for i, key in reversed(list(enumerate(keys)))}
+    kept = np.array(sorted(first.values(), key=lambda i: (found.rows[i], found.steps[i], i)), dtype=np.int64)
+    return Outcome(found.x[torch.from_numpy(kept).to(found.x.device)], found.rows[kept], found.steps[kept], found.unstable)

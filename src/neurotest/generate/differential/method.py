@@ -1,0 +1,52 @@
+"""What a method of differential testing is: settings that begin a search, which then takes batch after batch of seeds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from neurotest.generate.differential.ensemble import Ensemble
+from neurotest.generate.parts import Arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What came out of a batch, as it will be saved; a method may give several outputs of one seed."""
+
+    x: Tensor  # (m, *shape) in [0, 1]
+    rows: NDArray[np.int64]  # (m,) of which seed of the batch
+    steps: NDArray[np.int64]  # (m,) after how many steps
+    unstable: int  # seeds that differed before rounding only
+
+
+class Search(Protocol):
+    """A method at work: it remembers what was covered, and can be saved between batches."""
+
+    def batch(self, seed: Tensor, classes: NDArray[np.int64], positions: NDArray[np.int64]) -> Outcome: ...
+
+    def coverage(self) -> list[float]: ...
+
+    def arrays(self) -> Arrays: ...
+
+    def restore(self, arrays: Arrays) -> None: ...
+
+
+class Method(Protocol):
+    """Settings. `several`: whether it compares targets or tests a single one."""
+
+    name: ClassVar[str]
+    several: ClassVar[bool]
+
+    @property
+    def layers(self) -> str: ...
+
+    @property
+    def operator(self) -> str: ...
+
+    def check(self, shape: tuple[int, ...]) -> None: ...
+
+    def begin(self, ensemble: Ensemble, random: int) -> Search: ...

@@ -1,0 +1,233 @@
+"""DeepFool, JSMA and AutoAttack as the adversarial-robustness-toolbox has them, run like our own attacks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neurotest import rng
+from neurotest.errors import BadInput
+from neurotest.generate.gradient.checks import count, eps_share, real
+from neurotest.generate.gradient.engine import BROKEN, Engine
+from neurotest.mutate.space import from_unit
+from neurotest.registry import register
+
+MISSING = (
+    "{name} needs the adversarial-robustness-toolbox, which is not installed: pip install 'neurotest[attacks]' "
+    "(or use pgd, bim, fgsm or cw, which need nothing)."
+)
+THROUGH = (
+    "Run by the adversarial-robustness-toolbox. Seeds, rounding to 8 bits, the second test and the control are as for our own."
+)
+
+
+class _Counted(nn.Module):
+    """The target as the toolbox wants it, inputs in [0, 1]; passes are counted, and gradients that are no numbers refused."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self.engine = engine
+        self.inner = engine.target.module  # so that .eval() and .to() reach it
+
+    def forward(self, x: Tensor) -> Tensor:
+        engine = self.engine
+        engine.forwards += len(x)
+        if x.requires_grad:
+            x.register_hook(self._seen)
+        return engine.target.logits(from_unit(x.to(engine.target.device), engine.target.bounds))
+
+    def _seen(self, gradient: Tensor) -> None:
+        self.engine.backwards += len(gradient)
+        if not bool(gradient.isfinite().all()):
+            raise BadInput(BROKEN)
+
+
+@contextmanager
+def _own_randomness(random: int, positions: Sequence[int]) -> Iterator[None]:
+    """The toolbox draws from numpy's global stream: it gets one of its own, and the global one back as it was."""
+    before = np.random.get_state()
+    np.random.seed(int(rng.stream("attack.toolbox", random, *positions[:1]).integers(2**32)))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(random)
+            yield
+    finally:
+        np.random.set_state(before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Toolbox:
+    """Base: wrap the target, let the toolbox attack, and take back what it moved."""
+
+    name: ClassVar[str]
+    regularised: ClassVar[bool] = False
+
+    @property
+    def radius(self) -> float | None:
+        return None
+
+    def build(self, attacks: Any, classifier: Any, n: int) -> Any:
+        raise NotImplementedError
+
+    def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
+        estimators, evasion = _parts(self.name)
+        self._slope(engine, seed, y)
+        with torch.no_grad():
+            classes = int(engine.predict(seed[:1]).shape[1])
+        # The box is [0, 1]; the wrapper knows the target's own bounds and preprocessing.
+        classifier = estimators.PyTorchClassifier(
+            model=_Counted(engine), loss=nn.CrossEntropyLoss(), input_shape=tuple(seed.shape[1:]), nb_classes=classes,
+            clip_values=(0.0, 1.0), device_type="cpu" if seed.device.type == "cpu" else "gpu",
+        )  # fmt: skip
+        with _own_randomness(random, positions), torch.enable_grad():
+            try:
+                moved = self.build(evasion, classifier, len(seed)).generate(seed.cpu().numpy(), y=self._labels(y, classes))
+            except ImportError as error:  # AutoAttack wants a package that the toolbox does not ask for
+                raise BadInput(MISSING.format(name=f"{self.name} ({error.name})")) from error
+        found = torch.from_numpy(np.asarray(moved, dtype=np.float32)).to(seed)
+        return torch.where(found.isfinite(), found, seed).clamp(0, 1)
+
+    def _labels(self, y: Tensor, classes: int) -> Any:
+        return np.eye(classes, dtype=np.float32)[y.cpu().numpy()]
+
+    def _slope(self, engine: Engine, seed: Tensor, y: Tensor) -> None:
+        """One gradient of our own, so that a masked target is told."""
+        engine.gradient(seed, y, first=True)
+
+
+def _parts(name: str) -> tuple[Any, Any]:
+    try:
+        import art.attacks.evasion as evasion
+        import art.estimators.classification as estimators
+    except ImportError as error:
+        raise BadInput(MISSING.format(name=name)) from error
+    return estimators, evasion
+
+
+def installed() -> bool:
+    """Whether the toolbox is here, without importing it."""
+    import importlib.util
+
+    return "art" in sys.modules or importlib.util.find_spec("art") is not None
+
+
+@register(
+    "attack",
+    "deepfool",
+    paper="Moosavi-Dezfooli et al., DeepFool, CVPR 2016",
+    cost="one forward pass and one backward pass per candidate class and step",
+    differs=THROUGH
+    + " Changes are often below half a step of 8-bit data and vanish when they are rounded: `unstable` counts them; "
+    "a larger `overshoot` keeps more of them.",
+    main="overshoot",
+)
+@dataclass(frozen=True, kw_only=True)
+class DeepFool(_Toolbox):
+    """Small steps to the nearest border of the classes, as if they were planes; then `overshoot` farther."""
+
+    name: ClassVar[str] = "deepfool"
+    steps: int = 50
+    overshoot: float = 0.02
+    candidates: int = 10
+
+    def __post_init__(self) -> None:
+        count("steps", self.steps, "50 in the paper")
+        count("candidates", self.candidates, "10 in the paper")
+        real("overshoot", self.overshoot, 0, None, "0.02 in the paper")
+
+    def build(self, attacks: Any, classifier: Any, n: int) -> Any:
+        return attacks.DeepFool(
+            classifier, max_iter=self.steps, epsilon=self.overshoot, nb_grads=self.candidates, batch_size=n, verbose=False
+        )
+
+
+@register(
+    "attack",
+    "jsma",
+    paper="Papernot et al., EuroS&P 2016",
+    cost="one forward pass and one backward pass per class and step; the slowest attack here",
+    differs=THROUGH + " The aimed class is drawn anew for every input, as the toolbox does where none is given.",
+    main="theta",
+)
+@dataclass(frozen=True, kw_only=True)
+class JSMA(_Toolbox):
+    """Change few values a lot: those that raise the aimed class most, by `theta` each, up to a share `gamma` of them."""
+
+    name: ClassVar[str] = "jsma"
+    theta: float = 1.0
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "theta", eps_share("theta", self.theta))
+        if self.theta == 0:
+            raise BadInput("theta=0: expected a number above 0 (1 is usual).")
+        object.__setattr__(self, "gamma", real("gamma", self.gamma, 0, 1, "a share of the values, 0.1 is usual"))
+
+    def build(self, attacks: Any, classifier: Any, n: int) -> Any:
+        return attacks.SaliencyMapMethod(classifier, theta=self.theta, gamma=self.gamma, batch_size=n, verbose=False)
+
+    def _labels(self, y: Tensor, classes: int) -> Any:
+        """It takes the class to reach: any other than the own one."""
+        step = np.random.randint(1, classes, size=len(y))  # inside our own randomness
+        return np.eye(classes, dtype=np.float32)[(y.cpu().numpy() + step) % classes]
+
+
+@register(
+    "attack",
+    "autoattack",
+    paper="Croce and Hein, ICML 2020",
+    cost="several hundred forward and backward passes per seed that holds out",
+    differs=THROUGH + " Its four parts are the toolbox's: APGD on cross-entropy and on the difference of logits, DeepFool, and "
+    "the square attack (the paper has FAB where the toolbox has DeepFool), with one start instead of five and 1,000 queries "
+    "instead of 5,000: hours become minutes.",
+    main="eps",
+)
+@dataclass(frozen=True, kw_only=True)
+class AutoAttack(_Toolbox):
+    """Four attacks one after the other, each on what the ones before it did not break, within eps.
+
+    steps: of the climbing ones, restarts: how often each begins, queries: of the square attack.
+    """
+
+    name: ClassVar[str] = "autoattack"
+    eps: float = 0.1
+    step: float = 0.02
+    steps: int = 100
+    restarts: int = 1
+    queries: int = 1000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", eps_share("eps", self.eps))
+        object.__setattr__(self, "step", eps_share("step", self.step))
+        if self.step == 0:
+            raise BadInput("step=0: expected a number above 0.")
+        for name in ("steps", "restarts", "queries"):
+            count(name, getattr(self, name), "100, 1 and 1000; the toolbox takes 100, 5 and 5000")
+
+    @property
+    def radius(self) -> float | None:
+        return self.eps
+
+    def build(self, attacks: Any, classifier: Any, n: int) -> Any:
+        bounded: dict[str, Any] = {"norm": np.inf, "eps": self.eps}
+        climbing = [
+            attacks.AutoProjectedGradientDescent(
+                classifier, **bounded, eps_step=self.step, max_iter=self.steps, nb_random_init=self.restarts, batch_size=n,
+                loss_type=loss, verbose=False,
+            )
+            for loss in ("cross_entropy", "difference_logits_ratio")
+        ]  # fmt: skip
+        rest = [
+            attacks.DeepFool(classifier, max_iter=self.steps, epsilon=1e-3, nb_grads=10, batch_size=n, verbose=False),
+            attacks.SquareAttack(
+                classifier, **bounded, max_iter=self.queries, p_init=0.8, nb_restarts=self.restarts, batch_size=n, verbose=False
+            ),
+        ]
+        return attacks.AutoAttack(classifier, **bounded, eps_step=self.step, batch_size=n, attacks=[*climbing, *rest])

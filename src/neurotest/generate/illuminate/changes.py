@@ -1,0 +1,102 @@
+"""How an input may be changed: each way is a smooth map from a few parameters to images, with the unchanged image at 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+COARSE = 4  # pixels per knot of a shading
+KNOTS = 4  # knots of a bend, along each side
+FAR = 0.05  # a step changes no more than this, root mean square over the values
+BEND = 0.1  # and a bend moves no knot by more than this share of half the image
+
+
+class Change(Protocol):
+    """One way. `most`: the longest step in parameters."""
+
+    @property
+    def name(self) -> str: ...
+
+    def start(self, seed: Tensor) -> Tensor: ...
+
+    def make(self, seed: Tensor, theta: Tensor) -> Tensor: ...
+
+    def settle(self, seed: Tensor, theta: Tensor) -> Tensor: ...
+
+    def most(self, seed: Tensor) -> float: ...
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Every value for itself: the smallest changes there are, and nothing a camera would do."""
+
+    name: str = "noise"
+
+    def start(self, seed: Tensor) -> Tensor:
+        return torch.zeros_like(seed)
+
+    def make(self, seed: Tensor, theta: Tensor) -> Tensor:
+        return seed + theta
+
+    def settle(self, seed: Tensor, theta: Tensor) -> Tensor:
+        """Kept in bounds outside the graph: inside, a value at its end would have no gradient."""
+        return (seed + theta).clamp(0, 1) - seed
+
+    def most(self, seed: Tensor) -> float:
+        return float(FAR * seed[0].numel() ** 0.5)
+
+
+@dataclass(frozen=True)
+class Shading:
+    """Light and shadow, the same for all colours: values on a coarse grid, smooth between them."""
+
+    name: str = "shading"
+
+    def start(self, seed: Tensor) -> Tensor:
+        n, _, height, width = seed.shape
+        return seed.new_zeros(n, 1, max(2, height // COARSE), max(2, width // COARSE))
+
+    def make(self, seed: Tensor, theta: Tensor) -> Tensor:
+        smooth = functional.interpolate(theta, seed.shape[2:], mode="bicubic", align_corners=True)
+        return (seed + smooth).clamp(0, 1)
+
+    def settle(self, seed: Tensor, theta: Tensor) -> Tensor:
+        return theta.clamp(-1, 1)
+
+    def most(self, seed: Tensor) -> float:
+        return float(FAR * self.start(seed[:1]).numel() ** 0.5)
+
+
+@dataclass(frozen=True)
+class Bend:
+    """The image bent like a sheet of rubber: a few knots are moved, everything between them follows."""
+
+    name: str = "bend"
+
+    def start(self, seed: Tensor) -> Tensor:
+        return seed.new_zeros(len(seed), 2, KNOTS, KNOTS)
+
+    def make(self, seed: Tensor, theta: Tensor) -> Tensor:
+        height, width = seed.shape[2:]
+        y = torch.linspace(-1, 1, height).to(seed).view(-1, 1).expand(height, width)
+        x = torch.linspace(-1, 1, width).to(seed).view(1, -1).expand(height, width)
+        moved = functional.interpolate(theta, (height, width), mode="bicubic", align_corners=True).permute(0, 2, 3, 1)
+        grid = torch.stack([x, y], dim=-1)[None] + moved
+        return functional.grid_sample(seed, grid, mode="bilinear", padding_mode="border", align_corners=True).clamp(0, 1)
+
+    def settle(self, seed: Tensor, theta: Tensor) -> Tensor:
+        return theta.clamp(-2 * BEND, 2 * BEND)
+
+    def most(self, seed: Tensor) -> float:
+        return float(BEND * (KNOTS * KNOTS) ** 0.5 / 2)
+
+
+def ways(shape: tuple[int, ...]) -> tuple[Change, ...]:
+    """What can be done to inputs of this shape; only images can be shaded and bent."""
+    if len(shape) == 3 and min(shape[1:]) >= 2 * KNOTS:
+        return (Shading(), Bend(), Noise())
+    return (Noise(),)

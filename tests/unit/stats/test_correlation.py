@@ -1,0 +1,108 @@
+"""Correlations by hand, against scipy, and what holds for any numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from neurotest.errors import BadInput
+from neurotest.stats.comparison import pearson
+from neurotest.stats.correlation import Correlation, correlate, p_value, within_levels
+
+numbers = st.lists(st.floats(-100, 100).map(lambda v: round(v, 3)), min_size=5, max_size=30)
+
+
+def test_by_hand() -> None:
+    # x = 1, 2, 3, y = 1, 3, 2: covariance 1 / (sqrt 2 sqrt 2) = .5; t = .5 / sqrt(.75) with one degree of freedom.
+    found = correlate([1, 2, 3], [1, 3, 2])
+    assert found.r == pytest.approx(0.5)
+    assert found.p == pytest.approx(2 * (0.5 - math.atan(0.5 / math.sqrt(0.75)) / math.pi))
+    assert found.strength == "moderate"
+    assert (found.n, found.clusters) == (3, 3)
+
+
+def test_what_a_level_moves_is_taken_off() -> None:
+    # Between the levels both sides jump by 10; within each they run against each other.
+    x, y, level = [1, 2, 3, 11, 12, 13], [3, 2, 1, 13, 12, 11], [0, 0, 0, 1, 1, 1]
+    assert correlate(x, y).r > 0.9
+    fixed = correlate(x, y, level=level)
+    assert fixed.r == pytest.approx(-1)
+    assert fixed.p == 0
+    each = within_levels(x, y, level, least=3)
+    assert [one.r for one in each.values()] == pytest.approx([-1, -1])
+    assert within_levels(x, y, level, least=4) == {}
+
+
+def test_against_scipy() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=40)
+    y = 0.4 * x + generator.normal(size=40)
+    theirs = stats.pearsonr(x, y)
+    ours = correlate(x, y)
+    assert (ours.r, ours.p) == pytest.approx((theirs.statistic, theirs.pvalue))
+    assert correlate(x, y, by_rank=True).r == pytest.approx(stats.spearmanr(x, y).statistic)
+    # The interval of independent values, from sums, is that of a plain bootstrap that writes every resample out.
+    plain = [pearson(x[i], y[i]) for i in generator.integers(0, 40, (1000, 40))]
+    assert [ours.low, ours.high] == pytest.approx(np.quantile(plain, [0.025, 0.975]), abs=0.06)
+
+
+def test_clusters_widen_the_interval() -> None:
+    generator = np.random.default_rng(1)
+    x = np.repeat(generator.normal(size=8), 20)
+    y = np.repeat(generator.normal(size=8), 20) + x / 2
+    alone, together = correlate(x, y), correlate(x, y, clusters=np.repeat(np.arange(8), 20))
+    assert together.clusters == 8
+    assert together.high - together.low > 2 * (alone.high - alone.low)
+
+
+def test_strength_and_support_follow_what_is_printed() -> None:
+    def of(r: float, p: float = 0.01) -> Correlation:
+        return Correlation(r, p, r, r, 10, 10)
+
+    assert [of(r).strength for r in (0.29, 0.3, -0.69, 0.697, math.nan)] == [
+        "weak", "moderate", "moderate", "strong", "undefined",
+    ]  # fmt: skip
+    assert of(0.8).supports()
+    assert not of(0.8).supports(-1)
+    assert of(-0.8).supports(-1)
+    assert not of(0.8, 0.2).supports()
+    assert of(math.nan).to_dict()["r"] is None
+
+
+def test_nothing_varies() -> None:
+    found = correlate([1, 1, 1, 1], [1, 2, 3, 4])
+    assert math.isnan(found.r)
+    assert math.isnan(found.low)
+    assert math.isnan(p_value(0.5, 0))
+    assert p_value(1.0, 5) == 0
+
+
+@given(numbers, st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_any_numbers(x: list[float], random) -> None:  # type: ignore[no-untyped-def]
+    y = [v + random.uniform(-50, 50) for v in x]
+    found = correlate(x, y, draws=100)
+    if math.isnan(found.r):
+        return
+    assert -1 - 1e-9 <= found.r <= 1 + 1e-9
+    assert 0 <= found.p <= 1
+    assert correlate(y, x, draws=100).r == pytest.approx(found.r)
+    assert correlate([-v for v in x], y, draws=100).r == pytest.approx(-found.r)
+    assert correlate(x, y, level=[7] * len(x), draws=100).r == pytest.approx(found.r)
+    if not math.isnan(found.low):
+        assert -1 <= found.low <= found.high <= 1
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "more"),
+    [([1, 2], [1, 2, 3], {}), ([1, 2, 3], [1, 2, 3], {"level": [1, 2]}), ([1, 2, 3], [1, 2, 3], {"clusters": [[1, 2, 3]]}),
+     ([1, math.nan], [1, 2], {})],
+)  # fmt: skip
+def test_bad_input(x: list[float], y: list[float], more: dict[str, list[float]]) -> None:
+    with pytest.raises(BadInput):
+        correlate(x, y, **more)
