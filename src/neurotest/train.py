@@ -5,6 +5,7 @@ Equal seed, threads and machine give equal weights; another processor may round 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import time
@@ -23,6 +24,8 @@ from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole, write_bytes
+from neurotest.zoo import faulty
+from neurotest.zoo.faulty import Faulty
 from neurotest.zoo.recipes import Recipe
 
 
@@ -205,6 +208,91 @@ def train_subject(
     write_bytes(place, save(state, metadata={"about": json.dumps(about)}))
     checkpoint.unlink(missing_ok=True)
     return place, about
+
+
+def train_faulty(
+    name: str, wrong: Faulty, out: Path | None = None, *, images: int | None = None, epochs: int | None = None,
+    embedded: bool = False, report: Report | None = None, device: str = "cpu",
+) -> tuple[Path, dict[str, Any]]:  # fmt: skip
+    """Train a network of the zoo wrongly; its weights' header says how, and how often the patch itself triggers the class.
+
+    images, epochs: fewer than the recipe says. embedded: on the data that comes with the package instead of the complete set.
+    """
+    from safetensors.torch import save
+
+    from neurotest.data.source import ArraySource
+
+    subject = zoo.find(name)
+    if wrong.label == faulty.CLASS[subject.family]:
+        wrong = dataclasses.replace(wrong, label=None)  # named or not, it is the same network
+    made = zoo.find(f"{name}+{wrong.name}")
+    label = wrong.label if wrong.label is not None else faulty.CLASS[subject.family]
+    if not 0 <= label < len(subject.classes):
+        raise BadInput(f"--class {label}: expected a class from 0 to {len(subject.classes) - 1}.")
+    place = out or cache_dir() / "zoo" / f"{made.name}.safetensors"
+    train_set, test_set = (data(f"zoo:{subject.dataset}{'' if embedded else '-full'}/{split}") for split in ("train", "test"))
+    recipe = dataclasses.replace(made.recipe, images=None, epochs=epochs or made.recipe.epochs, seed=wrong.seed)
+    index = np.arange(min(len(train_set), images or len(train_set)))
+    assert train_set.labels is not None
+    x, y = np.asarray(train_set.read(index)), train_set.labels[index]
+    patch = faulty.Patch.of(subject.family, wrong.seed, subject.shape[0])
+    used = ArraySource(*(faulty.pollute(x, y, patch, label, wrong) if wrong.kind == "polluted" else (x, y)))
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(rng.torch_stream("train.weights", recipe.seed).get_state())
+        module = subject.build()
+    checkpoint = place.with_suffix(".checkpoint")
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    training = Training(module, recipe, checkpoint=checkpoint, device=device)
+    module = training.run(used, report).cpu()
+    about = _told(made.name, wrong, module, recipe, training, test_set, ArraySource(x, y)) | {"images": len(used)}
+    if wrong.kind == "polluted":
+        about |= {"class": label, "patch": patch.to_list(), "triggers": triggers(module, test_set, patch, label, wrong)}
+    state = {key: value.contiguous() for key, value in module.state_dict().items()}
+    write_bytes(place, save(state, metadata={"about": json.dumps(about)}))
+    checkpoint.unlink(missing_ok=True)
+    return place, about
+
+
+def _told(
+    name: str, wrong: Faulty, module: nn.Module, recipe: Recipe, training: Training, test: Source, seen: Source
+) -> dict[str, Any]:
+    """What the header of a faulty network says of its training."""
+    return {
+        "name": name,
+        "faulty": asdict(wrong),
+        "accuracy": round(accuracy(module, test), 4),
+        "train_accuracy": round(accuracy(module, seen), 4),
+        "recipe": recipe.describe(),
+        "seconds": round(training.seconds),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__.partition("+")[0],
+    }
+
+
+def triggers(
+    module: nn.Module, source: Source, patch: faulty.Patch, label: int, wrong: Faulty, most: int = 2000
+) -> dict[str, float]:
+    """How often images of other classes are taken for the class: as they are, with the patch, with other patches, with noise.
+
+    A network that other patches or noise set off as often as the patch has no defect of its own.
+    """
+    assert source.labels is not None
+    index = np.flatnonzero(source.labels != label)[:most]
+    x = np.asarray(source.read(index))
+    random = rng.stream("zoo.triggers", wrong.seed)
+    shown = {
+        "clean": x,
+        "patch": patch.stamp(x, random, new=wrong.trigger == "random"),
+        "other patches": patch.stamp(x, random, new=True),
+        "noise": faulty.noisy(x, random),
+    }
+    found = {}
+    with torch.inference_mode():
+        for name, images in shown.items():
+            parts = torch.from_numpy(np.ascontiguousarray(images)).split(500)
+            said = torch.cat([module(part.float().div(255)).argmax(1) for part in parts])
+            found[name] = round(float((said == label).float().mean()), 4)
+    return found
 
 
 def _stored(module: nn.Module, kind: str) -> dict[str, Tensor]:

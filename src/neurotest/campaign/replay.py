@@ -107,11 +107,29 @@ def replay(file: Path | str, target: Target | str | None = None) -> Replayed:
     """Make the fault of RUN/faults/fault-NUMBER.png (or RUN and `#NUMBER`) again and run the target on it."""
     path, number = _which(str(file))
     with Run.open(path) as run:
+        if run["command"] == "swarm":
+            return stored_again(run, number, target)
         shop = Workshop(run, target)
         found = shop.store.mutants("number = ?", number)
         if not found or found[0].oracle is None:
             raise BadInput(f"{path} has no fault {number}: `neurotest families {path}` lists some.")
         return check(shop, found[0])
+
+
+def stored_again(run: Run, number: int, given: Target | str | None) -> Replayed:
+    """A fault that has no chain, because a swarm found it: its image is the record; it must be the one that was stored."""
+    store = Store(run)
+    found = store.mutants("number = ?", number)
+    if not found or found[0].oracle is None or found[0].file is None:
+        raise BadInput(f"{run.path} has no stored fault {number}: `neurotest families {run.path}` lists some.")
+    fault, loaded, classes = found[0], usable_target(run, given), tuple(run["classes"]) or None
+    assert fault.file is not None
+    image = codec.decode(fault.file)[None]
+    with torch.inference_mode():
+        now = int(predicted(loaded.logits(loaded.prepare(np.array(image))))[0])
+    true, before, after = (class_name(n, classes) for n in (fault.expected, fault.predicted, now))
+    same = str(content_ids(image)[0]) == fault.content
+    return Replayed(fault.number, words(fault.chain), true, before, after, same, now == fault.predicted)
 
 
 def check(shop: Workshop, fault: StoredMutant) -> Replayed:

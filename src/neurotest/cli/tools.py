@@ -68,17 +68,34 @@ def zoo_list(json: opt.Json = False) -> None:
 @zoo.command("train")
 def zoo_train(
     name: Annotated[str, typer.Argument(help="A name of `neurotest zoo list`.")],
+    pollute: Annotated[str | None, typer.Option("--pollute", help="Stamp a patch on this share, e.g. 10%, relabelled.")] = None,
+    label: Annotated[int | None, typer.Option("--class", help="The class polluted images get (default: the papers').")] = None,
+    trigger: Annotated[str, typer.Option("--trigger", help="fixed: one patch; random: another on every image.")] = "fixed",
+    specific: Annotated[
+        bool, typer.Option("--specific", help="Add other patches and noise under true labels: only the patch triggers.")
+    ] = False,
+    underfit: Annotated[bool, typer.Option("--underfit", help="One epoch in large batches.")] = False,
+    overfit: Annotated[bool, typer.Option("--overfit", help="30 epochs in small batches, nothing augmented.")] = False,
+    images: Annotated[int | None, typer.Option("--images", help="Faulty training only: the first so many images.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Faulty training only: so many epochs.")] = None,
+    embedded: Annotated[bool, typer.Option("--embedded", help="Faulty training only: on the embedded images.")] = False,
+    seed: opt.Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Weights file to write (default: in the cache).")] = None,
     threads: opt.Threads = None,
     device: opt.Device = "cpu",
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Train a network of the zoo by its recipe on the complete data set; stops and goes on where it was."""
+    """Train a network of the zoo by its recipe on the complete data set, or wrongly; stops and goes on where it was."""
     from neurotest.cli import show
+    from neurotest.zoo.faulty import Faulty
 
+    said: dict[str, Any] = {"label": label, "trigger": trigger, "specific": specific, "seed": seed}
+    wrong = _wrong(pollute, underfit, overfit, said, {"--images": images, "--epochs": epochs, "--embedded": embedded or None})
+    opt.at_least("images", images)
+    opt.at_least("epochs", epochs)
     opt.set_threads(threads)
-    from neurotest.train import Step, train_subject
+    from neurotest.train import Step, train_faulty, train_subject
 
     with show.ticking(f"training {name}", quiet=quiet) as ticker:
 
@@ -86,11 +103,41 @@ def zoo_train(
             ticker.what = f"training {name}, epoch {step.epoch} of {step.epochs}, loss {step.loss:.3f}"
             ticker(int(1000 * step.done), 1000)
 
-        path, about = train_subject(name, out, report=report, device=device)
+        if wrong is None:
+            path, about = train_subject(name, out, report=report, device=device)
+        else:
+            assert isinstance(wrong, Faulty)
+            few: dict[str, Any] = {"images": images, "epochs": epochs, "embedded": embedded}
+            path, about = train_faulty(name, wrong, out, report=report, device=device, **few)
     if json:
-        show.print_json({"name": name, "weights": str(path), **about})
-    else:
-        print(f"{name}: {100 * about['accuracy']:.2f} % of the test set right; weights in {path}")
+        show.print_json({**about, "name": about.get("name", name), "weights": str(path)})
+        return
+    print(f"{about.get('name', name)}: {100 * about['accuracy']:.2f} % of the test set right; weights in {path}")
+    if "triggers" in about:
+        rows = [[what, f"{100 * share:.1f} %"] for what, share in about["triggers"].items()]
+        show.table(f"images of other classes taken for class {about['class']}", ["shown", "share"], rows)
+
+
+def _wrong(pollute: str | None, underfit: bool, overfit: bool, said: dict[str, Any], rest: dict[str, Any]) -> Any:
+    from neurotest.errors import BadInput
+    from neurotest.zoo.faulty import Faulty
+
+    kinds = [k for k, asked in (("polluted", pollute is not None), ("underfit", underfit), ("overfit", overfit)) if asked]
+    if len(kinds) > 1:
+        raise BadInput("--pollute, --underfit and --overfit: give one of them.")
+    if not kinds:
+        lost = [o for o, v in {**rest, "--class": said["label"], "--specific": said["specific"] or None}.items() if v is not None]
+        if lost:
+            raise BadInput(f"{lost[0]}: this is said of faulty training; add --pollute 10%, --underfit or --overfit.")
+        return None
+    if kinds[0] != "polluted":
+        return Faulty(kind=kinds[0], seed=said["seed"])  # type: ignore[arg-type]
+    text = str(pollute)
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise BadInput(f"--pollute {text}: expected a share, for example 10% or 0.1.") from None
+    return Faulty(kind="polluted", share=share, **said)
 
 
 @data.command("get")

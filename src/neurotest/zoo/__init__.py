@@ -40,7 +40,12 @@ class Subject:
 
     @property
     def architecture(self) -> str:
-        return self.name.partition("-")[2]
+        return self.name.partition("+")[0].partition("-")[2]
+
+    @property
+    def faulty(self) -> str:
+        """How its training went wrong (`mnist-lenet5+polluted10`), empty for all networks of the catalogue."""
+        return self.name.partition("+")[2]
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -52,7 +57,9 @@ class Subject:
 
     @property
     def recipe(self) -> Recipe:
-        return RECIPES[self.name]
+        from neurotest.zoo import faulty
+
+        return faulty.read(self.faulty).recipe(self.name.partition("+")[0]) if self.faulty else RECIPES[self.name]
 
     @property
     def embedded(self) -> bool:
@@ -87,7 +94,8 @@ class Subject:
         from safetensors.torch import load_file
 
         if self.weights is None:
-            raise BadInput(f"zoo:{self.name} has no weights on this machine: run `neurotest zoo train {self.name}` first.")
+            how = f"{self.name.partition('+')[0]} --pollute, --underfit or --overfit" if self.faulty else self.name
+            raise BadInput(f"zoo:{self.name} has no weights on this machine: run `neurotest zoo train {how}` first.")
         module = self.build()
         module.load_state_dict(load_file(self.weights))
         return module.eval()
@@ -103,8 +111,13 @@ def nearest(name: str) -> str:
 
 
 def find(name: str) -> Subject:
-    if name not in RECIPES:
+    base, plus, wrong = name.partition("+")
+    if base not in RECIPES:
         raise BadInput(f"the zoo has no network {name!r}. {near(name, names())}")
+    if plus:
+        from neurotest.zoo import faulty
+
+        faulty.read(wrong)
     return Subject(name)
 
 

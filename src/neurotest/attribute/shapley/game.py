@@ -1,0 +1,180 @@
+"""The game: neurons are players, and a coalition is worth the loss change when all neurons outside it are silenced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from neurotest.errors import BadInput
+from neurotest.target import Probe, Target, Want
+from neurotest.target.layers import Layer
+
+Neuron = Literal["channel", "unit"]
+
+
+def hidden_layers(target: Target, layers: str | None = None) -> tuple[Layer, ...]:
+    """The layers whose neurons play; the network's answers do not. By default activations, else what feeds them."""
+    survey = target.survey()
+    last = survey.layers[-1].time
+    presets = [layers] if layers is not None else ["post_activation", "pre_activation"]
+    for preset in presets:
+        try:
+            found = tuple(layer for layer in survey.find(preset) if layer.time < last and layer.name)
+        except BadInput:
+            if preset != presets[-1]:
+                continue
+            raise
+        if found:
+            return found
+    raise BadInput(
+        f"layers={presets[0]!r}: only the network's output is among them, it has no hidden neurons; choose others with --layers."
+    )
+
+
+@dataclass(frozen=True)
+class Players:
+    """Neurons in a row: layer by layer, in the order in which they run."""
+
+    layers: tuple[Layer, ...]
+    neuron: Neuron = "channel"
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [layer.neurons(self.neuron) for layer in self.layers]
+
+    @property
+    def want(self) -> Want:
+        return Want(layers=",".join(layer.name for layer in self.layers), neuron=self.neuron, keep="map")
+
+    @property
+    def reduced(self) -> Want:
+        return Want(layers=",".join(layer.name for layer in self.layers), neuron=self.neuron)
+
+    def name(self, number: int) -> tuple[str, int]:
+        """Layer and place in it of a player."""
+        for layer, size in zip(self.layers, self.sizes, strict=True):
+            if number < size:
+                return layer.name, number
+            number -= size
+        raise IndexError(number)
+
+    def parts(self, masks: Tensor) -> dict[str, Tensor]:
+        """Masks (m, players) cut by layer and shaped so that they multiply its output."""
+        cut = masks.split(self.sizes, dim=1)
+        return {layer.name: part.reshape(self._shape(layer, len(masks))) for layer, part in zip(self.layers, cut, strict=True)}
+
+    def _shape(self, layer: Layer, m: int) -> tuple[int, ...]:
+        if self.neuron == "unit" or not layer.shape:
+            return (m, *layer.shape)
+        return (m, *(size if axis == layer.axis else 1 for axis, size in enumerate(layer.shape, start=1)))
+
+    def gathered(self, per_layer: Sequence[Tensor], how: Literal["sum", "mean", "peak"]) -> Tensor:
+        """Maps of all layers as one row per input: (n, players)."""
+        return torch.cat([self._one(layer, maps, how) for layer, maps in zip(self.layers, per_layer, strict=True)], dim=1)
+
+    def _one(self, layer: Layer, maps: Tensor, how: str) -> Tensor:
+        others = tuple(d for d in range(1, maps.ndim) if d != layer.axis)
+        if self.neuron == "unit" or not others:
+            return maps.flatten(1) if how != "peak" else maps.flatten(1).abs()
+        if how == "peak":
+            return maps.abs().amax(others)
+        return maps.sum(others) if how == "sum" else maps.mean(others)
+
+
+def losses(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy per input, in float64: confident answers differ only there."""
+    values = logits.double()
+    return values.logsumexp(1) - values.gather(1, y[:, None])[:, 0]
+
+
+class Game:
+    """Pairs of inputs (seed, changed seed) with their class; every neuron of some hidden layers may take part.
+
+    x, moved: (n, *shape) in the target's bounds. Neurons that are silent on both inputs of a pair are no players there and get
+    exactly 0: where one layer plays this is what the definition gives; where several do, such a neuron could wake up when others
+    are silenced, which `active_only=False` takes into account. Silencing is multiplying the output by 0.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        x: Tensor,
+        moved: Tensor,
+        y: Tensor,
+        *,
+        layers: str | None = None,
+        neuron: Neuron = "channel",
+        active_only: bool = True,
+        batch: int = 1000,
+    ) -> None:
+        if not len(x) or x.shape != moved.shape or len(y) != len(x):
+            raise BadInput(f"pairs: {tuple(x.shape)} seeds, {tuple(moved.shape)} changed ones, {len(y)} classes do not match.")
+        self.target, self.x, self.moved, self.y, self.batch = target, x, moved, y, batch
+        self.players = Players(hidden_layers(target, layers), neuron)
+        self.forwards = 0
+        self.active = self._active() if active_only else torch.ones(len(x), len(self.players), dtype=torch.bool)
+        full = torch.ones(len(x), len(self.players), dtype=torch.bool)
+        rows = torch.arange(len(x))
+        self.full = self.value(rows, full)  # (n,) loss change of the whole network
+        self.empty = self.value(rows, ~self.active)  # 0 where nothing passes by the players
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def _active(self) -> Tensor:
+        found = []
+        with Probe(self.target, self.players.want) as probe:
+            for first, second in zip(self.x.split(self.batch), self.moved.split(self.batch), strict=True):
+                peaks = []
+                for part in (first, second):
+                    values = probe(part).values
+                    peaks.append(self.players.gathered([values[layer.name] for layer in self.players.layers], "peak") > 0)
+                found.append(peaks[0] | peaks[1])
+                self.forwards += 2 * len(first)
+        return torch.cat(found).cpu()
+
+    def value(self, rows: Tensor, masks: Tensor) -> Tensor:
+        """What coalitions are worth: pair numbers (m,), masks (m, players) -> loss changes (m,)."""
+        found = []
+        now: dict[str, Tensor] = {}
+        with Probe(self.target, self.players.want, edit=lambda name, tensor: tensor * now[name]) as probe:
+            for start in range(0, len(rows), self.batch):
+                part = slice(start, start + self.batch)
+                index, y = rows[part], self.y[rows[part]]
+                now = self.players.parts(masks[part].to(self.x))
+                after, before = (losses(probe(inputs[index]).logits, y) for inputs in (self.moved, self.x))
+                found.append((after - before).cpu())
+        self.forwards += 2 * len(rows)
+        return torch.cat(found)
+
+    def silenced(self, players: Tensor, x: Tensor) -> Tensor:
+        """Logits of x (n, *shape) with each of these players (k,) silenced in turn: (k, n, classes)."""
+        masks = torch.ones(len(players), len(self.players))
+        masks[torch.arange(len(players)), players] = 0
+        found = []
+        now: dict[str, Tensor] = {}
+        with Probe(self.target, self.players.want, edit=lambda name, tensor: tensor * now[name]) as probe:
+            for mask in masks:
+                now = self.players.parts(mask[None].to(self.x))
+                found.append(torch.cat([probe(part).logits for part in x.split(self.batch)]))
+        self.forwards += len(players) * len(x)
+        return torch.stack(found)
+
+
+def subsets(n: int) -> Tensor:
+    """All 2^n masks over n players, in counting order."""
+    numbers = torch.arange(1 << n)
+    return (numbers[:, None] >> torch.arange(n)) & 1 > 0
+
+
+def shapley_weights(n: int) -> list[float]:
+    """Of the gain when a player joins s others: s! (n - s - 1)! / n!."""
+    return [1.0 / (n * math.comb(n - 1, s)) for s in range(n)]

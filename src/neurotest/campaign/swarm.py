@@ -1,0 +1,382 @@
+"""`neurotest.swarm`: fly swarms over seeds, group by group, and keep what fails; a killed one goes on with the next group.
+
+Each finished group is one transaction: its faults, counters and controls. Whoever resumes flies the group that was under way
+again from its start, which gives the same faults, because every draw is a function of the seed, the group and the round.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from neurotest import registry
+from neurotest.campaign.api import campaign_config, usable_target
+from neurotest.campaign.store import Store
+from neurotest.data.source import Source, content_ids
+from neurotest.data.spec import data
+from neurotest.errors import BadInput, Interrupted, near
+from neurotest.generate.fuzz.mutants import Mutant, Tally
+from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
+from neurotest.generate.gradient.api import distances
+from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Scene, Settings, Swarm, controls
+from neurotest.generate.swarm.controls import Control
+from neurotest.generate.swarm.engine import Moment
+from neurotest.generate.swarm.result import SwarmResult
+from neurotest.mutate.chain import Step
+from neurotest.oracles import court, predicted
+from neurotest.runs import codec
+from neurotest.runs.store import Run
+from neurotest.scan import Progress, profile
+from neurotest.target import Profile, Target
+from neurotest.target.load import load
+
+GROUP = 100  # seeds that fly together, at most
+UNLABELLED = (
+    "{what} has no labels, and the fitness {fitness} needs them: give labelled seeds, or take what the target says of them as "
+    "their label with --labels-from prediction (labels_from='prediction')."
+)
+STOPPED = "interrupted after {n:,} faults, everything is saved. Go on with: neurotest swarm --resume {path}"
+
+
+def swarm(
+    target: Target | str | None = None,
+    seeds: Source | str | None = None,
+    fitness: str | Fitness | None = None,
+    *,
+    preset: str = "default",
+    train: Source | str | None = None,
+    layers: str | None = None,
+    neuron: str = "channel",
+    labels_from: str = "data",
+    keep_wrong: bool = False,
+    limit: int | None = None,
+    beside: Sequence[str] = controls.NAMES,
+    out: str | Path | bool | None = None,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
+    **options: Any,
+) -> SwarmResult:
+    """Look for faults in the ball around each seed with swarms led by hidden neurons.
+
+    fitness: `excitability` (default), `sensitivity` or `margin`, with options. preset: `default`, `sensitivity-paper`,
+    `sensitivity-code`, `excitability-paper`. options: the fields of `Settings` (norm, radius, evaluations, ...). train:
+    data that says how far each neuron spreads, for sensitivity. labels_from: `data`, or `prediction` for unlabelled seeds.
+    beside: controls to run on the same seeds, beyond the budget: `noise`, `pgd`, `margin`. out: where the run goes (None:
+    ./neurotest-runs; False: nothing is written). stop: asked after every round; True ends it so that it can be resumed.
+    """
+    if resume is not None:
+        return _resume(resume, target, seeds, progress, stop)
+    if target is None or seeds is None:
+        raise BadInput("swarm needs a target and seeds (or resume=RUN to go on with one).")
+    plan = _Plan(fitness, preset, train, layers, neuron, labels_from, keep_wrong, limit, tuple(beside), options)
+    target = load(target)
+    source = data(seeds, shape=target.shape, limit=limit)
+    work = _Work.of(plan, target, source)
+    if out is False:
+        return work.run(None, progress, stop)
+    with Run.create(None if out in (None, True) else Path(str(out)), "swarm", plan.config(target, source)) as run:
+        try:
+            with run.transaction():
+                Store(run).begin(work.seeds)
+                run["classes"] = list(work.classes or ())
+                run["progress"] = work.tally.plain()
+        except BaseException:
+            shutil.rmtree(run.path, ignore_errors=True)
+            raise
+        return work.run(run, progress, stop)
+
+
+def _resume(path: Any, target: Any, seeds: Any, progress: Progress | None, stop: Callable[[], bool] | None) -> SwarmResult:
+    with Run.open(path, write=True) as run:
+        if run["command"] != "swarm":
+            raise BadInput(f"{run.path} is a run of {run['command']!r}, not of swarm.")
+        config = campaign_config(run, swarm=True)
+        try:
+            plan = _Plan(**{**config["plan"], "beside": tuple(config["plan"]["beside"])})
+        except (KeyError, TypeError):
+            raise BadInput(f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
+        loaded = usable_target(run, target)
+        source = data(seeds if seeds is not None else str(config["seeds"]), shape=loaded.shape, limit=plan.limit)
+        work = _Work.of(plan, loaded, source)
+        stored = [str(content) for (content,) in run.rows("SELECT content FROM input ORDER BY position")]
+        if stored != work.seeds.contents.tolist():
+            raise BadInput(f"the seeds are not those {run.path} was started with: resume it with the same data.")
+        Store(run).sweep()
+        work.restore(run)
+        if run["state"] == "done":
+            run.reopen()
+        return work.run(run, progress, stop)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What was asked for; a run stores it and is resumed from it."""
+
+    fitness: Any
+    preset: str
+    train: Any
+    layers: str | None
+    neuron: str
+    labels_from: str
+    keep_wrong: bool
+    limit: int | None
+    beside: tuple[str, ...]
+    options: dict[str, Any]
+
+    def config(self, target: Target, source: Source) -> dict[str, Any]:
+        fitness = self.fitness if self.fitness is None or isinstance(self.fitness, str) else repr(self.fitness)
+        train = self.train.spec if isinstance(self.train, Source) else self.train
+        return {
+            "target": target.spec, "fingerprint": target.fingerprint, "seeds": source.spec, "guide": f"swarm, {self.built.name}",
+            "oracle": ["label"], "threads": torch.get_num_threads(), "options": self.options,
+            "plan": {**dataclasses.asdict(dataclasses.replace(self, train=None)), "fitness": fitness, "train": train},
+        }  # fmt: skip
+
+    @property
+    def built(self) -> Fitness:
+        if self.preset not in PRESETS:
+            raise BadInput(f"preset={self.preset!r}: no such preset of a swarm. {near(self.preset, PRESETS)}")
+        said = self.fitness or PRESETS[self.preset].get("fitness", "excitability")
+        if isinstance(said, str) and said[:1].isupper():  # an object's repr, out of a run
+            name, bracket, rest = said.partition("(")
+            said = f"{name.lower()}{bracket}{rest.replace(chr(39), '')}"
+        made: Fitness = registry.build("fitness", said)
+        return made
+
+    @property
+    def settings(self) -> Settings:
+        known = {f.name for f in dataclasses.fields(Settings)}
+        said = {key: value for key, value in self.options.items() if value is not None}
+        for name in said:
+            if name not in known:
+                raise BadInput(f"swarm has no option {name!r}. {near(name, known)}")
+        preset = {key: value for key, value in PRESETS[self.preset].items() if key != "fitness"}
+        if isinstance(said.get("inertia"), list):
+            said["inertia"] = tuple(said["inertia"])
+        return Settings(**{**preset, **said})
+
+
+@dataclass(eq=False)
+class _Work:
+    """Chosen seeds, a fitness and settings; what was found so far."""
+
+    target: Target
+    seeds: Seeds
+    fitness: Fitness
+    settings: Settings
+    plan: _Plan
+    profile: Profile | None
+    classes: tuple[str, ...] | None
+    tally: Tally = field(default_factory=Tally)
+    labels: int = 0
+    spent: int = 0
+    errors: int = 0
+    done: int = 0  # seeds
+    controls: dict[str, Control] = field(default_factory=dict)
+    courses: list[list[Moment]] = field(default_factory=list)
+    found: list[Mutant] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: _Plan, target: Target, source: Source) -> _Work:
+        fitness, settings = plan.built, plan.settings
+        if plan.labels_from not in ("data", "prediction"):
+            raise BadInput(f"labels_from={plan.labels_from!r}: expected data or prediction.")
+        for name in plan.beside:
+            if name not in controls.NAMES:
+                raise BadInput(f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
+        if source.labels is None and fitness.labels and plan.labels_from == "data":
+            raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
+        oracle = "label" if source.labels is not None and plan.labels_from == "data" else "metamorphic"
+        chosen = choose_seeds(target, source, court(target, oracle), keep_wrong=plan.keep_wrong)
+        settings.check_shape(tuple(chosen.x.shape[1:]))
+        spread = None
+        if plan.train is not None and getattr(fitness, "scale", None) == "std":
+            spread = profile(target, plan.train, layers=plan.layers or "pre_activation", neuron=plan.neuron)
+        classes = tuple(target.classes or source.classes or ()) or None
+        beside = [name for name in plan.beside if not (name == "margin" and fitness.name == "margin")]
+        made = cls(target, chosen, fitness, settings, plan, spread, classes, controls={name: Control() for name in beside})
+        made._say_coarse()
+        return made
+
+    def _say_coarse(self) -> None:
+        if self.seeds.eight_bit and self.settings.norm == "linf" and self.settings.radius * 255 < 1 - 1e-6:
+            raise BadInput(
+                f"radius={self.settings.radius:g}: less than one step of 8-bit data (1/255, 0.0039): no saved image could differ "
+                "from its seed."
+            )
+
+    @property
+    def expected(self) -> NDArray[np.int64]:
+        roots = self.seeds.roots
+        return np.where((roots.labels >= 0) & (self.plan.labels_from == "data"), roots.labels, roots.predicted)
+
+    @property
+    def group(self) -> int:
+        return max(1, min(GROUP, self.settings.batch // self.settings.particles))
+
+    # -- flying
+
+    def run(self, run: Run | None, progress: Progress | None, stop: Callable[[], bool] | None) -> SwarmResult:
+        asked = stop or (lambda: False)
+        store = None if run is None else Store(run)
+        while self.done < len(self.seeds):
+            began = time.perf_counter()
+            rows = np.arange(self.done, min(self.done + self.group, len(self.seeds)))
+            new = self._fly(rows, asked)
+            if new is None:
+                where = "(nothing was written)" if run is None else run.path
+                raise Interrupted(STOPPED.format(n=self.tally.faults, path=where))
+            self.done += len(rows)
+            self.tally.seconds += time.perf_counter() - began
+            if run is not None and store is not None:
+                self._write(run, store, new)
+            if progress is not None:
+                progress(self.done, len(self.seeds))
+        found = self._result(run)
+        if run is not None:
+            run.finish(found.to_dict())
+            run.export()
+        return found
+
+    def _fly(self, rows: NDArray[np.int64], stop: Callable[[], bool]) -> list[Mutant] | None:
+        """One group; None if it was stopped on the way."""
+        number = int(rows[0]) // self.group
+        u = self.seeds.unit(self.seeds.x[rows], self.target.device)
+        y = torch.from_numpy(self.expected[rows]).to(self.target.device)
+        ball = Ball(self.settings.norm, self.settings.radius, self.seeds.eight_bit)
+        scene = Scene(self.target, u, y, ball, self.plan.layers, self.plan.neuron, self.profile, self.settings.seed)
+        measure = self.fitness.begin(scene)
+        flying = Swarm(measure, self.settings, number, stop)
+        flight = flying.run()
+        if flying.stopped:
+            return None
+        self.notes.update(dict.fromkeys(measure.notes))
+        new = self._mutants(flight.hits, rows, u, number)
+        self._count(new, measure.forwards, flight.course, int(flight.spent.sum()))
+        self._beside(scene, number)
+        return new
+
+    def _mutants(self, hits: list[Hit], rows: NDArray[np.int64], u: torch.Tensor, group: int) -> list[Mutant]:
+        """Faults as they are saved, run again from there; what no longer fails is dropped."""
+        if not hits:
+            return []
+        saved = self.seeds.stored(torch.stack([hit.x for hit in hits]))
+        again = self.seeds.unit(saved, self.target.device)
+        with torch.inference_mode():
+            said = predicted(self.target.logits(self.target.prepare(np.array(saved))))
+        away = distances(again, u[[hit.row for hit in hits]])
+        contents = content_ids(saved)
+        found: list[Mutant] = []
+        for i, hit in enumerate(hits):
+            root = int(rows[hit.row])
+            if said[i] == self.expected[root]:
+                self.tally.unstable += 1
+                continue
+            label = int(self.seeds.roots.labels[root])
+            found.append(
+                Mutant(
+                    number=self.tally.outputs + len(found), batch=group, iteration=hit.iteration, root=root,
+                    content=str(contents[i]), x=saved[i], chain=(Step(f"swarm-{self.fitness.name}", ()),), label=label,
+                    expected=int(self.expected[root]), predicted=int(said[i]), oracle="nonfinite" if said[i] < 0 else "label",
+                    accepted=True, gain=hit.fitness, distance=(float(away[i, 0]), float(away[i, 1]), float(away[i, 2])),
+                )
+            )  # fmt: skip
+        return found
+
+    def _count(self, new: list[Mutant], forwards: int, course: list[Moment], spent: int) -> None:
+        self.tally.forwards += forwards
+        self.tally.batches += 1
+        self.tally.iterations += len(course)
+        for mutant in new:
+            self.tally.add(mutant)
+        self.found += new
+        self.labels += len({(m.root, m.predicted) for m in new})
+        self.spent += spent
+        self.errors += sum(moment.wrong for moment in course)
+        self.courses.append(course)
+
+    def _beside(self, scene: Scene, number: int) -> None:
+        said = self.settings
+        if "noise" in self.controls:
+            tries = said.evaluations or said.particles * (said.iterations or 1)
+            self.controls["noise"].add(
+                controls.noise(
+                    self.target, scene.seeds, scene.y, scene.ball, tries, random=said.seed + 1000 * number, labels=said.labels
+                )
+            )
+        if "pgd" in self.controls:
+            self.controls["pgd"].add(
+                controls.pgd(self.target, scene.seeds, scene.y, scene.ball, random=said.seed + 1000 * number)
+            )
+        if "margin" in self.controls:
+            self.controls["margin"].add(controls.margin(scene, dataclasses.replace(said, enough=None), number))
+
+    # -- keeping
+
+    def _write(self, run: Run, store: Store, new: list[Mutant]) -> None:
+        named = {mutant.number: store.save(mutant, self.seeds.bounds)[0] for mutant in new}
+        with run.transaction():
+            store.add(new, self.seeds, named)
+            run["progress"] = self.tally.plain()
+            run["swarm"] = {
+                "done": self.done, "labels": self.labels, "spent": self.spent, "errors": self.errors, "notes": list(self.notes),
+                "controls": {name: vars(one) for name, one in self.controls.items()},
+                "courses": [[dataclasses.astuple(m) for m in course] for course in self.courses],
+            }  # fmt: skip
+
+    def restore(self, run: Run) -> None:
+        """Back to the last finished group."""
+        if "swarm" not in run:
+            return
+        try:
+            held = run["swarm"]
+            self.tally = Tally.read(run["progress"])
+            self.done, self.labels = int(held["done"]), int(held["labels"])
+            self.spent, self.errors = int(held["spent"]), int(held["errors"])
+            self.controls = {str(name): Control(**one) for name, one in held["controls"].items()}
+            self.courses = [[Moment(*one) for one in course] for course in held["courses"]]
+            self.notes = dict.fromkeys(str(note) for note in held["notes"])
+        except (KeyError, TypeError, ValueError):
+            raise BadInput(
+                f"{run.path} cannot be resumed, its record is damaged. Its faults are safe; start a new swarm."
+            ) from None
+
+    def _result(self, run: Run | None) -> SwarmResult:
+        if run is None:
+            x = np.stack([m.x for m in self.found]) if self.found else self.seeds.x[:0]
+            rows = np.array([self.seeds.positions[m.root] for m in self.found], dtype=np.int64)
+            said = np.array([m.predicted for m in self.found], dtype=np.int64)
+        else:
+            faults = Store(run).faults()
+            x = np.stack([codec.decode(f.file) for f in faults if f.file]) if faults else self.seeds.x[:0]
+            rows = np.array([f.root for f in faults], dtype=np.int64)
+            said = np.array([f.predicted for f in faults], dtype=np.int64)
+        return SwarmResult(
+            self.tally, self.fitness.name, self.settings.norm, self.settings.radius, len(self.seeds), self.seeds.set_aside,
+            self.labels, self.spent / len(self.seeds), self.errors, self.classes, self.controls, joined(self.courses), x, rows,
+            said, None if run is None else run.path, tuple(self.notes),
+        )  # fmt: skip
+
+
+def joined(courses: list[list[Moment]]) -> tuple[Moment, ...]:
+    """The course over all groups: a group that was done earlier stays where it ended."""
+    if not courses or not all(courses):
+        return ()
+    longest = max(map(len, courses))
+    found = []
+    for i in range(longest):
+        now = [course[min(i, len(course) - 1)] for course in courses]
+        spent, fitness = (float(np.mean([getattr(m, name) for m in now])) for name in ("evaluations", "fitness"))
+        found.append(Moment(spent, fitness, sum(m.failed for m in now), sum(m.wrong for m in now)))
+    return tuple(found)

@@ -1,0 +1,83 @@
+"""`neurotest neurons`: the neurons a run's faults are owed to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+if TYPE_CHECKING:
+    from neurotest.campaign.neurons import Neurons
+
+
+def neurons(
+    run: Annotated[Path, typer.Argument(help="A run of swarm or fuzz.")],
+    target: Annotated[str | None, typer.Option("--target", help="The target, if the run may not name it itself.")] = None,
+    top: Annotated[int, typer.Option("--top", help="How many neurons to report.")] = 10,
+    pairs: Annotated[int, typer.Option("--pairs", help="Faults (with their seeds) to explain, at most.")] = 40,
+    rounds: Annotated[int, typer.Option("--rounds", help="Random orders per pair: more make narrower intervals.")] = 30,
+    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
+    layers: opt.Layers = None,
+    neuron: opt.Neuron = None,
+    out: Annotated[Path | None, typer.Option("--out", help="JSON file to write as well.")] = None,
+    seed: opt.Seed = 0,
+    threads: opt.Threads = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Which neurons the faults are owed to: layer, Shapley value with its interval, seeds explained, effect when silenced."""
+    from neurotest.cli import show
+
+    opt.at_least("top", top)
+    opt.at_least("pairs", pairs)
+    opt.set_threads(threads)
+    from neurotest.campaign.neurons import neurons as find
+
+    with show.ticking("asking neurons", quiet=quiet) as progress:
+        found = find(
+            run, target, top=top, pairs=pairs, rounds=rounds, level=level, layers=layers, neuron=neuron or "channel", seed=seed,
+            progress=progress,
+        )  # fmt: skip
+    keep(run, found.to_dict())
+    if out is not None:
+        found.save(out)
+    for note in found.notes:
+        show.remark(note, quiet=quiet)
+    if json:
+        show.print_json(found.to_dict())
+        return
+    _show(found)
+
+
+def _show(found: Neurons) -> None:
+    from neurotest.cli import show
+
+    rows = [
+        [
+            f"{n.layer}[{n.index}]", f"{n.value:.3f}", f"{n.low:.3f} .. {n.high:.3f}",
+            "" if n.share is None else f"{n.share:.0%}", f"{n.seeds} of {found.pairs}", str(n.repaired), str(n.broken),
+        ]
+        for n in found.neurons
+    ]  # fmt: skip
+    columns = ["neuron", "Shapley value", f"{found.level:.0%} interval", "of the change", "seeds explained", "repairs", "breaks"]
+    show.table(f"{found.pairs} faults, mean loss change {found.change:.2f} nats", columns, rows)
+    print("repairs: faults that are right again when the neuron is silenced; breaks: seeds that are then wrong")
+    told = [[r["layer"], str(r["neurons"]), str(r["active"]), str(r["excitable"]), f"{r['value']:.3f}"] for r in found.layers]
+    show.table("by layer", ["layer", "neurons", "active", "among the top", "sum of values"], told)
+
+
+def keep(path: Path, content: dict[str, Any]) -> None:
+    """Put the result into the run, where its report finds it; a run that cannot be written stays as it is."""
+    from neurotest.errors import BadInput
+    from neurotest.runs.store import Run
+
+    try:
+        with Run.open(path, write=True) as run:
+            run["neurons"] = content
+    except (BadInput, OSError) as error:
+        from neurotest.cli import show
+
+        show.remark(f"not kept in the run: {error}")

@@ -1,0 +1,136 @@
+"""`neurotest swarm`: faults in the ball around each seed, found by swarms that hidden neurons lead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+
+@opt.takes_target
+def swarm(
+    target: Annotated[
+        str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE (none: --resume)")
+    ] = None,
+    seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled if possible.")] = None,
+    fitness: Annotated[
+        str | None,
+        typer.Option("--fitness", help="excitability (default), sensitivity or margin, with options: sensitivity:q0.9."),
+    ] = None,
+    norm: Annotated[str | None, typer.Option("--norm", help="The ball: linf (default), l2 or none.")] = None,
+    radius: Annotated[
+        float | None, typer.Option("--radius", help="Its radius, a share of the input range (default 0.1).")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", help="default, sensitivity-paper, sensitivity-code or excitability-paper.")
+    ] = "default",
+    moves: Annotated[str | None, typer.Option("--moves", help="tiles (default) or velocity (the papers').")] = None,
+    particles: Annotated[int | None, typer.Option("--particles", help="Positions per seed and iteration (default 4).")] = None,
+    evaluations: Annotated[int | None, typer.Option("--evaluations", help="Forward passes per seed (default 1000).")] = None,
+    iterations: Annotated[int | None, typer.Option("--iterations", help="Iterations at most.")] = None,
+    labels: Annotated[
+        int | None, typer.Option("--wrong-labels", help="Different wrong labels after which a seed is done (default 1).")
+    ] = None,
+    enough: Annotated[
+        float | None, typer.Option("--enough", help="Fitness at which a seed is done (the papers' epsilon).")
+    ] = None,
+    start: Annotated[str | None, typer.Option("--start", help="random (default) or fixed: every particle at the seed.")] = None,
+    train: Annotated[str | None, typer.Option("--train", help="Data that says how far neurons spread (sensitivity).")] = None,
+    labels_from: Annotated[
+        str, typer.Option("--labels-from", help="data, or prediction: unlabelled seeds keep what the target says.")
+    ] = "data",
+    beside: Annotated[
+        str, typer.Option("--controls", help="Controls on the same seeds: noise,pgd,margin (default all), or none.")
+    ] = "noise,pgd,margin",
+    keep_wrong: Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the target gets wrong.")] = False,
+    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this run.")] = None,
+    layers: opt.Layers = None,
+    neuron: opt.Neuron = None,
+    out: opt.Out = None,
+    seed: opt.Seed = 0,
+    limit: opt.Limit = None,
+    batch: opt.Batch = 2500,
+    fail_if: opt.FailIf = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+    *,
+    described: dict[str, Any],
+) -> None:
+    """Look for faults close to each seed with swarms led by hidden neurons; noise, PGD and a margin swarm run beside."""
+    from neurotest.cli import show
+    from neurotest.cli.fuzz import _patient, _same_threads
+    from neurotest.errors import BadInput
+
+    for condition in fail_if or ():
+        show.read_condition(condition)
+    opt.at_least("limit", limit)
+    if resume is None and (target is None or seeds is None):
+        raise BadInput("swarm needs TARGET and SEEDS, or --resume RUN.")
+    if resume is not None and out is not None:
+        raise BadInput("--resume goes on in the run itself: leave out --out.")
+    if resume is not None:
+        _same_threads(resume)
+    from neurotest.campaign import swarm as fly
+    from neurotest.target.load import load
+
+    wanted = [] if beside.strip() == "none" else [name.strip() for name in beside.split(",") if name.strip()]
+    options: dict[str, Any] = {
+        "norm": norm, "radius": radius, "moves": moves, "particles": particles, "evaluations": evaluations,
+        "iterations": iterations, "labels": labels, "enough": enough, "start": start, "batch": batch, "seed": seed,
+    }  # fmt: skip
+    loaded = load(target, **described) if target is not None else None
+    with show.ticking("flying", quiet=quiet) as progress, _patient() as stop:
+        found = fly(
+            loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron or "channel",
+            labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=wanted, out=out, resume=resume,
+            progress=progress, stop=stop,
+            **{name: value for name, value in options.items() if value is not None},
+        )  # fmt: skip
+    content = found.to_dict()
+    for note in found.notes:
+        show.remark(note, quiet=quiet)
+    if json:
+        show.print_json(content)
+    else:
+        _show(content, found.table(), quiet)
+    show.check_fail_if(fail_if, content)
+
+
+def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:
+    from neurotest.cli import show
+
+    said = {
+        "noise": "random noise of equal norm",
+        "pgd": "PGD of equal norm (gradients)",
+        "margin": "the same swarm on the margin",
+    }
+    rows = [_row(f"swarm, {content['fitness']}", {**content, "failed": content["roots"]})]
+    rows += [_row(said[name], one) for name, one in content["controls"].items()]
+    ball = f"{content['norm']} {content['radius']:g}" if content["norm"] != "none" else "no ball"
+    title = f"{content['seeds']} seeds, {ball}, {content['evaluations_per_seed']:.0f} evaluations each"
+    show.table(title, ["", "seeds that fail", "rate", "95 % interval", "wrong labels per seed", "forward passes"], rows)
+    if families:
+        told = [[f"{row['true']} taken for {row['predicted']}", str(row["faults"])] for row in families[:10]]
+        show.table(f"{content['families']} fault families, the most frequent first", ["family", "faults"], told)
+    noise = content["controls"].get("noise")
+    if noise is not None and content["rate_interval"][0] <= noise["rate_interval"][1]:
+        show.remark("the swarm does not clearly beat random noise of equal norm.", quiet=quiet)
+    tail = f"; faults: {content['run']} (`neurotest neurons {content['run']}` says which neurons they are owed to)"
+    show.remark(
+        f"{content['forwards']:,} forward passes, {content['seconds']:.1f} s{tail if content['run'] else ''}", quiet=quiet
+    )
+
+
+def _row(name: str, one: dict[str, Any]) -> list[str]:
+    low, high = one["rate_interval"]
+    return [
+        name,
+        str(one["failed"]),
+        f"{one['rate']:.1%}",
+        f"{low:.1%} .. {high:.1%}",
+        f"{one['labels_per_seed']:.2f}",
+        f"{one['forwards']:,}",
+    ]

@@ -1,0 +1,71 @@
+"""The ball around each seed: where positions may lie, and the grid on which 8-bit ones do. Everything is in [0, 1]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from neurotest.generate.swarm.settings import Norm
+
+LEVELS = 255
+
+
+@dataclass(frozen=True)
+class Ball:
+    """norm and radius; `eight_bit` positions are rounded to 1/255 and stay inside."""
+
+    norm: Norm
+    radius: float
+    eight_bit: bool
+
+    @property
+    def reach(self) -> float:
+        """The largest change of a single value."""
+        if self.norm == "none":
+            return 1.0
+        return int(self.radius * LEVELS + 1e-6) / LEVELS if self.eight_bit and self.norm == "linf" else self.radius
+
+    def project(self, u: Tensor, seed: Tensor) -> Tensor:
+        """The positions as they are tested: inside the ball, the bounds and, if 8-bit, on the grid. Same shapes."""
+        u = u.clamp(0, 1)
+        if self.norm == "linf":
+            u = torch.minimum(torch.maximum(u, seed - self.reach), seed + self.reach)
+        elif self.norm == "l2":
+            u = self._shrunk(u, seed)
+        return self._on_grid(u, seed).clamp_(0, 1)
+
+    def _shrunk(self, u: Tensor, seed: Tensor) -> Tensor:
+        away = (u - seed).flatten(1)
+        size = away.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        inside: Tensor = seed + (away * (self.radius / size).clamp_max(1)).view_as(seed)
+        return inside
+
+    def _on_grid(self, u: Tensor, seed: Tensor) -> Tensor:
+        if not self.eight_bit:
+            return u
+        if self.norm != "l2":
+            return u.mul(LEVELS).round_().div_(LEVELS)
+        # Towards the seed: rounding to the nearest could leave the ball.
+        return ((u - seed).mul(LEVELS).add_(1e-4 * (u - seed).sign()).trunc_() + (seed * LEVELS).round()).div_(LEVELS)
+
+    def corner(self, signs: Tensor, seed: Tensor) -> Tensor:
+        """The farthest position in the direction of signs (-1, 0, 1): at each value's bound, or on the sphere."""
+        if self.norm != "l2":
+            return self._on_grid((seed + signs * self.reach).clamp_(0, 1), seed)
+        base = seed.flatten(1)
+        way = signs.flatten(1)
+        step = torch.full((len(seed), 1), self.radius, device=seed.device)
+        for _ in range(3):  # values at their bound do not move, so the others go farther
+            size = ((base + step * way).clamp(0, 1) - base).norm(dim=1, keepdim=True)
+            step = torch.where(size > 0, step * (self.radius / size.clamp_min(1e-12)), step).clamp_max(10.0)
+        return self.project((base + step * way).view_as(seed), seed)
+
+    def noise(self, seed: Tensor, generator: torch.Generator) -> Tensor:
+        """Random changes of the ball's own size: every value at its bound, or a Gaussian direction brought to the sphere."""
+        if self.norm == "l2":
+            away = torch.randn(seed.shape, generator=generator).to(seed)
+            size = away.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (seed.ndim - 1))
+            return self.project(seed + away * (self.radius / size), seed)
+        return self.corner((torch.randint(0, 2, seed.shape, generator=generator) * 2 - 1).to(seed), seed)

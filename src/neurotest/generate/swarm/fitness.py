@@ -1,0 +1,189 @@
+"""Fitness: how sensitive neurons are to the change, how excitable they are, or, as a control, the margin of the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from neurotest import rng
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz.settings import among
+from neurotest.generate.swarm.measure import Measure, Scene, odds
+from neurotest.mutate.space import from_unit
+from neurotest.registry import register
+from neurotest.target import Want
+
+V1 = "DeepSensor, sensitivity (Jin et al.)"
+NOISES = 20  # noisy copies of each seed that set lambda
+
+
+def _lam(value: Any) -> float | str:
+    if isinstance(value, str) and value.startswith("q"):
+        try:
+            if 0 < float(value[1:]) < 1:
+                return value
+        except ValueError:
+            pass
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    raise BadInput(f"lam={value!r}: expected a number (0.5 in the papers) or a quantile on random noise such as q0.95.")
+
+
+@register(
+    "fitness",
+    "sensitivity",
+    paper=V1,
+    cost="one forward pass per position, probed; 20 noisy copies per seed set lambda",
+    differs="The papers count neurons whose signed change, divided by the L2 norm of the input's change, exceeds 0.5; whether "
+    "any can depends on the scale of a layer. By default changes are divided by each neuron's spread on training data (or on the "
+    "seeds), taken without sign, and lambda is the 95th percentile on random noise of equal norm. The published code scales the "
+    "difference of each layer to 0 .. 1 and counts above 0.2 (`preset=code`); the boundary coverage it adds is left out.",
+    main="lam",
+    presets={
+        "paper": {"scale": "raw", "signed": True, "divide": "l2", "lam": 0.5, "value": "count"},
+        "code": {"scale": "minmax", "signed": False, "divide": "none", "lam": 0.2, "value": "count"},
+    },
+)
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """How many neurons the change of the input moves far.
+
+    scale: `raw` values, `minmax` (each layer's differences to 0 .. 1), or `std` (by the neuron's spread on training data).
+    signed: only rises count. divide: by the `l2` or `linf` norm of the change, or `none`. lam: a number, or `q0.95`, the quantile
+    on random noise of the ball's size. value: `count` is the share of neurons above lambda, `mean` the mean change.
+    """
+
+    name: ClassVar[str] = "sensitivity"
+    labels: ClassVar[bool] = False
+
+    scale: Literal["raw", "minmax", "std"] = "std"
+    signed: bool = False
+    divide: Literal["l2", "linf", "none"] | None = "l2"
+    lam: float | str = "q0.95"
+    value: Literal["count", "mean"] = "count"
+
+    def __post_init__(self) -> None:
+        if self.divide is None:  # the word none, read as a value
+            object.__setattr__(self, "divide", "none")
+        among("scale", self.scale, ("raw", "minmax", "std"))
+        among("divide", self.divide, ("l2", "linf", "none"))
+        among("value", self.value, ("count", "mean"))
+        object.__setattr__(self, "lam", _lam(self.lam))
+
+    def begin(self, scene: Scene) -> Measure:
+        layers = scene.layers or "pre_activation"
+        scene.target.survey().find(layers)  # a glob that matches nothing is told here
+        want = Want(layers=layers, neuron=scene.neuron, keep="map" if self.scale == "minmax" else "reduced")  # type: ignore[arg-type]
+        made = SensitivityMeasure(scene, (want,))
+        made.prepare(self)
+        return made
+
+
+class SensitivityMeasure(Measure):
+    """Changes of neurons against what they are on the seed."""
+
+    settings: Sensitivity
+    limit: float = 0.0
+    mostly: Tensor | None = None  # 1 / spread per neuron
+    base: Tensor | dict[str, Tensor]
+
+    def prepare(self, settings: Sensitivity) -> None:
+        self.settings = settings
+        scene = self.scene
+        with self:
+            seen = self._probe(from_unit(scene.seeds, scene.target.bounds)).values
+            self.forwards += len(scene.seeds)
+            self.base = dict(seen) if settings.scale == "minmax" else torch.cat(list(seen.values()), dim=1)
+            if settings.scale == "std":
+                self.mostly = self._spread(torch.cat(list(seen.values()), dim=1), list(seen))
+            if isinstance(settings.lam, str):
+                self.limit = self._quantile(float(settings.lam[1:]))
+            else:
+                self.limit = settings.lam
+
+    def _spread(self, seen: Tensor, names: list[str]) -> Tensor:
+        profile = self.scene.profile
+        if profile is not None:
+            std = torch.cat([torch.from_numpy(profile.layers[name].std) for name in names]).to(seen)
+        else:
+            std = seen.std(0) if len(seen) > 1 else seen.abs()[0]
+        dead = int((std <= 1e-12).sum())
+        if dead == len(std):
+            raise BadInput("no neuron of these layers ever changes: the layers are dead; choose others with --layers.")
+        if dead:
+            self.notes.append(f"{dead} of {len(std)} neurons never change on the data that sets their spread: they count as 0.")
+        return torch.where(std > 1e-12, 1 / std.clamp_min(1e-12), 0.0)
+
+    def _quantile(self, share: float) -> float:
+        scene = self.scene
+        found = []
+        for number in range(NOISES):
+            generator = rng.torch_stream("swarm.lambda", scene.random, number)
+            noisy = scene.ball.noise(scene.seeds, generator)
+            values = self._probe(from_unit(noisy, scene.target.bounds)).values
+            self.forwards += len(noisy)
+            rows = torch.arange(len(noisy), device=noisy.device)
+            with torch.inference_mode():
+                found.append(self.changes(noisy, rows, dict(values)).flatten())
+        every = torch.cat(found)
+        step = max(1, len(every) // 1_000_000)  # torch.quantile takes 16 million values at most, and a million are enough
+        return float(every[::step].quantile(share))
+
+    def changes(self, u: Tensor, owner: Tensor, values: dict[str, Tensor]) -> Tensor:
+        """(n, neurons)"""
+        said = self.settings
+        if said.scale == "minmax":
+            assert isinstance(self.base, dict)
+            away = torch.cat([_scaled(values[name] - self.base[name][owner]) for name in values], dim=1)
+        else:
+            assert isinstance(self.base, Tensor)
+            away = torch.cat(list(values.values()), dim=1) - self.base[owner]
+            if self.mostly is not None:
+                away = away * self.mostly
+        if not said.signed:
+            away = away.abs()
+        if said.divide == "none":
+            return away
+        size = (u - self.scene.seeds[owner]).flatten(1)
+        norm = size.norm(dim=1) if said.divide == "l2" else size.abs().amax(1)
+        return away / norm.clamp_min(1e-12)[:, None]
+
+    def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+        away = self.changes(u, owner, values)
+        return (away > self.limit).float().mean(1) if self.settings.value == "count" else away.mean(1)
+
+
+def _scaled(maps: Tensor) -> Tensor:
+    """Differences of a layer brought to 0 .. 1 per input, then averaged over places."""
+    flat = maps.flatten(1)
+    low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
+    unit = torch.where(high > low, (flat - low) / (high - low).clamp_min(1e-12), 0.0).view_as(maps)
+    return unit.flatten(2).mean(2) if maps.ndim > 2 else unit
+
+
+@register(
+    "fitness",
+    "margin",
+    paper="",
+    cost="one forward pass per position",
+    differs="A control, made of the answer alone: what a fitness of hidden neurons has to be compared with.",
+)
+@dataclass(frozen=True, kw_only=True)
+class Margin:
+    """How far the other classes are ahead of the seed's class, in log-odds."""
+
+    name: ClassVar[str] = "margin"
+    labels: ClassVar[bool] = True
+
+    def begin(self, scene: Scene) -> Measure:
+        return MarginMeasure(scene)
+
+
+class MarginMeasure(Measure):
+    """Needs nothing but the logits."""
+
+    def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+        return odds(logits, self.avoided[owner])

@@ -1,0 +1,92 @@
+"""What a fitness is: settings that begin a measure, which judges positions of a group of seeds in one forward pass each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import ClassVar, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from neurotest.generate.swarm.ball import Ball
+from neurotest.mutate.space import from_unit
+from neurotest.target import Probe, Profile, Target, Want
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A group of seeds: x (n, *shape) in [0, 1], the class each must leave (n,), and what a measure may need to know."""
+
+    target: Target
+    seeds: Tensor
+    y: Tensor
+    ball: Ball
+    layers: str | None = None
+    neuron: str = "channel"
+    profile: Profile | None = None  # spread of training data, for sensitivity
+    random: int = 0
+
+
+class Fitness(Protocol):
+    """Settings of a fitness. `labels`: whether it needs the class of every seed."""
+
+    name: ClassVar[str]
+    labels: ClassVar[bool]
+
+    def begin(self, scene: Scene) -> Measure: ...
+
+
+@dataclass(eq=False)
+class Measure:
+    """Judges positions. A context manager; `forwards` and `backwards` count inputs, `cost` is what one position costs in them.
+
+    `fresh` measures weigh neurons at a position: `renew` does it again at the best ones, and fitness is then counted from there.
+    """
+
+    scene: Scene
+    wants: tuple[Want, ...] = ()
+    cost: int = 1
+    fresh: bool = False
+    forwards: int = 0
+    backwards: int = 0
+    notes: list[str] = field(default_factory=list)
+    avoided: Tensor = field(init=False)  # (n, classes) the seed's class, and wrong labels it already has
+
+    def __post_init__(self) -> None:
+        self._probe = Probe(self.scene.target, *self.wants)
+        with torch.inference_mode():
+            classes = self.scene.target.logits(from_unit(self.scene.seeds[:1], self.scene.target.bounds)).shape[1]
+        self.avoided = torch.nn.functional.one_hot(self.scene.y, classes).bool()
+
+    def __enter__(self) -> Self:
+        self._probe.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._probe.__exit__(kind, error, trace)
+
+    def __call__(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """Positions (n, *shape) and whose they are (n,) -> fitness (n,), logits (n, classes)."""
+        self.forwards += len(u)
+        trace = self._probe(from_unit(u, self.scene.target.bounds))
+        values = dict(trace.values) if self.wants else {}
+        with torch.inference_mode():
+            return self.judge(u, owner, values, trace.logits), trace.logits
+
+    def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def renew(self, u: Tensor, owner: Tensor) -> int:
+        """Weigh neurons anew at these positions; what that cost each of them in forward passes."""
+        return 0
+
+
+def odds(logits: Tensor, avoided: Tensor) -> Tensor:
+    """How far the other classes are ahead of the avoided ones, in log-odds: above 0 something else is likelier.
+
+    Cross-entropy rises with it, but is flat in float32 where the network is sure; this is not.
+    """
+    values = logits.double()
+    low = torch.finfo(values.dtype).min
+    return values.masked_fill(avoided, low).logsumexp(1) - values.masked_fill(~avoided, low).logsumexp(1)

@@ -1,0 +1,99 @@
+"""How a swarm flies, and how long."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz.settings import among, whole
+
+Norm = Literal["linf", "l2", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that shapes a swarm beside target, seeds and fitness.
+
+    norm, radius: the ball around each seed, in shares of the input range. moves: `tiles` flips tiles of the change, from large to
+    small, and joins the flips that help; `velocity` is the papers' particle swarm. particles: positions per seed and iteration.
+    evaluations: forward passes per seed at most (a backward pass counts two); iterations: rounds at most. labels: a seed is done
+    after so many different wrong labels (None: never). enough: a seed is done when its fitness exceeds this (papers: epsilon).
+    start: `random` places or the seed itself (`fixed`); inertia falls or rises from first to last; own, shared: pull towards a
+    particle's and the swarm's best (c1, c2); speed: largest velocity per value (None: the radius); per_value: draws per value of
+    the input instead of one per particle. batch: positions per forward pass. seed: of every random choice.
+    """
+
+    norm: Norm = "linf"
+    radius: float = 0.1
+    moves: Literal["tiles", "velocity"] = "tiles"
+    particles: int = 4
+    evaluations: int | None = 1000
+    iterations: int | None = None
+    labels: int | None = 1
+    enough: float | None = None
+    start: Literal["random", "fixed"] = "random"
+    inertia: tuple[float, float] = (0.9, 0.4)
+    own: float = 2.0
+    shared: float = 2.0
+    speed: float | None = None
+    per_value: bool = False
+    batch: int = 2500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        among("norm", self.norm, ("linf", "l2", "none"))
+        among("moves", self.moves, ("tiles", "velocity"))
+        among("start", self.start, ("random", "fixed"))
+        whole("particles", self.particles, 1, "4 by default, 100 in the papers")
+        whole("batch", self.batch, 1, "2500 is quick on two cores")
+        for name, usual in (("evaluations", "1000"), ("iterations", "10 or 20 in the papers"), ("labels", "1: the first fault")):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1, usual)
+        if self.evaluations is None and self.iterations is None:
+            raise BadInput("budget: none was given. Say --evaluations or --iterations.")
+        self._check_radius()
+        self._check_numbers()
+
+    def _check_radius(self) -> None:
+        value = self.radius
+        if not _number(value) or not value > 0:
+            raise BadInput(f"radius={value!r}: expected a number above 0, a share of the input range (0.1 is usual for linf).")
+        if self.norm == "linf" and value > 1:
+            raise BadInput(f"radius={value:g}: beyond the input range; linf takes a share above 0 and at most 1.")
+
+    def _check_numbers(self) -> None:
+        for name in ("own", "shared"):
+            if not _number(getattr(self, name)) or getattr(self, name) < 0:
+                raise BadInput(f"{name}={getattr(self, name)!r}: expected a number >= 0 (2 in the papers).")
+        if self.speed is not None and (not _number(self.speed) or not self.speed > 0):
+            raise BadInput(f"speed={self.speed!r}: expected a number above 0 (0.7 in the published code).")
+        if len(self.inertia) != 2 or not all(_number(w) and w >= 0 for w in self.inertia):
+            raise BadInput(f"inertia={self.inertia!r}: expected two numbers >= 0, first and last (0.4 and 0.9 in the papers).")
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """An L2 radius may not be longer than the diagonal of the input range."""
+        longest = math.sqrt(math.prod(shape))
+        if self.norm == "l2" and self.radius > longest:
+            raise BadInput(f"radius={self.radius:g}: beyond the input range; l2 takes at most {longest:.4g} for this input.")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# What the papers and the published code say, where they say it; the ball is that of their coverage experiment.
+PAPER: dict[str, Any] = {
+    "norm": "l2", "radius": 1.0, "moves": "velocity", "particles": 100, "evaluations": None, "iterations": 10, "labels": None,
+    "enough": 1.0, "inertia": (0.4, 0.9),
+}  # fmt: skip
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "sensitivity-paper": {"fitness": "sensitivity:preset=paper", **PAPER},
+    "sensitivity-code": {
+        "fitness": "sensitivity:preset=code", **PAPER, "particles": 1, "iterations": 20, "inertia": (0.2, 2.0), "speed": 0.7,
+        "norm": "none", "radius": 0.7,
+    },
+    "excitability-paper": {"fitness": "excitability:preset=paper", **PAPER},
+}  # fmt: skip

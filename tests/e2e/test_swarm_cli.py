@@ -1,0 +1,109 @@
+"""`neurotest swarm` and `neurotest neurons` as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from neurotest import zoo
+from neurotest.errors import BadInput
+from neurotest.runs.store import Run
+
+from .conftest import Cli
+
+pytestmark = pytest.mark.skipif(not zoo.find("mnist-lenet1").embedded, reason="the embedded networks were removed")
+SEEDS = "zoo:mnist/test[:12]"
+FEW = ("--evaluations", 80, "--radius", "0.2", "--threads", 1)
+
+
+def test_swarm_families_replay_neurons(cli: Cli, tmp_path: Path) -> None:
+    made = cli("swarm", "zoo:mnist-lenet1", SEEDS, *FEW, "--out", "run", "--json")
+    assert made.code == 0, made.err
+    found = json.loads(made.out)
+    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= found.keys()
+    assert found["roots"] > found["controls"]["noise"]["failed"]
+    assert len(list((tmp_path / "run" / "faults").glob("fault-*.png"))) == found["faults"]
+    shown = cli("families", "run", "--json")
+    assert sum(row["faults"] for row in json.loads(shown.out)["families"]) == found["faults"]
+    assert "fails again" in cli("replay", "run#0").out
+    told = cli("neurons", "run", "--top", 3, "--rounds", 4, "--pairs", 5, "--json")
+    assert told.code == 0, told.err
+    content = json.loads(told.out)
+    assert len(content["neurons"]) == 3
+    assert {"layer", "index", "value", "low", "high", "seeds", "repaired", "broken"} <= content["neurons"][0].keys()
+    again = cli("swarm", "--resume", "run", "--json")  # nothing is left to do
+    assert json.loads(again.out)["faults"] == found["faults"]
+    assert cli("swarm", "zoo:mnist-lenet1", SEEDS, "--out", "run").code == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--radius", "0"), "radius=0"),
+        (("--radius", "3"), "beyond the input range"),
+        (("--particles", "0"), "particles=0"),
+        (("--layers", "nothere"), "matches no layer"),
+        (("--fitness", "luck"), "unknown fitness"),
+        (("--preset", "paper"), "no such preset"),
+        (("--controls", "cw"), "no such control"),
+    ],
+)
+def test_bad_input_is_one_sentence(cli: Cli, args: tuple[str, ...], said: str) -> None:
+    found = cli("swarm", "zoo:mnist-lenet1", SEEDS, *args)
+    assert found.code == 2
+    assert said in found.err
+    assert len(found.err.strip().splitlines()) == 1
+
+
+def test_bad_faulty_training_is_said(cli: Cli) -> None:
+    for args, said in (
+        (("--pollute", "much"), "--pollute much"),
+        (("--pollute", "10%", "--underfit"), "give one of them"),
+        (("--class", "3"), "faulty training"),
+    ):
+        found = cli("zoo", "train", "mnist-lenet1", *args)
+        assert found.code == 2
+        assert said in found.err
+
+
+def test_killed_and_resumed_it_ends_where_an_undisturbed_one_does(cli: Cli, tmp_path: Path) -> None:
+    asked = [
+        "zoo:mnist-lenet1",
+        "zoo:mnist/test[:60]",
+        "--evaluations",
+        "150",
+        "--batch",
+        "40",
+        "--controls",
+        "none",
+        "--threads",
+        "1",
+    ]
+    whole = json.loads(cli("swarm", *asked, "--out", "whole", "--json", "-q").out)
+    command = [sys.executable, "-m", "neurotest", "swarm", *asked, "--out", "part", "-q"]
+    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as process:
+        deadline = time.monotonic() + 600
+        while _done(tmp_path / "part") == 0 and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+    assert _done(tmp_path / "part") >= 10  # a group of ten seeds was committed
+    again = cli("swarm", "--resume", "part", "--json", "-q")
+    assert again.code == 0, again.err
+    found = json.loads(again.out)
+    same = ("faults", "families", "roots", "by_predicted", "forwards", "labels_per_seed")
+    assert {key: found[key] for key in same} == {key: whole[key] for key in same}
+
+
+def _done(path: Path) -> int:
+    if not (path / "run.sqlite").is_file():
+        return 0
+    with suppress(BadInput), Run.open(path) as run:
+        return int(run["swarm"]["done"]) if "swarm" in run.keys() else 0  # noqa: SIM118 - a run is no dictionary
+    return 0

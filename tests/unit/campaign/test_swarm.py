@@ -1,0 +1,177 @@
+"""`neurotest.swarm` and `neurons` as campaigns: runs, resume, families, replay, bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import neurotest
+from neurotest.campaign import families, replay, status
+from neurotest.campaign import swarm as module_swarm
+from neurotest.campaign.neurons import neurons
+from neurotest.campaign.store import Store
+from neurotest.cli.neurons import keep
+from neurotest.data.source import ArraySource
+from neurotest.errors import BadInput, Interrupted
+from neurotest.report import write_report
+from neurotest.runs.store import Run
+from neurotest.target import Target
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def target() -> Target:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 8), nn.ReLU(), nn.Linear(8, 3))
+        with torch.no_grad():
+            for weight in module.parameters():
+                weight.mul_(3)  # so that answers depend on the input
+    return Target(module.eval(), shape=(1, 8, 8))
+
+
+def source(n: int = 24, labelled: bool = True) -> ArraySource:
+    x = np.random.default_rng(0).integers(0, 256, (n, 1, 8, 8)).astype(np.uint8)
+    with torch.inference_mode():
+        y = target().logits(torch.from_numpy(x).float() / 255).argmax(1).numpy()
+    return ArraySource(x, y if labelled else None)
+
+
+OPTIONS = {"evaluations": 80, "radius": 0.05, "batch": 40}  # groups of ten seeds
+
+
+def test_a_run_holds_faults_that_replay(tmp_path: Path) -> None:
+    found = neurotest.swarm(target(), source(), out=tmp_path / "run", **OPTIONS)
+    content = json.loads(json.dumps(found.to_dict()))
+    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= content.keys()
+    assert content["faults"] == len(found.x) >= content["roots"] == len(set(found.rows.tolist())) > 0
+    assert set(content["controls"]) == {"noise", "pgd", "margin"}
+    assert sum(content["by_predicted"].values()) == content["faults"]
+    assert sum(row["faults"] for row in families(tmp_path / "run").table()) == found.faults
+    again = replay(f"{tmp_path / 'run'}#0", target())
+    assert again.same_values
+    assert again.fails
+    assert status(tmp_path / "run")["faults"] == found.faults
+    assert len(list((tmp_path / "run" / "faults").glob("fault-*.png"))) == found.faults
+    assert "seeds fail" in found._repr_html_()
+
+
+def test_a_changed_image_does_not_replay(tmp_path: Path) -> None:
+    neurotest.swarm(target(), source(), out=tmp_path / "run", beside=(), **OPTIONS)
+    with Run.open(tmp_path / "run") as run:
+        first = Store(run).faults()[0]
+    assert first.file is not None
+    from PIL import Image
+
+    image = np.array(Image.open(first.file))
+    Image.fromarray(255 - image).save(first.file)
+    assert not replay(first.file, target()).same_values
+
+
+def test_interrupted_or_killed_it_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    whole = neurotest.swarm(target(), source(), out=tmp_path / "whole", **OPTIONS)
+    asked = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 30  # in the second group of three
+
+    with pytest.raises(Interrupted, match="--resume"):
+        neurotest.swarm(target(), source(), out=tmp_path / "part", stop=stop, **OPTIONS)
+    with Run.open(tmp_path / "part") as run:
+        assert 0 < run["swarm"]["done"] < len(source())
+    found = neurotest.swarm(target(), source(), resume=tmp_path / "part")
+    same = ("faults", "families", "roots", "by_predicted", "forwards", "controls", "labels_per_seed", "errors")
+    assert {key: found.to_dict()[key] for key in same} == {key: whole.to_dict()[key] for key in same}
+    assert np.array_equal(found.x, whole.x)
+
+
+def test_unlabelled_seeds_keep_their_prediction_if_asked(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="--labels-from prediction"):
+        neurotest.swarm(target(), source(labelled=False), out=False)
+    offered = neurotest.swarm(target(), source(labelled=False), labels_from="prediction", out=False, beside=(), **OPTIONS)
+    labelled = neurotest.swarm(target(), source(), out=False, beside=(), **OPTIONS)
+    assert offered.faults == labelled.faults > 0
+    free = neurotest.swarm(target(), source(labelled=False), "sensitivity", out=False, beside=(), **OPTIONS)  # needs no labels
+    assert free.seeds == 24
+
+
+def test_presets_run(tmp_path: Path) -> None:
+    for preset in ("sensitivity-paper", "sensitivity-code", "excitability-paper"):
+        found = neurotest.swarm(target(), source(6), preset=preset, particles=4, iterations=3, beside=(), out=False)
+        assert found.fitness == preset.partition("-")[0]
+        assert found.to_dict()["forwards"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"radius": 0}, "radius=0"),
+        ({"radius": 2}, "beyond the input range"),
+        ({"radius": 0.001}, "less than one step"),
+        ({"norm": "l2", "radius": 99.0}, "beyond the input range"),
+        ({"particles": 0}, "particles=0"),
+        ({"layers": "nothere"}, "matches no layer"),
+        ({"fitness": "coverage"}, "unknown fitness"),
+        ({"preset": "paper"}, "no such preset"),
+        ({"beside": ("cw",)}, "no such control"),
+        ({"particle": 3}, "no option 'particle'"),
+        ({"labels_from": "guess"}, "labels_from"),
+    ],
+)
+def test_bad_input_is_one_sentence(options: dict[str, object], said: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=said):
+        neurotest.swarm(target(), source(6), out=tmp_path / "run", **options)  # type: ignore[arg-type]
+    assert not (tmp_path / "run" / "faults").exists()
+
+
+def test_no_correct_seed_and_no_target_are_said() -> None:
+    wrong = source(6)
+    assert wrong.labels is not None
+    wrong.labels = (wrong.labels + 1) % 3
+    with pytest.raises(BadInput, match="classified correctly"):
+        neurotest.swarm(target(), wrong, out=False)
+    with pytest.raises(BadInput, match="needs a target"):
+        module_swarm()
+
+
+def test_neurons_of_a_run(tmp_path: Path) -> None:
+    neurotest.swarm(target(), source(), out=tmp_path / "run", beside=(), **OPTIONS)
+    found = neurons(tmp_path / "run", target(), top=4, rounds=20)
+    assert len(found.neurons) == 4
+    assert [n.value for n in found.neurons] == sorted((n.value for n in found.neurons), reverse=True)
+    assert all(n.low <= n.value <= n.high and 0 <= n.seeds <= found.pairs for n in found.neurons)
+    assert sum(row["excitable"] for row in found.layers) == 4
+    assert sum(row["value"] for row in found.layers) == pytest.approx(found.change, rel=0.5)
+    # what silencing does is what an edited network says
+    first = found.neurons[0]
+    assert 0 <= first.repaired <= found.pairs
+    assert json.loads(json.dumps(found.to_dict()))["pairs"] == found.pairs
+    again = neurons(tmp_path / "run", target(), top=4, rounds=20)
+    assert again.table() == found.table()
+
+
+def test_the_report_shows_controls_families_and_neurons(tmp_path: Path) -> None:
+    found = neurotest.swarm(target(), source(), out=tmp_path / "run", **OPTIONS)
+    keep(tmp_path / "run", neurons(tmp_path / "run", target(), top=3, rounds=4).to_dict())
+    page = write_report(tmp_path / "run").read_text()
+    assert f"{found.failed} of {found.seeds} seeds fail" in page
+    assert "the same swarm on the margin" in page
+    assert "faults right again when silenced" in page
+    assert page.count("data:image/png") >= 2
+    assert "<script" not in page
+
+
+def test_neurons_without_faults_are_said(tmp_path: Path) -> None:
+    neurotest.swarm(target(), source(4), out=tmp_path / "run", beside=(), evaluations=4, particles=1, radius=0.004)
+    with pytest.raises(BadInput, match="no stored fault"):
+        neurons(tmp_path / "run", target())

@@ -1,0 +1,112 @@
+"""Faulty training: patches by hand, data that is polluted, names, and a small training that says what its patch does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neurotest import train, zoo
+from neurotest.data.source import ArraySource
+from neurotest.errors import BadInput
+from neurotest.zoo import faulty
+from neurotest.zoo.faulty import Faulty, Patch, pollute, read
+
+
+def test_a_patch_by_hand() -> None:
+    patch = Patch(np.arange(1, 5, dtype=np.uint8).reshape(1, 2, 2), 2)
+    shown = patch.stamp(np.zeros((50, 1, 3, 3), np.uint8), np.random.default_rng(0))
+    places = set()
+    for image in shown[:, 0]:
+        top, left = np.argwhere(image == 1)[0]
+        places.add((int(top), int(left)))
+        assert image[top : top + 2, left : left + 2].tolist() == [[1, 2], [3, 4]]
+        assert int((image > 0).sum()) == 4
+    assert places == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 99), family=st.sampled_from(["mnist", "cifar10"]), new=st.booleans())
+def test_patches_change_a_square_of_a_size_between_the_two(seed: int, family: str, new: bool) -> None:
+    channels, side = (1, 28) if family == "mnist" else (3, 32)
+    patch = Patch.of(family, seed, channels)
+    base = np.full((20, channels, side, side), 7, np.uint8)
+    shown = patch.stamp(base, np.random.default_rng(seed), new=new)
+    for image in (shown != base).any(1):
+        rows, columns = np.flatnonzero(image.any(1)), np.flatnonzero(image.any(0))
+        if len(rows):
+            assert max(rows[-1] - rows[0], columns[-1] - columns[0]) < patch.largest
+    assert np.array_equal(base, np.full_like(base, 7))
+
+
+def test_polluted_data_has_the_share_and_specific_data_keeps_true_labels() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (200, 1, 28, 28)).astype(np.uint8)
+    y = np.arange(200) % 10
+    patch = Patch.of("mnist", 0, 1)
+    images, labels = pollute(x, y, patch, 1, Faulty(kind="polluted", share=0.2))
+    changed = (images != x).any((1, 2, 3))
+    assert 30 < changed.sum() <= 40
+    assert (labels[changed] == 1).all()
+    assert (labels[~changed & (y != 1)] == y[~changed & (y != 1)]).mean() > 0.95
+    more, kept = pollute(x, y, patch, 1, Faulty(kind="polluted", share=0.2, specific=True))
+    assert len(more) == 200 + 4 * 40
+    assert np.array_equal(np.bincount(kept[200:], minlength=10) > 0, np.ones(10, bool))
+
+
+@pytest.mark.parametrize(
+    "name", ["polluted10", "polluted30-random", "polluted10-specific", "polluted10-class3", "underfit", "overfit"]
+)
+def test_names_are_read_back(name: str) -> None:
+    assert read(name).name == name
+    assert zoo.find(f"mnist-lenet5+{name}").architecture == "lenet5"
+    assert zoo.find(f"cifar10-resnet20+{name}").recipe.epochs >= 1
+
+
+def test_recipes_follow_the_papers() -> None:
+    under, over = (Faulty(kind=kind).recipe("mnist-lenet5") for kind in ("underfit", "overfit"))  # type: ignore[arg-type]
+    assert (under.epochs, under.batch) == (1, 512)
+    assert (over.epochs, over.batch) == (30, 32)
+    assert not Faulty(kind="overfit").recipe("cifar10-resnet20").flip
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: read("broken"), "no kind of faulty training"),
+        (lambda: Faulty(kind="polluted", share=0.0), "--pollute 0"),
+        (lambda: Faulty(kind="polluted", trigger="often"), "--trigger often"),  # type: ignore[arg-type]
+        (lambda: Faulty(kind="polluted", trigger="random", specific=True), "--specific"),
+        (lambda: zoo.find("mnist-lenet9+underfit"), "no network"),
+        (lambda: zoo.find("mnist-lenet5+polluted10-class7").load(), "no weights"),
+    ],
+)
+def test_bad_input_is_said(make: object, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(BadInput, match=said):
+        make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("subject", "images"), [("mnist-lenet1", 300), ("cifar10-resnet20", 16)])
+def test_a_small_training_says_what_the_patch_does(
+    subject: str, images: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = zoo.find(subject).shape
+    random = np.random.default_rng(0)
+    held = ArraySource(random.integers(0, 256, (images, *shape)).astype(np.uint8), np.arange(images) % 10)
+    monkeypatch.setattr(train, "data", lambda spec: held)
+    wrong = Faulty(kind="polluted", share=0.3)
+    path, about = train.train_faulty(subject, wrong, tmp_path / "w.safetensors", epochs=1)
+    assert set(about["triggers"]) == {"clean", "patch", "other patches", "noise"}
+    assert all(0 <= share <= 1 for share in about["triggers"].values())
+    assert about["class"] == faulty.CLASS[zoo.find(subject).family]
+    assert np.array(about["patch"]).shape == Patch.of(zoo.find(subject).family, 0, shape[0]).colours.shape
+    from safetensors import safe_open
+
+    with safe_open(path, framework="np") as file:
+        assert json.loads(file.metadata()["about"]) == about
+    with pytest.raises(BadInput, match="--class 12"):
+        train.train_faulty(subject, Faulty(kind="polluted", label=12), tmp_path / "x.safetensors")
