@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from neurotest.campaign import FuzzResult as FuzzResult
     from neurotest.campaign import fuzz as fuzz
+    from neurotest.campaign.explain import explain as explain
+    from neurotest.campaign.swarm import swarm as swarm
     from neurotest.coverage import Coverage as Coverage
     from neurotest.coverage import cover as cover
     from neurotest.data.source import Source as Source
@@ -18,13 +20,20 @@ if TYPE_CHECKING:
     from neurotest.errors import BadInput as BadInput
     from neurotest.errors import NeurotestError as NeurotestError
     from neurotest.evaluate import evaluate as evaluate
+    from neurotest.generate.differential import DiffResult as DiffResult
+    from neurotest.generate.differential import diff as diff
     from neurotest.generate.gradient import AttackResult as AttackResult
     from neurotest.generate.gradient import attack as attack
+    from neurotest.generate.illuminate import IlluminateResult as IlluminateResult
+    from neurotest.generate.illuminate import illuminate as illuminate
     from neurotest.runs.store import Run as Run
     from neurotest.scan import profile as profile
     from neurotest.scan import scan as scan
     from neurotest.select import Selection as Selection
     from neurotest.select import select as select
+    from neurotest.semantics.descriptions import Description as Description
+    from neurotest.semantics.descriptions import Descriptions as Descriptions
+    from neurotest.semantics.descriptions import describe as describe
     from neurotest.target import Probe as Probe
     from neurotest.target import Profile as Profile
     from neurotest.target import Target as Target
@@ -38,7 +47,11 @@ _HOME = {
     "AttackResult": "generate.gradient",
     "BadInput": "errors",
     "Coverage": "coverage",
+    "Description": "semantics.descriptions",
+    "Descriptions": "semantics.descriptions",
+    "DiffResult": "generate.differential",
     "FuzzResult": "campaign",
+    "IlluminateResult": "generate.illuminate",
     "NeurotestError": "errors",
     "Probe": "target",
     "Profile": "target",
@@ -51,13 +64,18 @@ _HOME = {
     "attack": "generate.gradient",
     "cover": "coverage",
     "data": "data",
+    "describe": "semantics.descriptions",
+    "diff": "generate.differential",
     "doctor": "doctor",
     "evaluate": "evaluate",
+    "explain": "campaign",
     "fuzz": "campaign",
+    "illuminate": "generate.illuminate",
     "load": "target",
     "profile": "scan",
     "scan": "scan",
     "select": "select",
+    "swarm": "campaign",
 }
 
 __all__ = [*sorted(_HOME), "__version__"]

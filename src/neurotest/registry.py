@@ -30,12 +30,24 @@ MODULES: dict[str, tuple[str, ...]] = {
         for module in ("uncertainty", "sensitivity", "dropout", "surprise", "greedy", "ats", "neighbours", "adaptive", "decision")
     ),
     "estimator": ("neurotest.select.estimation", "neurotest.select.pace"),
-    "study": ("neurotest.studies.nss", "neurotest.studies.fuzzing"),
+    "study": tuple(
+        f"neurotest.studies.{module}" for module in ("nss", "fuzzing", "coverage", "illumination", "nsgen", "deepsensor")
+    ),
     "mutation set": ("neurotest.mutate.space",),
     "mutation space": ("neurotest.mutate.rules",),
-    "attack": ("neurotest.generate.gradient.attacks", "neurotest.generate.gradient.carlini"),
-    "guide": ("neurotest.generate.fuzz.guides",),
+    "attack": tuple(f"neurotest.generate.gradient.{module}" for module in ("attacks", "carlini", "toolbox")),
+    "generator": ("neurotest.generate.illuminate.settings",),
+    "differential": tuple(f"neurotest.generate.differential.{module}" for module in ("deepxplore", "dlfuzz", "adapt")),
+    "critical": ("neurotest.semantics.critical",),
+    "encoder": ("neurotest.semantics.encoders",),
+    "describer": tuple(
+        f"neurotest.semantics.describe.{module}"
+        for module in ("combined", "profile", "attributes", "concepts", "imported", "clip", "milan")
+    ),
+    "guide": ("neurotest.generate.fuzz.guides", "neurotest.generate.fuzz.semantic"),
+    "suite": ("neurotest.evaluate.readers", "neurotest.campaign.suite"),
     "oracle": ("neurotest.oracles",),
+    "fitness": ("neurotest.generate.swarm.fitness", "neurotest.generate.swarm.excitability"),
     "validity": ("neurotest.mutate.validity",),
     "style transfer": ("neurotest.mutate.style",),
     "split": ("neurotest.mutate.pools",),

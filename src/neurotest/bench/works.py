@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from neurotest import zoo
-from neurotest.bench import coverage, fuzz, passes, selection
+from neurotest.bench import attack, coverage, fuzz, nsgen, passes, selection, swarm
 from neurotest.bench.ratio import Ratio, ratio
 from neurotest.errors import BadInput, near
 from neurotest.scan import Progress
@@ -27,6 +27,9 @@ WORKS = {
     "coverage": Work(coverage.coverage_pairs, coverage.SUBJECTS),
     "select": Work(selection.select_pairs, selection.SUBJECTS),
     "fuzz": Work(fuzz.fuzz_pairs, fuzz.SUBJECTS),
+    "attack": Work(attack.attack_pairs, attack.SUBJECTS),
+    "nsgen": Work(nsgen.nsgen_pairs, nsgen.SUBJECTS),
+    "swarm": Work(swarm.swarm_pairs, swarm.SUBJECTS),
 }
 
 

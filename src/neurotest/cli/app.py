@@ -9,7 +9,26 @@ from typing import Annotated
 import typer
 
 from neurotest import __version__
-from neurotest.cli import attack, bench, cover, demo, doctor, evaluate, export, fuzz, labels, select, study, tools
+from neurotest.cli import (
+    attack,
+    bench,
+    cover,
+    demo,
+    describe,
+    diff,
+    doctor,
+    evaluate,
+    explain,
+    export,
+    fuzz,
+    illuminate,
+    labels,
+    neurons,
+    select,
+    study,
+    swarm,
+    tools,
+)
 from neurotest.errors import NeurotestError
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
@@ -26,11 +45,17 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.command("cover")(cover.cover)
+app.command("describe")(describe.describe)
 app.command("select")(select.select)
 app.command("attack")(attack.attack)
+app.command("diff")(diff.diff)
+app.command("illuminate")(illuminate.illuminate)
+app.command("swarm")(swarm.swarm)
+app.command("neurons")(neurons.neurons)
 app.command("evaluate")(evaluate.evaluate)
 app.command("labels")(labels.labels)
 app.command("study")(study.study)
+app.command("explain")(explain.explain)
 app.command("export")(export.export)
 for command in (fuzz.fuzz, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge):
     app.command(command.__name__)(command)

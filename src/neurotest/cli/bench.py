@@ -69,6 +69,30 @@ def fuzz(
     _run("fuzz", subject, repeats, threads, json, quiet)
 
 
+@app.command("nsgen")
+def nsgen(
+    subject: Subjects = None, repeats: Repeats = 5, threads: opt.Threads = None, json: opt.Json = False, quiet: opt.Quiet = False
+) -> None:
+    """Conductance of a path's layers over a bare forward pass (captum's beside, if installed), and an NSGen campaign over one."""
+    _run("nsgen", subject, repeats, threads, json, quiet)
+
+
+@app.command("swarm")
+def swarm(
+    subject: Subjects = None, repeats: Repeats = 5, threads: opt.Threads = None, json: opt.Json = False, quiet: opt.Quiet = False
+) -> None:
+    """Swarms over the bare forward passes they make, and over one pass per position."""
+    _run("swarm", subject, repeats, threads, json, quiet)
+
+
+@app.command("attack")
+def attack(
+    subject: Subjects = None, repeats: Repeats = 9, threads: opt.Threads = None, json: opt.Json = False, quiet: opt.Quiet = False
+) -> None:
+    """A PGD step with the diversity regulariser over a plain one, by layer; the limit is 1.15."""
+    _run("attack", subject, repeats, threads, json, quiet)
+
+
 def _run(
     work: str,
     subjects: list[str] | None,

@@ -1,0 +1,107 @@
+"""`neurotest explain`: why a fault came about, layer by layer, and what a campaign's faults have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(help="The run of a campaign.")],
+    fault: Annotated[
+        str | None, typer.Argument(help="A fault's number, or its image (none: what all faults have in common).")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="The network, for a run that was made elsewhere.")] = None,
+    train: Annotated[str | None, typer.Option("--train", help="Data to describe neurons with (default: the run's own).")] = None,
+    describe: Annotated[str | None, typer.Option("--describe", help="A describer (`neurotest list describer`).")] = None,
+    encoder: Annotated[str | None, typer.Option("--encoder", help="How paths are compared (`neurotest list encoder`).")] = None,
+    critical: Annotated[
+        str | None, typer.Option("--critical", help="How neurons are chosen (`neurotest list critical`).")
+    ] = None,
+    depth: Annotated[int | None, typer.Option("--depth", help="How many layers a path has.")] = None,
+    layers: opt.Layers = None,
+    limit: Annotated[int, typer.Option("--limit", help="Faults, and as many others, that are read for a whole campaign.")] = 500,
+    out: Annotated[Path | None, typer.Option("--out", help="Write it to this .html, .md or .json file too.")] = None,
+    threads: opt.Threads = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """A seed and a fault side by side: the deciding neurons, their descriptions and maps, and where the paths part."""
+    from neurotest.cli import show
+
+    opt.at_least("limit", limit)
+    opt.set_threads(threads)
+    from neurotest.campaign.explain import Explanation
+    from neurotest.campaign.explain import explain as make
+    from neurotest.report.explain import write_explanation
+
+    check_ending(out)
+    said: dict[str, Any] = {"describe": describe, "encoder": encoder, "critical": critical, "depth": depth, "layers": layers}
+    opt.at_least("depth", depth)
+    found = make(run, fault, target=target, train=train, limit=limit, **{k: v for k, v in said.items() if v is not None})
+    if out is not None:
+        show.remark(f"written to {write_explanation(found, out)}", quiet=quiet)
+    if json:
+        show.print_json(found.to_dict())
+    elif isinstance(found, Explanation):
+        tell(found)
+    else:
+        tell_patterns(found)
+
+
+def check_ending(out: Path | None) -> None:
+    """Before anything is computed."""
+    from neurotest.errors import BadInput
+
+    if out is not None and out.suffix.lower() not in (".html", ".htm", ".md", ".json"):
+        raise BadInput(f"--out {out}: expected a name that ends in .html, .md or .json.")
+
+
+def tell(found: Any) -> None:
+    from neurotest.cli import show
+    from neurotest.report.explain import headline, parting
+
+    print(headline(found))
+    rows = []
+    for pair in found.pair.layers:
+        mark = "" if pair.same else "*"
+        cells = [
+            f"{s.neuron} {s.description} ({s.score:.3g}, {place(s.map)}rank {s.ranks[0]}/{s.ranks[1]})"
+            for s in (pair.seed, pair.fault)
+        ]
+        rows.append([f"{pair.layer}{mark}", *cells])
+    names = [f"{who}: {p}" for who, p in zip(("seed", "fault"), found.pair.predicted, strict=True)]
+    show.table("neuron, what it looks for (conductance, where, rank for seed/fault)", ["layer", *names], rows)
+    print(f"{parting(found)} A * marks layers where another neuron decides. See the maps with --out explain.html.")
+
+
+def place(values: Any) -> str:
+    """Where a map is strongest, in words; nothing where there is no map."""
+    import numpy as np
+
+    if values is None:
+        return ""
+
+    row, column = np.unravel_index(int(np.argmax(values)), values.shape)
+    vertical = ("top", "middle", "bottom")[min(2, 3 * int(row) // values.shape[0])]
+    horizontal = ("left", "middle", "right")[min(2, 3 * int(column) // values.shape[1])]
+    said = vertical if horizontal == "middle" else f"{vertical} {horizontal}" if vertical != "middle" else horizontal
+    return f"{said}, "
+
+
+def tell_patterns(found: Any) -> None:
+    from neurotest.cli import show
+
+    rows = [[name, f"{100 * p['faults']:.0f} %", f"{100 * p['others']:.0f} %"] for name, p in found.parts.items()]
+    show.table("where the path first leaves the seed's", ["layer", f"{found.faults} faults", f"{found.others} others"], rows)
+    told = found.table()[:20]
+    if not told:
+        print("no neuron takes another's place more often among faults than among others.")
+        return
+    show.table("substitutions more frequent among faults", list(told[0]), [list(row.values()) for row in told])
+    if len(found.found) > len(told):
+        print(f"and {len(found.found) - len(told)} more: --json or --out patterns.html")

@@ -1,0 +1,1 @@
+"""What neurons mean, which of them decide, and how decisions differ."""

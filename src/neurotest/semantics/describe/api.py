@@ -1,0 +1,149 @@
+"""Describing a target: the layers, the describer, the cache, the table."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from neurotest import registry
+from neurotest.data.source import Source
+from neurotest.data.spec import data as read_data
+from neurotest.errors import BadInput
+from neurotest.files import cache_dir, write_json
+from neurotest.scan import Progress, aligned, fit
+from neurotest.semantics.describe.material import Describer, Material, distinct
+from neurotest.semantics.descriptions import Description, Descriptions
+from neurotest.target import Layer, Target
+from neurotest.target.load import load
+
+VERSION = 3  # of what describers say: raised when the same settings would say something else
+
+
+def material(
+    target: Target | str,
+    data: Source | str | None,
+    layers: str | None = None,
+    *,
+    k: int = 15,
+    quantile: float = 0.99,
+    batch: int = 250,
+    limit: int | None = None,
+    seed: int = 0,
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> Material:
+    """A target and data ready to be described, checked against each other."""
+    loaded = load(target)
+    if loaded.classes is not None:
+        distinct(loaded.classes)  # before labels are matched with them
+    source = None if data is None else read_data(data, shape=loaded.shape, limit=limit)
+    if source is not None:
+        if not len(source):
+            raise BadInput(f"{source.what} is empty: exemplars need at least one input.")
+        fit(loaded, source)
+        source = aligned(loaded, source)
+    if k < 1:
+        raise BadInput(f"--k {k}: expected a whole number of exemplars >= 1 (15 is usual).")
+    if not 0 < quantile < 1:
+        raise BadInput(f"--quantile {quantile}: expected a number between 0 and 1 (0.99 is usual).")
+    return Material(loaded, source, chosen(loaded, layers), k, quantile, batch, seed, cache, progress)
+
+
+def chosen(target: Target, layers: str | None) -> tuple[Layer, ...]:
+    """The layers to describe; by default the outputs of activations (else of convolutions and dense layers) and the output."""
+    survey = target.survey()
+    if layers is not None:
+        return survey.find(layers)
+    kinds = {layer.made_by for layer in survey.layers}
+    preset = "post_activation" if "activation" in kinds else "pre_activation"
+    found = list(survey.find(preset)) if kinds & {"activation", "convolution", "dense"} else []
+    last = output_layer(target)
+    return tuple(found if any(layer.name == last.name for layer in found) else [*found, last])
+
+
+def output_layer(target: Target) -> Layer:
+    """The layer whose neurons are the classes: the last module that gives what the network gives."""
+    layers = target.survey().layers
+    whole = next(layer for layer in reversed(layers) if layer.module == "")
+    same = [layer for layer in layers if layer.module != "" and layer.shape == whole.shape]
+    return same[-1] if same else whole
+
+
+def run(
+    target: Target | str, data: Source | str | None, method: Any, layers: str | None, *, cache: bool = True, **settings: Any
+) -> Descriptions:
+    """`neurotest.semantics.descriptions.describe`: from the cache if exactly this was described before."""
+    return described(*_ready(target, data, method, layers, cache=cache, **settings))
+
+
+def recorded(
+    target: Target | str, data: Source | str | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
+) -> tuple[Descriptions, Path, dict[str, Any]]:
+    """The same as a run with the table, exemplars and contact sheets: the table, the run's place, how many have words."""
+    from neurotest.semantics.describe import record
+
+    describer, work = _ready(target, data, method, layers, **settings)
+    kept = record.begin(out, work, describer)
+    try:
+        table = described(describer, work)
+        record.finish(kept, work, table)
+    except BaseException:
+        record.withdraw(kept)
+        raise
+    return table, kept.path, record.summary(table)
+
+
+def _ready(
+    target: Target | str, data: Source | str | None, method: Any, layers: str | None, **settings: Any
+) -> tuple[Describer, Material]:
+    describer = registry.build("describer", method)
+    if not isinstance(describer, Describer):
+        raise BadInput(f"{method!r} is no describer: give a name of `neurotest list describer` or a Describer.")
+    loaded = load(target)
+    own = getattr(describer, "own_layers", None)
+    if layers is None and own is not None:  # a table speaks of certain layers
+        from glob import escape
+
+        layers = ",".join(escape(name) for name in own(loaded))
+    return describer, material(loaded, data, layers, **settings)
+
+
+def described(describer: Describer, work: Material) -> Descriptions:
+    """The table of one describer, from the cache where it is there."""
+    key = work.key(repr((VERSION, describer.signature, work.k, work.quantile, work.seed)))
+    place = cache_dir() / "descriptions" / f"{key}.json"
+    if work.cache and (known := _read(place, work.target)) is not None:
+        return known
+    rows = work.finished(describer.describe(work), name_of(describer))
+    found = Descriptions.of(work.target, work.sizes, rows, repr(describer), dict.fromkeys(work.notes))
+    if work.cache:
+        with suppress(BadInput):
+            _write(place, found)
+    return found
+
+
+def name_of(describer: Describer) -> str:
+    """How a describer is called in the registry, or its class where it is not in it."""
+    entries = registry.entries("describer")
+    return next((name for name, entry in entries.items() if entry.make is type(describer)), type(describer).__name__)
+
+
+def _write(place: Path, found: Descriptions) -> None:
+    rows = [[row.layer, row.neuron, row.text, row.score, row.method] for row in found]
+    content = {"fingerprint": found.fingerprint, "layers": dict(found.layers), "method": found.method, "notes": list(found.notes)}
+    write_json(place, {**content, "rows": rows})
+
+
+def _read(place: Path, target: Target) -> Descriptions | None:
+    """What was kept, if it is whole and this target's."""
+    try:
+        content = json.loads(place.read_text())
+        if content["fingerprint"] != target.fingerprint:
+            return None
+        rows = [Description(str(a), int(b), str(c), float(d), str(e)) for a, b, c, d, e in content["rows"]]
+        layers = {str(name): int(count) for name, count in content["layers"].items()}
+        return Descriptions.of(target, layers, rows, str(content["method"]), map(str, content["notes"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,257 @@
+"""Network dissection on generated probes: which attributes light a neuron up, by masks that are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.semantics.describe.material import Material
+from neurotest.semantics.describe.probes import COLOURS, DIRECTIONS, FAMILIES, Probes, probes
+from neurotest.semantics.descriptions import Description
+from neurotest.semantics.exemplars import Exemplars, globs, maps
+from neurotest.semantics.masks import enlarged
+from neurotest.target import Layer, Probe, Trace, Want
+
+WORDS = tuple((family, word) for family, words in FAMILIES.items() for word in words)
+STARTS = dict(zip(FAMILIES, np.cumsum([0, *(len(words) for words in FAMILIES.values())]).tolist(), strict=False))
+WIDTH = len(WORDS)
+SURE = 4.0  # standard errors: with some forty words per neuron, two would let chance speak
+WHOLE_QUANTILE = 0.95  # for neurons without a map: one value per image, so that 1 % of them would be a handful
+
+
+@dataclass(frozen=True, eq=False)
+class Dissected:
+    """How a layer's masks and the words' masks meet, in pixels (or images): together, of neurons, of words, of all."""
+
+    together: NDArray[np.int64]  # (neurons, words)
+    lit: NDArray[np.int64]  # (neurons,)
+    true: NDArray[np.int64]  # (words,)
+    total: int
+    squares: NDArray[np.float64]  # (neurons,) sum over images of the squared light in each
+
+    @property
+    def iou(self) -> NDArray[np.float64]:
+        """Intersection over union: (neurons, words)."""
+        union = self.lit[:, None] + self.true[None] - self.together
+        return self.together / np.maximum(union, 1)  # type: ignore[no-any-return]
+
+    @property
+    def relative(self) -> NDArray[np.float64]:
+        """IoU over the largest that masks of these sizes can have: 1 where one lies inside the other."""
+        small, large = np.minimum(self.lit[:, None], self.true[None]), np.maximum(self.lit[:, None], self.true[None])
+        return self.iou * large / np.maximum(small, 1)
+
+    def shares(self, family: str) -> NDArray[np.float64]:
+        """How the neuron's light is divided over a family's words, each word's area counted alike: (neurons, words), sums 1."""
+        part = self._part(family)
+        rate = self.together[:, part] / np.maximum(self.true[part], 1)
+        total = rate.sum(axis=1, keepdims=True)
+        return rate / np.where(total > 0, total, 1.0)
+
+    def present(self, family: str) -> int:
+        """How many of a family's words occur at all (grey images have three colours)."""
+        return int((self.true[self._part(family)] > 0).sum())
+
+    def density(self, family: str) -> NDArray[np.float64]:
+        """Light where the family holds, per area, over light per area anywhere: (neurons,)."""
+        part = self._part(family)
+        area = self.true[part].sum() / self.total
+        return self.together[:, part].sum(axis=1) / np.maximum(self.lit, 1) / max(area, 1e-12)  # type: ignore[no-any-return]
+
+    def choice(self, family: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The word of a family each neuron prefers, and how much: 0 for all words alike, 1 for one alone.
+
+        Directions lie on a circle: the mean of the doubled angles, and its length.
+        """
+        shares = self.shares(family)
+        if family == "direction":
+            count = len(DIRECTIONS)
+            mean = shares @ np.exp(2j * np.pi * np.arange(count) / count)
+            return np.round(np.angle(mean) / (2 * np.pi) * count).astype(np.int64) % count, np.abs(mean)
+        count = max(2, self.present(family))
+        return shares.argmax(axis=1), (shares.max(axis=1) - 1 / count) / (1 - 1 / count)
+
+    def sureness(self, family: str) -> NDArray[np.float64]:
+        """How many standard errors the preference lies from none, by the number of images the light comes from: (neurons,)."""
+        part = self._part(family)
+        images = np.divide(self.lit.astype(float) ** 2, self.squares, out=np.zeros(len(self.lit)), where=self.squares > 0)
+        n = images * self.together[:, part].sum(axis=1) / np.maximum(self.lit, 1)
+        count = max(2, self.present(family))
+        preference = self.choice(family)[1]
+        if family == "direction":
+            return preference * np.sqrt(2 * n)  # type: ignore[no-any-return]
+        return preference * (1 - 1 / count) * np.sqrt(n / (1 / count * (1 - 1 / count)))  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _part(family: str) -> slice:
+        return slice(STARTS[family], STARTS[family] + len(FAMILIES[family]))
+
+
+@register(
+    "describer",
+    "attributes",
+    paper="Network Dissection (Bau et al. 2017), on generated probes",
+    cost="two passes over `probes` generated images; no data and no labels are needed",
+    differs="The probes are generated, so that masks are exact and no annotated data is needed. Words compete within families "
+    "(colour, direction, texture, ...), each word's area counted alike, because a fixed quantile gives frequent words a small "
+    "IoU whatever the neuron does. A neuron without a map is judged by whole images.",
+)
+@dataclass(frozen=True, kw_only=True)
+class Attributes:
+    """Says which colours, brightness, directions, frequencies, textures, sizes and positions light a neuron up.
+
+    A word is said when the neuron's light is selective within its family (`selective`: 0 = all words alike, 1 = one alone)
+    and the IoU of light and word, over the largest that areas of their sizes allow, reaches `iou` for one word at least;
+    else the neuron is unknown. The score is the best such IoU of a word that is said.
+    measure: `auto`; `maps` refuses layers without maps; `whole` judges by whole images throughout.
+    """
+
+    probes: int = 1800
+    selective: float = 0.3
+    iou: float = 0.04
+    quantile: float = 0.99
+    measure: Literal["auto", "maps", "whole"] = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.probes < 100:
+            raise BadInput(f"probes={self.probes}: expected at least 100 (1800 is usual).")
+        if self.measure not in ("auto", "maps", "whole"):
+            raise BadInput(f"measure={self.measure!r}: expected auto, maps or whole.")
+        if not 0 < self.selective < 1 or not 0 <= self.iou < 1 or not 0 < self.quantile < 1:
+            raise BadInput("selective, iou and quantile lie between 0 and 1.")
+
+    @property
+    def signature(self) -> str:
+        return repr(self)
+
+    def describe(self, material: Material) -> Iterator[Description]:
+        for layer, found in self.dissect(material).items():
+            for neuron, (text, score) in enumerate(self.words(found)):
+                if text:
+                    yield Description(layer, neuron, text, score, "attributes")
+
+    def dissect(self, material: Material) -> dict[str, Dissected]:
+        """Every layer's meetings with every word."""
+        if self.measure == "maps":
+            for layer in material.layers:
+                if not material.mapped(layer):
+                    raise BadInput(
+                        f"layer {layer.name!r} has no spatial maps (its neurons give one number per input), which measure=maps "
+                        "needs: choose other --layers, or measure=auto."
+                    )
+        mapped = tuple(layer for layer in material.layers if self.measure != "whole" and material.mapped(layer))
+        other = tuple(layer for layer in material.layers if layer not in mapped)
+        found = {**_dissected(self, material, mapped, whole=False), **_dissected(self, material, other, whole=True)}
+        return {layer.name: found[layer.name] for layer in material.layers}
+
+    def words(self, found: Dissected) -> list[tuple[str, float]]:
+        """Text and score of every neuron; an empty text where nothing is selective enough."""
+        iou = found.relative
+        said: list[dict[str, str]] = [{} for _ in found.lit]
+        best = np.zeros(len(found.lit))
+        for family, words in FAMILIES.items():
+            if found.present(family) < 2:
+                continue
+            top, selective = found.choice(family)
+            sure = (found.density(family) >= 1) & (found.sureness(family) >= SURE)
+            for neuron in np.flatnonzero((selective >= self.selective) & sure):
+                said[neuron][family] = words[top[neuron]]
+                best[neuron] = max(best[neuron], iou[neuron, STARTS[family] + top[neuron]])
+        return [(sentence(one), float(score)) if score >= self.iou else ("", 0.0) for one, score in zip(said, best, strict=True)]
+
+
+def sentence(said: dict[str, str]) -> str:
+    """The words of several families as a phrase.
+
+    >>> sentence({"colour": "red", "direction": "vertical", "texture": "stripes", "side": "on the left"})
+    'red vertical stripes on the left'
+    """
+    nouns = {"plain": "areas", "stripes": "stripes", "edge": "edges", "checks": "checks", "blobs": "blobs", "corner": "corners"}
+    texture = said.get("texture", "")
+    if "direction" in said and texture not in ("stripes", "edge"):
+        texture = ""  # dots in a row excite a detector of lines
+    words = [said[family] for family in ("size", "frequency") if family in said]
+    words += ["plain"] if texture == "plain" else []
+    tone = said.get("colour") or said.get("brightness")
+    words += [tone] if tone else []
+    words += [said["direction"]] if "direction" in said else []
+    noun = nouns[texture] if texture else "lines" if "direction" in said else "texture" if "frequency" in said else ""
+    if not noun and (words or "height" in said or "side" in said):
+        noun = "areas"
+    return " ".join([*words, noun, *(said[family] for family in ("height", "side") if family in said)]).strip()
+
+
+def _dissected(settings: Attributes, material: Material, layers: tuple[Layer, ...], *, whole: bool) -> dict[str, Dissected]:
+    if not layers:
+        return {}
+    want = Want(layers=globs(layers), keep="map")
+    level = min(settings.quantile, WHOLE_QUANTILE) if whole else settings.quantile
+    cuts = Exemplars(layers, 1, level)
+    meet = {layer.name: np.zeros((layer.neurons(), WIDTH), dtype=np.int64) for layer in layers}
+    lit = {layer.name: np.zeros(layer.neurons(), dtype=np.int64) for layer in layers}
+    squares = {layer.name: np.zeros(layer.neurons()) for layer in layers}
+    true, total = np.zeros(WIDTH, dtype=np.int64), 0
+    with Probe(material.target, want) as probe:
+        for _, trace in _passes(settings, material, probe):
+            cuts.update(_pooled(layers, want, trace) if whole else trace)
+        gammas = {layer.name: cuts.gamma(layer.name) for layer in layers}
+        for images, trace in _passes(settings, material, probe):
+            labels = _numbered(images.whole if whole else images.places)  # (families, n * places)
+            true += np.bincount(labels[labels >= 0], minlength=WIDTH)
+            total += labels.shape[1]
+            for layer in layers:
+                here = maps(layer, trace[want][layer.name])
+                here = here.amax(dim=2, keepdim=True) if whole else enlarged(layer, trace[want][layer.name], material.shape[1:])
+                each = _count(here.flatten(2), gammas[layer.name], labels, meet[layer.name])
+                lit[layer.name] += each.sum(axis=0)
+                squares[layer.name] += np.square(each, dtype=float).sum(axis=0)
+    return {name: Dissected(meet[name], lit[name], true, total, squares[name]) for name in meet}
+
+
+def _passes(settings: Attributes, material: Material, probe: Probe) -> Iterator[tuple[Probes, Trace]]:
+    low, high = material.target.bounds
+    for images in probes(material.shape, settings.probes, seed=settings.seed, batch=min(100, material.safe_batch())):
+        x = torch.from_numpy(images.x).to(material.target.device)
+        yield images, probe(x * (high - low) + low)
+
+
+def _pooled(layers: tuple[Layer, ...], want: Want, trace: Trace) -> Trace:
+    """The same trace with one place per neuron."""
+    values = {}
+    for layer in layers:
+        tensor = trace[want][layer.name]
+        others = tuple(axis for axis in range(1, tensor.ndim) if axis != layer.axis)
+        values[layer.name] = tensor.amax(dim=others, keepdim=True) if others else tensor
+    return Trace(trace.logits, {want: values})
+
+
+def _numbered(labels: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Every family's labels as numbers of words, -1 where none holds: (families, n * places)."""
+    return np.stack([np.where(labels[f] >= 0, labels[f] + STARTS[f], -1).ravel() for f in FAMILIES])
+
+
+def _count(here: Tensor, gamma: Tensor, labels: NDArray[np.int64], meet: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Add a batch's lit places, (n, neurons, places) above gamma, to the counts; returns how many each image has: (n, neurons).
+
+    Only lit places are looked at, one in a hundred.
+    """
+    n, neurons, size = here.shape
+    image, neuron, place = (i.cpu().numpy() for i in torch.nonzero(here > gamma.to(here.device)[None, :, None], as_tuple=True))
+    at = image * size + place
+    for row in labels:
+        word = row[at]
+        known = word >= 0
+        meet += np.bincount(neuron[known] * WIDTH + word[known], minlength=neurons * WIDTH).reshape(neurons, WIDTH)
+    return np.bincount(image * neurons + neuron, minlength=n * neurons).reshape(n, neurons)
+
+
+assert tuple(COLOURS) == FAMILIES["colour"]

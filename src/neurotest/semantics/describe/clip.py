@@ -1,0 +1,142 @@
+"""CLIP-Dissect's scoring for people who have CLIP, or any other encoder of images and texts: from their embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax, logsumexp
+
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.scan import scan
+from neurotest.semantics.describe.material import Material
+from neurotest.semantics.descriptions import Description
+from neurotest.semantics.exemplars import Exemplars
+
+Floats = NDArray[np.float64]
+SMALLEST = 1e-7  # keeps a logarithm finite
+
+
+@register(
+    "describer",
+    "clip-dissect",
+    paper="CLIP-Dissect (Oikarinen and Weng, ICLR 2023), softWPMI",
+    cost="one pass over the data; the embeddings are the user's to make (no CLIP weights come with neurotest)",
+    differs="The encoder is left to the user: any image and text embeddings of one space will do. Similarities are computed per "
+    "layer, in 64-bit numbers.",
+)
+@dataclass(frozen=True, kw_only=True)
+class ClipDissect:
+    """Names the word whose images a neuron prefers, by soft weighted pointwise mutual information.
+
+    images: a .npy with one embedding per input of the data, in its order; texts: a .npy with one per word; words: a text file
+    with one word per line. The score is the mutual information; at `least` or below the neuron is unknown.
+    """
+
+    images: str
+    texts: str
+    words: str
+    top: int = 100
+    sharpness: float = 10.0
+    weight: float = 1.0
+    least: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.top < 1:
+            raise BadInput(f"top={self.top}: expected a whole number of images >= 1 (100 is usual).")
+        if not self.sharpness > 0 or not self.weight >= 0:
+            raise BadInput(f"sharpness={self.sharpness}, weight={self.weight}: expected numbers above 0.")
+
+    @property
+    def signature(self) -> str:
+        seen = blake2b(digest_size=16)
+        for file in (self.images, self.texts, self.words):
+            try:
+                seen.update(Path(file).expanduser().read_bytes())
+            except OSError as error:
+                raise BadInput(f"cannot read {file}: {error.strerror}.") from error
+        return f"{self!r} {seen.hexdigest()}"
+
+    def describe(self, material: Material) -> Iterator[Description]:
+        vocabulary = words(self.words)
+        images, texts = embeddings(self.images, "images"), embeddings(self.texts, "texts")
+        if len(images) != len(material.source):
+            raise BadInput(
+                f"{self.images} has {len(images)} embeddings for {len(material.source)} inputs of {material.source.what}."
+            )
+        if len(texts) != len(vocabulary):
+            raise BadInput(f"{self.texts} has {len(texts)} embeddings for {len(vocabulary)} words of {self.words}.")
+        if images.shape[1] != texts.shape[1]:
+            raise BadInput(f"images have {images.shape[1]} dimensions, texts {texts.shape[1]}: they must come from one encoder.")
+        found = Exemplars(material.layers, min(self.top, len(images)), samples=1, pool="mean")
+        scan(material.target, material.source, [found], batch=material.safe_batch(), progress=material.progress)
+        similarity = images @ texts.T
+        for layer in material.layers:
+            index, _ = found.top(layer.name)
+            score = soft_wpmi(similarity, index, sharpness=self.sharpness, weight=self.weight)  # (neurons, words)
+            for neuron, best in enumerate(score.argmax(axis=1)):
+                if score[neuron, best] > self.least:
+                    yield Description(layer.name, neuron, vocabulary[best], float(score[neuron, best]), "clip-dissect")
+
+
+def soft_wpmi(
+    similarity: Floats,
+    index: NDArray[np.int64],
+    *,
+    sharpness: float = 10.0,
+    weight: float = 1.0,
+    sure: tuple[float, float] = (0.998, 0.97),
+) -> Floats:
+    """(neurons, words) mutual information from similarities (images, words) and each neuron's top images (neurons, top).
+
+    An image belongs to what excites the neuron with a probability that falls from `sure[0]` for the first towards `sure[1]`
+    for the last; log p(word | neuron) is compared with the logarithm of its mean over the neurons.
+    """
+    top = index.shape[1]
+    given = np.exp(log_softmax(sharpness * similarity, axis=1))  # (images, words) p(word | image)
+    belongs = sure[0] - np.arange(top) * (sure[0] - sure[1]) / top
+    step = max(1, (1 << 24) // max(1, top * similarity.shape[1]))
+    parts = []
+    for start in range(0, len(index), step):
+        mixed = 1 + belongs[None, :, None] * (given[index[start : start + step]] - 1)
+        parts.append(np.log(mixed + SMALLEST).sum(axis=1))
+    evidence = np.concatenate(parts)
+    common = logsumexp(evidence, axis=0) - np.log(len(evidence))
+    return evidence - weight * common  # type: ignore[no-any-return]
+
+
+def embeddings(file: str, what: str) -> Floats:
+    """Embeddings (n, d) of length 1 each."""
+    try:
+        found = np.load(Path(file).expanduser(), allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise BadInput(f"{what}={file}: cannot be read as .npy ({error}).") from error
+    if not isinstance(found, np.ndarray) or found.ndim != 2 or not len(found) or found.dtype.kind != "f":
+        raise BadInput(f"{what}={file}: expected a .npy with one embedding per row, floating point.")
+    found = found.astype(np.float64)
+    length = np.linalg.norm(found, axis=1, keepdims=True)
+    if not np.isfinite(length).all() or not (length > 0).all():
+        raise BadInput(
+            f"{what}={file}: row {int(np.argmin(np.isfinite(length[:, 0]) & (length[:, 0] > 0)))} is zero or not finite."
+        )
+    return found / length  # type: ignore[no-any-return]
+
+
+def words(file: str) -> list[str]:
+    """A vocabulary: one word or phrase per line, each once."""
+    try:
+        lines = [" ".join(line.split()) for line in Path(file).expanduser().read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"words={file}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    lines = [line for line in lines if line]
+    if not lines:
+        raise BadInput(f"words={file} is empty: expected one word per line.")
+    if len(set(lines)) < len(lines):
+        twice = next(line for number, line in enumerate(lines) if line in lines[:number])
+        raise BadInput(f"words={file}: {twice!r} stands twice; give each word once.")
+    return lines

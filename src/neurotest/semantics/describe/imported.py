@@ -1,0 +1,105 @@
+"""Descriptions somebody else made, read from a CSV file: ours, MILAN's and CLIP-Dissect's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.semantics.describe.material import Material
+from neurotest.semantics.descriptions import UNKNOWN, Description, check_neuron, plain, read_rows, sizes
+from neurotest.target import Target
+
+NEURON = ("neuron", "unit")
+TEXT = ("description", "label")
+SCORE = ("score", "similarity")
+
+
+@register(
+    "describer",
+    "csv",
+    paper="MILAN (Hernandez et al. 2022), CLIP-Dissect (Oikarinen and Weng 2023): the tables they publish",
+    cost="reads a file; no pass over data",
+    main="file",
+    differs="Tables of others carry no fingerprint: layers and neuron numbers are checked, and a note says that no more can be.",
+)
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """Takes descriptions from a CSV file with a header: layer, neuron (or unit), description (or label), score (or similarity).
+
+    `layer` names the layer of a file without that column; `first` is the number of the first neuron in it (1 in files of
+    Network Dissection). A table that `neurotest describe` wrote for another network is refused.
+    """
+
+    file: str
+    layer: str | None = None
+    first: int = 0
+
+    @property
+    def signature(self) -> str:
+        try:
+            content = Path(self.file).expanduser().read_bytes()
+        except OSError as error:
+            raise BadInput(f"cannot read the descriptions {self.file}: {error.strerror}.") from error
+        return f"{self!r} {blake2b(content, digest_size=16).hexdigest()}"
+
+    def own_layers(self, target: Target) -> tuple[str, ...]:
+        """The layers the file speaks of."""
+        return tuple(sizes(target, dict.fromkeys(row.layer for row in self._rows(target)), self.file))
+
+    def describe(self, material: Material) -> Iterator[Description]:
+        rows = self._rows(material.target)
+        known = sizes(material.target, dict.fromkeys(row.layer for row in rows), self.file)
+        for row in rows:
+            check_neuron(row.layer, row.neuron, known, self.file)
+        if lacking := [name for name in material.sizes if name not in known]:
+            raise BadInput(
+                f"{self.file} has no descriptions of layer {lacking[0]!r}: it has {', '.join(known)}; choose --layers among them."
+            )
+        wanted = material.sizes
+        seen: set[tuple[str, int]] = set()
+        for row in rows:
+            if row.layer in wanted and (row.layer, row.neuron) not in seen:  # the first of several descriptions counts
+                seen.add((row.layer, row.neuron))
+                yield row
+        material.notes.extend(self._notes)
+
+    @property
+    def _notes(self) -> list[str]:
+        have = read_rows(self.file, ())[0]
+        return (
+            []
+            if "fingerprint" in have
+            else [f"{self.file} carries no fingerprint: that it belongs to this network is not checked."]
+        )
+
+    def _rows(self, target: Target) -> list[Description]:
+        table = read_rows(self.file, () if self.layer else ("layer",))
+        if not table:
+            raise BadInput(f"{self.file} is empty: expected a CSV file with layer, neuron, description.")
+        neuron, text = (self._column(table[0], names) for names in (NEURON, TEXT))
+        score = next((name for name in SCORE if name in table[0]), None)
+        prints = {row["fingerprint"] for row in table} if "fingerprint" in table[0] else {target.fingerprint}
+        if prints != {target.fingerprint}:
+            raise BadInput(
+                f"{self.file} describes another target ({', '.join(sorted(p[:12] for p in prints))}, this one is "
+                f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
+            )
+        return [self._row(row, line, neuron, text, score) for line, row in enumerate(table, start=2)]
+
+    def _column(self, row: dict[str, str], names: tuple[str, ...]) -> str:
+        found = next((name for name in names if name in row), None)
+        if found is None:
+            raise BadInput(f"{self.file} lacks the column {' or '.join(names)}: expected layer, neuron, description.")
+        return found
+
+    def _row(self, row: dict[str, str], line: int, neuron: str, text: str, score: str | None) -> Description:
+        try:
+            number, value = int(row[neuron]) - self.first, float(row[score]) if score and row[score] else 1.0
+        except ValueError:
+            raise BadInput(f"{self.file}, line {line}: {neuron} and {score or 'score'} must be numbers.") from None
+        layer = self.layer or plain(row["layer"])
+        return Description(layer, number, " ".join(plain(row[text]).split()) or UNKNOWN, value, row.get("method") or "csv")

@@ -1,0 +1,174 @@
+"""What a describer works on, and what a describer is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from neurotest.data.source import Source
+from neurotest.errors import BadInput
+from neurotest.files import cache_dir, whole
+from neurotest.scan import BATCH, Progress, scan
+from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description
+from neurotest.semantics.exemplars import QUANTILE, Exemplars, K
+from neurotest.semantics.masks import has_map
+from neurotest.target import Layer, Target
+
+FORMAT = 3  # of kept exemplars
+MEMORY = 1 << 28  # bytes of recorded maps per batch
+
+
+@runtime_checkable
+class Describer(Protocol):
+    """Settings that turn what is known about neurons into words."""
+
+    @property
+    def signature(self) -> str:
+        """Everything the words depend on beside target, data and layers: settings, and the content of files that are read."""
+        ...
+
+    def describe(self, material: Material) -> Iterable[Description]:
+        """Descriptions of the material's neurons; what is left out is unknown."""
+        ...
+
+
+@dataclass(eq=False)
+class Material:
+    """A target, data, the layers to be described, and what all describers share: one pass for the exemplars of them all."""
+
+    target: Target
+    given: Source | None
+    layers: tuple[Layer, ...]
+    k: int = K
+    quantile: float = QUANTILE
+    batch: int = BATCH
+    seed: int = 0
+    cache: bool = True
+    progress: Progress | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def source(self) -> Source:
+        if self.given is None:
+            raise BadInput(
+                "there is no data to take exemplars from: give inputs such as zoo:NAME/train (the training set is best)."
+            )
+        return self.given
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {layer.name: layer.neurons() for layer in self.layers}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape = self.target.shape or (self.given.shape if self.given is not None else None)
+        if shape is None:
+            raise BadInput("the size of the network's inputs is unknown: pass --size, for example --size 3x32x32.")
+        return tuple(shape)
+
+    def mapped(self, layer: Layer) -> bool:
+        """Whether the layer's neurons have maps over the input."""
+        return has_map(layer, self.shape)
+
+    def safe_batch(self) -> int:
+        """As many inputs per pass as their maps fit into memory."""
+        each = 4 * sum(int(np.prod(layer.shape)) for layer in self.layers)
+        return max(1, min(self.batch, MEMORY // max(1, each)))
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """The class names, each once."""
+        names = self.target.classes or self.source.classes
+        if names is None:
+            raise BadInput(
+                "the classes have no names, which is what this describer says: pass --classes FILE, one name per line."
+            )
+        return distinct(names)
+
+    @cached_property
+    def exemplars(self) -> Exemplars:
+        labels = self.source.labels
+        width = 0 if labels is None else max(int(labels.max()) + 1, len(self.target.classes or self.source.classes or ()))
+        found = Exemplars(self.layers, self.k, self.quantile, labels=labels, classes=width)
+        place = self._place("exemplars", repr((FORMAT, self.k, self.quantile, width))) if self.cache else None
+        if place is None or not _restored(found, place):
+            scan(self.target, self.source, [found], batch=self.safe_batch(), progress=self.progress)
+            if place is not None:
+                _keep(found, place)
+        if found.nonfinite:
+            self.notes.append(
+                f"NaN or infinite activations were seen for {found.nonfinite} inputs and layers; they count as least."
+            )
+        return found
+
+    def _place(self, folder: str, more: str) -> Path:
+        return cache_dir() / folder / f"{self.key(more)}.safetensors"
+
+    def key(self, more: str) -> str:
+        """A hash of everything the result depends on: the target, the layers, the inputs and their labels, and `more`."""
+        seen = blake2b(digest_size=16)
+        names = [(layer.name, layer.shape, layer.axis) for layer in self.layers]
+        seen.update(repr((self.target.fingerprint, self.target.classes, names, more)).encode())
+        if self.given is not None:
+            seen.update(repr((len(self.given), self.given.classes)).encode())
+            seen.update(np.ascontiguousarray(self.given.ids()).tobytes())
+            seen.update(b"" if self.given.labels is None else self.given.labels.tobytes())
+        return seen.hexdigest()
+
+    def finished(self, rows: Iterable[Description], method: str) -> list[Description]:
+        """A description of every neuron: dead ones are named as such where exemplars are known, the rest is unknown."""
+        said = {(row.layer, row.neuron): row for row in rows}
+        dead = {layer: self.exemplars.dead(layer) for layer in self.sizes} if self.given is not None else {}
+        found = []
+        for layer, count in self.sizes.items():
+            for neuron in range(count):
+                if layer in dead and dead[layer][neuron]:
+                    found.append(Description(layer, neuron, DEAD, 0.0, method))
+                else:
+                    found.append(said.get((layer, neuron)) or Description(layer, neuron, UNKNOWN, 0.0, method))
+        return found
+
+
+def distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Class names, refused when one is empty or stands twice: a description must tell classes apart."""
+    for number, name in enumerate(names):
+        if not str(name).strip():
+            raise BadInput(f"class {number} has an empty name: give every class one with --classes FILE, one name per line.")
+        if name in (first := list(names[:number])):
+            raise BadInput(
+                f"the class name {name!r} stands twice (classes {first.index(name)} and {number}): give each class its own "
+                "with --classes FILE."
+            )
+    return tuple(str(name) for name in names)
+
+
+def _restored(found: Exemplars, place: Path) -> bool:
+    if not place.is_file():
+        return False
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        found.load(load_file(place))
+    except (SafetensorError, OSError, KeyError, ValueError):  # damaged: it is made again
+        return False
+    return True
+
+
+def _keep(found: Exemplars, place: Path) -> None:
+    """The sample of map values is not kept, only the quantile it gave: the rest of it is never asked for again."""
+    from safetensors.numpy import save_file
+
+    state = found.state_dict()
+    for number, name in enumerate(found.best):
+        state[f"{number}/places"] = found.gamma(name).numpy()[None]
+        state[f"{number}/places.keys"] = np.zeros(1, dtype=np.uint64)
+    with suppress(BadInput), whole(place) as part:  # a cache that cannot be written to costs time, nothing else
+        save_file(state, part)

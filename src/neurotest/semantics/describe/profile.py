@@ -1,0 +1,88 @@
+"""Class profiles: a neuron is named after the classes whose inputs excite it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.semantics.describe.material import Material
+from neurotest.semantics.descriptions import Description
+
+SURE = 4.0  # standard errors
+
+
+@register(
+    "describer",
+    "class-profile",
+    paper="after Network Dissection's practice and Morcos et al. 2018 (class selectivity)",
+    cost="one pass over the data; sums per class and neuron",
+    differs="Values are counted from the neuron's floor, the .01 quantile of its pooled values, so that layers with negative "
+    "values (outputs, convolutions before their activation) have lifts too. A rectified neuron that is often silent has floor 0 "
+    "and nothing changes.",
+)
+@dataclass(frozen=True, kw_only=True)
+class ClassProfile:
+    """Names up to `most` classes whose mean pooled activation is at least `lift` times the mean over classes.
+
+    The score is the lift of the first class: 1 says nothing, the number of classes is the most there can be.
+    A class must also lie four standard errors above that mean, or a few inputs would speak for it. `numbers=true` writes lift
+    and selectivity index into the text as well.
+    """
+
+    most: int = 3
+    lift: float = 1.5
+    numbers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.most < 1:
+            raise BadInput(f"most={self.most}: expected a whole number of classes >= 1.")
+        if not self.lift >= 1:
+            raise BadInput(f"lift={self.lift}: expected a number >= 1 (1.5 is usual).")
+
+    @property
+    def signature(self) -> str:
+        return repr(self)
+
+    def describe(self, material: Material) -> Iterator[Description]:
+        if material.source.labels is None:
+            raise BadInput(
+                f"class-profile names classes by their labels, and {material.source.what} has none: give labelled data, or a "
+                "describer without labels (--method attributes)."
+            )
+        names = material.classes
+        found = material.exemplars
+        for layer in material.layers:
+            means = found.means(layer.name)
+            lifts = lift_of(means)
+            above = np.nan_to_num(means) - np.nanmean(np.where(np.isfinite(means), means, np.nan), axis=0)
+            sure = above >= SURE * found.errors(layer.name)
+            for neuron, column in enumerate(lifts.T):
+                order = np.argsort(-column, kind="stable")[: self.most]
+                words = [names[c] for c in order if column[c] >= self.lift and sure[c, neuron]]
+                if words:
+                    text = ", ".join(words) + (self._numbers(column) if self.numbers else "")
+                    yield Description(layer.name, neuron, text, float(column[order[0]]), "class-profile")
+
+    @staticmethod
+    def _numbers(lifts: np.ndarray) -> str:
+        return f" (x{lifts.max():.1f}, selectivity {selectivity(lifts):.2f})"
+
+
+def lift_of(means: np.ndarray) -> np.ndarray:
+    """Means per class (classes, neurons) over their mean over the classes that were seen; 0 for a class that was not."""
+    seen = np.isfinite(means)
+    filled = np.where(seen, means, 0.0)
+    base = filled.sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    return np.divide(filled, base, out=np.ones_like(filled), where=base > 0)  # type: ignore[no-any-return]
+
+
+def selectivity(lifts: np.ndarray) -> float:
+    """(largest - mean of the others) / (largest + mean of the others): 0 for all classes alike, 1 for one class alone."""
+    first = int(np.argmax(lifts))
+    others = float(np.delete(lifts, first).mean()) if len(lifts) > 1 else 0.0
+    largest = float(lifts[first])
+    return (largest - others) / (largest + others) if largest + others > 0 else 0.0

@@ -1,0 +1,94 @@
+"""Descriptions as a run: the table, the exemplars, the contact sheets, and a sheet for people to rate."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from neurotest.files import whole
+from neurotest.runs.export import cell
+from neurotest.runs.rows import InputRow
+from neurotest.runs.store import Run
+from neurotest.semantics.describe.material import Describer, Material
+from neurotest.semantics.describe.rating import write_rating
+from neurotest.semantics.describe.sheets import write_sheets
+from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions
+
+SHEETS = "sheets"
+
+
+def begin(out: Any, material: Material, describer: Describer) -> Run:
+    """Make the run before the work, so that a place that cannot be written to is told at once."""
+    given = material.given
+    config = {
+        "target": material.target.spec,
+        "fingerprint": material.target.fingerprint,
+        "data": None if given is None else given.spec,
+        "inputs": 0 if given is None else len(given),
+        "method": repr(describer),
+        "layers": list(material.sizes),
+        "k": material.k,
+        "quantile": material.quantile,
+        "seed": material.seed,
+    }
+    return Run.create(None if out in (None, True) else Path(out), "describe", config)
+
+
+def finish(run: Run, material: Material, table: Descriptions) -> None:
+    table.to_csv(run.path / "descriptions.csv")
+    sheets = []
+    if material.given is not None:
+        _write_exemplars(run, material)
+        sheets = write_sheets(run.path / SHEETS, material, table)
+        if sheets:
+            write_rating(run.path, table, sheets, seed=material.seed)
+    with run.transaction():
+        run["sheets"] = [asdict(sheet) for sheet in sheets]
+    run.finish(summary(table))
+    run.export()
+    run.close()
+
+
+def withdraw(run: Run) -> None:
+    """Descriptions are whole or not there."""
+    run.close()
+    shutil.rmtree(run.path, ignore_errors=True)
+
+
+def summary(table: Descriptions) -> dict[str, Any]:
+    """How many neurons have words, and which are dead, layer by layer."""
+    layers: dict[str, dict[str, Any]] = {}
+    for name in table.layers:
+        rows = table.layer(name)
+        layers[name] = {
+            "neurons": len(rows),
+            "described": sum(row.known for row in rows),
+            "unknown": sum(row.text == UNKNOWN for row in rows),
+            "dead": [row.neuron for row in rows if row.text == DEAD],
+        }
+    every = {key: sum(layer[key] for layer in layers.values()) for key in ("neurons", "described", "unknown")}
+    return {**every, "dead": sum(len(layer["dead"]) for layer in layers.values()), "layers": layers, "notes": list(table.notes)}
+
+
+def _write_exemplars(run: Run, material: Material) -> None:
+    """exemplars.csv: neuron by neuron the positions in the data, best first; the inputs themselves are rows of the run."""
+    source, found = material.source, material.exemplars
+    used: set[int] = set()
+    with whole(run.path / "exemplars.csv") as part, open(part, "w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow(["layer", "neuron", "rank", "position", "value", "content"])
+        ids = source.ids()
+        for layer in material.sizes:
+            index, values = found.top(layer)
+            dead = found.dead(layer)
+            for neuron, (places, row) in enumerate(zip(index, values, strict=True)):
+                for rank, (position, value) in enumerate(zip(places.tolist(), row.tolist(), strict=True), start=1):
+                    if position >= 0 and not dead[neuron]:
+                        used.add(position)
+                        writer.writerow([cell(layer), neuron, rank, position, f"{value:.6g}", ids[position]])
+    labels = source.labels
+    rows = (InputRow(p, str(ids[p]), None if labels is None else int(labels[p])) for p in sorted(used))
+    run.add_inputs(rows)

@@ -1,0 +1,130 @@
+"""Contact sheets: one row per neuron, its exemplars side by side, dimmed where they leave it cold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.files import whole
+from neurotest.semantics.describe.material import Material
+from neurotest.semantics.descriptions import Descriptions
+from neurotest.semantics.masks import regions
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+ROWS = 64  # per picture: larger ones no viewer likes
+LEFT = 330  # pixels for the words
+SMALL, LARGE = 48, 112  # sides of a tile
+DIM = 0.3
+OUTLINE = (255, 196, 0)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One picture of a layer's neurons, `rows` of them from `first` on, each `height` pixels high."""
+
+    layer: str
+    first: int
+    rows: int
+    height: int
+    file: str
+
+
+def write_sheets(folder: Path, material: Material, table: Descriptions) -> list[Sheet]:
+    """Write every layer's pictures into a folder; nothing for inputs that are no images."""
+    if len(material.shape) != 3:
+        return []
+    made = []
+    for number, layer in enumerate(material.layers):
+        for start in range(0, layer.neurons(), ROWS):
+            some = np.arange(start, min(start + ROWS, layer.neurons()))
+            picture, height = _picture(material, table, layer.name, some)
+            stem = re.sub(r"[^\w.-]+", "_", layer.name) or "output"
+            name = f"{number:02d}-{stem}-{start:04d}.png"
+            with whole(folder / name) as part:
+                picture.save(part, format="PNG", optimize=False)
+            made.append(Sheet(layer.name, start, len(some), height, name))
+    return made
+
+
+def _picture(material: Material, table: Descriptions, layer: str, neurons: NDArray[np.int64]) -> tuple[Image.Image, int]:
+    from PIL import Image, ImageDraw, ImageFont
+
+    side, strips = 0, []
+    for strip in tiles(material, layer, neurons):
+        side = strip.shape[0]
+        strips.append(strip)
+    height = side + 6
+    sheet = Image.new("RGB", (LEFT + strips[0].shape[1] + 6, height * len(strips)), (250, 250, 250))
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
+    for row, (neuron, strip) in enumerate(zip(neurons.tolist(), strips, strict=True)):
+        top = row * height + 3
+        sheet.paste(Image.fromarray(strip), (LEFT, top))
+        said = table[layer, neuron]
+        draw.text((6, top), f"{layer} {neuron}   {said.score:.2f}", fill=(110, 110, 110), font=font)
+        for line, text in enumerate(_lines(said.text, 44)[: max(1, (height - 20) // 15)]):
+            draw.text((6, top + 16 + 15 * line), text, fill=(20, 20, 20) if said.known else (170, 60, 60), font=font)
+    return sheet, height
+
+
+def _lines(text: str, width: int) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, width) or [""]
+
+
+def tiles(material: Material, layer: str, neurons: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
+    """Per neuron its exemplars as one strip (side, k * (side + 2), 3)."""
+    scale, side = _scale(material.shape[1:])
+    for some in regions(material.exemplars, material.target, material.source, layer, neurons, batch=material.safe_batch()):
+        seen = _shown(some.inputs, material.target.bounds)  # (m, 3, h, w)
+        for rows, masks, positions in zip(some.rows, some.masks, some.positions, strict=True):
+            shown = seen[rows].transpose(0, 2, 3, 1)  # (k, h, w, 3)
+            lit = masks[..., None]
+            big = _sized(np.where(lit, shown, DIM * shown + 20), scale, side)
+            edge = _sized(masks[..., None].astype(np.float64) * 255, scale, side)[..., 0] > 127
+            big[_border(edge)] = OUTLINE
+            big[positions < 0] = 255
+            yield np.concatenate([np.pad(one, ((0, 0), (0, 2), (0, 0)), constant_values=250) for one in big], axis=1)
+
+
+def _shown(x: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64]:
+    """Inputs (m, channels, h, w) as RGB in 0 .. 255; what is neither grey nor RGB is shown as the mean of its channels."""
+    low, high = (0.0, 255.0) if x.dtype == np.uint8 else bounds
+    seen = np.clip((x.astype(np.float64) - low) / (high - low), 0, 1) * 255
+    return seen if x.shape[1] == 3 else np.repeat(seen.mean(axis=1, keepdims=True), 3, axis=1)
+
+
+def _scale(image: tuple[int, ...]) -> tuple[int, int]:
+    """Small images are enlarged by a whole number, large ones shrunk by one: the factor (negative: shrunk) and the side."""
+    largest = max(image)
+    if largest <= LARGE:
+        factor = max(1, -(-SMALL // largest))
+        return factor, largest * factor
+    factor = -(-largest // LARGE)
+    return -factor, largest // factor
+
+
+def _sized(x: NDArray[np.float64], scale: int, side: int) -> NDArray[np.uint8]:
+    """(k, h, w, c) at the sheet's size, on white where it is not square."""
+    x = x.repeat(scale, axis=1).repeat(scale, axis=2) if scale > 0 else x[:, ::-scale, ::-scale]
+    out = np.full((len(x), side, side, x.shape[3]), 255, dtype=np.uint8)
+    high, wide = min(side, x.shape[1]), min(side, x.shape[2])
+    out[:, :high, :wide] = np.clip(np.rint(x[:, :high, :wide]), 0, 255)
+    return out
+
+
+def _border(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The pixels around masks (k, h, w): outside them, and touching them."""
+    outer = mask.copy()
+    padded = np.pad(mask, ((0, 0), (1, 1), (1, 1)))
+    for dy, dx in ((0, 1), (2, 1), (1, 0), (1, 2)):
+        outer |= padded[:, dy : dy + mask.shape[1], dx : dx + mask.shape[2]]
+    return outer & ~mask

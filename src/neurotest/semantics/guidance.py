@@ -1,0 +1,150 @@
+"""Everything NSGen needs to tell whether a mutant takes another way than its seed, put together from one set of settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import registry
+from neurotest.data.source import Source
+from neurotest.errors import BadInput
+from neurotest.scan import Progress, aligned, fit
+from neurotest.semantics.critical import DEPTH, CriticalSettings, path_layers
+from neurotest.semantics.descriptions import DEFAULT, Descriptions, describe
+from neurotest.semantics.dissimilarity import Comparer, Comparison
+from neurotest.semantics.exemplars import globs
+from neurotest.semantics.paths import MARGIN, Paths, Reader
+from neurotest.semantics.threshold import PER_CLASS, QUANTILE, Sample, Threshold, read_sample
+from neurotest.semantics.threshold import tau as threshold
+from neurotest.target import Layer, Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guidance:
+    """Settings of decision paths and of how they are compared.
+
+    mode, distance, encoder, fallback, labels: see `Comparison`. critical: how neurons are chosen (`neurotest list critical`), or
+    `all` for every neuron of the layers. depth: how many layers; layers: globs instead. top: neurons per layer. margin: ties.
+    target: whose logit is attributed, the `reference`'s predicted class, the mutant's `own` (which tells its prediction) or the
+    `true` one. describe: a describer. tau: the threshold, else the `quantile` over `per_class` training images under 95 rules.
+    """
+
+    mode: str = "no-label"
+    distance: Literal["text", "jaccard", "desc-jaccard"] = "text"
+    encoder: Any = "lsa"
+    fallback: str | None = None
+    critical: Any = "conductance"
+    depth: int = DEPTH
+    layers: str | None = None
+    top: int = 1
+    margin: float = MARGIN
+    target: Literal["reference", "own", "true"] = "reference"
+    describe: Any = DEFAULT
+    labels: int = 1
+    tau: float | None = None
+    quantile: float = QUANTILE
+    per_class: int = PER_CLASS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.comparison()
+        if self.tau is not None and (
+            not isinstance(self.tau, (int, float)) or isinstance(self.tau, bool) or not -1 <= self.tau <= 1
+        ):
+            raise BadInput(
+                f"tau={self.tau!r}: expected a similarity between -1 and 1, or none to take it from the training data."
+            )
+        if not isinstance(self.quantile, (int, float)) or not 0 < self.quantile < 1:
+            raise BadInput(f"quantile={self.quantile!r}: expected a number between 0 and 1 (0.25 is the lower quartile).")
+
+    def comparison(self) -> Comparison:
+        said = {f.name: getattr(self, f.name) for f in fields(Comparison) if f.name != "everything"}
+        return Comparison(**said, everything=self.critical == "all")
+
+    def reader(self, target: Target, train: Source | None, bank: Descriptions | None) -> Reader:
+        """What finds the paths."""
+        critical = registry.build("critical", "activation" if self.critical == "all" else self.critical)
+        if not isinstance(critical, CriticalSettings):
+            raise BadInput(f"critical={self.critical!r}: expected a name of `neurotest list critical`, or all.")
+        critic = critical.start(target, path_layers(target, self.depth, self.layers), train)
+        return Reader(critic, top=self.top, margin=self.margin, target=self.target, dead=bank)
+
+    def bank(self, target: Target, train: Source, progress: Progress | None = None) -> Descriptions:
+        """The descriptions of the path's layers, from the cache where they are known."""
+        layers = path_layers(target, self.depth, self.layers)
+        if isinstance(self.describe, Descriptions):
+            found = self.describe
+        else:
+            found = describe(target, train, self.describe, layers=globs(layers), progress=progress)
+        found.check(target)
+        for layer in layers:
+            if layer.name not in found.layers:
+                raise BadInput(
+                    f"the descriptions have no layer {layer.name!r}, which the path passes: describe it, or name other layers."
+                )
+        return found
+
+    def about(self) -> str:
+        """What the paths of a sample depend on beside target and images."""
+        return repr((repr(self.critical), self.depth, self.layers, self.top, self.margin, self.target))
+
+    def start(self, target: Target, train: Source, *, progress: Progress | None = None, cache: bool = True) -> Semantics:
+        fit(target, train)
+        train = aligned(target, train)
+        bank = self.bank(target, train, progress)
+        reader = self.reader(target, train, bank)
+        comparer = self.comparison().start(reader.layers, bank, target.classes or train.classes)
+        sample = known = None
+        if self.tau is None:
+            about = f"{self.about()} {train_words(self, train)} {_dead(reader, bank)}"
+            sample = read_sample(
+                reader, train, about=about, per_class=self.per_class, seed=self.seed, cache=cache, progress=progress
+            )
+            known = threshold(sample.similarities(comparer), self.quantile, self.seed)
+        value = float(self.tau) if known is None else known.value  # type: ignore[arg-type]
+        return Semantics(self, target, reader, comparer, bank, value, known, sample)
+
+
+def train_words(settings: Guidance, train: Source) -> str:
+    """What of the training data the choice of neurons depends on: the mean colour, or the usual values."""
+    from hashlib import blake2b
+
+    ids = train.ids()[: min(1000, len(train))]
+    return blake2b(np.ascontiguousarray(ids).tobytes(), digest_size=8).hexdigest()
+
+
+def _dead(reader: Reader, bank: Descriptions) -> list[tuple[str, int]]:
+    return [(d.layer, d.neuron) for layer in reader.layers for d in bank.layer(layer.name) if d.text == "(dead)"]
+
+
+@dataclass(frozen=True, eq=False)
+class Semantics:
+    """Ready for one target: reads paths, puts them into words, compares them with `tau`."""
+
+    settings: Guidance
+    target: Target
+    reader: Reader
+    comparer: Comparer
+    bank: Descriptions
+    tau: float
+    threshold: Threshold | None
+    sample: Sample | None
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return self.reader.layers
+
+    @property
+    def passes(self) -> int:
+        """Forward passes per mutant beside the one that tests it."""
+        return 0 if self.settings.mode == "label-only" or self.settings.critical == "all" else self.reader.critic.passes
+
+    def similarity(self, references: Paths, paths: Paths) -> NDArray[np.float64]:
+        return self.comparer.similarity(references, paths)
+
+    def differs(self, references: Paths, paths: Paths) -> NDArray[np.bool_]:
+        """Which paths are others than their references'."""
+        return self.similarity(references, paths) < self.tau

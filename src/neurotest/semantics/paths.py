@@ -1,0 +1,171 @@
+"""Decision paths: per layer the neuron that decided, in words, and what the network said at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from neurotest.attribute.conductance import Attribution
+from neurotest.errors import BadInput
+from neurotest.semantics.critical import Critic
+from neurotest.semantics.descriptions import Descriptions
+from neurotest.target import Layer
+
+MARGIN = 0.02  # neurons closer than this share of the score are a tie, and the reference's stays
+LABELS = 4  # predicted classes that are remembered per path
+TARGETS = ("reference", "own", "true")
+Attributed = Literal["reference", "own", "true"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One layer of a path."""
+
+    layer: str
+    neuron: int
+    description: str
+    score: float
+
+
+@dataclass(frozen=True)
+class DecisionPath:
+    """Steps in the order of the layers, and the predicted classes, likeliest first."""
+
+    steps: tuple[Step, ...]
+    labels: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return sentence([step.description for step in self.steps], self.labels)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"steps": [vars(step) for step in self.steps], "labels": list(self.labels), "text": str(self)}
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Many paths as numbers."""
+
+    units: NDArray[np.int64]  # (n, layers, top)
+    scores: NDArray[np.float32]  # (n, layers, top)
+    labels: NDArray[np.int64]  # (n, up to LABELS) predicted classes, likeliest first
+    classes: NDArray[np.int64]  # (n,) whose logit was attributed
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def __getitem__(self, rows: Any) -> Paths:
+        return Paths(self.units[rows], self.scores[rows], self.labels[rows], self.classes[rows])
+
+    @staticmethod
+    def joined(parts: Sequence[Paths]) -> Paths:
+        return Paths(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("units", "scores", "labels", "classes")))
+
+    def path(self, i: int, layers: Sequence[Layer], bank: Descriptions, classes: Sequence[str], labels: int = 1) -> DecisionPath:
+        """One of them in words."""
+        steps = [
+            Step(layer.name, int(u), bank[layer.name, int(u)].text, float(s))
+            for layer, units, scores in zip(layers, self.units[i], self.scores[i], strict=True)
+            for u, s in zip(units, scores, strict=True)
+        ]
+        return DecisionPath(tuple(steps), tuple(classes[int(c)] for c in self.labels[i, :labels]))
+
+
+def sentence(descriptions: Sequence[str], labels: Sequence[str] = ()) -> str:
+    """The template: layer order is kept, what was said before is not said again, and labels are not shuffled.
+
+    >>> sentence(["red", "stripes", "red"], ["cat", "dog"])
+    'a photo of a cat or dog with red, stripes'
+    >>> sentence(["red"])
+    'a photo with red'
+    """
+    said = ", ".join(dict.fromkeys(descriptions))
+    of = f" of a {' or '.join(labels)}" if labels else ""
+    return f"a photo{of}" + (f" with {said}" if said else "")
+
+
+class Reader:
+    """Reads paths: scores neurons and takes the first `top` of every layer, leaving out those that never react.
+
+    For a mutant, neurons of the reference's path stay unless another is ahead by more than `margin`, and by default the class
+    whose logit is attributed is the reference's: a target of its own would tell what the mutant is taken for.
+    """
+
+    def __init__(
+        self,
+        critic: Critic,
+        *,
+        top: int = 1,
+        margin: float = MARGIN,
+        target: Attributed = "reference",
+        dead: Descriptions | None = None,
+    ) -> None:
+        if not isinstance(top, int) or isinstance(top, bool) or top < 1:
+            raise BadInput(f"top={top!r}: expected neurons per layer, an integer >= 1 (1 is usual).")
+        if not isinstance(margin, (int, float)) or not 0 <= margin < 1:
+            raise BadInput(f"margin={margin!r}: expected a share of the score from 0 to below 1 (0.02 is usual).")
+        if target not in TARGETS:
+            raise BadInput(f"target={target!r}: expected reference, own or true.")
+        self.critic, self.top, self.margin, self.target = critic, top, margin, target
+        self.layers = critic.layers
+        self._silent = {layer.name: _silent(layer, dead) for layer in self.layers}
+        for layer in self.layers:
+            if layer.neurons() - len(self._silent[layer.name]) < top:
+                raise BadInput(f"layer {layer.name!r} has fewer than {top} neurons that react: choose another with --layers.")
+
+    def references(self, x: Tensor, labels: NDArray[np.int64] | None = None) -> Paths:
+        """Paths of inputs for what they are taken for (target=true: for their labels)."""
+        with torch.inference_mode():
+            classes = self.critic.target.logits(x).argmax(1)
+        if self.target == "true" and labels is not None:
+            classes = torch.from_numpy(np.where(labels < 0, classes.cpu().numpy(), labels)).to(classes.device)
+        return self._read(self.critic(x, classes), None)
+
+    def mutants(self, x: Tensor, references: Paths, predicted: Tensor | None = None) -> Paths:
+        """Paths of mutants, each beside its reference."""
+        if self.target == "own":
+            if predicted is None:
+                with torch.inference_mode():
+                    predicted = self.critic.target.logits(x).argmax(1)
+            classes = predicted
+        else:
+            classes = torch.from_numpy(references.classes).to(x.device)
+        return self._read(self.critic(x, classes), references)
+
+    def _read(self, found: Attribution, references: Paths | None) -> Paths:
+        units, scores = [], []
+        for number, layer in enumerate(self.layers):
+            score = found.scores[layer.name].detach()
+            shown = score.clone() if score.is_inference() else score
+            shown = shown.nan_to_num(nan=-torch.inf)
+            if len(silent := self._silent[layer.name]):
+                shown = shown.index_fill(1, silent.to(shown.device), -torch.inf)
+            ranked = shown
+            if references is not None and self.margin:
+                known = torch.from_numpy(references.units[:, number]).to(shown.device)
+                ahead = shown.gather(1, known)
+                lifted = torch.where(ahead > 0, ahead / (1 - self.margin), ahead * (1 - self.margin))
+                ranked = shown.scatter(1, known, lifted)
+            best = ranked.topk(self.top, dim=1).indices
+            units.append(best)
+            scores.append(shown.gather(1, best))
+        labels = found.logits.topk(min(LABELS, found.logits.shape[1]), dim=1).indices
+        return Paths(
+            torch.stack(units, 1).cpu().numpy(),
+            torch.stack(scores, 1).float().cpu().numpy(),
+            labels.cpu().numpy(),
+            found.classes.cpu().numpy(),
+        )
+
+
+def _silent(layer: Layer, bank: Descriptions | None) -> Tensor:
+    from neurotest.semantics.descriptions import DEAD
+
+    if bank is None or layer.name not in bank.layers:
+        return torch.empty(0, dtype=torch.int64)
+    return torch.tensor([d.neuron for d in bank.layer(layer.name) if d.text == DEAD], dtype=torch.int64)

@@ -1,0 +1,213 @@
+"""The threshold tau: from which similarity on two paths are different, taken from training images under every mutation rule.
+
+What costs is reading the paths of the sample. They are kept in the cache, by target, images and settings; the threshold of any
+encoder, distance and mode comes from the same paths.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from neurotest import rng
+from neurotest.data.source import Source
+from neurotest.errors import BadInput
+from neurotest.files import cache_dir, whole
+from neurotest.mutate.rules import WIDTH, Rules95, Space
+from neurotest.mutate.space import Draws, from_unit, to_unit
+from neurotest.scan import Progress
+from neurotest.semantics.dissimilarity import Comparer
+from neurotest.semantics.paths import Paths, Reader
+
+QUANTILE = 0.25
+PER_CLASS = 10
+VERSION = 1
+GROUP = 4  # images whose mutants are read together
+BOOTSTRAPS = 200
+NAMES = ("units", "scores", "labels", "classes")
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Paths of training images and of their mutants, every rule once per image."""
+
+    references: Paths  # (images,)
+    mutants: Paths  # (images * rules,)
+    images: int
+    rules: int
+
+    def similarities(self, comparer: Comparer) -> NDArray[np.float64]:
+        """(images, rules)."""
+        rows = np.repeat(np.arange(self.images), self.rules)
+        return comparer.similarity(self.references[rows], self.mutants).reshape(self.images, self.rules)
+
+    def first(self, images: int) -> Sample:
+        return Sample(self.references[:images], self.mutants[: images * self.rules], images, self.rules)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """tau with its stability: an interval from resampled images, and the share of the sample's mutants below it."""
+
+    value: float
+    low: float
+    high: float
+    below: float
+    images: int
+    pairs: int
+    quantiles: tuple[float, ...]  # of the similarities, every twentieth
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "quantiles": list(self.quantiles)}
+
+
+def tau(similarities: NDArray[np.float64], quantile: float = QUANTILE, seed: int = 0) -> Threshold:
+    """The lower quantile of (images, rules) similarities.
+
+    Where so many are at their lowest that none is below the quantile, tau is the next higher value: "below tau" then means
+    the lowest. Similarities that are all the same are refused.
+    """
+    if not 0 < quantile < 1:
+        raise BadInput(f"quantile={quantile!r}: expected a number between 0 and 1 (0.25 is the lower quartile).")
+    values = np.sort(similarities.reshape(-1))
+    if values[0] == values[-1]:
+        raise BadInput(
+            f"tau has no spread: all {values.size:,} mutants have similarity {values[0]:g} to their image, so paths tell nothing "
+            "apart. Take more layers (depth=), another distance, or describe the neurons with another method."
+        )
+    random = rng.stream("semantics.tau", seed)
+    n = len(similarities)
+    drawn = [_lower(np.sort(similarities[random.integers(0, n, n)].reshape(-1)), quantile) for _ in range(BOOTSTRAPS)]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    value = _lower(values, quantile)
+    below = float(np.searchsorted(values, value) / values.size)
+    twentieths = tuple(float(v) for v in np.quantile(values, np.linspace(0, 1, 21)))
+    return Threshold(value, float(low), float(high), below, n, values.size, twentieths)
+
+
+def _lower(values: NDArray[np.float64], quantile: float) -> float:
+    """Of sorted values."""
+    found = float(values[min(int(quantile * values.size), values.size - 1)])
+    higher = values[np.searchsorted(values, values[0], side="right") :]
+    return float(higher[0]) if found == values[0] and len(higher) else found
+
+
+def stratified(source: Source, groups: NDArray[np.int64], per_class: int, seed: int) -> NDArray[np.int64]:
+    """So many images of every class (fewer where there are fewer), one of each class after the other."""
+    if not isinstance(per_class, int) or isinstance(per_class, bool) or per_class < 1:
+        raise BadInput(f"per_class={per_class!r}: expected images per class for tau, an integer >= 1 ({PER_CLASS} is usual).")
+    random = rng.stream("semantics.sample", seed)
+    order = random.permutation(len(source))
+    ranked: list[tuple[int, int, int]] = []
+    seen: dict[int, int] = {}
+    for i in order.tolist():
+        group = int(groups[i])
+        if (rank := seen.get(group, 0)) < per_class:
+            ranked.append((rank, group, i))
+            seen[group] = rank + 1
+    return np.array([i for _, _, i in sorted(ranked)], dtype=np.int64)
+
+
+def every_rule(space: Space) -> Draws:
+    """All rules of a space, each once."""
+    kind, rows = [], []
+    for number, family in enumerate(space.families):
+        for rule in family.rules:
+            kind.append(number)
+            rows.append([*rule, *([0.0] * (WIDTH - len(rule)))])
+    return Draws(space.names, np.array(kind, dtype=np.int8), np.array(rows))
+
+
+def read_sample(
+    reader: Reader,
+    train: Source,
+    *,
+    about: str,
+    per_class: int = PER_CLASS,
+    seed: int = 0,
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> Sample:
+    """The paths of a stratified sample of training images under all 95 rules. about: what the reader depends on."""
+    if not len(train):
+        raise BadInput("the training data is empty: tau needs images to be taken from.")
+    target = reader.critic.target
+    groups = train.labels if train.labels is not None else _predicted(reader, train)
+    chosen = stratified(train, groups, per_class, seed)
+    part = train.take(chosen)
+    space = Rules95()
+    space.check(tuple(part.shape))
+    draws = every_rule(space)
+    key = blake2b(repr((VERSION, target.fingerprint, about, repr(space), per_class, seed)).encode(), digest_size=16)
+    key.update(np.ascontiguousarray(part.ids()).tobytes())
+    place = cache_dir() / "paths" / f"{key.hexdigest()}.safetensors"
+    if cache and (known := _load(place, len(part), len(draws))) is not None:
+        return known
+    references, mutants = [], []
+    for start in range(0, len(part), GROUP):
+        raw = part.read(np.arange(start, min(start + GROUP, len(part))))
+        found, changed = _read_group(
+            reader, raw, space, draws, None if part.labels is None else part.labels[start : start + len(raw)]
+        )
+        references.append(found)
+        mutants.append(changed)
+        if progress is not None:
+            progress(min(start + GROUP, len(part)), len(part))
+    sample = Sample(Paths.joined(references), Paths.joined(mutants), len(part), len(draws))
+    if cache:
+        with suppress(BadInput):
+            _save(place, sample)
+    return sample
+
+
+def _read_group(reader: Reader, raw: NDArray[Any], space: Space, draws: Draws, labels: Any) -> tuple[Paths, Paths]:
+    target, n, rules = reader.critic.target, len(raw), len(draws)
+    x = target.prepare(raw)
+    eight = raw.dtype == np.uint8
+    every = Draws(draws.names, np.tile(draws.kind, n), np.tile(draws.parameters, (n, 1)))
+    with torch.inference_mode():
+        unit = to_unit(x, target.bounds).repeat_interleave(rules, 0)
+        made = from_unit(space.apply(unit, every, eight_bit=eight), target.bounds)
+    references = reader.references(x, labels)
+    return references, reader.mutants(made, references[np.repeat(np.arange(n), rules)])
+
+
+def _predicted(reader: Reader, train: Source) -> NDArray[np.int64]:
+    from neurotest.scan import batches
+
+    target, found = reader.critic.target, []
+    with torch.inference_mode():
+        for part in batches(target, train):
+            found.append(target.logits(part.x).argmax(1).cpu().numpy())
+    return np.concatenate(found)
+
+
+def _save(place: Path, sample: Sample) -> None:
+    from safetensors.numpy import save_file
+
+    arrays = {
+        f"{who}/{name}": np.ascontiguousarray(getattr(getattr(sample, who), name))
+        for who in ("references", "mutants")
+        for name in NAMES
+    }
+    with whole(place) as part:
+        save_file(arrays, part)
+
+
+def _load(place: Path, images: int, rules: int) -> Sample | None:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        arrays = load_file(place)
+        references, mutants = (Paths(*(arrays[f"{who}/{name}"] for name in NAMES)) for who in ("references", "mutants"))
+    except (OSError, SafetensorError, KeyError, ValueError):
+        return None
+    return Sample(references, mutants, images, rules) if len(references) == images and len(mutants) == images * rules else None

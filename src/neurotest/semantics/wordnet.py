@@ -1,0 +1,108 @@
+"""WordNet's nouns as they lie in its own files, and Wu and Palmer's similarity on them. Nothing is downloaded or bundled."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from neurotest.errors import BadInput
+from neurotest.files import cache_dir
+
+FILES = ("index.noun", "data.noun")
+MOST = 1 << 26  # bytes of a file
+
+
+def places() -> list[Path]:
+    said = os.environ.get("NEUROTEST_WORDNET")
+    return [Path(said)] if said else [Path("/usr/share/wordnet"), cache_dir() / "wordnet"]
+
+
+def find() -> Path | None:
+    """The folder with WordNet's files, if there is one."""
+    return next((place for place in places() if all((place / name).is_file() for name in FILES)), None)
+
+
+@dataclass(frozen=True, eq=False)
+class WordNet:
+    """senses: word -> its first synsets. parents: synset -> the more general ones."""
+
+    senses: dict[str, tuple[int, ...]]
+    parents: dict[int, tuple[int, ...]]
+
+    @functools.cache  # noqa: B019 - one object per process
+    def ancestors(self, synset: int) -> dict[int, int]:
+        """Every more general synset with the least number of steps to it, itself included."""
+        found, front, steps = {synset: 0}, [synset], 0
+        while front:
+            steps += 1
+            front = [p for s in front for p in self.parents.get(s, ()) if p not in found]
+            for p in front:
+                found.setdefault(p, steps)
+        return found
+
+    @functools.cache  # noqa: B019
+    def depth(self, synset: int) -> int:
+        """Synsets on the longest way up, itself included: the root has 1."""
+        return 1 + max((self.depth(p) for p in self.parents.get(synset, ())), default=0)
+
+    def known(self, word: str) -> tuple[int, ...]:
+        """A word's senses; a plural is looked up as its singular."""
+        word = word.lower()
+        for form in (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ies") + "y"):
+            if form in self.senses:
+                return self.senses[form]
+        return ()
+
+    @functools.cache  # noqa: B019
+    def similarity(self, one: str, other: str) -> float:
+        """Wu and Palmer: twice the depth of the deepest common synset over the sum of both depths; unknown words are 1 or 0."""
+        if one == other:
+            return 1.0
+        best = 0.0
+        for a in self.known(one):
+            above = self.ancestors(a)
+            for b in self.known(other):
+                common = [s for s in self.ancestors(b) if s in above]
+                if common:
+                    shared = max(common, key=self.depth)
+                    top, below = self.depth(shared), self.ancestors(b)[shared]
+                    best = max(best, 2 * top / (2 * top + above[shared] + below))
+        return best
+
+
+@functools.cache
+def _read(folder: Path, senses: int) -> WordNet:
+    for name in FILES:
+        if (folder / name).stat().st_size > MOST:
+            raise BadInput(f"{folder / name} is larger than {MOST >> 20} MB: this is no file of WordNet.")
+    try:
+        words = {}
+        for line in (folder / "index.noun").read_text(encoding="utf-8").splitlines():
+            if line and line[0] != " ":
+                parts = line.split()
+                count = int(parts[2])
+                words[parts[0].replace("_", " ")] = tuple(int(p) for p in parts[-count:][:senses])
+        parents = {}
+        for line in (folder / "data.noun").read_text(encoding="utf-8").splitlines():
+            if line and line[0] != " ":
+                parts = line.partition("|")[0].split()
+                start = 4 + 2 * int(parts[3], 16)  # after the words of the synset comes the number of its pointers
+                pointers = [parts[i : i + 2] for i in range(start + 1, start + 1 + 4 * int(parts[start]), 4)]
+                parents[int(parts[0])] = tuple(int(to) for kind, to in pointers if kind in ("@", "@i"))
+        return WordNet(words, parents)
+    except (OSError, ValueError, IndexError) as error:
+        raise BadInput(f"cannot read WordNet in {folder}: {error}.") from error
+
+
+def read(senses: int = 3) -> WordNet:
+    """WordNet from wherever its files are."""
+    folder = find()
+    if folder is None:
+        looked = ", ".join(str(p) for p in places())
+        raise BadInput(
+            f"encoder=wordnet needs WordNet's files {' and '.join(FILES)} (Debian package wordnet-base), not found in {looked}: "
+            "install them, name their folder in NEUROTEST_WORDNET, or choose encoder=lsa."
+        )
+    return _read(folder, senses)

@@ -1,0 +1,76 @@
+"""`neurotest describe` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from neurotest import zoo
+
+from .conftest import Cli
+
+pytestmark = pytest.mark.skipif(not zoo.find("fashion-lenet1").embedded, reason="the embedded networks were removed")
+DATA = "zoo:fashion-mnist/test[:400]"
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "cache"))
+
+
+def test_describe(cli: Cli, tmp_path: Path) -> None:
+    said = cli("describe", "zoo:fashion-lenet1", DATA, "--out", "words", "--k", 5, "--json", "-q")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert found["neurons"] == len(found["descriptions"]) == 4 + 12 + 10
+    assert set(found["layers"]) == {"relu1", "relu2", "fc1"}
+    named = {row["neuron"]: row["description"] for row in found["descriptions"] if row["layer"] == "fc1"}
+    assert sum(name in named[n] for n, name in enumerate(zoo.CLASSES["fashion"])) >= 8
+    run = tmp_path / "words"
+    for file in ("descriptions.csv", "exemplars.csv", "rating.csv", "rating-key.json", "report.html", "run.json", "run.sqlite"):
+        assert (run / file).stat().st_size > 0, file
+    assert len(list((run / "sheets").glob("*.png"))) == 3
+    again = cli("report", "words", "--out", "page.html")
+    assert again.code == 0, again.err
+    assert (tmp_path / "page.html").read_text() == (run / "report.html").read_text()
+    # What was written can be read back, and by no other network.
+    back = cli("describe", "zoo:fashion-lenet1", "--method", f"csv:{run}/descriptions.csv", "--out", "back", "--json", "-q")
+    assert back.code == 0, back.err
+    assert [r["description"] for r in json.loads(back.out)["descriptions"]] == [r["description"] for r in found["descriptions"]]
+    other = cli("describe", "zoo:mnist-lenet1", "--method", f"csv:{run}/descriptions.csv")
+    assert other.code == 2
+    assert "describes another target" in other.err
+
+
+def test_a_table_on_the_screen_and_a_threshold(cli: Cli) -> None:
+    said = cli(
+        "describe", "zoo:fashion-lenet1", DATA, "--method", "class-profile", "--layers", "fc1", "--fail-if", "described>5", "-q"
+    )
+    assert said.code == 1
+    assert "ankle boot" in said.out
+    assert "report.html" in said.out
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        ((), "DATA is missing"),
+        ((DATA, "--method", "nobody"), "unknown describer"),
+        ((DATA, "--method", "attributes:measure=maps", "--layers", "fc1"), "no spatial maps"),
+        ((DATA, "--layers", "nothing*"), "matches no layer"),
+        ((DATA, "--k", "0"), "--k 0"),
+        ((DATA, "--classes", "twice.txt", "--method", "class-profile"), "stands twice"),
+        ((DATA, "--method", "csv:none.csv"), "cannot read"),
+        (("zoo:cifar10/test[:5]",), "the target expects 1x28x28"),
+    ],
+)
+def test_bad_input_is_one_sentence(cli: Cli, tmp_path: Path, args: tuple[str, ...], word: str) -> None:
+    names = list(zoo.CLASSES["fashion"])
+    (tmp_path / "twice.txt").write_text("\n".join([names[0], *names[:9]]))
+    said = cli("describe", "zoo:fashion-lenet1", *args, "--out", "run")
+    assert said.code == 2
+    assert word in said.err
+    assert "Traceback" not in said.err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,269 @@
+"""Class profiles, concept folders, imported tables and CLIP-Dissect's scoring: by hand, against loops, and bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from tests.unit.semantics.subjects import CLASSES, source, target
+
+from neurotest.data.source import ArraySource
+from neurotest.errors import BadInput
+from neurotest.semantics.describe.clip import soft_wpmi
+from neurotest.semantics.describe.concepts import areas
+from neurotest.semantics.describe.profile import ClassProfile, lift_of, selectivity
+from neurotest.semantics.descriptions import DEAD, UNKNOWN, describe
+
+CONCEPTS = Path("/work/shared/data/concepts")
+
+
+def said(method: object, data: ArraySource | None = None, layer: str = "fc", **more: object) -> list[str]:
+    table = describe(target(), data if data is not None else source(), method, cache=False, **more)  # type: ignore[arg-type]
+    return [row.text for row in table.layer(layer)]
+
+
+# -- class profiles
+
+
+def test_class_profile_by_hand() -> None:
+    means = np.array([[4.0, 1.0], [0.0, 1.0], [2.0, 1.0], [np.nan, np.nan]])  # the last class was never seen
+    assert lift_of(means).tolist() == [[2.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
+    assert selectivity(np.array([2.0, 0.0, 1.0])) == pytest.approx((2 - 0.5) / (2 + 0.5))
+    assert selectivity(np.array([1.0, 1.0])) == 0
+    assert selectivity(np.array([0.0, 0.0])) == 0
+
+
+def test_class_profile_names_the_right_classes_and_the_dead() -> None:
+    assert said("class-profile") == list(CLASSES)
+    assert said("class-profile", layer="relu") == [*CLASSES, DEAD]
+    assert said("class-profile:lift=4") == [UNKNOWN] * 4
+    assert said("class-profile:numbers=true,most=1")[0].startswith("upper left (x")
+
+
+def test_a_class_with_few_inputs_is_not_named_by_chance() -> None:
+    """Images without classes, labelled at random: with 3 per class lifts are large by chance, and nothing must be said."""
+    dice = np.random.default_rng(0)
+    x = dice.exponential(0.1, (12, 1, 8, 8)).clip(0, 1).astype(np.float32)
+    data = ArraySource(x, np.arange(12) % 4, classes=CLASSES, spec="noise")
+    assert said(ClassProfile(lift=1.0), data) == [UNKNOWN] * 4
+
+
+def test_class_profile_against_a_loop() -> None:
+    table = describe(target(), source(), "class-profile", cache=False)
+    x, labels = source().read(np.arange(40)), source().labels
+    for neuron in range(4):
+        values = 4 * x[:, 0, 4 * (neuron // 2) :, 4 * (neuron % 2) :][:, :4, :4].mean(axis=(1, 2))
+        per_class = np.array([max(0, values[labels == c].mean() - np.quantile(values, 0.01)) for c in range(4)])
+        assert table["fc", neuron].score == pytest.approx(per_class.max() / per_class.mean(), rel=1e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.floats(0, 100), min_size=3, max_size=3), min_size=2, max_size=6))
+def test_lifts_average_one(rows: list[list[float]]) -> None:
+    lifts = lift_of(np.array(rows))
+    assert np.allclose(lifts.mean(axis=0), 1)
+    assert (lifts <= len(rows) + 1e-9).all()
+
+
+def test_class_profile_bad_input() -> None:
+    with pytest.raises(BadInput, match="has none: give labelled data"):
+        said("class-profile", source(labelled=False))
+    with pytest.raises(BadInput, match="no data to take exemplars from"):
+        describe(target(), None, "class-profile", cache=False)
+    with pytest.raises(BadInput, match="stands twice"):
+        describe(target(("a", "b", "a", "c")), ArraySource(source().read([0, 1]), [0, 1]), "class-profile", cache=False)
+    with pytest.raises(BadInput, match="have no names"):
+        describe(target(None), ArraySource(source().read([0, 1]), [0, 1]), "class-profile", cache=False)
+    with pytest.raises(BadInput, match="most=0"):
+        ClassProfile(most=0)
+
+
+def test_combined_says_both_halves_and_does_without_labels() -> None:
+    with_labels = describe(target(), source(), "combined", cache=False)
+    assert all(name in with_labels["fc", n].text for n, name in enumerate(CLASSES))
+    without = describe(target(), source(labelled=False), "combined", cache=False)
+    assert not any(name in row.text for row in without for name in CLASSES)
+    assert "no labels" in without.notes[0]
+    assert all(0 <= row.score <= 1 for row in with_labels)
+
+
+# -- concept folders
+
+
+def folder(root: Path, names: tuple[str, ...] = CLASSES, each: int = 12) -> Path:
+    data = source(4 * each, seed=3)
+    for position in range(len(data)):
+        label = int(data.labels[position])  # type: ignore[index]
+        if label < len(names):
+            (root / names[label]).mkdir(parents=True, exist_ok=True)
+            pixels = np.rint(data.read([position])[0, 0].clip(0, 1) * 255).astype(np.uint8)
+            Image.fromarray(pixels).save(root / names[label] / f"{position}.png")
+    return root
+
+
+def test_concepts_name_output_neurons_without_labels(tmp_path: Path) -> None:
+    names = ("apple", "bread", "cherry", "date")
+    assert said(f"concepts:{folder(tmp_path / 'c', names)}", source(labelled=False)) == list(names)
+    assert said(f"concepts:{tmp_path / 'c'}", source(labelled=False), layer="relu") == [*names, DEAD]
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 1000), st.integers(2, 4))
+def test_auc_is_the_share_of_pairs_in_order(seed: int, count: int) -> None:
+    dice = np.random.default_rng(seed)
+    values = dice.integers(0, 5, (15, 2)).astype(np.float32)
+    groups = np.concatenate([np.arange(count), dice.integers(-1, count, 15 - count)])
+    area, _ = areas(values, groups, count)
+    for c in range(count):
+        for neuron in range(2):
+            own, rest = values[groups == c, neuron], values[groups != c, neuron]
+            pairs = (own[:, None] > rest).mean() + 0.5 * (own[:, None] == rest).mean()
+            assert area[c, neuron] == pytest.approx(pairs)
+
+
+def test_concepts_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="does not exist"):
+        said(f"concepts:{tmp_path / 'none'}")
+    (tmp_path / "flat").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "flat" / "a.png")
+    with pytest.raises(BadInput, match="names no concepts"):
+        said(f"concepts:{tmp_path / 'flat'}")
+    with pytest.raises(BadInput, match="at least 2 are needed"):
+        said(f"concepts:{folder(tmp_path / 'few', each=1)}")
+    with pytest.raises(BadInput, match="one concept"):
+        describe(target(), None, f"concepts:{folder(tmp_path / 'one', ('a',))}", cache=False)
+    with pytest.raises(BadInput, match=r"auc=0\.2"):
+        said(f"concepts:folder={tmp_path},auc=0.2")
+
+
+# -- imported tables
+
+
+def test_tables_of_milan_clip_dissect_and_network_dissection(tmp_path: Path) -> None:
+    milan, clip, dissect = (tmp_path / f"{name}.csv" for name in ("milan", "clip", "dissect"))
+    milan.write_text("layer,unit,description\nfc,0,Top of  things\nfc,0,a second opinion\nfc,3,\n")
+    clip.write_text("layer,unit,description,similarity\nfc,1,snow,0.25\n")
+    dissect.write_text("unit,category,label,score\n1,color,green-c,0.01\n")
+    assert said(f"csv:{milan}") == ["Top of things", UNKNOWN, UNKNOWN, UNKNOWN]
+    table = describe(target(), None, f"csv:{clip}", cache=False)
+    assert (table["fc", 1].text, table["fc", 1].score) == ("snow", 0.25)
+    assert "no fingerprint" in table.notes[0]
+    assert said(f"csv:file={dissect},layer=fc,first=1")[0] == "green-c"
+
+
+def test_a_table_of_another_network_is_refused(tmp_path: Path) -> None:
+    own = describe(target(), source(), "class-profile", cache=False).to_csv(tmp_path / "own.csv")
+    assert said(f"csv:{own}") == list(CLASSES)
+    other = target()
+    other.module.fc.bias.data += 1
+    with pytest.raises(BadInput, match="describes another target"):
+        describe(other, None, f"csv:{own}", cache=False)
+    wrong = tmp_path / "wrong.csv"
+    for text, word in [
+        ("layer,unit,description\nlayer4,0,x\n", "no layer 'layer4'"),
+        ("layer,unit,description\nfc,4,x\n", "no neuron 4"),
+        ("layer,unit,description\nfc,one,x\n", "must be numbers"),
+        ("layer,unit\nfc,1\n", "lacks the column description"),
+        ("layer,unit,description\n", "lacks the column"),
+    ]:
+        wrong.write_text(text)
+        with pytest.raises(BadInput, match=word):
+            said(f"csv:{wrong}")
+    with pytest.raises(BadInput, match="No such file"):
+        said(f"csv:{tmp_path / 'none.csv'}")
+
+
+def test_an_edited_table_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "t.csv"
+    file.write_text("layer,unit,description\nfc,0,old\n")
+    assert describe(target(), None, f"csv:{file}")["fc", 0].text == "old"
+    file.write_text("layer,unit,description\nfc,0,new\n")
+    assert describe(target(), None, f"csv:{file}")["fc", 0].text == "new"
+
+
+@pytest.mark.skipif(not CONCEPTS.is_dir(), reason="the published tables of MILAN and CLIP-Dissect are not here")
+def test_published_tables_are_read() -> None:
+    """Every published table is read whole: a network with these layers and sizes gets a word for each of its units."""
+    import csv
+
+    from neurotest.semantics.describe.imported import Imported
+
+    for file in sorted([*(CONCEPTS / "MILAN_results").glob("*.csv"), *(CONCEPTS / "CLIP_Dissect_results").glob("*.csv")]):
+        rows = Imported(file=str(file))._rows(target())
+        with open(file, newline="") as text:
+            published = list(csv.DictReader(text))
+        assert len(rows) == len(published) > 1000
+        assert [(r.layer, r.neuron) for r in rows[:50]] == [(p["layer"], int(p["unit"])) for p in published[:50]]
+        assert sum(r.known for r in rows) > 0.99 * len(rows)
+
+
+# -- CLIP-Dissect
+
+
+def test_soft_wpmi_against_the_definition() -> None:
+    """Word by word and image by image, from the formula: sum log(1 + p_k (p(c|x_k) - 1)) - log mean over neurons."""
+    dice = np.random.default_rng(0)
+    similarity = dice.uniform(-1, 1, (30, 5))
+    index = np.stack([dice.permutation(30)[:10] for _ in range(4)])
+    found = soft_wpmi(similarity, index)
+    expected = np.zeros((4, 5))
+    for neuron in range(4):
+        for word in range(5):
+            for k, image in enumerate(index[neuron]):
+                row = np.exp(10 * similarity[image])
+                belongs = 0.998 - k * (0.998 - 0.97) / 10
+                expected[neuron, word] += np.log(1 + belongs * (row[word] / row.sum() - 1) + 1e-7)
+    expected = expected - np.log(np.exp(expected).mean(axis=0))
+    assert np.allclose(found, expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000))
+def test_soft_wpmi_follows_the_words(seed: int) -> None:
+    """Words in another order give scores in that order; the order of neurons does not matter either."""
+    dice = np.random.default_rng(seed)
+    similarity, index = dice.uniform(-1, 1, (20, 4)), np.stack([dice.permutation(20)[:6] for _ in range(3)])
+    order, rows = dice.permutation(4), dice.permutation(3)
+    assert np.allclose(soft_wpmi(similarity[:, order], index[rows]), soft_wpmi(similarity, index)[rows][:, order])
+
+
+def clip_files(root: Path, data: ArraySource) -> dict[str, str]:
+    """Real embeddings of one space: what a network makes of images, and of each class's mean image as its word."""
+    x, y = data.read(np.arange(len(data))), data.labels
+    features = x.reshape(len(x), 8, 8).reshape(len(x), 2, 4, 2, 4).mean(axis=(2, 4)).reshape(len(x), 4) - 0.2
+    texts = np.stack([features[y == c].mean(axis=0) for c in range(4)])
+    np.save(root / "images.npy", features.astype(np.float32))
+    np.save(root / "texts.npy", texts.astype(np.float32))
+    (root / "words.txt").write_text("apple\nbread\ncherry\ndate\n")
+    return {"images": str(root / "images.npy"), "texts": str(root / "texts.npy"), "words": str(root / "words.txt")}
+
+
+def test_clip_dissect_names_output_neurons(tmp_path: Path) -> None:
+    files = clip_files(tmp_path, source())
+    method = "clip-dissect:" + ",".join(f"{k}={v}" for k, v in files.items()) + ",top=8"
+    assert said(method) == ["apple", "bread", "cherry", "date"]
+
+
+def test_clip_dissect_bad_input(tmp_path: Path) -> None:
+    files = clip_files(tmp_path, source())
+    method = "clip-dissect:" + ",".join(f"{k}={v}" for k, v in files.items())
+    with pytest.raises(BadInput, match="40 embeddings for 20 inputs"):
+        said(method, source(20))
+    (tmp_path / "words.txt").write_text("a\nb\n")
+    with pytest.raises(BadInput, match="4 embeddings for 2 words"):
+        said(method)
+    (tmp_path / "words.txt").write_text("a\nb\na\nc\n")
+    with pytest.raises(BadInput, match="'a' stands twice"):
+        said(method)
+    (tmp_path / "words.txt").write_text("a\nb\nc\nd\n")
+    np.save(tmp_path / "texts.npy", np.zeros((4, 4), np.float32))
+    with pytest.raises(BadInput, match="row 0 is zero"):
+        said(method)
+    (tmp_path / "images.npy").write_bytes(b"no array")
+    with pytest.raises(BadInput, match="cannot be read"):
+        said(method)

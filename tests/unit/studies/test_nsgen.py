@@ -1,0 +1,144 @@
+"""The study of NSGen: its numbers by hand, that nothing is silently absent, and one small campaign."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neurotest import zoo
+from neurotest.studies import nsgen, nsgen_cells, nsgen_tables
+
+
+def cell(faults: int, outputs: int = 20, roots: int = 10, **more: Any) -> dict[str, Any]:
+    numbers = {
+        "faults": faults, "outputs": outputs, "rft": faults / outputs, "fre": 0.1, "true classes": 2, "predicted classes": 2,
+        "oi": 0.5, "families": 3, "faults per 1,000 forwards": 1.0, "coverage": None, "reached": True,
+    }  # fmt: skip
+    pairs = [[i % roots, int(i < faults)] for i in range(outputs)]
+    values = [{"true": 1, "predicted": 2, "values": [float(i), float(faults)]} for i in range(faults)]
+    rest = {"pairs": pairs, "kinds": [[1, 2]], "map": values, "gallery": [], "below": None}
+    return {**dict.fromkeys(("iterations", "outputs", "forwards"), numbers), **rest, **more}
+
+
+def test_the_lift_over_random_and_its_interval() -> None:
+    found = nsgen_tables.lift([cell(12), cell(12)], [cell(6), cell(6)])
+    assert found is not None
+    ratio, low, high = found
+    assert ratio == pytest.approx(2.0)
+    assert low < 2 < high
+    assert nsgen_tables.lift([cell(12)], []) is None
+    assert nsgen_tables.lift([cell(12)], [cell(0)]) is None
+    (same, low, high) = nsgen_tables.lift([cell(6)], [cell(6)]) or (0, 0, 0)
+    assert low < 1 < high
+    assert same == 1
+
+
+def test_outputs_of_one_seed_count_as_one_piece() -> None:
+    """Ten seeds that always or never fail tell less than a hundred independent outputs."""
+    alone = cell(50, 100, 100)
+    together = {**alone, "pairs": [[i % 10, int(i % 10 < 5)] for i in range(100)]}
+    other = cell(50, 100, 100)
+    wide, narrow = (nsgen_tables.lift([one], [other]) for one in (together, alone))
+    assert wide is not None
+    assert narrow is not None
+    assert wide[2] - wide[1] > narrow[2] - narrow[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2, max_size=30))
+def test_auc_counts_pairs(rows: list[tuple[float, bool]]) -> None:
+    values, wrong = np.array([v for v, _ in rows]), np.array([w for _, w in rows])
+    pairs = [(a < b) + 0.5 * (a == b) for a in values[wrong] for b in values[~wrong]]
+    found = nsgen_cells.auc(values, wrong)
+    assert found == (pytest.approx(float(np.mean(pairs))) if pairs else None)
+
+
+def test_similarity_against_faults_by_hand() -> None:
+    values = np.array([0.1, 0.2, 0.8, 0.9] * 5)
+    wrong = np.array([True, True, False, False] * 5)
+    found = nsgen_cells.against(values, wrong, np.repeat(np.arange(5), 4), draws=20)
+    assert found["auc"] == 1.0
+    assert found["r"] < -0.9
+    assert found["base rate"] == 0.5
+    assert found["rate below"] == 1.0
+    same = nsgen_cells.against(np.ones(20), wrong, np.repeat(np.arange(5), 4), draws=5)
+    assert (same["r"], same["auc"], same["rate below"]) == (None, 0.5, None)
+
+
+def test_every_table_is_there_and_what_is_not_rerun_is_listed() -> None:
+    study = nsgen.NSGenStudy()
+    keys = [c.key for c in study.cells("quick")]
+    assert len(keys) == len(set(keys))
+    done: dict[str, Any] = {
+        "fuzz/fashion-lenet5/0/random": cell(10),
+        "fuzz/fashion-lenet5/0/nsgen": cell(16, kinds=[[1, 2], [3, 4]]),
+        "fuzz/fashion-lenet5/0/nsgen with-label": cell(18),
+        "fuzz/fashion-lenet5/0/nlc": cell(9),
+        "fuzz/fashion-lenet5/0/w/o CNS": {"absent": "tau has no spread"},
+    }
+    found = study.tables("quick", done)
+    json.dumps(found, allow_nan=False)
+    for title in (
+        "12: equal outputs",
+        "3: equal iterations",
+        "4: diversity",
+        "5: encoders",
+        "8: labels in the path",
+        "11: ablation",
+    ):
+        assert found["tables"][title], title
+    listed = {row["what"] for row in found["tables"]["not rerun"]}
+    assert "fuzz/fashion-lenet5/0/w/o CNS" in listed
+    assert {"table 13", "ResNet50", "cifar10-mobilenetv2", "cifar10-vgg16bn"} <= listed | {
+        "cifar10-mobilenetv2",
+        "cifar10-vgg16bn",
+    }
+    (row,) = [r for r in found["tables"]["figure 8: kinds of faults"] if r["guide"] == "nsgen"]
+    assert row["only here"] == 1
+    assert found["checks"]["nsgen on fashion-lenet5, fault rate over random's"] == pytest.approx(1.6)
+    assert len(found["tables"]["figure 8: map"]) == 35
+    assert found["tables"]["published"]
+
+
+def test_variants_are_guides_that_exist() -> None:
+    from neurotest.generate.fuzz import build_guide
+
+    for scale in ("quick", "full"):
+        for text in nsgen.guides("fashion-lenet5", scale).values():
+            build_guide(text)
+
+
+@pytest.mark.skipif(not zoo.find("fashion-lenet5").embedded, reason="the embedded networks were removed")
+def test_a_small_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(nsgen_cells.LIMITS, "quick", {"iterations": 10, "outputs": 8, "forwards": 60})
+    monkeypatch.setitem(nsgen_cells.STARTS, "quick", 40)
+    found = nsgen_cells.campaign("fashion-lenet5", 0, "random", "quick")
+    assert found["outputs"]["outputs"] == 8
+    assert found["outputs"]["reached"]
+    assert len(found["pairs"]) == 8
+    assert len(found["gallery"]) == nsgen_cells.GALLERY
+    assert len(found["map"]) == found["outputs"]["faults"]
+    json.dumps(found, allow_nan=False)
+
+
+def test_charts_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("vl_convert", reason="charts need vl-convert-python")
+    from neurotest.report.nsgen import nsgen_charts
+
+    rows = [{"subject": "s", "guide": "nsgen", "x random": 2.0, "low": 1.5, "high": 2.5}]
+    areas = [{"subject": "s", "path": "no-label", "auc": 0.7, "auc low": 0.6, "auc high": 0.8}]
+    points = [{"subject": "s", "guide": g, "x": 1.0, "y": 2.0, "only": g == "nsgen"} for g in ("nsgen", "random")]
+    tables = {
+        "12: equal outputs": rows,
+        "figure 6: layers": rows,
+        "section 7.4: similarity and faults": areas,
+        "figure 8: map": points,
+    }
+    found = nsgen_charts(tables)
+    assert set(found) == set(tables)
+    assert all("<svg" in drawn for drawn in found.values())
