@@ -1,4 +1,4 @@
-"""FGSM, BIM and PGD against foolbox at equal settings, where it is installed."""
+"""FGSM, BIM, PGD and CW against foolbox at equal settings, where it is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from neurotest import zoo
 from neurotest.data.spec import data
-from neurotest.generate.gradient import BIM, FGSM, PGD
+from neurotest.generate.gradient import BIM, CW, FGSM, PGD
 from neurotest.generate.gradient.engine import Engine
 from neurotest.target import Target
 from neurotest.target.load import load
@@ -46,6 +46,21 @@ def test_success_rates_agree_within_two_points(subject: tuple[Target, torch.Tens
     other = np.mean([_theirs(theirs, peer, x, y, eps, start) for start in starts])
     assert mine == pytest.approx(other, abs=0.02)
     assert mine > 0.05
+
+
+def test_cw_succeeds_as_often(subject: tuple[Target, torch.Tensor, torch.Tensor]) -> None:
+    """Theirs minimises L2 and ours the maximum change: what compares is how often they succeed."""
+    target, x, y = (part[:40] if isinstance(part, torch.Tensor) else part for part in subject)
+    ours = CW(rate=0.1, steps=60, searches=4, weight=0.01)
+    theirs = foolbox.attacks.L2CarliniWagnerAttack(
+        binary_search_steps=4, steps=60, stepsize=0.1, initial_const=0.01, abort_early=False
+    )
+    with Engine(target, eight_bit=False) as engine:
+        moved = ours.run(engine, x, y, positions=range(len(x)), random=0)
+    mine = (target.logits(moved).argmax(1) != y).double().mean().item()
+    _, _, failed = theirs(foolbox.PyTorchModel(target.module, bounds=(0, 1)), x, y, epsilons=None)
+    assert mine == pytest.approx(failed.double().mean().item(), abs=0.02)
+    assert mine > 0.5
 
 
 def _ours(target: Target, attack: FGSM | BIM, x: torch.Tensor, y: torch.Tensor, start: int) -> float:

@@ -262,7 +262,40 @@ class MLSA(Adequacy):
             return _alone(points)
         components = min(self.components, len(points))
         mixture = GaussianMixture(components, random_state=seed, reg_covar=self.regularise).fit(points)
-        return lambda values: -np.asarray(mixture.score_samples(values), dtype=np.float64)
+        return _unlikelihood(mixture)
+
+
+def _unlikelihood(mixture: Any) -> Callable[[Floats], Floats]:
+    """-log likelihood under a fitted mixture, all components in one matrix product: inputs come in many small batches."""
+    roots = mixture.precisions_cholesky_  # (components, d, d), upper triangular
+    count, d, _ = roots.shape
+    half = (d + 1) // 2
+    # What lies below the diagonal is zero: the first half of the columns needs only the first half of the neurons.
+    parts = [(half, _side_by_side(roots[:, :half, :half])), (d, _side_by_side(roots[:, :, half:]))]
+    centres = np.einsum("kd,kde->ke", mixture.means_, roots)
+    shifts = [centres[:, :half].reshape(-1), centres[:, half:].reshape(-1)]
+    log_roots = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+    constants = np.log(mixture.weights_) + log_roots - 0.5 * d * np.log(2 * np.pi)  # (components,)
+
+    def rule(values: Floats) -> Floats:
+        squared = np.zeros((len(values), count))
+        for (neurons, wide), shift in zip(parts, shifts, strict=True):
+            white = values[:, :neurons] @ wide
+            white -= shift
+            white = white.reshape(len(values), count, wide.shape[1] // count)
+            squared += np.einsum("nkd,nkd->nk", white, white)
+        exponents = constants - 0.5 * squared
+        most = exponents.max(axis=1)
+        likelihood: Floats = most + np.log(np.exp(exponents - most[:, None]).sum(axis=1))
+        return -likelihood
+
+    return rule
+
+
+def _side_by_side(blocks: Floats) -> Floats:
+    """(k, rows, columns) -> (rows, k * columns)."""
+    k, rows, columns = blocks.shape
+    return np.ascontiguousarray(blocks.transpose(1, 0, 2).reshape(rows, k * columns))
 
 
 def _alone(points: Floats) -> Callable[[Floats], Floats]:

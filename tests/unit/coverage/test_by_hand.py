@@ -12,7 +12,8 @@ from torch import nn
 
 from neurotest import registry
 from neurotest.coverage.abstract import build
-from neurotest.coverage.context import Context
+from neurotest.coverage.adequacy import MLSA
+from neurotest.coverage.context import Context, Traces
 from neurotest.coverage.criterion import State
 from neurotest.coverage.paths import critical
 from neurotest.coverage.tables import Rule, count, dependent
@@ -252,3 +253,15 @@ def test_closeness_to_an_abstract_path_by_hand() -> None:
     assert made.jaccard(0, asked, everything) == pytest.approx([1, 1 / 3, 0])
     # on the path's neurons the members are 0, 1 and 3: the widest gap to a neighbour is 2, so 4 is as far as it goes
     assert made.distance(0, np.array([[5.0, 0, 0, 0], [99, 0, 0, 0], [1, 0, 5, 5]]), everything) == pytest.approx([0.5, 1, 0])
+
+
+@pytest.mark.parametrize("neurons", [1, 2, 5, 8])
+def test_mlsa_is_the_likelihood_that_scikit_learn_gives(neurons: int) -> None:
+    from sklearn.mixture import GaussianMixture
+
+    random = np.random.default_rng(neurons)
+    train, asked = random.normal(size=(100, neurons)), random.normal(size=(20, neurons))
+    classes = np.zeros(100, dtype=np.int64)
+    ours = MLSA(features=None, min_var=0).fit(Traces(train, classes), seed=3).score(asked, classes[:20])
+    theirs = GaussianMixture(3, random_state=3, reg_covar=1e-6).fit(train).score_samples(asked)
+    assert ours == pytest.approx(-theirs, rel=1e-9)
