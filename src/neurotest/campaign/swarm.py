@@ -26,7 +26,7 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput, Interrupted, near
 from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
-from neurotest.generate.gradient.api import distances
+from neurotest.generate.noise import distances
 from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Scene, Settings, Swarm, controls
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment

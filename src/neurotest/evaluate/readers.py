@@ -14,7 +14,7 @@ from neurotest import registry
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.record import SUITE
+from neurotest.generate.record import SUITE
 from neurotest.registry import register
 from neurotest.runs.store import Run
 from neurotest.stats.bootstrap import random_fdr

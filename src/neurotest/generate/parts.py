@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import files, registry
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, near
 from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
 from neurotest.target import Target
@@ -80,6 +80,19 @@ def stored_target(run: Run, spec: Any, fingerprint: Any, given: Target | str | N
             f"{str(fingerprint)[:12]}): start a new run for a changed network."
         )
     return target
+
+
+def settings(kind: str, method: Any, options: dict[str, Any]) -> Any:
+    """The method of a kind, with what was said beside its name."""
+    made = registry.build(kind, method)
+    if not dataclasses.is_dataclass(made) or isinstance(made, type) or not hasattr(made, "name"):
+        raise BadInput(f"{kind}={made!r}: expected a name (`neurotest list {kind}`) or its settings as an object.")
+    said = {name: value for name, value in options.items() if value is not None}
+    known = [f.name for f in dataclasses.fields(made) if f.init]
+    for name in said:
+        if name not in known:
+            raise BadInput(f"{made.name} has no option {name!r}. {near(name, known)}")
+    return dataclasses.replace(made, **said)
 
 
 def described(method: Any) -> dict[str, Any]:

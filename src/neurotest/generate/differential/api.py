@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import shutil
+import functools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,17 @@ from numpy.typing import NDArray
 
 from neurotest.data.source import Source, content_ids
 from neurotest.data.spec import data
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import BadInput
 from neurotest.generate.differential.constraints import Constraint
 from neurotest.generate.differential.deepxplore import DeepXplore
 from neurotest.generate.differential.ensemble import Ensemble
 from neurotest.generate.differential.method import Method, Outcome, Search
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
-from neurotest.generate.gradient.api import FILES, SAME, distances, settings, shuffle
-from neurotest.generate.gradient.record import record
-from neurotest.generate.gradient.result import Control
-from neurotest.generate.parts import Arrays, Parts, described, rebuilt, stored_target, unfinished
+from neurotest.generate.noise import SAME, distances, shuffle
+from neurotest.generate.parts import Arrays, Parts, rebuilt, settings, stored_target
+from neurotest.generate.suite import Control
+from neurotest.generate.work import FILES, Batches, carry_out, check_sizes, go_on
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.oracles import court, predicted
 from neurotest.runs.store import Run
@@ -35,7 +34,6 @@ from neurotest.target import Target
 from neurotest.target.load import load
 
 BATCH = 64
-STOPPED = "interrupted after {done} of {all} batches, all of them saved. Go on with: neurotest diff --resume {path}"
 
 
 def diff(
@@ -60,22 +58,21 @@ def diff(
     run goes (None: ./neurotest-runs; False: nothing is written). resume: an interrupted run to go on with.
     """
     if resume is not None:
-        return _resume(resume, targets, seeds, progress)
+        return go_on("diff", resume, lambda run, config: _again(run, config, targets, seeds), progress)
     if targets is None or seeds is None:
         raise BadInput("diff needs targets and seeds (or resume=RUN to go on with a run).")
-    several = [targets] if isinstance(targets, (str, Target)) else list(targets)
+    several = _listed(targets)
     if not several:
         raise BadInput("diff needs at least one target.")
-    if batch < 1:
-        raise BadInput(f"batch={batch}: expected an integer >= 1.")
-    if files < 0:
-        raise BadInput(f"files={files}: expected an integer >= 0 (how many faults become images).")
+    check_sizes(batch=batch, files=files)
     chosen: Method = settings("differential", method or "deepxplore", options)
-    work = _Work.begin([load(one) for one in several], seeds, chosen, keep_wrong, limit, batch, seed)
-    if out is False:
-        return work.run(None, progress)
-    run = Run.create(None if out in (None, True) else Path(str(out)), "diff", {**work.config(), "files": files})
-    return _finish(run, work, files, progress)
+    loaded = [load(one) for one in several]
+    work = _Diff.begin(loaded, seeds, chosen, keep_wrong=keep_wrong, limit=limit, batch=batch, random=seed)
+    return carry_out(work, out, files, progress)
+
+
+def _listed(targets: Target | str | Sequence[Target | str] | None) -> list[Target | str]:
+    return [targets] if isinstance(targets, (str, Target)) else list(targets or ())
 
 
 def deepxplore_suite(
@@ -103,48 +100,16 @@ def deepxplore_suite(
     return diff(targets, seeds, method, limit=limit, seed=seed, out=False)
 
 
-def _resume(path: str | Path, targets: Any, seeds: Any, progress: Progress | None) -> DiffResult:
-    run = Run.open(path, write=True)
-    try:
-        config = unfinished(run, "diff")
-        named = [targets] if isinstance(targets, (str, Target)) else list(targets or ())
-        specs, prints = config["targets"], config["fingerprints"]
-        if named and len(named) != len(specs):
-            raise BadInput(f"{run.path} was made with {len(specs)} targets, {len(named)} were given.")
-        loaded = [
-            stored_target(run, s, f, named[i] if named else None) for i, (s, f) in enumerate(zip(specs, prints, strict=True))
-        ]
-        work = _Work.begin(
-            loaded, seeds if seeds is not None else str(config["seeds"]), rebuilt("differential", config["method"]),
-            bool(config["keep_wrong"]), config["limit"], int(config["batch"]), int(config["seed"]),
-        )  # fmt: skip
-        if work.config()["contents"] != config["contents"]:
-            raise BadInput(f"the seeds are not those {run.path} was started with: resume it with the same data.")
-        work.restore(Parts(run))
-        files = int(config["files"])
-    except BaseException as error:
-        run.close()
-        if isinstance(error, (KeyError, TypeError)):
-            raise BadInput(f"{path} has a configuration that does not fit: it is damaged.") from None
-        raise
-    return _finish(run, work, files, progress)
-
-
-def _finish(run: Run, work: _Work, files: int, progress: Progress | None) -> DiffResult:
-    with run:
-        parts = Parts(run)
-        try:
-            found = dataclasses.replace(work.run(parts, progress), run=run.path)
-        except KeyboardInterrupt:
-            done, every = len(parts), work.batches
-            raise Interrupted(STOPPED.format(done=done, all=every, path=run.path)) from None
-        except BaseException:
-            if not len(parts):
-                shutil.rmtree(run.path, ignore_errors=True)  # nothing is in it yet
-            raise
-        record(run, work.targets[0], found, files)
-        parts.clear()
-    return found
+def _again(run: Run, config: dict[str, Any], targets: Any, seeds: Source | str | None) -> _Diff:
+    named = _listed(targets)
+    specs, prints = config["targets"], config["fingerprints"]
+    if named and len(named) != len(specs):
+        raise BadInput(f"{run.path} was made with {len(specs)} targets, {len(named)} were given.")
+    loaded = [stored_target(run, s, f, named[i] if named else None) for i, (s, f) in enumerate(zip(specs, prints, strict=True))]
+    return _Diff.begin(
+        loaded, seeds if seeds is not None else str(config["seeds"]), rebuilt("differential", config["method"]),
+        keep_wrong=bool(config["keep_wrong"]), limit=config["limit"], batch=int(config["batch"]), random=int(config["seed"]),
+    )  # fmt: skip
 
 
 def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, batch: int) -> tuple[Seeds, int]:
@@ -193,26 +158,18 @@ def check_targets(targets: Sequence[Target], method: Method, source: Source) -> 
         raise BadInput(f"targets: {targets[0].spec} and the others name different classes: what would it mean that they differ?")
 
 
-@dataclass(eq=False)
-class _Work:
-    """One run over chosen seeds, batch by batch."""
+@dataclass(eq=False, kw_only=True)
+class _Diff(Batches[DiffResult]):
+    """One method over seeds on which the targets agree, batch by batch."""
 
-    targets: list[Target]
-    source: Source
-    seeds: Seeds
+    command = "diff"
     disagreed: int
-    method: Method
-    keep_wrong: bool
-    limit: int | None
-    batch: int
-    random: int
-    began: float
-    done: list[Arrays] = field(default_factory=list)
 
     @classmethod
     def begin(
-        cls, targets: list[Target], seeds: Any, method: Method, keep_wrong: bool, limit: int | None, batch: int, random: int
-    ) -> _Work:
+        cls, targets: list[Target], seeds: Source | str, method: Method, *, keep_wrong: bool, limit: int | None, batch: int,
+        random: int,
+    ) -> _Diff:  # fmt: skip
         began = time.monotonic()
         known = next((t.shape for t in targets if t.shape is not None), None)
         source = data(seeds, shape=known, limit=limit)
@@ -221,23 +178,14 @@ class _Work:
         for target in targets:
             target.survey().find(method.layers)  # a layer that is not there is told before a run is made
         chosen, disagreed = agreeing(targets, source, keep_wrong=keep_wrong, batch=batch)
-        return cls(targets, source, chosen, disagreed, method, keep_wrong, limit, batch, random, began)
-
-    @property
-    def batches(self) -> int:
-        return -(-len(self.seeds) // self.batch)
+        return cls(
+            targets=targets, source=source, seeds=chosen, disagreed=disagreed, method=method, keep_wrong=keep_wrong, limit=limit,
+            batch=batch, random=random, began=began,
+        )  # fmt: skip
 
     def config(self) -> dict[str, Any]:
-        return {
-            "target": self.targets[0].spec, "fingerprint": self.targets[0].fingerprint,
-            "targets": [t.spec for t in self.targets], "fingerprints": [t.fingerprint for t in self.targets],
-            "seeds": self.source.spec, "contents": str(content_ids(self.seeds.x.reshape(1, -1))[0]),
-            "method": described(self.method), "keep_wrong": self.keep_wrong, "limit": self.limit, "batch": self.batch,
-            "seed": self.random, "threads": torch.get_num_threads(),
-        }  # fmt: skip
-
-    def restore(self, parts: Parts) -> None:
-        self.done = list(parts)
+        several = {"targets": [t.spec for t in self.targets], "fingerprints": [t.fingerprint for t in self.targets]}
+        return {**super().config(), **several}
 
     def run(self, parts: Parts | None, progress: Progress | None) -> DiffResult:
         with Ensemble(self.targets, self.method.layers, eight_bit=self.seeds.eight_bit) as ensemble:
@@ -245,15 +193,8 @@ class _Work:
             if self.done:
                 search.restore(self.done[-1])
                 ensemble.restore(self.done[-1]["counts_of_passes"])
-            for number in range(len(self.done), self.batches):
-                rows = np.arange(number * self.batch, min((number + 1) * self.batch, len(self.seeds)))
-                part = self._one(ensemble, search, rows)
-                ensemble.refuse_flat(last=number + 1 == self.batches)
-                self.done.append(part)
-                if parts is not None:
-                    parts.add(part)
-                if progress is not None:
-                    progress(int(rows[-1]) + 1, len(self.seeds))
+            one = functools.partial(self._one, ensemble, search)
+            self.each(one, lambda last: ensemble.refuse_flat(last=last), parts, progress)
             return self._result(ensemble, search)
 
     def _one(self, ensemble: Ensemble, search: Search, rows: NDArray[np.int64]) -> Arrays:
@@ -274,23 +215,20 @@ class _Work:
         }  # fmt: skip
 
     def _result(self, ensemble: Ensemble, search: Search) -> DiffResult:
-        held = {name: np.concatenate([part[name] for part in self.done]) for name in
-                ("x", "row", "steps", "said", "random", "random_said", "distance")}  # fmt: skip
+        held = self.joined("x", "row", "steps", "said", "random", "random_said", "distance")
         rows, said, noise = held["row"], held["said"], held["random_said"]
         expected = self.seeds.roots.predicted[rows]
         changed = held["distance"][:, 2] > SAME
         scanned = len(self.source) + (len(self.targets) - 1) * (len(self.seeds) + self.disagreed)
-        first = self.targets[0]
         return DiffResult(
             attack=self.method.name, diversity=None, x=held["x"], seeds=self.seeds.x[rows],
             positions=self.seeds.positions[rows], expected=expected, predicted=deviant(said, expected),
             fault=differs(said, expected) & changed, distance=held["distance"],
             control=Control(held["random"], deviant(noise, expected), differs(noise, expected) & changed),
-            unstable=sum(int(part["unstable"]) for part in self.done), set_aside=self.seeds.set_aside,
-            forwards=ensemble.forwards + scanned, backwards=ensemble.backwards, seconds=time.monotonic() - self.began,
-            outputs_possible=self.seeds.classes, classes=tuple(first.classes or self.source.classes or ()) or None,
-            notes=self._notes(ensemble), said=said, steps=held["steps"], targets=tuple(t.spec for t in self.targets),
-            operator=self.method.operator, coverage=tuple(search.coverage()), disagreed=self.disagreed,
+            unstable=sum(int(part["unstable"]) for part in self.done), forwards=ensemble.forwards + scanned,
+            backwards=ensemble.backwards, notes=self._notes(ensemble), said=said, steps=held["steps"],
+            targets=tuple(t.spec for t in self.targets), operator=self.method.operator, coverage=tuple(search.coverage()),
+            disagreed=self.disagreed, **self.about(),
         )  # fmt: skip
 
     def _notes(self, ensemble: Ensemble) -> tuple[str, ...]:

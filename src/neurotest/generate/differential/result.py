@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.generate.gradient.result import AttackResult
+from neurotest.generate.suite import AttackResult
 
 
 @dataclass(frozen=True, eq=False)

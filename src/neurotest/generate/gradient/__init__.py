@@ -8,4 +8,4 @@ from neurotest.generate.gradient.attacks import FGSM as FGSM
 from neurotest.generate.gradient.attacks import PGD as PGD
 from neurotest.generate.gradient.carlini import CW as CW
 from neurotest.generate.gradient.diversity import Diversity as Diversity
-from neurotest.generate.gradient.result import AttackResult as AttackResult
+from neurotest.generate.suite import AttackResult as AttackResult

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
+import functools
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from neurotest import registry, rng
-from neurotest.data.source import Source, content_ids
+from neurotest.data.source import Source
 from neurotest.data.spec import data
-from neurotest.errors import BadInput, Interrupted, near
-from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.diversity import Diversity
 from neurotest.generate.gradient.engine import Engine
-from neurotest.generate.gradient.record import record
-from neurotest.generate.gradient.result import AttackResult, Control
-from neurotest.generate.parts import Arrays, Parts, described, rebuilt, stored_target, unfinished
+from neurotest.generate.noise import SAME, distances, shuffle
+from neurotest.generate.parts import Arrays, Parts, rebuilt, settings, stored_target
+from neurotest.generate.suite import AttackResult, Control
+from neurotest.generate.work import FILES, Batches, carry_out, check_sizes, go_on
 from neurotest.oracles import court, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -32,9 +31,6 @@ from neurotest.target import Target
 from neurotest.target.load import load
 
 BATCH = 100
-FILES = 500
-STOPPED = "interrupted after {done} of {all} batches, all of them saved. Go on with: neurotest attack --resume {path}"
-SAME = 1e-6  # smaller changes are rounding: such an output is its seed, and no fault
 
 
 def attack(
@@ -64,73 +60,26 @@ def attack(
     ./neurotest-runs; False: nothing is written); files: how many faults become images. resume: an interrupted run to go on with.
     """
     if resume is not None:
-        return _resume(resume, target, seeds, progress)
+        return go_on("attack", resume, lambda run, config: _again(run, config, target, seeds), progress)
     if target is None or seeds is None:
         raise BadInput("attack needs a target and seeds (or resume=RUN to go on with a run).")
-    target = load(target)
-    if batch < 1:
-        raise BadInput(f"batch={batch}: expected an integer >= 1.")
-    if files < 0:
-        raise BadInput(f"files={files}: expected an integer >= 0 (how many faults become images).")
+    check_sizes(batch=batch, files=files)
     method: Attack = settings("attack", attack, options)
     wanted = _diversity(diversity, layers, reduce, attack_first)
-    work = _Work.begin(target, seeds, method, wanted, keep_wrong, limit, batch, seed)
-    if out is False:
-        return work.run(None, progress)
-    # The run is made first: an --out that cannot be used is told before the work, not after it.
-    run = Run.create(None if out in (None, True) else Path(str(out)), "attack", {**work.config(), "files": files})
-    return _finish(run, work, files, progress)
+    work = _Attack.begin(
+        load(target), seeds, method, wanted, keep_wrong=keep_wrong, limit=limit, batch=batch, random=seed
+    )  # fmt: skip
+    return carry_out(work, out, files, progress)
 
 
-def _resume(path: str | Path, target: Target | str | None, seeds: Source | str | None, progress: Progress | None) -> AttackResult:
-    run = Run.open(path, write=True)
-    try:
-        config = unfinished(run, "attack")
-        loaded = stored_target(run, config["target"], config["fingerprint"], target)
-        wanted = None if config["regulariser"] is None else Diversity(**config["regulariser"])
-        work = _Work.begin(
-            loaded, seeds if seeds is not None else str(config["seeds"]), rebuilt("attack", config["method"]), wanted,
-            bool(config["keep_wrong"]), config["limit"], int(config["batch"]), int(config["seed"]),
-        )  # fmt: skip
-        if work.config()["contents"] != config["contents"]:
-            raise BadInput(f"the seeds are not those {run.path} was started with: resume it with the same data.")
-        work.done = list(Parts(run))
-        files = int(config["files"])
-    except BaseException as error:
-        run.close()
-        if isinstance(error, (KeyError, TypeError)):
-            raise BadInput(f"{path} has a configuration that does not fit: it is damaged or older than this version.") from None
-        raise
-    return _finish(run, work, files, progress)
-
-
-def _finish(run: Run, work: _Work, files: int, progress: Progress | None) -> AttackResult:
-    with run:
-        parts = Parts(run)
-        try:
-            found = dataclasses.replace(work.run(parts, progress), run=run.path)
-        except KeyboardInterrupt:
-            raise Interrupted(STOPPED.format(done=len(parts), all=work.batches, path=run.path)) from None
-        except BaseException:
-            if not len(parts):
-                shutil.rmtree(run.path, ignore_errors=True)  # nothing is in it yet
-            raise
-        record(run, work.target, found, files)
-        parts.clear()
-    return found
-
-
-def settings(kind: str, method: Any, options: dict[str, Any]) -> Any:
-    """The method of a kind, with what was said beside its name."""
-    made = registry.build(kind, method)
-    if not dataclasses.is_dataclass(made) or isinstance(made, type) or not hasattr(made, "name"):
-        raise BadInput(f"{kind}={made!r}: expected a name (`neurotest list {kind}`) or its settings as an object.")
-    said = {name: value for name, value in options.items() if value is not None}
-    known = [f.name for f in dataclasses.fields(made) if f.init]
-    for name in said:
-        if name not in known:
-            raise BadInput(f"{made.name} has no option {name!r}. {near(name, known)}")
-    return dataclasses.replace(made, **said)
+def _again(run: Run, config: dict[str, Any], target: Target | str | None, seeds: Source | str | None) -> _Attack:
+    return _Attack.begin(
+        stored_target(run, config["target"], config["fingerprint"], target),
+        seeds if seeds is not None else str(config["seeds"]),
+        rebuilt("attack", config["method"]),
+        None if config["regulariser"] is None else Diversity(**config["regulariser"]),
+        keep_wrong=bool(config["keep_wrong"]), limit=config["limit"], batch=int(config["batch"]), random=int(config["seed"]),
+    )  # fmt: skip
 
 
 def _diversity(given: float | Diversity, layers: str | None, reduce: str | None, attack_first: bool) -> Diversity | None:
@@ -142,30 +91,21 @@ def _diversity(given: float | Diversity, layers: str | None, reduce: str | None,
     return made if made.weight > 0 else None
 
 
-@dataclass(eq=False)
-class _Work:
+@dataclass(eq=False, kw_only=True)
+class _Attack(Batches[AttackResult]):
     """One attack on chosen seeds, batch by batch."""
 
-    target: Target
-    source: Source
-    seeds: Seeds
-    attack: Attack
+    command = "attack"
     diversity: Diversity | None
-    keep_wrong: bool
-    limit: int | None
-    batch: int
-    random: int
-    began: float
-    done: list[Arrays] = field(default_factory=list)
 
     @classmethod
     def begin(
-        cls, target: Target, seeds: Source | str, attack: Attack, diversity: Diversity | None, keep_wrong: bool,
+        cls, target: Target, seeds: Source | str, method: Attack, diversity: Diversity | None, *, keep_wrong: bool,
         limit: int | None, batch: int, random: int,
-    ) -> _Work:  # fmt: skip
-        if diversity is not None and not attack.regularised:
+    ) -> _Attack:  # fmt: skip
+        if diversity is not None and not method.regularised:
             raise BadInput(
-                f"diversity={diversity.weight:g}: {attack.name} has no place for the regulariser; use pgd, bim, fgsm or cw."
+                f"diversity={diversity.weight:g}: {method.name} has no place for the regulariser; use pgd, bim, fgsm or cw."
             )
         began = time.monotonic()
         source = data(seeds, shape=target.shape, limit=limit)
@@ -173,21 +113,16 @@ class _Work:
         chosen = choose_seeds(target, source, court(target, oracle), keep_wrong=keep_wrong, batch=batch)
         if diversity is not None:
             target.survey().find(diversity.layers)  # a layer that is not there is told before a run is made
-        return cls(target, source, chosen, attack, diversity, keep_wrong, limit, batch, random, began)
-
-    @property
-    def batches(self) -> int:
-        return -(-len(self.seeds) // self.batch)
+        return cls(
+            targets=[target], source=source, seeds=chosen, method=method, diversity=diversity, keep_wrong=keep_wrong, limit=limit,
+            batch=batch, random=random, began=began,
+        )  # fmt: skip
 
     def config(self) -> dict[str, Any]:
-        return {
-            "target": self.target.spec, "fingerprint": self.target.fingerprint, "seeds": self.source.spec,
-            "contents": str(content_ids(self.seeds.x.reshape(1, -1))[0]), "attack": repr(self.attack),
-            "method": described(self.attack), "diversity": None if self.diversity is None else repr(self.diversity),
-            "regulariser": None if self.diversity is None else dataclasses.asdict(self.diversity),
-            "keep_wrong": self.keep_wrong, "limit": self.limit, "batch": self.batch, "seed": self.random,
-            "threads": torch.get_num_threads(),
-        }  # fmt: skip
+        said: dict[str, Any] = {"attack": repr(self.method), "diversity": None, "regulariser": None}
+        if self.diversity is not None:
+            said |= {"diversity": repr(self.diversity), "regulariser": dataclasses.asdict(self.diversity)}
+        return {**super().config(), **said}
 
     @property
     def expected(self) -> NDArray[np.int64]:
@@ -198,32 +133,20 @@ class _Work:
         with Engine(self.target, self.diversity, eight_bit=self.seeds.eight_bit) as engine:
             if self.done:
                 engine.restore(self.done[-1]["counts"])
-            for number in range(len(self.done), self.batches):
-                rows = np.arange(number * self.batch, min((number + 1) * self.batch, len(self.seeds)))
-                part = self._one(engine, rows)
-                engine.refuse_flat(last=number + 1 == self.batches)
-                self.done.append(part)
-                if parts is not None:
-                    parts.add(part)
-                if progress is not None:
-                    progress(int(rows[-1]) + 1, len(self.seeds))
+            self.each(functools.partial(self._one, engine), lambda last: engine.refuse_flat(last=last), parts, progress)
         return self._result(engine)
 
     def _result(self, engine: Engine) -> AttackResult:
-        names = ("x", "told", "random", "random_told", "distance")
-        held = {name: np.concatenate([part[name] for part in self.done]) for name in names}
+        held = self.joined("x", "told", "random", "random_told", "distance")
         said, noise, distance = held["told"], held["random_told"], held["distance"]
         changed = distance[:, 2] > SAME
-        seeds = self.seeds
         return AttackResult(
-            attack=self.attack.name, diversity=None if self.diversity is None else repr(self.diversity),
-            x=held["x"], seeds=seeds.x, positions=seeds.positions, expected=self.expected, predicted=said,
+            attack=self.method.name, diversity=None if self.diversity is None else repr(self.diversity),
+            x=held["x"], seeds=self.seeds.x, positions=self.seeds.positions, expected=self.expected, predicted=said,
             fault=(said != self.expected) & changed, distance=distance,
             control=Control(held["random"], noise, (noise != self.expected) & changed),
-            unstable=sum(int(part["lost"]) for part in self.done), set_aside=seeds.set_aside,
-            forwards=engine.forwards + len(self.source), backwards=engine.backwards, seconds=time.monotonic() - self.began,
-            outputs_possible=seeds.classes, classes=tuple(self.target.classes or self.source.classes or ()) or None,
-            notes=self._notes(engine),
+            unstable=sum(int(part["lost"]) for part in self.done), forwards=engine.forwards + len(self.source),
+            backwards=engine.backwards, notes=self._notes(engine), **self.about(),
         )  # fmt: skip
 
     def _one(self, engine: Engine, rows: NDArray[np.int64]) -> Arrays:
@@ -231,10 +154,10 @@ class _Work:
         seed = self.seeds.unit(self.seeds.x[rows], device)
         expected = self.expected[rows]
         positions = self.seeds.positions[rows].tolist()
-        moved = self.attack.run(
+        moved = self.method.run(
             engine, seed, torch.from_numpy(expected).to(device), positions=positions, random=self.random
         )  # fmt: skip
-        saved = self.seeds.stored(engine.settle(moved, seed, self.attack.radius))
+        saved = self.seeds.stored(engine.settle(moved, seed, self.method.radius))
         again = self.seeds.unit(saved, device)  # as it will be read back
         said = predicted(engine.predict(again))
         lost = 0
@@ -253,29 +176,7 @@ class _Work:
             said.append(
                 f"{engine.flat} of {len(self.seeds)} seeds have a gradient of exactly 0 at the start: the attack is blind there."
             )
-        radius = self.attack.radius
+        radius = self.method.radius
         if self.seeds.eight_bit and radius is not None and 0 < radius * 255 < 1 - 1e-6:
             said.append(f"eps={radius:g} is less than one step of 8-bit data (1/255): no saved image can differ from its seed.")
         return tuple(said)
-
-
-def distances(x: Tensor, seed: Tensor) -> NDArray[np.float64]:
-    """L0 (share of values that differ), L2 and Linf of each pair in [0, 1]: (n, 3)."""
-    away = (x - seed).flatten(1).abs().double()
-    found = torch.stack([(away > 1e-7).double().mean(1), away.square().sum(1).sqrt(), away.amax(1)], dim=1)
-    return np.asarray(found.cpu().numpy())
-
-
-def shuffle(seed: Tensor, x: Tensor, positions: list[int], random: int) -> Tensor:
-    """The control: the same changes at random places with random signs, turned round where they would leave [0, 1]."""
-    size = (x - seed).flatten(1).abs()
-    out = torch.empty_like(size)
-    base = seed.flatten(1)
-    for i, position in enumerate(positions):
-        generator = rng.torch_stream("attack.control", random, position)
-        places = torch.randperm(size.shape[1], generator=generator).to(size.device)
-        sign = (torch.randint(0, 2, (size.shape[1],), generator=generator) * 2 - 1).to(size)
-        change = size[i, places] * sign
-        outside = (base[i] + change < 0) | (base[i] + change > 1)
-        out[i] = base[i] + torch.where(outside, -change, change)
-    return out.clamp(0, 1).view_as(seed)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.generate.gradient.result import AttackResult, class_name
+from neurotest.generate.suite import AttackResult, class_name
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from neurotest.data.source import ArraySource
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.generate.gradient import PGD, AttackResult, Diversity, attack
-from neurotest.generate.gradient.api import distances, shuffle
+from neurotest.generate.noise import distances, shuffle
 from neurotest.runs.store import Run
 from neurotest.target import Target
 

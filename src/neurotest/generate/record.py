@@ -7,7 +7,7 @@ import numpy as np
 from neurotest import files
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.result import AttackResult
+from neurotest.generate.suite import AttackResult
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.target import Target
