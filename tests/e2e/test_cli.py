@@ -185,7 +185,7 @@ def bad(name: str, *args: str, says: str) -> object:
         bad("mean without std", "py:{model}:build", "npz:{pool}#x,y", "--mean", "0.5", says="std"),
         bad("mean no number", "py:{model}:build", "npz:{pool}#x,y", "--mean", "half", "--std", "1", says="--mean"),
         bad("limit 0", "py:{model}:build", "npz:{pool}#x,y", "--limit", "0", says="limit"),
-        bad("batch 0", "py:{model}:build", "npz:{pool}#x,y", "--batch", "0", says="batch=0"),
+        bad("batch 0", "py:{model}:build", "npz:{pool}#x,y", "--batch", "0", says="--batch 0"),
         bad("no such device", "py:{model}:build", "npz:{pool}#x,y", "--device", "warp", says="warp"),
     ],
 )

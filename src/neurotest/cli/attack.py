@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,9 +10,10 @@ from neurotest.cli import options as opt
 
 
 @opt.takes_target
+@opt.tells
 def attack(
-    target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:FILE (none: --resume)")] = None,
-    seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled if possible.")] = None,
+    target: opt.Target = None,
+    seeds: opt.Seeds = None,
     attack: Annotated[
         str,
         typer.Option("--attack", help="pgd, bim, fgsm, cw, deepfool, jsma or autoattack, with options: pgd:eps=0.1,steps=40."),
@@ -30,31 +30,21 @@ def attack(
     steps: Annotated[int | None, typer.Option("--steps", help="Steps (pgd, bim, cw).")] = None,
     step: Annotated[str | None, typer.Option("--step", help="Size of a step (pgd, bim).")] = None,
     kappa: Annotated[float | None, typer.Option("--kappa", help="Lead in logits another class must have (cw).")] = None,
-    keep_wrong: Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the target gets wrong.")] = False,
-    files: Annotated[int, typer.Option("--files", help="How many faults are stored as images.")] = 500,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")] = None,
+    keep_wrong: opt.KeepWrong = False,
+    files: opt.Files = 500,
+    resume: opt.Resume = None,
     out: opt.Out = None,
     seed: opt.Seed = 0,
     limit: opt.Limit = None,
     batch: opt.Batch = 100,
-    fail_if: opt.FailIf = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
     *,
     described: dict[str, Any],
-) -> None:
+) -> opt.Told:
     """Move seeds away from their class along the target's gradient; what still fails as it is saved is a fault."""
     from neurotest.cli import show
-    from neurotest.errors import BadInput
 
-    for condition in fail_if or ():
-        show.read_condition(condition)
-    opt.at_least("limit", limit)
-    opt.at_least("batch", batch)
-    if resume is None and (target is None or seeds is None):
-        raise BadInput("attack needs TARGET and SEEDS, or --resume RUN.")
-    if resume is not None and out is not None:
-        raise BadInput("--resume goes on in the run itself: leave out --out.")
+    opt.start_or_resume("attack", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
     from neurotest.generate.gradient import attack as run
     from neurotest.target.load import load
 
@@ -66,13 +56,7 @@ def attack(
             eps=eps, steps=steps, step=step, kappa=kappa,
         )  # fmt: skip
     content = found.to_dict()
-    for note in content["notes"]:
-        show.remark(note, quiet=quiet)
-    if json:
-        show.print_json(content)
-    else:
-        _show(content, found.table(), quiet)
-    show.check_fail_if(fail_if, content)
+    return content, lambda: _show(content, found.table(), quiet)
 
 
 def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:

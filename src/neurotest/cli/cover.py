@@ -18,6 +18,7 @@ CLASSES = 24  # rows of a table by class
 
 
 @opt.takes_target
+@opt.tells
 def cover(
     target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
     data: Annotated[
@@ -39,20 +40,15 @@ def cover(
     limit: opt.Limit = None,
     batch: opt.Batch = 250,
     strict: opt.Strict = False,
-    fail_if: opt.FailIf = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
     *,
     described: dict[str, Any],
-) -> None:
+) -> opt.Told:
     """Measure coverage: how much of the network the inputs exercise, which is not how good they are as tests."""
     from neurotest.cli import show
     from neurotest.errors import BadInput
 
-    for condition in fail_if or ():
-        show.read_condition(condition)
-    opt.at_least("limit", limit)
     if by not in (None, "class"):
         raise BadInput(f"--by {by}: expected class.")
     if not memory > 0:
@@ -70,14 +66,7 @@ def cover(
         )  # fmt: skip
     if verbose:
         show.remark(f"the criteria needed about {found.memory / 1e6:.0f} MB of memory", quiet=quiet)
-    for note in found.notes:
-        show.remark(note, quiet=quiet)
-    content = found.to_dict()
-    if json:
-        show.print_json(content)
-    else:
-        tell(found, per_layer=per_layer)
-    show.check_fail_if(fail_if, content)
+    return found.to_dict(), lambda: tell(found, per_layer=per_layer)
 
 
 def tell(found: Coverage, *, per_layer: bool) -> None:

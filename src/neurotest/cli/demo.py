@@ -13,12 +13,12 @@ TARGET = "zoo:fashion-lenet5"
 METHODS = ["nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
 
 
+@opt.tells
 def demo(
     out: Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/demo-TIME).")] = None,
     seed: opt.Seed = 0,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
-) -> None:
+) -> opt.Told:
     """Do the whole job once: make candidates, select by every method, judge each beside random, write a report."""
     from neurotest.cli import select, show
 
@@ -37,10 +37,10 @@ def demo(
     run = next(iter(found.values())).run
     assert run is not None
     page = write_report(run)
-    content = {**select.result(found), "report": str(page)}
-    if json:
-        show.print_json(content)
-        return
-    select.tell(found, run)
-    print("nss knows here what each candidate was made from; on real unlabelled data it does not, and is near chance.")
-    print(f"report: open {page} in a browser")
+
+    def tell() -> None:
+        select.tell(found, run)
+        print("nss knows here what each candidate was made from; on real unlabelled data it does not, and is near chance.")
+        print(f"report: open {page} in a browser")
+
+    return {**select.result(found), "report": str(page)}, tell

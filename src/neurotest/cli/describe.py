@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ SHOWN = 5  # descriptions per layer on the screen
 
 
 @opt.takes_target
+@opt.tells
 def describe(
     target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
     data: Annotated[
@@ -31,19 +33,14 @@ def describe(
     limit: opt.Limit = None,
     batch: opt.Batch = 250,
     strict: opt.Strict = False,
-    fail_if: opt.FailIf = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
     *,
     described: dict[str, Any],
-) -> None:
+) -> opt.Told:
     """Describe neurons in words and show the inputs that excite them most: a table, contact sheets, a page."""
     from neurotest.cli import show
     from neurotest.errors import BadInput
 
-    for condition in fail_if or ():
-        show.read_condition(condition)
-    opt.at_least("limit", limit)
     if data is None and not method.startswith(("csv", "attributes")):
         raise BadInput("DATA is missing: exemplars are taken from it; give zoo:NAME/train, dir:FOLDER or npz:FILE#x,y.")
     from neurotest.data.spec import data as read_data
@@ -59,22 +56,22 @@ def describe(
             progress=progress,
         )  # fmt: skip
     page = write_report(place)
-    for note in table.notes:
-        show.remark(note, quiet=quiet)
-    content = {**summary, "method": table.method, "run": str(place), "page": str(page), "descriptions": _rows(table)}
-    if json:
-        show.print_json(content)
-    else:
-        tell(table, summary)
-        print(f"descriptions.csv, contact sheets and the page: {page}")
-    show.check_fail_if(fail_if, content)
+    content = {
+        **summary,
+        "method": table.method,
+        "run": str(place),
+        "page": str(page),
+        "notes": list(table.notes),
+        "descriptions": _rows(table),
+    }
+    return content, lambda: tell(table, summary, page)
 
 
 def _rows(table: Descriptions) -> list[dict[str, Any]]:
     return [{"layer": r.layer, "neuron": r.neuron, "description": r.text, "score": r.score, "method": r.method} for r in table]
 
 
-def tell(table: Descriptions, summary: dict[str, Any]) -> None:
+def tell(table: Descriptions, summary: dict[str, Any], page: Path) -> None:
     from neurotest.cli import show
 
     rows = []
@@ -83,3 +80,4 @@ def tell(table: Descriptions, summary: dict[str, Any]) -> None:
         said = " | ".join(dict.fromkeys(row.text for row in best))
         rows.append([name or "(the network)", str(about["neurons"]), str(about["described"]), str(len(about["dead"])), said])
     show.table("what neurons mean", ["layer", "neurons", "described", "dead", "the surest"], rows)
+    print(f"descriptions.csv, contact sheets and the page: {page}")

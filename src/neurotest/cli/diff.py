@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +10,7 @@ from neurotest.cli import options as opt
 
 
 @opt.takes_target
+@opt.tells
 def diff(
     targets: Annotated[list[str] | None, typer.Argument(help="Two or more targets; one for dlfuzz and adapt.")] = None,
     seeds: Annotated[str | None, typer.Option("--seeds", help="Inputs to start from, labelled if possible.")] = None,
@@ -21,30 +21,20 @@ def diff(
     steps: Annotated[int | None, typer.Option("--steps", help="Steps along the gradient.")] = None,
     step: Annotated[float | None, typer.Option("--step", help="Size of a step, of a gradient of root mean square 1.")] = None,
     keep_wrong: Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the first target gets wrong.")] = False,
-    files: Annotated[int, typer.Option("--files", help="How many faults are stored as images.")] = 500,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")] = None,
+    files: opt.Files = 500,
+    resume: opt.Resume = None,
     out: opt.Out = None,
     seed: opt.Seed = 0,
     limit: opt.Limit = None,
     batch: opt.Batch = 64,
-    fail_if: opt.FailIf = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
     *,
     described: dict[str, Any],
-) -> None:
+) -> opt.Told:
     """Find inputs on which networks that agreed on the seed differ; what still differs as it is saved is a fault."""
     from neurotest.cli import show
-    from neurotest.errors import BadInput
 
-    for condition in fail_if or ():
-        show.read_condition(condition)
-    opt.at_least("limit", limit)
-    opt.at_least("batch", batch)
-    if resume is None and (not targets or seeds is None):
-        raise BadInput("diff needs TARGET... and --seeds DATA, or --resume RUN.")
-    if resume is not None and out is not None:
-        raise BadInput("--resume goes on in the run itself: leave out --out.")
+    opt.start_or_resume("diff", "TARGET... and --seeds DATA", bool(targets) and seeds is not None, resume, out)
     from neurotest.generate.differential import diff as run
     from neurotest.target.load import load
 
@@ -55,13 +45,7 @@ def diff(
             seed=seed, files=files, out=out, resume=resume, progress=progress,
         )  # fmt: skip
     content = found.to_dict()
-    for note in content["notes"]:
-        show.remark(note, quiet=quiet)
-    if json:
-        show.print_json(content)
-    else:
-        _show(content, found.table(), quiet)
-    show.check_fail_if(fail_if, content)
+    return content, lambda: _show(content, found.table(), quiet)
 
 
 def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:

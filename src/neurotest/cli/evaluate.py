@@ -10,6 +10,7 @@ import typer
 from neurotest.cli import options as opt
 
 
+@opt.tells
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Runs of attack, diff, fuzz, illuminate, select, swarm; several: compared.")],
     target: Annotated[str | None, typer.Option("--target", help="The target, for runs that were made elsewhere.")] = None,
@@ -35,17 +36,11 @@ def evaluate(
     batch: opt.Batch = 250,
     seed: opt.Seed = 0,
     threads: opt.Threads = None,
-    fail_if: opt.FailIf = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
-) -> None:
+) -> opt.Told:
     """Fault rate, diversity, naturalness, impartiality; random and the clean suite beside each; several suites compared."""
     from neurotest.cli import show
 
-    for condition in fail_if or ():
-        show.read_condition(condition)
-    opt.at_least("batch", batch)
-    opt.at_least("limit", limit)
     opt.set_threads(threads)
     from neurotest.evaluate import evaluate as judge_all
 
@@ -59,13 +54,7 @@ def evaluate(
     for name, one in content["suites"].items():
         for warning in one["warnings"]:
             show.remark(f"{name}: {warning}", quiet=quiet)
-    for note in content["notes"]:
-        show.remark(note, quiet=quiet)
-    if json:
-        show.print_json(content)
-    else:
-        _show(content, found.table())
-    show.check_fail_if(fail_if, content)
+    return content, lambda: _show(content, found.table())
 
 
 def _show(content: dict[str, Any], rows: list[dict[str, Any]]) -> None:

@@ -10,6 +10,7 @@ import typer
 from neurotest.cli import options as opt
 
 
+@opt.tells
 def explain(
     run: Annotated[Path, typer.Argument(help="The run of a campaign.")],
     fault: Annotated[
@@ -27,13 +28,11 @@ def explain(
     limit: Annotated[int, typer.Option("--limit", help="Faults, and as many others, that are read for a whole campaign.")] = 500,
     out: Annotated[Path | None, typer.Option("--out", help="Write it to this .html, .md or .json file too.")] = None,
     threads: opt.Threads = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
-) -> None:
+) -> opt.Told:
     """A seed and a fault side by side: the deciding neurons, their descriptions and maps, and where the paths part."""
     from neurotest.cli import show
 
-    opt.at_least("limit", limit)
     opt.set_threads(threads)
     from neurotest.campaign.explain import Explanation
     from neurotest.campaign.explain import explain as make
@@ -45,12 +44,7 @@ def explain(
     found = make(run, fault, target=target, train=train, limit=limit, **{k: v for k, v in said.items() if v is not None})
     if out is not None:
         show.remark(f"written to {write_explanation(found, out)}", quiet=quiet)
-    if json:
-        show.print_json(found.to_dict())
-    elif isinstance(found, Explanation):
-        tell(found)
-    else:
-        tell_patterns(found)
+    return found.to_dict(), lambda: tell(found) if isinstance(found, Explanation) else tell_patterns(found)
 
 
 def check_ending(out: Path | None) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,8 +19,9 @@ TargetAgain = Annotated[str | None, typer.Option("--target", help="The target, i
 
 
 @opt.takes_target
+@opt.tells
 def fuzz(
-    target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:FILE (none: --resume)")] = None,
+    target: opt.Target = None,
     seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled unless --oracle says otherwise.")] = None,
     guide: Annotated[
         str, typer.Option("--guide", help="A criterion (kmnc:1000, nlc, ...), deephunter, tensorfuzz, nsgen or random.")
@@ -53,7 +50,7 @@ def fuzz(
     only_accepted: Annotated[
         bool, typer.Option("--only-accepted", help="Drop faults the guide would not keep, as the papers' loops do.")
     ] = False,
-    keep_wrong: Annotated[bool, typer.Option("--keep-wrong", help="Start from seeds the target gets wrong, too.")] = False,
+    keep_wrong: opt.KeepWrong = False,
     keep: Annotated[
         int, typer.Option("--keep", help="Images kept per family; all other faults are rows that can be replayed.")
     ] = 5,
@@ -68,28 +65,21 @@ def fuzz(
     limit: opt.Limit = None,
     batch: opt.Batch = 256,
     threads: opt.Threads = None,
-    fail_if: opt.FailIf = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
     *,
     described: dict[str, Any],
-) -> None:
+) -> opt.Told:
     """Mutate seeds under a guide and keep what breaks the network; Ctrl-C stops it so that it can be resumed."""
     from neurotest.cli import show
-    from neurotest.errors import BadInput
 
-    for condition in fail_if or ():
-        show.read_condition(condition)
     if str(described.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
         max_outputs = max_outputs or int(described.pop("outputs"))
     budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults}
-    if resume is None and (target is None or seeds is None):
-        raise BadInput("fuzz needs TARGET and SEEDS, or --resume RUN.")
-    if resume is not None and out is not None:
-        raise BadInput("--resume goes on in the run itself: leave out --out.")
+    opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
     opt.set_threads(threads)
     if resume is not None and threads is None:
-        _same_threads(resume)
+        opt.same_threads(resume)
     from neurotest.campaign import fuzz as start
     from neurotest.cli.screen import Screen
     from neurotest.target import load
@@ -101,7 +91,7 @@ def fuzz(
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
     screen = Screen(json=json, quiet=quiet, classes=loaded.classes if loaded else None)
-    with _patient() as stop:
+    with show.patient() as stop:
         try:
             found = start(
                 loaded, seeds, guide, train=train, oracle=oracle or ["label"], keep_wrong=keep_wrong, limit=limit, layers=layers,
@@ -110,41 +100,7 @@ def fuzz(
             )  # fmt: skip
         finally:
             screen.close()
-    content = found.to_dict()
-    if json:
-        show.print_json(content)
-    else:
-        tell(found)
-    show.check_fail_if(fail_if, content)
-
-
-@contextmanager
-def _patient() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C (or a polite kill) finishes the batch; the second one is not asked twice."""
-    asked: list[int] = []
-
-    def ask(number: int, _: Any) -> None:
-        asked.append(number)
-        print("\nneurotest: finishing the batch; press Ctrl-C again to stop at once", file=sys.stderr)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _same_threads(path: Path) -> None:
-    """Equal results need equal threads: a resumed campaign takes those it was started with."""
-    from neurotest.runs.store import Run
-
-    with Run.open(path) as run:
-        config = run["config"]
-    threads = config.get("threads") if isinstance(config, dict) else None
-    if isinstance(threads, int) and 0 < threads <= 1024:
-        opt.set_threads(threads)
+    return found.to_dict(), lambda: tell(found)
 
 
 def tell(found: FuzzResult) -> None:
@@ -167,8 +123,6 @@ def tell(found: FuzzResult) -> None:
     rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in found.table()[:SHOWN]]
     show.table(f"fault families, the first {len(rows)} of {content['families']}", ["true", "predicted", "after", "faults"], rows)
     print(f"{advice(found.faults, content['unseen'])}; stopped: {found.stopped} spent")
-    for note in found.notes:
-        print(note)
     if found.run:
         print(f"images and chains: {found.run} (`neurotest families {found.run}`, `neurotest shrink {found.run}`)")
 

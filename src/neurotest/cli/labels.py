@@ -51,9 +51,8 @@ def _show(path: Path, as_json: bool) -> None:
     show.table(f"{len(rows)} labels", ["position", "label", "predicted", "by"], shown)
 
 
-def go_on(run: Path, budget: str | None, pool: str | None, files: int | None, *, as_json: bool, quiet: bool) -> dict[str, Any]:
-    """Propose the next batch of an adaptive selection and tell it."""
-    from neurotest.cli import show
+def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Told:
+    """Propose the next batch of an adaptive selection."""
     from neurotest.runs.store import Run
     from neurotest.select.rounds import resume
     from neurotest.stats.faults import budget as read_budget
@@ -63,14 +62,15 @@ def go_on(run: Path, budget: str | None, pool: str | None, files: int | None, *,
         with Run.open(run) as opened:
             size = read_budget(budget, len(opened.inputs()))
     found = resume(run, size, pool=pool, files=files)
-    for note in found["notes"]:
-        show.remark(note, quiet=quiet)
-    if as_json:
-        show.print_json(found)
-        return found
+    return found, lambda: tell_round(found)
+
+
+def tell_round(found: dict[str, Any]) -> None:
+    from neurotest.cli import show
+
     if found["stop"]:
         print(f"stop: the next batch is expected to hold {100 * found['expected_rate']:.1f} % faults.")
-        return found
+        return
     again = ", proposed before and not labelled yet" if found["again"] else ""
     rows = zip(found["indices"], found["contents"], found["scores"], found["predicted"], strict=True)
     shown = [[str(p), content, f"{chance:.3f}", str(said)] for p, content, chance, said in list(rows)[:20]]
@@ -78,4 +78,3 @@ def go_on(run: Path, budget: str | None, pool: str | None, files: int | None, *,
     show.table(f"round {found['round']}: label these {len(found['indices'])}{again}", columns, shown)
     if found["suspects"]:
         print(f"labels that look wrong: {', '.join(map(str, found['suspects'][:20]))}")
-    return found

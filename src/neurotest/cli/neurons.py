@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from neurotest.campaign.neurons import Neurons
 
 
+@opt.tells
 def neurons(
     run: Annotated[Path, typer.Argument(help="A run of swarm or fuzz.")],
     target: Annotated[str | None, typer.Option("--target", help="The target, if the run may not name it itself.")] = None,
@@ -25,9 +26,8 @@ def neurons(
     out: Annotated[Path | None, typer.Option("--out", help="JSON file to write as well.")] = None,
     seed: opt.Seed = 0,
     threads: opt.Threads = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
-) -> None:
+) -> opt.Told:
     """Which neurons the faults are owed to: layer, Shapley value with its interval, seeds explained, effect when silenced."""
     from neurotest.cli import show
 
@@ -41,15 +41,11 @@ def neurons(
             run, target, top=top, pairs=pairs, rounds=rounds, level=level, layers=layers, neuron=neuron or "channel", seed=seed,
             progress=progress,
         )  # fmt: skip
-    keep(run, found.to_dict())
+    content = found.to_dict()
+    keep(run, content)
     if out is not None:
         found.save(out)
-    for note in found.notes:
-        show.remark(note, quiet=quiet)
-    if json:
-        show.print_json(found.to_dict())
-        return
-    _show(found)
+    return content, lambda: _show(found)
 
 
 def _show(found: Neurons) -> None:

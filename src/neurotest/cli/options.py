@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +38,17 @@ Classes = Annotated[Path | None, typer.Option("--classes", help="File with one c
 Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network returns: logits, probs or sigmoid.")]
 
 
+Target = Annotated[
+    str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE (none: --resume)", show_default=False)
+]
+Seeds = Annotated[str | None, typer.Argument(help="Inputs to start from, labelled if possible.", show_default=False)]
+KeepWrong = Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the target gets wrong.")]
+Files = Annotated[int, typer.Option("--files", help="How many faults are stored as images.")]
+Resume = Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")]
+
+Told = tuple[dict[str, Any], Callable[[], None]]  # a result as JSON, and how people are told
+
+_TOLD: dict[str, tuple[Any, Any]] = {"fail_if": (FailIf, None), "json": (Json, False), "quiet": (Quiet, False)}
 _TARGET: dict[str, tuple[Any, Any]] = {
     "weights": (Weights, None),
     "trust_pickle": (TrustPickle, False),
@@ -52,26 +63,77 @@ _TARGET: dict[str, tuple[Any, Any]] = {
 }
 
 
-def takes_target(command: Callable[..., None]) -> Callable[..., None]:
+def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that describe a target; the command gets them as `described`, ready for `load(spec, **described)`.
 
     One that the command declares itself is its own.
     """
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    target = {name: option for name, option in _TARGET.items() if name not in {p.name for p in own}}
-    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a) for name, (a, d) in target.items()]
+    own = _own(command)
+    added = {name: option for name, option in _TARGET.items() if name not in own}
 
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> None:
-        said = {name: given.pop(name) for name in target}
+    def run(**given: Any) -> Any:
+        said = {name: given.pop(name) for name in added}
         rest = {name: said.pop(name) for name in ("trust_pickle", "device") if name in said}
         set_threads(said.pop("threads", None))
-        command(**given, described={**describe(**said), **rest})
+        return command(**given, described={**describe(**said), **rest})
 
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own if p.name != "described"] + added
-    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
-    return wrapped
+    return widened(command, run, added, hidden=("described",))
+
+
+def tells(command: Callable[..., Told]) -> Callable[..., None]:
+    """Add --fail-if, --json and --quiet to a command that returns its JSON and a function which tells the same to people.
+
+    Slips in conditions and sizes are told before the work; notes in the JSON become remarks. What the command declares
+    itself it is given.
+    """
+    own = _own(command)
+    added = {name: option for name, option in _TOLD.items() if name not in own}
+
+    def run(**given: Any) -> None:
+        from neurotest.cli import show
+
+        said = {name: given[name] for name in _TOLD}
+        for condition in said["fail_if"] or ():
+            show.read_condition(condition)
+        for name in ("limit", "batch"):
+            at_least(name, given.get(name))
+        content, tell = command(**{name: value for name, value in given.items() if name not in added})
+        for note in content.get("notes", ()):
+            show.remark(note, quiet=said["quiet"])
+        if said["json"]:
+            show.print_json(content)
+        else:
+            tell()
+        show.check_fail_if(said["fail_if"], content)
+
+    return widened(command, run, added)
+
+
+def _own(command: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(command, eval_str=True).parameters
+
+
+def widened(
+    command: Callable[..., Any], run: Callable[..., Any], added: dict[str, tuple[Any, Any]], hidden: tuple[str, ...] = ()
+) -> Callable[..., Any]:
+    """`run` with the command's name, text and parameters, those that are `added`, and none that are `hidden`."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [p.replace(kind=keyword) for name, p in _own(command).items() if name not in hidden]
+    parameters += [inspect.Parameter(name, keyword, default=d, annotation=a) for name, (a, d) in added.items()]
+    functools.update_wrapper(run, command)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def start_or_resume(command: str, needs: str, given: bool, resume: Path | None, out: Path | None) -> None:
+    """A command either starts with what it needs or goes on with a run, where it is."""
+    from neurotest.errors import BadInput
+
+    if resume is None and not given:
+        raise BadInput(f"{command} needs {needs}, or --resume RUN.")
+    if resume is not None and out is not None:
+        raise BadInput("--resume goes on in the run itself: leave out --out.")
 
 
 def describe(**said: Any) -> dict[str, Any]:
@@ -121,6 +183,17 @@ def set_threads(threads: int | None) -> None:
     import torch
 
     torch.set_num_threads(threads)
+
+
+def same_threads(path: Path) -> None:
+    """Equal results need equal threads: a resumed campaign takes those it was started with."""
+    from neurotest.runs.store import Run
+
+    with Run.open(path) as run:
+        config = run["config"]
+    threads = config.get("threads") if isinstance(config, dict) else None
+    if isinstance(threads, int) and 0 < threads <= 1024:
+        set_threads(threads)
 
 
 def at_least(name: str, value: int | None, least: int = 1) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 @opt.takes_target
+@opt.tells
 def select(
     target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")] = None,
     pool: Annotated[
@@ -47,24 +48,18 @@ def select(
     limit: opt.Limit = None,
     batch: opt.Batch = 250,
     strict: opt.Strict = False,
-    fail_if: opt.FailIf = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
     *,
     described: dict[str, Any],
-) -> None:
+) -> opt.Told:
     """Say which inputs to label first: those the network probably gets wrong."""
     from neurotest.cli import show
 
-    for condition in fail_if or ():
-        show.read_condition(condition)
-    opt.at_least("limit", limit)
     opt.at_least("files", files, 0)
     if resume is not None:
         from neurotest.cli.labels import go_on
 
-        show.check_fail_if(fail_if, go_on(resume, budget, pool or target, files, as_json=json, quiet=quiet))
-        return
+        return go_on(resume, budget, pool or target, files)
     if target is None or pool is None:
         raise BadInput("say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`.")
     from neurotest.select import compare
@@ -78,13 +73,7 @@ def select(
             seed=seed, limit=limit, batch=batch, strict=strict, out=out, files=files, progress=progress,
         )  # fmt: skip
     content = result(found)
-    for note in content["notes"]:
-        show.remark(note, quiet=quiet)
-    if json:
-        show.print_json(content)
-    else:
-        tell(found, content["run"])
-    show.check_fail_if(fail_if, content)
+    return content, lambda: tell(found, content["run"])
 
 
 def result(found: dict[str, Selection]) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,6 +89,24 @@ def ticking(what: str, *, quiet: bool = False) -> Iterator[Ticker]:
         yield ticker
     finally:
         ticker.close()
+
+
+@contextmanager
+def patient() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C (or a polite kill) finishes the batch; the second one is not asked twice."""
+    asked: list[int] = []
+
+    def ask(number: int, _: Any) -> None:
+        asked.append(number)
+        print("\nneurotest: finishing the batch; press Ctrl-C again to stop at once", file=sys.stderr)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 _CONDITION = re.compile(r"\s*([\w./:%@-]+?)\s*(>=|<=|==|>|<)\s*([-+.\deE]+)\s*")

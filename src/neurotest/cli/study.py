@@ -13,6 +13,7 @@ from neurotest.cli import options as opt
 SHOWN = 80  # rows of a table on the screen; the run holds all
 
 
+@opt.tells
 def study(
     name: Annotated[str, typer.Argument(help="nss, fuzzing, coverage, ... (`neurotest list study`)")],
     scale: Annotated[str, typer.Option("--scale", help="quick (15 minutes) or full")] = "quick",
@@ -23,16 +24,12 @@ def study(
     ] = None,
     out: opt.Out = None,
     threads: opt.Threads = None,
-    fail_if: opt.FailIf = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
-) -> None:
+) -> opt.Told:
     """Rerun a paper's tables: ours beside theirs, random, intervals; every finished cell is kept."""
     from neurotest import registry
     from neurotest.cli import show
 
-    for condition in fail_if or ():
-        show.read_condition(condition)
     registry.find("study", name)
     opt.set_threads(threads)
     from neurotest.studies.study import run_study
@@ -40,11 +37,7 @@ def study(
     options = {} if from_csv is None else {"from_csv": str(from_csv)}
     say = functools.partial(show.remark, quiet=quiet)
     found = run_study(name, scale, out=out, resume=resume, only=only, options=options, say=say)
-    if json:
-        show.print_json(found)
-    else:
-        tell(found)
-    show.check_fail_if(fail_if, found)
+    return found, lambda: tell(found)
 
 
 def tell(found: dict[str, Any]) -> None:

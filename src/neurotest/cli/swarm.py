@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,11 +10,10 @@ from neurotest.cli import options as opt
 
 
 @opt.takes_target
+@opt.tells
 def swarm(
-    target: Annotated[
-        str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE (none: --resume)")
-    ] = None,
-    seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled if possible.")] = None,
+    target: opt.Target = None,
+    seeds: opt.Seeds = None,
     fitness: Annotated[
         str | None,
         typer.Option("--fitness", help="excitability (default), sensitivity or margin, with options: sensitivity:q0.9."),
@@ -45,34 +43,24 @@ def swarm(
     beside: Annotated[
         str, typer.Option("--controls", help="Controls on the same seeds: noise,pgd,margin (default all), or none.")
     ] = "noise,pgd,margin",
-    keep_wrong: Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the target gets wrong.")] = False,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this run.")] = None,
+    keep_wrong: opt.KeepWrong = False,
+    resume: opt.Resume = None,
     layers: opt.Layers = None,
     neuron: opt.Neuron = None,
     out: opt.Out = None,
     seed: opt.Seed = 0,
     limit: opt.Limit = None,
     batch: opt.Batch = 2500,
-    fail_if: opt.FailIf = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
     *,
     described: dict[str, Any],
-) -> None:
+) -> opt.Told:
     """Look for faults close to each seed with swarms led by hidden neurons; noise, PGD and a margin swarm run beside."""
     from neurotest.cli import show
-    from neurotest.cli.fuzz import _patient, _same_threads
-    from neurotest.errors import BadInput
 
-    for condition in fail_if or ():
-        show.read_condition(condition)
-    opt.at_least("limit", limit)
-    if resume is None and (target is None or seeds is None):
-        raise BadInput("swarm needs TARGET and SEEDS, or --resume RUN.")
-    if resume is not None and out is not None:
-        raise BadInput("--resume goes on in the run itself: leave out --out.")
+    opt.start_or_resume("swarm", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
     if resume is not None:
-        _same_threads(resume)
+        opt.same_threads(resume)
     from neurotest.campaign import swarm as fly
     from neurotest.target.load import load
 
@@ -82,7 +70,7 @@ def swarm(
         "iterations": iterations, "labels": labels, "enough": enough, "start": start, "batch": batch, "seed": seed,
     }  # fmt: skip
     loaded = load(target, **described) if target is not None else None
-    with show.ticking("flying", quiet=quiet) as progress, _patient() as stop:
+    with show.ticking("flying", quiet=quiet) as progress, show.patient() as stop:
         found = fly(
             loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron or "channel",
             labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=wanted, out=out, resume=resume,
@@ -90,13 +78,7 @@ def swarm(
             **{name: value for name, value in options.items() if value is not None},
         )  # fmt: skip
     content = found.to_dict()
-    for note in found.notes:
-        show.remark(note, quiet=quiet)
-    if json:
-        show.print_json(content)
-    else:
-        _show(content, found.table(), quiet)
-    show.check_fail_if(fail_if, content)
+    return content, lambda: _show(content, found.table(), quiet)
 
 
 def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:

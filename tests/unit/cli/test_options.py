@@ -1,0 +1,81 @@
+"""What every command gets from the decorators: checked before the work, told once, JSON on demand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from neurotest.cli import options as opt
+from neurotest.errors import BadInput
+
+
+def made(*, own_json: bool = False) -> tuple[typer.Typer, list[dict[str, Any]]]:
+    """A command that counts to `n`, and what it was called with."""
+    calls: list[dict[str, Any]] = []
+
+    def plain(n: int = 3, limit: opt.Limit = None, quiet: opt.Quiet = False) -> opt.Told:
+        """Count."""
+        calls.append({"n": n, "limit": limit, "quiet": quiet})
+        return {"count": n, "deep": {"half": n / 2}, "notes": ["a note"]}, lambda: print(f"counted to {n}")
+
+    def with_json(n: int = 3, json: opt.Json = False) -> opt.Told:
+        """Count."""
+        calls.append({"n": n, "json": json})
+        return {"count": n}, lambda: print(n)
+
+    app = typer.Typer()
+    app.command()(opt.tells(with_json if own_json else plain))
+    return app, calls
+
+
+def run(app: typer.Typer, *args: str) -> Any:
+    return CliRunner().invoke(app, list(args))
+
+
+def test_people_get_the_text_and_the_notes() -> None:
+    app, calls = made()
+    said = run(app, "--n", "4")
+    assert (said.stdout, said.stderr) == ("counted to 4\n", "neurotest: a note\n")
+    assert calls == [{"n": 4, "limit": None, "quiet": False}]
+    assert run(app, "-q").stderr == ""
+
+
+def test_json_is_one_object_on_standard_output() -> None:
+    app, calls = made()
+    said = run(app, "--json")
+    assert json.loads(said.stdout) == {"count": 3, "deep": {"half": 1.5}, "notes": ["a note"]}
+    assert said.stderr == "neurotest: a note\n"
+    assert "json" not in calls[0]  # only a command that declares it is told
+
+
+def test_what_a_command_declares_it_gets() -> None:
+    app, calls = made(own_json=True)
+    run(app, "--json")
+    assert calls == [{"n": 3, "json": True}]
+
+
+@pytest.mark.parametrize(("condition", "code"), [("count>2", 1), ("count>3", 0), ("deep.half<2", 1), ("deep.half>=2", 0)])
+def test_fail_if(condition: str, code: int) -> None:
+    assert run(made()[0], "--fail-if", condition).exit_code == code
+
+
+@pytest.mark.parametrize(("args", "says"), [(("--fail-if", "count!!"), "--fail-if 'count!!'"), (("--limit", "0"), "--limit 0")])
+def test_slips_are_told_before_the_work(args: tuple[str, ...], says: str) -> None:
+    app, calls = made()
+    said = run(app, *args)
+    assert isinstance(said.exception, BadInput)
+    assert says in str(said.exception)
+    assert calls == []
+
+
+def test_a_command_starts_or_resumes(tmp_path: Any) -> None:
+    opt.start_or_resume("fuzz", "TARGET", True, None, tmp_path)
+    opt.start_or_resume("fuzz", "TARGET", False, tmp_path, None)
+    with pytest.raises(BadInput, match="fuzz needs TARGET, or --resume RUN"):
+        opt.start_or_resume("fuzz", "TARGET", False, None, None)
+    with pytest.raises(BadInput, match="leave out --out"):
+        opt.start_or_resume("fuzz", "TARGET", True, tmp_path, tmp_path)
