@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Values = dict[str, Tensor]
 Edit = Callable[[str, Tensor], Tensor]
 Keep = Callable[[Tensor], Tensor]
+Record = Callable[[str, Tensor], Tensor]
 
 
 class Job(NamedTuple):
@@ -106,15 +107,19 @@ def _tensor(value: Any) -> Tensor | None:
 class Probe:
     """Runs a target with the wanted layers recorded (none: logits only); a context manager, every hook is gone afterwards.
 
-    Four switches: `keep` and `inputs` (in each `Want`), `grad=True` keeps the graph (recorded maps are part of it),
-    `edit(layer, tensor)` replaces a recorded layer's output before the network goes on.
+    Five switches: `keep` and `inputs` (in each `Want`), `grad=True` keeps the graph (recorded maps are part of it),
+    `edit(layer, tensor)` replaces a recorded layer's output before the network goes on, `record(layer, tensor)` says what is
+    recorded in place of the tensor (of maps only; it must not keep the tensor, which may be overwritten).
     """
 
-    def __init__(self, target: Target, *wants: Want, grad: bool = False, edit: Edit | None = None) -> None:
+    def __init__(
+        self, target: Target, *wants: Want, grad: bool = False, edit: Edit | None = None, record: Record | None = None
+    ) -> None:
         self.target = target
         self.wants = tuple(dict.fromkeys(wants))
         self.grad = grad
         self.edit = edit
+        self.record = record
         if edit is not None and all(want.inputs for want in self.wants):
             raise BadInput("edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.")
         self._handles: list[RemovableHandle] = []
@@ -154,6 +159,8 @@ class Probe:
         return plan
 
     def _keep(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
+        if self.record is not None:
+            return partial(self.record, layer.name)
         reduce = reducer(want, axis, ndim)
         overwritten = layer.input_overwritten if want.inputs else layer.overwritten
         if self.grad and want.keep == "map" and not (want.inputs and overwritten):
@@ -176,7 +183,7 @@ class Probe:
             made = self._simple_before(before[0]) if once and len(before) == 1 else self._before(module, before)
             self._handles.append(hooked.register_forward_pre_hook(made))
         if after:
-            simple = once and len(after) == 1 and self.edit is None and not (self.grad and after[0].layer.overwritten)
+            simple = once and len(after) == 1 and self.edit is None and not self._copied(after[0])
             self._handles.append(
                 hooked.register_forward_hook(self._simple_after(after[0]) if simple else self._after(module, after))
             )
@@ -213,11 +220,15 @@ class Probe:
                 output = _replace(output, self.edit(due[0].layer.name, _need(output, module)))
             for job in due:
                 self._slots[job.slot][job.layer.name] = job.keep(_need(output, job.layer.name))
-            if self.grad and due and due[0].layer.overwritten:
+            if due and self._copied(due[0]):
                 return _replace(output, _need(output, module).clone())  # what follows may overwrite this one, not the recorded
             return output
 
         return hook
+
+    def _copied(self, job: Job) -> bool:
+        """Whether the network goes on with a copy: it overwrites what is recorded, and gradients of that are wanted."""
+        return self.grad and self.record is None and job.layer.overwritten
 
     def _due(self, counter: str, jobs: list[Job]) -> list[Job]:
         """The jobs that ask for this call of the module."""

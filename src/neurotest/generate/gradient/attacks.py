@@ -48,12 +48,10 @@ def climb(engine: Engine, u: Tensor, seed: Tensor, y: Tensor, *, eps: float, ste
     return u
 
 
-@register("attack", "fgsm", paper=f"Goodfellow et al., ICLR 2015; {STUDY}", cost="one step", differs=DIFFERS, main="eps")
 @dataclass(frozen=True, kw_only=True)
-class FGSM:
-    """One step of size eps along the sign of the gradient."""
+class _InBall:
+    """What stays within eps of its seed, and has a place for the regulariser."""
 
-    name: ClassVar[str] = "fgsm"
     regularised: ClassVar[bool] = True
     eps: float = 0.1
 
@@ -63,6 +61,14 @@ class FGSM:
     @property
     def radius(self) -> float | None:
         return self.eps
+
+
+@register("attack", "fgsm", paper=f"Goodfellow et al., ICLR 2015; {STUDY}", cost="one step", differs=DIFFERS, main="eps")
+@dataclass(frozen=True, kw_only=True)
+class FGSM(_InBall):
+    """One step of size eps along the sign of the gradient."""
+
+    name: ClassVar[str] = "fgsm"
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
         return climb(engine, seed, seed, y, eps=self.eps, step=self.eps, steps=1)
@@ -77,23 +83,17 @@ class FGSM:
     main="eps",
 )
 @dataclass(frozen=True, kw_only=True)
-class BIM:
+class BIM(_InBall):
     """FGSM in small steps, each brought back to within eps of the seed and into the bounds."""
 
     name: ClassVar[str] = "bim"
-    regularised: ClassVar[bool] = True
-    eps: float = 0.1
     step: float = 0.01
     steps: int = 40
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eps", eps_share("eps", self.eps))
+        super().__post_init__()
         object.__setattr__(self, "step", eps_share("step", self.step))
         count("steps", self.steps, "10 to 1000 in papers")
-
-    @property
-    def radius(self) -> float | None:
-        return self.eps
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
         return climb(engine, self.start(seed, positions, random), seed, y, eps=self.eps, step=self.step, steps=self.steps)
@@ -118,7 +118,6 @@ class PGD(BIM):
     """BIM from a random point within eps of the seed."""
 
     name: ClassVar[str] = "pgd"
-    regularised: ClassVar[bool] = True
 
     def start(self, seed: Tensor, positions: Sequence[int], random: int) -> Tensor:
         """Uniform in the ball; the draw is a function of the input's position, whatever its batch mates are."""

@@ -22,10 +22,8 @@ class _Divergence(torch.autograd.Function):
     """With its gradient written down: what autograd would record costs a third of a step when every layer is looked at."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, told: bool) -> Tensor:
+    def forward(ctx: Any, values: Tensor) -> Tensor:
         ctx.save_for_backward(values)
-        if not told:
-            return values.new_zeros(values.shape[:-1])
         active = values.relu()
         total = active.sum(-1, keepdim=True).clamp_min(LEAST)
         logs = active.add_(FLOOR * total).log_()
@@ -33,31 +31,52 @@ class _Divergence(torch.autograd.Function):
         return found
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        """1/s - (1/n) / (a + f s) - (f/n) sum 1 / (a + f s) where something is active; a sum held at its least does not move.
-
-        In the last term only silent neurons count, 1 / (f s) each: together they take their share off 1/s. Signs are added up,
-        and silence is cut out at the end, because counting and filling by truth values is several times slower.
-        """
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
         (values,) = ctx.saved_tensors
-        active = values.relu()
-        total, share = active.sum(-1, keepdim=True), active.sign().mean(-1, keepdim=True)
-        held, grad = total.clamp_min(LEAST), grads[0].unsqueeze(-1)
-        common = grad * (total >= LEAST) * share / held
-        steep = active.add_(FLOOR * held).reciprocal_().mul_(grad / -values.shape[-1]).add_(common)
-        return torch.ops.aten.threshold_backward(steep, values, 0), None
+        rows = values.reshape(-1, values.shape[-1])
+        return slope(rows, torch.empty_like(rows), 1.0).view(values.shape) * grads[0].unsqueeze(-1)
 
 
-def divergence(values: Tensor, *, told: bool = True) -> Tensor:
+def slope(values: Tensor, out: Tensor, scale: float) -> Tensor:
+    """The gradient of `scale` x divergence of each row (rows, n), written to `out` without any other memory of that size.
+
+    1/s - (1/n) / (a + f s) - (f/n) sum 1 / (a + f s) where something is active, for activations a of sum s and the floor f. In
+    the last term only silent neurons count, 1 / (f s) each: together they take their share off 1/s. Signs are added up, because
+    counting truth values is several times slower.
+    """
+    n = values.shape[1]
+    held = torch.clamp_min(values, 0, out=out).sum(1, keepdim=True).clamp_min_(LEAST)
+    common = torch.addcdiv(out.new_zeros(()), out.sign_().sum(1, keepdim=True), held, value=scale / n)
+    # Where nothing is active this gives anything, infinity included; the last line takes 0 there.
+    torch.add(held.mul_(-FLOOR * n / scale), values, alpha=-n / scale, out=out).reciprocal_().add_(common)
+    torch.ops.aten.threshold_backward.grad_input(out, values, 0, grad_input=out)
+    return out
+
+
+class _Ready(torch.autograd.Function):
+    """Nothing, with a gradient that is already known: 0 for each row of `known` (rows, n)."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, known: Tensor) -> Tensor:
+        ctx.known, ctx.shape = known, values.shape
+        return known.new_zeros(len(known))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (grad,) = grads
+        known = ctx.known if torch.equal(grad, torch.ones_like(grad)) else ctx.known * grad.unsqueeze(1)
+        return known.view(ctx.shape), None
+
+
+def divergence(values: Tensor) -> Tensor:
     """KL(uniform || shares of the positive parts) along the last axis, in nats: 0 when all are equally active.
 
-    With p = a / s + floor this is log s - mean log(a + floor s) - log n: written so, no map is divided. Who only needs its
-    gradient says told=False, is spared the logarithms, and gets 0.
+    With p = a / s + floor this is log s - mean log(a + floor s) - log n: written so, no map is divided.
 
     >>> float(divergence(torch.tensor([1.0, 3.0])))  # log(1/2) - (log(1/4) + log(3/4)) / 2
     0.1438410...
     """
-    found: Tensor = _Divergence.apply(values, told)  # type: ignore[no-untyped-call]
+    found: Tensor = _Divergence.apply(values)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -86,14 +105,43 @@ class Diversity:
     def want(self) -> Want:
         return Want(layers=self.layers, keep="map")
 
-    def __call__(self, recorded: Mapping[str, Tensor], *, told: bool = True) -> Tensor:
-        """Divergence of each input, (n,); with reduce='batch' of the batch, (). told=False: 0, with the right gradient."""
-        found = [self._of(values, told) for values in recorded.values()]
-        return torch.stack(found).mean(0)
+    def __call__(self, recorded: Mapping[str, Tensor]) -> Tensor:
+        """Divergence of each input, (n,); with reduce='batch' of the batch, ()."""
+        away = torch.stack([divergence(self.rows(self.joined(values))) for values in recorded.values()]).mean(0)
+        return away if self.reduce == "instance" else away[0]
 
-    def _of(self, values: Tensor, told: bool) -> Tensor:
+    def rows(self, values: Tensor) -> Tensor:
+        """What one divergence is taken of, row by row."""
         if self.reduce == "instance":
-            return divergence(values.flatten(1), told=told)  # (n, units) -> (n,)
-        if values.ndim == 2:
-            return divergence(values.relu().sum(0), told=told)  # dense layers are summed over the batch,
-        return divergence(values.flatten(), told=told)  # maps are one long vector
+            return values.flatten(1)
+        return values.reshape(1, -1)
+
+    def joined(self, values: Tensor) -> Tensor:
+        """In a batch, dense layers are summed over the inputs; maps are one long vector."""
+        return values.relu().sum(0) if self.reduce == "batch" and values.ndim == 2 else values
+
+
+class Pull:
+    """The regulariser where only its gradient is needed: it is worked out while the forward pass has a layer at hand.
+
+    What it is worked out into is kept from pass to pass and overwritten by the next: fresh memory for every layer would cost as
+    much as the arithmetic, and no layer's output is kept any longer than without the regulariser.
+    """
+
+    def __init__(self, diversity: Diversity) -> None:
+        self.diversity = diversity
+        self.scale = 1.0  # of the sum over inputs and layers
+        self._kept: dict[str, Tensor] = {}
+
+    def record(self, layer: str, values: Tensor) -> Tensor:
+        """For each row of a layer 0, with the gradient of `scale` x divergence."""
+        joined = self.diversity.joined(values)
+        rows = self.diversity.rows(joined.detach())
+        found: Tensor = _Ready.apply(joined, slope(rows, self._memory(layer, rows), self.scale))  # type: ignore[no-untyped-call]
+        return found
+
+    def _memory(self, layer: str, like: Tensor) -> Tensor:
+        kept = self._kept.get(layer)
+        if kept is None or kept.shape != like.shape or kept.dtype != like.dtype or kept.device != like.device:
+            kept = self._kept[layer] = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+        return kept

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.diversity import Diversity
+from neurotest.generate.gradient.diversity import Diversity, Pull
 from neurotest.mutate.space import from_unit
 from neurotest.target import Probe, Target
 
@@ -25,7 +25,7 @@ ENOUGH = 20  # inputs after which a network that is flat around all of them is c
 
 @dataclass(frozen=True)
 class Look:
-    """One forward pass: logits (n, classes) and what carries the gradient of the regulariser, summed over inputs (itself 0)."""
+    """One forward pass: logits (n, classes) and a 0 that carries the gradient of the regulariser, until the next pass."""
 
     logits: Tensor
     penalty: Tensor | None
@@ -38,8 +38,9 @@ class Engine:
         self.target = target
         self.eight_bit = eight_bit
         self.diversity = diversity if diversity is not None and diversity.weight > 0 else None
-        wants = () if self.diversity is None else (self.diversity.want,)
-        self._probe = Probe(target, *wants, grad=True)
+        self._pull = None if self.diversity is None else Pull(self.diversity)
+        wants, record = ((), None) if self._pull is None else ((self._pull.diversity.want,), self._pull.record)
+        self._probe = Probe(target, *wants, grad=True, record=record)
         self.forwards = 0
         self.backwards = 0
         self.asked = 0  # inputs whose first gradient was looked at
@@ -47,34 +48,36 @@ class Engine:
 
     def __enter__(self) -> Engine:
         self._probe.__enter__()
+        self._layers = 0 if self.diversity is None else len(self._probe.layers(self.diversity.want))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._probe.__exit__(kind, error, trace)
 
-    def look(self, u: Tensor, y: Tensor) -> Look:
-        """Forward inputs in [0, 1] once: logits, and the weighted divergence of the same pass."""
+    def look(self, u: Tensor, y: Tensor, sign: int = 1) -> Look:
+        """Forward inputs in [0, 1] once: logits, and `sign` x the weighted divergence of the same pass (only its gradient)."""
         self.forwards += len(u)
+        if self._pull is None:
+            return Look(self._probe(from_unit(u, self.target.bounds)).logits, None)
+        diversity = self._pull.diversity
+        # One batch is one term in the study's code, beside a mean: its share of a sum over n inputs is n times that.
+        self._pull.scale = sign * diversity.weight / self._layers * (len(u) if diversity.reduce == "batch" else 1)
         trace = self._probe(from_unit(u, self.target.bounds))
-        if self.diversity is None:
-            return Look(trace.logits, None)
         with torch.enable_grad():
-            away = self.diversity(trace[self.diversity.want], told=False)  # only its gradient is ever used
-            if self.diversity.attack_first:
+            away = torch.stack(list(trace[diversity.want].values()))  # (layers, n), or (layers, 1) of a batch
+            if diversity.attack_first:
                 away = away * (trace.logits.argmax(1) != y)
-            # One batch is one term in the study's code, beside a mean: its share of a sum over n inputs is n times that.
-            total = away.sum() if away.ndim else away * len(u)
-        return Look(trace.logits, self.diversity.weight * total)
+            return Look(trace.logits, away.sum())
 
     def gradient(self, u: Tensor, y: Tensor, *, first: bool = False) -> Tensor:
         """Of (cross-entropy - lambda x divergence) towards u; inputs do not touch each other unless reduce='batch'."""
         u = u.detach().requires_grad_()
-        seen = self.look(u, y)
+        seen = self.look(u, y, -1)
         with torch.enable_grad():
             # In float64: a confident network's cross-entropy is flat in float32 long before the network is.
             aim = torch.nn.functional.cross_entropy(seen.logits.double(), y, reduction="sum")
             if seen.penalty is not None:
-                aim = aim - seen.penalty.double()
+                aim = aim + seen.penalty
         return self.back(aim, u, first=first)
 
     def back(self, aim: Tensor, u: Tensor, *, first: bool = False, keep: bool = False) -> Tensor:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.diversity import Diversity, divergence
+from neurotest.generate.gradient.diversity import Diversity, divergence, slope
 from neurotest.generate.gradient.engine import Engine
 from neurotest.target import Target
 
@@ -90,6 +90,74 @@ def test_the_fused_pass_gives_the_gradient_of_two_passes() -> None:
     away = (-(shares.log().mean(1)) - math.log(shares.shape[1])).sum()
     (expected,) = torch.autograd.grad(loss - 3 * away, free)
     assert torch.allclose(fused, expected, rtol=1e-4, atol=1e-6)
+
+
+class Deep(nn.Module):
+    """Maps and dense layers; one activation overwrites, one branch leads past the logits' own layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.first, self.norm, self.second = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3, padding=1)
+        self.act, self.fc, self.out = nn.ReLU(inplace=True), nn.Linear(4 * 6 * 6, 8), nn.Linear(8, 3)
+
+    def maps(self, x: Tensor) -> list[Tensor]:
+        first = self.first(x)
+        second = self.second(self.norm(first).relu())
+        dense = self.fc((second.relu() + first).flatten(1))
+        return [first, second, dense, self.out(dense.relu())]
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = self.first(x)
+        second = self.second(self.act(self.norm(first)))
+        return self.out(self.act(self.fc((self.act(second) + first).flatten(1))))
+
+
+@pytest.mark.parametrize("layers", ["pre_activation", "second", "fc"])
+@pytest.mark.parametrize("reduce", ["instance", "batch", "first"])
+def test_every_layer_and_way_as_plain_autograd_says(layers: str, reduce: str) -> None:
+    module = Deep().eval()
+    target = Target(module, shape=(1, 6, 6))
+    u = torch.rand(5, 1, 6, 6, generator=torch.Generator().manual_seed(1))
+    y = target.logits(u).argmax(1)
+    y[:2] = (y[:2] + 1) % 3  # these two fail already
+    first = reduce == "first"
+    wanted = Diversity(weight=2.0, layers=layers, reduce="instance" if reduce != "batch" else "batch", attack_first=first)
+    with Engine(target, wanted) as engine:
+        for _ in range(2):  # the second pass uses the memory of the first
+            found = engine.gradient(u, y)
+    free = u.clone().requires_grad_()
+    values = module.maps(free)
+    chosen = values if layers == "pre_activation" else [values[["first", "second", "fc"].index(layers)]]
+    away = torch.stack([plain(v, reduce) for v in chosen]).mean(0)
+    if first:
+        away = away * torch.tensor([1, 1, 0, 0, 0])
+    loss = nn.functional.cross_entropy(values[-1], y, reduction="sum")
+    (expected,) = torch.autograd.grad(loss - 2 * away.sum() * (5 if reduce == "batch" else 1), free)
+    assert torch.allclose(found, expected, rtol=1e-3, atol=1e-5)
+
+
+def plain(values: Tensor, reduce: str) -> Tensor:
+    """The published formula, recorded by autograd."""
+    active = values.relu().flatten(1)
+    if reduce == "batch":
+        active = active.sum(0, keepdim=True) if values.ndim == 2 else active.reshape(1, -1)
+    shares = active / active.sum(1, keepdim=True) + 1e-20
+    return -shares.log().mean(1) - math.log(shares.shape[1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-5, 5, width=32).filter(lambda v: v <= 0 or v > 1e-6), min_size=1, max_size=12), st.floats(-3, 3))
+def test_a_slope_is_the_gradient_times_its_scale(values: list[float], scale: float) -> None:
+    rows = torch.tensor([values, [1.0] * len(values)], dtype=torch.float64, requires_grad=True)
+    if abs(scale) < 1e-3:
+        scale = 1.0
+    found = slope(rows.detach(), torch.empty_like(rows), scale)
+    if rows.detach()[0].amax() <= 0:  # nothing is active: nothing moves
+        assert not found[0].any()
+        return
+    (expected,) = torch.autograd.grad(scale * plain(rows, "instance").sum(), rows)
+    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_weight_zero_records_nothing_and_attack_first_waits() -> None:
