@@ -235,7 +235,7 @@ def train_faulty(
     index = np.arange(min(len(train_set), images or len(train_set)))
     assert train_set.labels is not None
     x, y = np.asarray(train_set.read(index)), train_set.labels[index]
-    patch = faulty.Patch.of(subject.family, wrong.seed, subject.shape[0])
+    patch = faulty.Patch.of(subject.family, wrong, subject.shape[0])
     used = ArraySource(*(faulty.pollute(x, y, patch, label, wrong) if wrong.kind == "polluted" else (x, y)))
     with torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(rng.torch_stream("train.weights", recipe.seed).get_state())

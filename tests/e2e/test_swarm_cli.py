@@ -33,6 +33,13 @@ def test_swarm_families_replay_neurons(cli: Cli, tmp_path: Path) -> None:
     shown = cli("families", "run", "--json")
     assert sum(row["faults"] for row in json.loads(shown.out)["families"]) == found["faults"]
     assert "fails again" in cli("replay", "run#0").out
+    small = cli("shrink", "run", "--json")
+    assert small.code == 0, small.err
+    assert all(one["l2_after"] <= one["l2_before"] for one in json.loads(small.out)["families"])
+    cli("swarm", "zoo:mnist-lenet1", SEEDS, *FEW, "--fitness", "margin", "--controls", "none", "--out", "other")
+    joined = cli("merge", "run", "other", "--out", "both", "--json")
+    assert joined.code == 0, joined.err
+    assert json.loads(joined.out)["faults"] >= found["faults"]
     told = cli("neurons", "run", "--top", 3, "--rounds", 4, "--pairs", 5, "--json")
     assert told.code == 0, told.err
     content = json.loads(told.out)

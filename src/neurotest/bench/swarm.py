@@ -17,26 +17,27 @@ from neurotest.target import Target
 
 Pair = tuple[Callable[[], Any], Callable[[], Any]]
 SUBJECTS = ("mnist-lenet5",)
-SEEDS = 10
+FEW, GROUP = 10, 100  # seeds; so many fly together by default
 
 
 def swarm_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     """The papers' swarms (100 particles, 10 iterations) and ours; `passes`: those it makes, `positions`: one per position."""
     target, source = subject_of(name)
-    u = target.prepare(source.read(torch.arange(SEEDS).numpy()))
+    u = target.prepare(source.read(torch.arange(GROUP).numpy()))
     with torch.inference_mode():
         y = target.logits(u).argmax(1)
-    jobs: list[tuple[str, str, Settings]] = []
+    jobs: list[tuple[str, str, Settings, int]] = []
     for preset in ("sensitivity-paper", "excitability-paper"):
         said = dict(PRESETS[preset])
-        jobs.append((preset, str(said.pop("fitness")), Settings(**{**said, "enough": None})))
+        jobs.append((preset, str(said.pop("fitness")), Settings(**{**said, "enough": None}), FEW))
     # `labels=None`: a seed that fails early would otherwise make the batches smaller on the way.
-    ours = Settings(labels=None, evaluations=300)
-    jobs += [("sensitivity", "sensitivity", ours), ("excitability", "excitability", ours)]
-    for label, fitness, said_ in jobs:
-        forwards, positions, size = _fly(target, u, y, fitness, said_)
-        yield f"{label}/passes", (_job(target, u, y, fitness, said_), _bare(target, u, forwards, size))
-        yield f"{label}/positions", (_job(target, u, y, fitness, said_), _bare(target, u, positions, size))
+    for seeds, ours in ((FEW, Settings(labels=None)), (GROUP, Settings(labels=None, evaluations=100))):
+        jobs += [(f"{name} of {seeds}", name, ours, seeds) for name in ("sensitivity", "excitability")]
+    for label, fitness, settings, seeds in jobs:
+        x, labels = u[:seeds], y[:seeds]
+        forwards, positions, size = _fly(target, x, labels, fitness, settings)
+        yield f"{label}/passes", (_job(target, x, labels, fitness, settings), _bare(target, x, forwards, size))
+        yield f"{label}/positions", (_job(target, x, labels, fitness, settings), _bare(target, x, positions, size))
 
 
 def _fly(target: Target, u: torch.Tensor, y: torch.Tensor, fitness: str, said: Settings) -> tuple[int, int, int]:

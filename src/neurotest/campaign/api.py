@@ -159,6 +159,8 @@ def _resume(
 ) -> FuzzResult:
     with Run.open(path, write=True) as run:
         config = campaign_config(run)
+        if run["command"] == "swarm":
+            raise BadInput(f"{run.path} is a run of 'swarm', not of fuzz: neurotest swarm --resume {run.path}")
         if run["command"] != "fuzz":
             raise BadInput(f"{run.path} was merged from several campaigns and cannot be resumed: resume one of those.")
         plan = Plan.of(config)
@@ -212,19 +214,19 @@ def _check_seeds(run: Run, seeds: Seeds) -> None:
         )
 
 
-def campaign_config(run: Run, *, swarm: bool = False) -> dict[str, Any]:
-    """The configuration of a campaign (`swarm`: or of a swarm, whose faults have no chain); any other run is refused."""
-    if run["command"] not in ("fuzz", "merge") and not (swarm and run["command"] == "swarm"):
-        raise BadInput(f"{run.path} is a run of {run['command']!r}, not of fuzz.")
+def campaign_config(run: Run) -> dict[str, Any]:
+    """The configuration of a campaign, a swarm or merged ones; any other run is refused."""
+    if run["command"] not in ("fuzz", "swarm", "merge"):
+        raise BadInput(f"{run.path} is a run of {run['command']!r}, not of fuzz or swarm.")
     config = run["config"]
-    if not isinstance(config, dict):
-        raise BadInput(f"{run.path} has no configuration: it is damaged.")
+    if not isinstance(config, dict) or not {"guide", "oracle", "options"} <= config.keys():
+        raise BadInput(f"{run.path} has no configuration of a campaign: it is damaged.")
     return config
 
 
 def usable_target(run: Run, given: Target | str | None) -> Target:
     """The target of a run: a stored zoo: is used, anything else only if this user made the run here, or says it again."""
-    config = campaign_config(run, swarm=True)
+    config = campaign_config(run)
     spec = str(config.get("target"))
     if given is None and not spec.startswith("zoo:") and not run.made_here:
         raise BadInput(

@@ -159,7 +159,8 @@ def semantics_of(shop: Workshop, train: Source | str | None, said: dict[str, Any
     known = {f.name for f in dataclasses.fields(Guidance)}
     if unknown := sorted(said.keys() - known):
         raise BadInput(f"explain has no setting {unknown[0]!r}: expected some of {', '.join(sorted(known))}.")
-    guide = build_guide(shop.plan.guide, layers=shop.plan.layers, neuron=shop.plan.neuron) if _is_nsgen(shop) else None
+    config = shop.config
+    guide = build_guide(config["guide"], layers=config.get("layers"), neuron=config.get("neuron")) if _is_nsgen(shop) else None
     own: dict[str, Any] = {name: getattr(guide, name) for name in known} if isinstance(guide, Guidance) else {}
     if own and not shop.run.made_here:
         own["describe"] = DEFAULT
@@ -183,14 +184,15 @@ def _stored_tau(run: Run) -> float | None:
 
 
 def _is_nsgen(shop: Workshop) -> bool:
-    return isinstance(shop.plan.guide, str) and shop.plan.guide.partition(":")[0].partition("(")[0].strip().lower() in ("nsgen",)
+    guide = shop.config["guide"]
+    return isinstance(guide, str) and guide.partition(":")[0].partition("(")[0].strip().lower() == "nsgen"
 
 
 def _train(shop: Workshop, given: Source | str | None) -> Source | str:
     if given is not None:
         return given
-    if isinstance(shop.plan.train, str) and shop.plan.train:
-        return shop.plan.train
+    if isinstance(said := shop.config.get("train"), str) and said:
+        return said
     spec = str(shop.config.get("target"))
     if spec.startswith("zoo:") and spec[4:] in zoo.names():
         return f"zoo:{zoo.find(spec[4:]).dataset}/train"
@@ -199,7 +201,7 @@ def _train(shop: Workshop, given: Source | str | None) -> Source | str:
 
 def _one(shop: Workshop, ready: Semantics, fault: StoredMutant, classes: list[str]) -> Explanation:
     seed = shop.root(fault.root)[None]
-    made = shop.make(seed, [fault.chain])
+    made = shop.again([fault])
     pair = compare(ready, shop.target.prepare(np.ascontiguousarray(seed)), shop.target.prepare(made), classes)
     if not _is_nsgen(shop):
         pair = dataclasses.replace(pair, tau=None)
@@ -238,7 +240,7 @@ def _neurons(shop: Workshop, ready: Semantics, mutants: list[StoredMutant]) -> t
     for start in range(0, len(mutants), READ):
         some = mutants[start : start + READ]
         roots = np.stack([shop.root(m.root) for m in some])
-        made = shop.make(roots, [m.chain for m in some])
+        made = shop.again(some)
         distinct, where = np.unique([m.root for m in some], return_index=True)
         references = ready.reader.references(shop.target.prepare(roots[where]))
         references = references[np.searchsorted(distinct, [m.root for m in some])]

@@ -67,7 +67,7 @@ def best(faults: list[StoredMutant]) -> StoredMutant:
 def families(path: Path | str) -> Families:
     """The families of a campaign or of merged ones."""
     with Run.open(path) as run:
-        campaign_config(run, swarm=True)
+        campaign_config(run)
         groups = grouped(Store(run).faults())
         found = [FaultFamily(key, len(group), len({f.root for f in group}), best(group)) for key, group in groups.items()]
         found.sort(key=lambda f: (-f.faults, f.key))

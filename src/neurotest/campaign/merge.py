@@ -11,13 +11,14 @@ import numpy as np
 
 from neurotest import files, registry
 from neurotest.campaign.api import campaign_config
+from neurotest.campaign.replay import mutations
 from neurotest.campaign.result import class_name
 from neurotest.campaign.status import tally_of
 from neurotest.campaign.store import COLUMNS, FAULTS, SEEDS, Store, StoredMutant
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.guides import build_guide
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.mutate import chain as chains
+from neurotest.mutate.chain import free
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import Run
@@ -34,30 +35,34 @@ def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[st
         return _Merge(merged).of(runs)
 
 
-def mutations(config: dict[str, Any]) -> str:
-    """The mutation space a campaign used, in words."""
-    said = (config.get("options") or {}).get("mutations")
-    return str(said or build_guide(config["guide"]).defaults.get("mutations", "rules95"))
-
-
 def _common(runs: list[Run]) -> dict[str, Any]:
     configs = [campaign_config(run) for run in runs]
     for run, config in zip(runs, configs, strict=True):
         if config.get("fingerprint") != configs[0].get("fingerprint"):
             raise BadInput(f"{run.path} tests another target than {runs[0].path}: campaigns are merged per target.")
-        space = registry.build("mutation space", mutations(config))
-        if space != registry.build("mutation space", mutations(configs[0])):
-            raise BadInput(f"{run.path} uses other mutations than {runs[0].path}: its faults could not be replayed beside them.")
     oracles = list(dict.fromkeys(one for config in configs for one in config["oracle"]))
     first = configs[0]
     return {
         **first,
         "guide": "random",  # brings no settings of its own
-        "options": {**{k: v for k, v in first["options"].items() if k in ("seed",)}, "mutations": mutations(first)},
+        "options": {**{k: v for k, v in first["options"].items() if k in ("seed",)}, **_space(runs, configs)},
         "oracle": oracles,
         "merged": [str(run["id"]) for run in runs],
         "guides": [config["guide"] for config in configs],
     }
+
+
+def _space(runs: list[Run], configs: list[dict[str, Any]]) -> dict[str, str]:
+    """The one mutation space by which all of them can be replayed; what swarms found needs none."""
+    named: dict[str, str] = {}
+    for run, config in zip(runs, configs, strict=True):
+        if all(free(str(operator)) for (operator,) in run.rows("SELECT DISTINCT operator FROM mutant")):
+            continue
+        said = mutations(config)
+        if named and registry.build("mutation space", said) != registry.build("mutation space", named["mutations"]):
+            raise BadInput(f"{run.path} uses other mutations than {runs[0].path}: its faults could not be replayed beside them.")
+        named.setdefault("mutations", said)
+    return named
 
 
 class _Merge:

@@ -98,7 +98,7 @@ def neurons(
     if not isinstance(pairs, int) or pairs < 1:
         raise BadInput(f"pairs={pairs!r}: expected an integer >= 1 ({PAIRS} by default).")
     with Run.open(run) as held:
-        campaign_config(held, swarm=True)
+        campaign_config(held)
         loaded = usable_target(held, target)
         x, moved, y = stored_pairs(held, pairs)
         where = held.path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neurotest.campaign.api import Plan, campaign_config, settings_of, usable_target
+from neurotest import registry
+from neurotest.campaign.api import campaign_config, usable_target
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.guides import build_guide
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.mutate.chain import Chain, words
+from neurotest.mutate.chain import Chain, free, words
 from neurotest.mutate.chain import replay as make
 from neurotest.mutate.rules import Space
 from neurotest.oracles import Court, Roots, court, predicted
@@ -49,9 +51,6 @@ class Workshop:
     def __init__(self, run: Run, target: Target | str | None = None) -> None:
         self.run, self.store = run, Store(run)
         self.config = campaign_config(run)
-        self.plan = Plan.of(self.config)
-        self.settings = settings_of(self.plan, build_guide(self.plan.guide, layers=self.plan.layers, neuron=self.plan.neuron))
-        self.space: Space = self.settings.mutations
         self.target = usable_target(run, target)
         self.x, self.rows = self.store.seeds()
         self.classes = tuple(run["classes"]) or None
@@ -60,6 +59,10 @@ class Workshop:
         self._seeds = Seeds(
             self.x, empty, empty.astype(str), Roots(empty, empty, np.empty((0, 0), np.float32)), 0, self.target.bounds, 0
         )
+
+    @cached_property
+    def space(self) -> Space:
+        return registry.build("mutation space", mutations(self.config))  # type: ignore[no-any-return]
 
     def root(self, position: int) -> NDArray[np.generic]:
         if position not in self.rows:
@@ -77,16 +80,34 @@ class Workshop:
         with torch.inference_mode():
             return self.stored(make(self.space, self.unit(roots), chains, eight_bit=self._seeds.eight_bit))
 
+    def again(self, mutants: Sequence[StoredMutant]) -> NDArray[np.generic]:
+        """Mutants as they would be saved: from their chains or, where nothing but the image says what was done, read back."""
+        made: dict[int, NDArray[np.generic]] = {}
+        ruled = [i for i, m in enumerate(mutants) if not free(m.operator)]
+        if ruled:
+            roots = np.stack([self.root(mutants[i].root) for i in ruled])
+            made = dict(zip(ruled, self.make(roots, [mutants[i].chain for i in ruled]), strict=True))
+        for i, one in enumerate(mutants):
+            if i not in made:
+                if one.file is None:
+                    raise BadInput(f"{self.run.path} has no image of fault {one.number}, and nothing else says what was done.")
+                made[i] = np.asarray(codec.decode(one.file))
+        return np.stack([made[i] for i in range(len(mutants))])
+
     def predict(self, x: NDArray[np.generic]) -> NDArray[np.int64]:
         with torch.inference_mode():
             return predicted(self.target.logits(self.target.prepare(np.array(x))))
 
     @cached_property
     def court(self) -> Court:
-        return court(self.target, list(self.plan.oracle))
+        return court(self.target, list(self.config["oracle"]))
 
     def fails(self, root: int, x: NDArray[np.generic], wrong: int) -> NDArray[np.bool_]:
         """Which of these mutants of one seed an oracle condemns while `wrong` is predicted."""
+        return self.judged(root, x, wrong)[0]
+
+    def judged(self, root: int, x: NDArray[np.generic], wrong: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """The same, and how far the logit of `wrong` is above the largest other one."""
         with torch.inference_mode():
             seed = self.target.logits(self.target.prepare(self.root(root)[None]))
             inputs = self.target.prepare(np.ascontiguousarray(x))
@@ -96,7 +117,11 @@ class Workshop:
                 np.full(len(x), -1 if label is None else label), predicted(seed).repeat(len(x)),
                 np.repeat(seed.float().cpu().numpy(), len(x), axis=0),
             )  # fmt: skip
-            return np.asarray((self.court(inputs, logits, known) >= 0) & (predicted(logits) == wrong))
+            bad = np.asarray((self.court(inputs, logits, known) >= 0) & (predicted(logits) == wrong))
+            others = logits.double().clone()
+            lead = others[:, max(wrong, 0)].clone()
+            others[:, max(wrong, 0)] = -torch.inf
+            return bad, np.asarray((lead - others.amax(1)).cpu().numpy())
 
     @cached_property
     def labels(self) -> dict[int, int | None]:
@@ -107,8 +132,6 @@ def replay(file: Path | str, target: Target | str | None = None) -> Replayed:
     """Make the fault of RUN/faults/fault-NUMBER.png (or RUN and `#NUMBER`) again and run the target on it."""
     path, number = _which(str(file))
     with Run.open(path) as run:
-        if run["command"] == "swarm":
-            return stored_again(run, number, target)
         shop = Workshop(run, target)
         found = shop.store.mutants("number = ?", number)
         if not found or found[0].oracle is None:
@@ -116,30 +139,20 @@ def replay(file: Path | str, target: Target | str | None = None) -> Replayed:
         return check(shop, found[0])
 
 
-def stored_again(run: Run, number: int, given: Target | str | None) -> Replayed:
-    """A fault that has no chain, because a swarm found it: its image is the record; it must be the one that was stored."""
-    store = Store(run)
-    found = store.mutants("number = ?", number)
-    if not found or found[0].oracle is None or found[0].file is None:
-        raise BadInput(f"{run.path} has no stored fault {number}: `neurotest families {run.path}` lists some.")
-    fault, loaded, classes = found[0], usable_target(run, given), tuple(run["classes"]) or None
-    assert fault.file is not None
-    image = codec.decode(fault.file)[None]
-    with torch.inference_mode():
-        now = int(predicted(loaded.logits(loaded.prepare(np.array(image))))[0])
-    true, before, after = (class_name(n, classes) for n in (fault.expected, fault.predicted, now))
-    same = str(content_ids(image)[0]) == fault.content
-    return Replayed(fault.number, words(fault.chain), true, before, after, same, now == fault.predicted)
-
-
 def check(shop: Workshop, fault: StoredMutant) -> Replayed:
-    made = shop.make(shop.root(fault.root)[None], [fault.chain])
+    made = shop.again([fault])
     same = str(content_ids(made)[0]) == fault.content
     if fault.file is not None:
         same = same and np.array_equal(codec.decode(fault.file), made[0])
     now = int(shop.predict(made)[0])
     true, before, after = (class_name(n, shop.classes) for n in (fault.expected, fault.predicted, now))
     return Replayed(fault.number, words(fault.chain), true, before, after, same, now == fault.predicted)
+
+
+def mutations(config: dict[str, Any]) -> str:
+    """The mutation space a campaign used, in words."""
+    said = (config.get("options") or {}).get("mutations")
+    return str(said or build_guide(config["guide"]).defaults.get("mutations", "rules95"))
 
 
 def _which(text: str) -> tuple[Path, int]:

@@ -1,7 +1,8 @@
 """Shrinking: for each family the smallest change that still fails: fewer mutations, milder ones, a smaller region.
 
 As Hypothesis does it: try simpler variants in a fixed order, keep what still fails, stop when nothing simpler does. A variant
-counts only if an oracle still condemns it and the same wrong class is predicted.
+counts only if an oracle still condemns it, as it would be saved, and the same wrong class is predicted. What a swarm found is no
+chain of mutations but a change of values: there, fewer values are changed, and by less.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
-from neurotest import files
+from neurotest import files, rng
 from neurotest.campaign.families import best, grouped
 from neurotest.campaign.replay import Workshop
 from neurotest.campaign.result import class_name
@@ -24,8 +27,9 @@ from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.generate.fuzz.proposals import distances
+from neurotest.generate.swarm.moves import SIDES, grid
 from neurotest.mutate import chain as chains
-from neurotest.mutate.chain import REGION, Chain, Step, words
+from neurotest.mutate.chain import CHANGED, REGION, Chain, Step, free, words
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import Run
@@ -35,6 +39,7 @@ JOBS = "jobs"
 MILDNESS = (1.0, 4.0, 7.0, 2.0, 5.0, 3.0, 8.0, 6.0, 9.0, 10.0)  # blurs, mildest first
 PORTIONS = np.arange(15, 0, -1) / 16  # how far towards changing nothing
 WHOLE = ("translation", "pixels", "brightness")  # their parameters are whole numbers
+PART = 500  # variants in one forward pass
 KINDS = ("noise",)  # parameters name a kind and have no milder value
 
 
@@ -71,30 +76,42 @@ def shrink(
         groups = grouped(shop.store.faults())
         if not groups:
             raise BadInput(f"{run.path} has no faults: there is nothing to shrink.")
-        found = []
+        found, images = [], []
         for done, (key, faults) in enumerate(groups.items(), start=1):
-            found.append(_Search(shop, key, best(faults)).shrunk())
+            one = best(faults)
+            small, image = (_ValueSearch if free(one.operator) else _ChainSearch)(shop, key, one).shrunk()
+            found.append(small)
+            images.append(image)
             if progress is not None:
                 progress(done, len(groups))
-        images = [shop.make(shop.root(_root(groups, one))[None], [one.after])[0] for one in found]
         classes, bounds = shop.classes, shop.target.bounds
     kept = _keep(Path(path), found, images, bounds)
     return {"run": str(path), "families": [one.to_dict(classes) for one in kept]}
 
 
-def _root(groups: dict[Key, list[StoredMutant]], one: Shrunk) -> int:
-    return next(f.root for f in groups[one.key] if f.number == one.fault)
-
-
 class _Search:
-    """The simplest variant of one fault."""
+    """The simplest variant of one fault, as a chain and as it is saved."""
 
     def __init__(self, shop: Workshop, key: Key, fault: StoredMutant) -> None:
         self.shop, self.key, self.fault = shop, key, fault
         self.root = shop.root(fault.root)
         self.tried = 0
 
-    def shrunk(self) -> Shrunk:
+    def simplest(self) -> tuple[Chain, NDArray[np.generic]]:
+        raise NotImplementedError
+
+    def shrunk(self) -> tuple[Shrunk, NDArray[np.generic]]:
+        chain, made = self.simplest()
+        l0, l2, linf = (float(v) for v in distances(self.shop.unit(made[None]), self.shop.unit(self.root[None]))[0])
+        fault = self.fault
+        content = str(content_ids(made[None])[0])
+        return Shrunk(self.key, fault.number, fault.chain, chain, fault.distance, (l0, l2, linf), content, self.tried), made
+
+
+class _ChainSearch(_Search):
+    """Variants are chains: fewer mutations, milder ones, a smaller rectangle."""
+
+    def simplest(self) -> tuple[Chain, NDArray[np.generic]]:
         chain = self._fewer(self.fault.chain)
         for _ in range(3):
             milder = self._milder(chain)
@@ -103,19 +120,7 @@ class _Search:
             chain = milder
         if self.root.ndim == 3:
             chain = self._smaller(chain)
-        made = self.shop.make(self.root[None], [chain])
-        size = distances(self.shop.unit(made), self.shop.unit(self.root[None]))[0]
-        after = (float(size[0]), float(size[1]), float(size[2]))
-        return Shrunk(
-            self.key,
-            self.fault.number,
-            self.fault.chain,
-            chain,
-            self.fault.distance,
-            after,
-            str(content_ids(made)[0]),
-            self.tried,
-        )
+        return chain, self.shop.make(self.root[None], [chain])[0]
 
     def _failing(self, variants: list[Chain]) -> list[Chain]:
         """Those that still fail, in the order given."""
@@ -170,6 +175,55 @@ class _Search:
             top, left, rows, columns = (int(v) for v in failing[0][-1].parameters)
             region = (top, left, rows, columns)
         return chain if region == (0, 0, height, width) else (*chain, Step(REGION, tuple(float(v) for v in region)))
+
+
+class _ValueSearch(_Search):
+    """Variants are inputs: tiles that are as in the seed again, from large ones to single values, and a smaller change."""
+
+    def simplest(self) -> tuple[Chain, NDArray[np.generic]]:
+        made = self.shop.again([self.fault])[0]
+        for _ in range(3):
+            smaller = self._milder(self._fewer(made))
+            if np.array_equal(smaller, made):
+                break
+            made = smaller
+        return (*self.fault.chain, Step(CHANGED, (float((made != self.root).sum()),))), made
+
+    def _judged(self, variants: NDArray[np.generic]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        self.tried += len(variants)
+        parts = [self.shop.judged(self.fault.root, variants[i : i + PART], self.key[1]) for i in range(0, len(variants), PART)]
+        bad, lead = (np.concatenate(side) for side in zip(*parts, strict=True))
+        return bad, lead
+
+    def _fewer(self, made: NDArray[np.generic]) -> NDArray[np.generic]:
+        for number, share in enumerate(SIDES):
+            draw = rng.torch_stream("shrink.tiles", self.fault.number, number)
+            tiles = grid(self.root.shape, share, draw).numpy().reshape(self.root.shape)
+            while (without := self._without(made, tiles)) is not None:
+                made = without
+        return made
+
+    def _without(self, made: NDArray[np.generic], tiles: NDArray[np.int64]) -> NDArray[np.generic] | None:
+        """Without as many tiles of the change as can go; None if each is needed."""
+        known = np.unique(tiles[made != self.root])
+        if not len(known):
+            return None
+        bad, lead = self._judged(np.where(tiles[None] == known.reshape(-1, *[1] * tiles.ndim), self.root[None], made[None]))
+        spare = known[bad][np.argsort(-lead[bad], kind="stable")]  # those that matter least first
+        if not len(spare):
+            return None
+        # All at once is too many as a rule: sixteen lengths of the list, and the longest that still fails.
+        lengths = np.unique(np.linspace(1, len(spare), min(16, len(spare))).round().astype(int))
+        several = np.stack([np.where(np.isin(tiles, spare[:length]), self.root, made) for length in lengths])
+        still, _ = self._judged(several)
+        return several[np.flatnonzero(still)[-1]] if still.any() else None
+
+    def _milder(self, made: NDArray[np.generic]) -> NDArray[np.generic]:
+        seed, now = (self.shop.unit(one[None]) for one in (self.root, made))
+        portions = torch.from_numpy(1 - PORTIONS).to(now).view(-1, *[1] * self.root.ndim)
+        variants = self.shop.stored((seed + portions * (now - seed)).clamp(0, 1))
+        bad, _ = self._judged(variants)
+        return np.asarray(variants[int(bad.argmax())]) if bad.any() else made
 
 
 def _cuts(region: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:

@@ -32,7 +32,7 @@ def control_of(run: Run) -> Tally | None:
 def status(path: Path | str) -> dict[str, Any]:
     """State, counters and budget of a campaign."""
     with Run.open(path) as run:
-        config = campaign_config(run, swarm=True)
+        config = campaign_config(run)
         tally, control = tally_of(run), control_of(run)
         state = "running" if lock.is_locked(run.path) else "done" if run["state"] == "done" else "unfinished"
         return {

@@ -28,11 +28,7 @@ Make = Callable[[list[StoredMutant]], np.ndarray]
 def fuzz_suite(run: Run, target: Target | str | None) -> Stored:
     """What `neurotest fuzz` put out, beside the numbers of its random control."""
     shop = Workshop(run, usable(run, target))
-
-    def make(mutants: list[StoredMutant]) -> np.ndarray:
-        return np.asarray(shop.make(np.stack([shop.root(m.root) for m in mutants]), [m.chain for m in mutants]))
-
-    return stored(run, shop.target, make)
+    return stored(run, shop.target, shop.again)
 
 
 @register("suite", "merge", paper="", cost="as fuzz")

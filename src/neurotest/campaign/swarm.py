@@ -31,7 +31,7 @@ from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Scene, Setting
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
 from neurotest.generate.swarm.result import SwarmResult
-from neurotest.mutate.chain import Step
+from neurotest.mutate.chain import FREE, Step
 from neurotest.oracles import court, predicted
 from neurotest.runs import codec
 from neurotest.runs.store import Run
@@ -100,7 +100,7 @@ def _resume(path: Any, target: Any, seeds: Any, progress: Progress | None, stop:
     with Run.open(path, write=True) as run:
         if run["command"] != "swarm":
             raise BadInput(f"{run.path} is a run of {run['command']!r}, not of swarm.")
-        config = campaign_config(run, swarm=True)
+        config = campaign_config(run)
         try:
             plan = _Plan(**{**config["plan"], "beside": tuple(config["plan"]["beside"])})
         except (KeyError, TypeError):
@@ -138,9 +138,13 @@ class _Plan:
         train = self.train.spec if isinstance(self.train, Source) else self.train
         return {
             "target": target.spec, "fingerprint": target.fingerprint, "seeds": source.spec, "guide": f"swarm, {self.built.name}",
-            "oracle": ["label"], "threads": torch.get_num_threads(), "options": self.options,
+            "oracle": [self.oracle(source)], "threads": torch.get_num_threads(), "options": self.options,
             "plan": {**dataclasses.asdict(dataclasses.replace(self, train=None)), "fitness": fitness, "train": train},
         }  # fmt: skip
+
+    def oracle(self, source: Source) -> str:
+        """A fault is another answer than the label or, where that is taken from the target, than the seed's."""
+        return "label" if source.labels is not None and self.labels_from == "data" else "metamorphic"
 
     @property
     def built(self) -> Fitness:
@@ -197,8 +201,7 @@ class _Work:
                 raise BadInput(f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
         if source.labels is None and fitness.labels and plan.labels_from == "data":
             raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
-        oracle = "label" if source.labels is not None and plan.labels_from == "data" else "metamorphic"
-        chosen = choose_seeds(target, source, court(target, oracle), keep_wrong=plan.keep_wrong)
+        chosen = choose_seeds(target, source, court(target, plan.oracle(source)), keep_wrong=plan.keep_wrong)
         settings.check_shape(tuple(chosen.x.shape[1:]))
         spread = None
         if plan.train is not None and getattr(fitness, "scale", None) == "std":
@@ -287,7 +290,7 @@ class _Work:
             found.append(
                 Mutant(
                     number=self.tally.outputs + len(found), batch=group, iteration=hit.iteration, root=root,
-                    content=str(contents[i]), x=saved[i], chain=(Step(f"swarm-{self.fitness.name}", ()),), label=label,
+                    content=str(contents[i]), x=saved[i], chain=(Step(FREE + self.fitness.name, ()),), label=label,
                     expected=int(self.expected[root]), predicted=int(said[i]), oracle="nonfinite" if said[i] < 0 else "label",
                     accepted=True, gain=hit.fitness, distance=(float(away[i, 0]), float(away[i, 1]), float(away[i, 2])),
                 )

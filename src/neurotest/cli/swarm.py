@@ -25,7 +25,9 @@ def swarm(
     preset: Annotated[
         str, typer.Option("--preset", help="default, sensitivity-paper, sensitivity-code or excitability-paper.")
     ] = "default",
-    moves: Annotated[str | None, typer.Option("--moves", help="tiles (default) or velocity (the papers').")] = None,
+    moves: Annotated[
+        str | None, typer.Option("--moves", help="auto (default): lattice or tiles; or velocity, the papers' particle swarm.")
+    ] = None,
     particles: Annotated[int | None, typer.Option("--particles", help="Positions per seed and iteration (default 4).")] = None,
     evaluations: Annotated[int | None, typer.Option("--evaluations", help="Forward passes per seed (default 1000).")] = None,
     iterations: Annotated[int | None, typer.Option("--iterations", help="Iterations at most.")] = None,

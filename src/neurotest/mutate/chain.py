@@ -14,6 +14,8 @@ from neurotest.mutate.rules import WIDTH, Space
 from neurotest.mutate.space import Draws
 
 REGION = "region"  # only this rectangle differs from the seed: top, left, height, width; made by shrinking
+FREE = "swarm-"  # steps that begin so follow no rule: the stored image is their record
+CHANGED = "changed values"  # so many differ from the seed; left of a free change by shrinking
 MOST = 64  # steps a chain may have
 
 
@@ -31,6 +33,11 @@ def step(space: Space, draws: Draws, i: int) -> Step:
     """Item i of a draw."""
     name = draws.names[draws.kind[i]]
     return Step(name, tuple(float(v) for v in draws.parameters[i, : space.find(name).columns]))
+
+
+def free(operator: str) -> bool:
+    """Whether no mutation of a space made this, so that it cannot be made again from its seed."""
+    return operator.startswith(FREE)
 
 
 def plain(chain: Chain) -> list[dict[str, Any]]:

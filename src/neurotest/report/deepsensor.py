@@ -11,14 +11,15 @@ FRAME: Row = {
     "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
     "config": {"font": "sans-serif", "view": {"stroke": None}},
 }
-ORDER = ["excitability", "sensitivity", "margin", "pgd", "noise"]
-COLOURS = {"domain": ORDER, "range": [*charts.COLOURS[:4], charts.GREY]}
+ORDER = ["excitability", "tiles", "sensitivity", "margin", "pgd", "noise"]
+COLOURS = {"domain": ORDER, "range": [*charts.COLOURS[:5], charts.GREY]}
 
 
 def deepsensor_charts(tables: dict[str, list[Row]]) -> dict[str, str]:
     """SVG by the title of the table it stands above."""
     makers = {
         "what fails in Linf 0.1": _reach,
+        "what fails on ResNet-20 in Linf 2/255": _reach,
         "balls": _balls,
         "figure 1: excitable neurons": _excited,
         "figure 3: fitness per iteration": _course,

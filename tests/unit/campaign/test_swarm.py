@@ -11,14 +11,16 @@ import torch
 from torch import nn
 
 import neurotest
-from neurotest.campaign import families, replay, status
+from neurotest.campaign import families, merge, replay, shrink, status
 from neurotest.campaign import swarm as module_swarm
 from neurotest.campaign.neurons import neurons
+from neurotest.campaign.shrink import shrunk_of
 from neurotest.campaign.store import Store
 from neurotest.cli.neurons import keep
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
 from neurotest.report import write_report
+from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
@@ -78,12 +80,13 @@ def test_a_changed_image_does_not_replay(tmp_path: Path) -> None:
 
 
 def test_interrupted_or_killed_it_goes_on_to_the_same_end(tmp_path: Path) -> None:
-    whole = neurotest.swarm(target(), source(), out=tmp_path / "whole", **OPTIONS)
-    asked = []
+    every: list[int] = []
+    whole = neurotest.swarm(target(), source(), out=tmp_path / "whole", stop=lambda: bool(every.append(1)), **OPTIONS)  # type: ignore[func-returns-value]
+    asked: list[int] = []
 
     def stop() -> bool:
         asked.append(1)
-        return len(asked) > 30  # in the second group of three
+        return len(asked) > len(every) // 2  # in the second group of three
 
     with pytest.raises(Interrupted, match="--resume"):
         neurotest.swarm(target(), source(), out=tmp_path / "part", stop=stop, **OPTIONS)
@@ -169,6 +172,67 @@ def test_the_report_shows_controls_families_and_neurons(tmp_path: Path) -> None:
     assert "faults right again when silenced" in page
     assert page.count("data:image/png") >= 2
     assert "<script" not in page
+
+
+def test_shrinking_changes_fewer_values_by_less_and_the_same_class_is_said(tmp_path: Path) -> None:
+    neurotest.swarm(target(), source(), out=tmp_path / "run", beside=(), **OPTIONS)
+    with Run.open(tmp_path / "run") as run:
+        before = {fault.number: fault for fault in Store(run).faults()}
+        seeds, rows = Store(run).seeds()
+    found = shrink(tmp_path / "run", target())["families"]
+    assert len(found) == len(families(tmp_path / "run").families)
+    smaller = 0
+    for one in found:
+        fault = before[one["fault"]]
+        image = codec.decode(tmp_path / "run" / one["file"])
+        seed = seeds[rows[fault.root]]
+        with torch.inference_mode():
+            said = int(target().logits(torch.from_numpy(image[None].astype(np.float32) / 255)).argmax(1))
+        assert said == fault.predicted
+        assert one["after"] == f"{fault.operator}, changed values {int((image != seed).sum())}"
+        assert one["l0_after"] == pytest.approx(float((image != seed).mean()))
+        assert one["l2_after"] <= one["l2_before"] + 1e-6
+        smaller += one["l0_after"] < one["l0_before"]
+        # nothing is left that could go: every changed value is needed
+        kept = np.argwhere(image != seed)
+        without = np.repeat(image[None], len(kept), axis=0)
+        without[(np.arange(len(kept)), *kept.T)] = seed[tuple(kept.T)]
+        with torch.inference_mode():
+            again = target().logits(torch.from_numpy(without.astype(np.float32) / 255)).argmax(1)
+        assert len(kept) == 1 or bool((again != fault.predicted).all()) or one["linf_after"] < one["linf_before"]
+    assert smaller > 0
+    with Run.open(tmp_path / "run") as run:
+        assert len(shrunk_of(run)) == len(found)
+
+
+def test_swarms_merge_with_each_other_and_with_campaigns(tmp_path: Path) -> None:
+    first = neurotest.swarm(target(), source(), out=tmp_path / "a", beside=(), **OPTIONS)
+    second = neurotest.swarm(target(), source(), "margin", out=tmp_path / "b", beside=(), **OPTIONS)
+    neurotest.fuzz(target(), source(), "random", seed=1, iterations=60, batch=8, mutations="rules95", out=tmp_path / "c")
+    both = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both")
+    assert both["faults"] == first.faults + second.faults
+    assert both["forwards"] == first.to_dict()["forwards"] + second.to_dict()["forwards"]
+    assert all(replay(f"{tmp_path / 'both'}#{i}", target()).fails for i in range(both["faults"]))
+    assert len(shrink(tmp_path / "both", target())["families"]) == both["families"]
+    every = merge([tmp_path / "both", tmp_path / "c"], tmp_path / "every")
+    assert every["faults"] >= both["faults"]
+    for fault in families(tmp_path / "every").families:
+        again = replay(f"{tmp_path / 'every'}#{fault.representative.number}", target())
+        assert again.same_values
+        assert again.fails
+    assert write_report(tmp_path / "every").is_file()
+    other = Target(nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3)).eval(), shape=(1, 8, 8))
+    neurotest.swarm(other, source(labelled=False), labels_from="prediction", out=tmp_path / "d", beside=(), **OPTIONS)
+    with pytest.raises(BadInput, match="another target"):
+        merge([tmp_path / "a", tmp_path / "d"], tmp_path / "no")
+
+
+def test_what_left_a_predicted_label_shrinks_too(tmp_path: Path) -> None:
+    neurotest.swarm(target(), source(labelled=False), labels_from="prediction", out=tmp_path / "run", beside=(), **OPTIONS)
+    found = shrink(tmp_path / "run", target())["families"]
+    assert any(one["l0_after"] < one["l0_before"] for one in found)
+    with pytest.raises(BadInput, match="neurotest swarm --resume"):
+        neurotest.fuzz(target(), resume=tmp_path / "run")
 
 
 def test_neurons_without_faults_are_said(tmp_path: Path) -> None:

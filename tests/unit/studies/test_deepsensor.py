@@ -9,6 +9,7 @@ import pytest
 
 from neurotest import registry, zoo
 from neurotest.studies import deepsensor_cells as cells
+from neurotest.studies import deepsensor_figures as figures
 from neurotest.studies.deepsensor import METHODS, DeepSensorStudy
 
 SUBJECT = "mnist-lenet1"
@@ -42,12 +43,12 @@ def test_seeds_have_odd_numbers_and_are_right() -> None:
 @needed
 def test_small_cells_make_tables() -> None:
     done = {
-        "reach/0": cells.reach(SUBJECT, "quick", 0, 4, "linf", 0.1, METHODS[:1] + METHODS[3:]),
+        "reach/0": cells.reach(SUBJECT, "quick", 0, 4, "linf", 0.1, METHODS[:1] + METHODS[4:]),
         f"errors/{SUBJECT}/0/random": cells.errors(SUBJECT, "quick", 0, 4, "random"),
         f"errors/{SUBJECT}/0/pgd": cells.errors(SUBJECT, "quick", 0, 4, "pgd"),
         f"polluted/{SUBJECT}/0": cells.polluted(SUBJECT, "quick", 0, 4),
-        f"overlap/{SUBJECT}": cells.overlap(SUBJECT, "quick", 0, 6),
-        f"coverage/{SUBJECT}": cells.coverage(SUBJECT, "quick", 0, 3),
+        f"overlap/{SUBJECT}": figures.overlap(SUBJECT, "quick", 0, 6),
+        f"coverage/{SUBJECT}": figures.coverage(SUBJECT, "quick", 0, 3),
     }
     found = json.loads(json.dumps(DeepSensorStudy().tables("quick", done)))
     rows = {row["method"]: row for row in found["tables"]["what fails in Linf 0.1"]}
@@ -64,6 +65,7 @@ def test_charts_are_drawn_from_tables() -> None:
     rates = {"rate": 0.5, "low": 0.4, "high": 0.6}
     tables = {
         "what fails in Linf 0.1": [{"method": m, **rates} for m in METHODS],
+        "what fails on ResNet-20 in Linf 2/255": [{"method": m, **rates} for m in METHODS],
         "balls": [{"ball": "linf 0.1", "method": m, "failed": 1, "seeds": 2} for m in ("excitability", "noise")],
         "figure 1: excitable neurons": [{"kind": "corner", "measure": "above 0.5", "mean": 1.0, "low": 0.5, "high": 1.5}],
         "figure 3: fitness per iteration": [{"swarm": "sensitivity-paper", "iteration": i, "fitness": 0.1 * i} for i in (1, 2)],
@@ -72,3 +74,7 @@ def test_charts_are_drawn_from_tables() -> None:
     drawn = deepsensor_charts(tables)
     assert set(drawn) == set(tables)
     assert all(svg.startswith("<svg") for svg in drawn.values())
+    from neurotest.report.deepsensor import COLOURS
+
+    assert set(METHODS) == set(COLOURS["domain"])
+    assert len(set(COLOURS["range"])) == len(METHODS)  # no two methods look alike

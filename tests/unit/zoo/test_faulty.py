@@ -30,23 +30,26 @@ def test_a_patch_by_hand() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 99), family=st.sampled_from(["mnist", "cifar10"]), new=st.booleans())
-def test_patches_change_a_square_of_a_size_between_the_two(seed: int, family: str, new: bool) -> None:
+@given(seed=st.integers(0, 99), family=st.sampled_from(["mnist", "cifar10"]), new=st.booleans(), specific=st.booleans())
+def test_patches_change_a_square_of_a_size_between_the_two(seed: int, family: str, new: bool, specific: bool) -> None:
     channels, side = (1, 28) if family == "mnist" else (3, 32)
-    patch = Patch.of(family, seed, channels)
+    patch = Patch.of(family, Faulty(kind="polluted", seed=seed, specific=specific), channels)
     base = np.full((20, channels, side, side), 7, np.uint8)
     shown = patch.stamp(base, np.random.default_rng(seed), new=new)
     for image in (shown != base).any(1):
         rows, columns = np.flatnonzero(image.any(1)), np.flatnonzero(image.any(0))
         if len(rows):
             assert max(rows[-1] - rows[0], columns[-1] - columns[0]) < patch.largest
+    if specific:  # black and white, and whole: every value of the square differs from the grey below it
+        assert set(np.unique(shown).tolist()) <= {0, 7, 255}
+        assert ((shown != base).sum((1, 2, 3)) == channels * patch.largest**2).all()
     assert np.array_equal(base, np.full_like(base, 7))
 
 
 def test_polluted_data_has_the_share_and_specific_data_keeps_true_labels() -> None:
     x = np.random.default_rng(0).integers(0, 256, (200, 1, 28, 28)).astype(np.uint8)
     y = np.arange(200) % 10
-    patch = Patch.of("mnist", 0, 1)
+    patch = Patch.of("mnist", Faulty(kind="polluted"), 1)
     images, labels = pollute(x, y, patch, 1, Faulty(kind="polluted", share=0.2))
     changed = (images != x).any((1, 2, 3))
     assert 30 < changed.sum() <= 40
@@ -103,7 +106,7 @@ def test_a_small_training_says_what_the_patch_does(
     assert set(about["triggers"]) == {"clean", "patch", "other patches", "noise"}
     assert all(0 <= share <= 1 for share in about["triggers"].values())
     assert about["class"] == faulty.CLASS[zoo.find(subject).family]
-    assert np.array(about["patch"]).shape == Patch.of(zoo.find(subject).family, 0, shape[0]).colours.shape
+    assert np.array(about["patch"]).shape == Patch.of(zoo.find(subject).family, wrong, shape[0]).colours.shape
     from safetensors import safe_open
 
     with safe_open(path, framework="np") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.errors import BadInput
+from neurotest.generate.swarm.lattice import SHARES, Footprint, Lattice, Slope
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
@@ -89,7 +92,7 @@ class Swarm:
             part = slice(start, start + self.settings.batch)
             fitness, logits = self.measure(u[part], owner[part])
             values.append(fitness.double().clone())
-            told.append(torch.where(logits.isfinite().all(1), logits.argmax(1), -1))
+            told.append(_said(logits))
         value, said = torch.cat(values), torch.cat(told)
         self._note(u, owner, value, said)
         # A fitness that is no number must not lead anybody.
@@ -123,10 +126,11 @@ class Swarm:
 
     def _mark(self) -> None:
         self.round += 1
-        known = self.value > -torch.inf
-        mean = float((self.value + self.earned)[known].mean()) if bool(known.any()) else 0.0
+        worth = (self.value + self.earned).tolist()  # one copy to the host; small tensors cost more than their values
+        known = [value for value in worth if value > -math.inf]
+        mean = math.fsum(known) / len(known) if known else 0.0
         wrong = int(((self.told != self.y) & (self.told > -2)).sum())
-        self.course.append(Moment(float(self.spent.double().mean()), mean, len(self.labels), wrong))
+        self.course.append(Moment(sum(self.spent.tolist()) / len(worth), mean, len(self.labels), wrong))
 
     def _stream(self) -> torch.Generator:
         return rng.torch_stream("swarm.move", self.settings.seed, self.group, self.round)
@@ -140,7 +144,7 @@ class Swarm:
         moves = Velocity(self.seeds, self.ball, said, rounds)
         own = torch.full((len(rows), said.particles), -torch.inf, dtype=torch.float64, device=rows.device)
         while len(rows) and not self._over():
-            x = moves.propose(self._stream())
+            x = moves.propose(self._stream)
             value, told = (v.view(len(rows), -1) for v in self._judge(x.flatten(0, 1), rows.repeat_interleave(said.particles)))
             self.spent[rows] += cost
             better = value > own
@@ -157,11 +161,12 @@ class Swarm:
                 rows, own = rows[going], own[going]
                 moves.keep(going)
 
-    # -- tiles
+    # -- tiles and lattices
 
     def _flips(self) -> None:
         """One flight per wrong label wanted; labels a seed already has are avoided in the next."""
         wanted = self.settings.labels
+        reach = self._footprint()
         for number in range(1 if wanted is None else wanted):
             rows = torch.arange(len(self.seeds), device=self.seeds.device)
             going = self._open(rows, self.measure.cost * self.settings.particles, None if wanted is None else number + 1)
@@ -170,7 +175,29 @@ class Swarm:
                 return
             if number:
                 self._avoid(rows)
-            self._sweeps(rows, None if wanted is None else number + 1)
+            labels = None if wanted is None else number + 1
+            if reach is None:
+                self._sweeps(rows, labels)
+            else:
+                self._climb(rows, labels, reach)
+
+    def _footprint(self) -> Footprint | None:
+        """How far a value reaches in the first layer; None: tiles are to be flown."""
+        said = self.settings
+        if said.moves == "tiles":
+            return None
+        found = Footprint.of(self.measure)
+        if found is None and said.moves == "lattice":
+            raise BadInput(
+                "moves='lattice': it needs the fitness excitability (value=sum), and images whose first hidden layer is a map "
+                "that keeps places apart; use tiles."
+            )
+        short = said.evaluations is not None and found is not None and said.evaluations < 4 + self._ask(found)
+        return None if short else found
+
+    def _ask(self, reach: Footprint) -> int:
+        """Forward passes of a turn: neurons are weighed, every lattice is flipped, the best flips are joined."""
+        return 3 + int(self.seeds.shape[1]) * reach.spacing**2 + len(SHARES)
 
     def _avoid(self, rows: Tensor) -> None:
         for row in rows.tolist():
@@ -179,16 +206,19 @@ class Swarm:
                     self.measure.avoided[row, label] = True
         self.value[rows], self.earned[rows] = -torch.inf, 0.0
 
-    def _sweeps(self, rows: Tensor, labels: int | None) -> None:
-        said, cost = self.settings, self.measure.cost
-        moves = Tiles(self.seeds[rows], self.ball, said.particles, said.start == "fixed")
+    def _begin(self, moves: Tiles | Lattice, rows: Tensor) -> None:
         first = moves.start(self._stream())
         if self.measure.fresh:
             self.spent[rows] += self.measure.renew(self.seeds[rows], rows)
         self.value[rows], self.told[rows] = self._judge(first, rows)
         self.position[rows] = first
-        self.spent[rows] += cost
+        self.spent[rows] += self.measure.cost
         self._mark()
+
+    def _sweeps(self, rows: Tensor, labels: int | None) -> None:
+        said, cost = self.settings, self.measure.cost
+        moves = Tiles(self.seeds[rows], self.ball, said.particles, said.start == "fixed")
+        self._begin(moves, rows)
         while not self._over():
             going = self._open(rows, cost * said.particles, labels)
             if not bool(going.all()):
@@ -206,23 +236,31 @@ class Swarm:
         """A new grid, and neurons weighed where the best position is: its fitness counts from there."""
         moves.begin(self._stream())
         if self.measure.fresh:
-            self.spent[rows] += self.measure.renew(moves.best, rows)
-            self.earned[rows] += torch.where(self.value[rows].isfinite(), self.value[rows], 0.0)
-            self.value[rows] = 0.0
+            self._weigh(moves.best, rows)
+
+    def _weigh(self, best: Tensor, rows: Tensor) -> None:
+        self.spent[rows] += self.measure.renew(best, rows)
+        self.earned[rows] += torch.where(self.value[rows].isfinite(), self.value[rows], 0.0)
+        self.value[rows] = 0.0
 
     def _flip(self, moves: Tiles, rows: Tensor) -> None:
         cost = self.measure.cost
-        x = moves.propose(self._stream())  # (n, p, *shape)
+        x = moves.propose(self._stream)  # (n, p, *shape)
         n, p = x.shape[:2]
         value, told = (v.view(n, p) for v in self._judge(x.flatten(0, 1), rows.repeat_interleave(p)))
         self.spent[rows] += cost * p
         better = value > self.value[rows][:, None]
+        helped = better.sum(1)
+        several = torch.nonzero(helped > 1)[:, 0]
+        if len(several):
+            together = moves.joined(several, better[several])  # before the best flip is taken over
         top, which = value.max(1)
-        ahead = torch.nonzero(top > self.value[rows])[:, 0]
-        several = torch.nonzero(better.sum(1) > 1)[:, 0]
-        together = moves.joined(several, better[several])  # before the best flip is taken over
-        moves.settle(ahead, moves.flip(ahead, which[ahead]), x[ahead, which[ahead]])
-        self._lead(rows[ahead], top[ahead], told[ahead, which[ahead]], x[ahead, which[ahead]])
+        ahead = torch.nonzero(helped)[:, 0]
+        if len(ahead):
+            first = which[ahead]
+            found = x[ahead, first]
+            moves.settle(ahead, moves.flip(ahead, first), found)
+            self._lead(rows[ahead], top[ahead], told[ahead, first], found)
         if len(several):
             joint = self.ball.corner(together, moves.seeds[several])
             sum_value, sum_told = self._judge(joint, rows[several])
@@ -232,5 +270,53 @@ class Swarm:
             self._lead(rows[several[more]], sum_value[more], sum_told[more], joint[more])
         self._mark()
 
+    def _climb(self, rows: Tensor, labels: int | None, reach: Footprint) -> None:
+        """Turns of lattices, until a seed is done or no share of its flips helps any more."""
+        kind = Slope if self.ball.norm == "l2" else Lattice
+        moves = kind(self.seeds[rows], self.ball, reach, self.settings.start == "fixed")
+        self._begin(moves, rows)
+        helped = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        while not self._over():
+            going = helped & self._open(rows, self._ask(reach), labels)
+            if not bool(going.all()):
+                rows = rows[going]
+                moves.keep(going)
+            if not len(rows):
+                return
+            self._weigh(moves.best, rows)
+            size = max(1, self.settings.batch // len(rows))
+            for start in range(0, moves.count, size):
+                self._survey(moves, rows, range(start, min(start + size, moves.count)))
+            helped = self._join(moves, rows)
+            self._mark()
+
+    def _survey(self, moves: Lattice, rows: Tensor, numbers: range) -> None:
+        x = moves.survey(numbers)
+        u, owner = x.flatten(0, 1), rows.repeat_interleave(len(numbers))
+        maps, logits = self.measure.places(u, owner)
+        if moves.inside:
+            self._note(u, owner, maps.flatten(1).sum(1).double(), _said(logits))
+        self.spent[rows] += len(numbers)
+        moves.learn(numbers, maps.view(len(rows), len(numbers), *maps.shape[1:]))
+
+    def _join(self, moves: Lattice, rows: Tensor) -> Tensor:
+        signs, x = moves.joined()  # (n, shares, *shape)
+        n, p = x.shape[:2]
+        value, told = (v.view(n, p) for v in self._judge(x.flatten(0, 1), rows.repeat_interleave(p)))
+        self.spent[rows] += p * self.measure.cost
+        top, which = value.max(1)
+        helped = top > self.value[rows]
+        ahead = torch.nonzero(helped)[:, 0]
+        first = which[ahead]
+        found = x[ahead, first]
+        moves.settle(ahead, signs[ahead, first], found)
+        self._lead(rows[ahead], top[ahead], told[ahead, first], found)
+        return helped
+
     def _lead(self, rows: Tensor, value: Tensor, told: Tensor, x: Tensor) -> None:
         self.value[rows], self.told[rows], self.position[rows] = value, told, x
+
+
+def _said(logits: Tensor) -> Tensor:
+    """Predictions; -1 where logits are no numbers."""
+    return torch.where(logits.isfinite().all(1), logits.argmax(1), -1)

@@ -28,12 +28,12 @@ BROKEN = "a gradient of the target's loss towards its hidden neurons is not fini
     "fitness",
     "excitability",
     paper="DeepSensor, excitability (Jin et al.); mask gradients: Aumann and Shapley",
-    cost="one forward pass per position, and one forward and backward pass per seed and sweep of tiles; estimate=particle: one "
-    "further forward and one backward pass per position",
+    cost="one forward pass per position, and one forward and backward pass per seed and turn of lattices or sweep of tiles; "
+    "estimate=particle: one further forward and one backward pass per position",
     differs="Exact Shapley values of 226 neurons need 2^227 passes; the paper does not say how it got its own. By default "
-    "neurons are weighed once per sweep by the gradient of the log-odds towards their mask, and a position's fitness is what all "
-    "hidden neurons together owe by these weights (`value=sum`). No gradient towards the input is made. `preset=paper` counts "
-    "neurons above 0.5 with an estimate per position; that finds hardly more faults than noise.",
+    "neurons are weighed once per turn or sweep by the gradient of the log-odds towards their mask, and a position's fitness is "
+    "what all hidden neurons together owe by these weights (`value=sum`). No gradient towards the input is made. "
+    "`preset=paper` counts neurons above 0.5 with an estimate per position; that finds hardly more faults than noise.",
     main="estimate",
     presets={"paper": {"estimate": "particle", "value": "count", "lam": 0.5}},
 )
@@ -90,6 +90,7 @@ class ByWeights(Measure):
 
     def prepare(self) -> None:
         self.fresh = True
+        self.local = len(self.players.layers[0].shape) == 3 and self.settings.value == "sum"
         scene = self.scene
         # Layers whose answer is an empty map have nothing to weigh.
         self.weights = [torch.zeros((len(scene.seeds), *layer.shape), device=scene.seeds.device) for layer in self.players.layers]
@@ -99,9 +100,13 @@ class ByWeights(Measure):
         alive = [bool((one != 0).any()) for one in self.weights]
         if not any(alive):
             raise BadInput(FLAT)
-        dead = [layer.name for layer, some in zip(self.players.layers, alive, strict=True) if not some]
+        awake = [some and bool((one != 0).any()) for some, one in zip(alive, self.base, strict=True)]
+        dead = [layer.name for layer, some in zip(self.players.layers, awake, strict=True) if not some]
         if dead:
-            self.notes.append(f"dead layers ({', '.join(dead)}): nothing they do reaches the loss, their Shapley values are 0.")
+            self.notes.append(
+                f"dead layers ({', '.join(dead)}): they give 0 on every seed, or nothing they do reaches the loss; their Shapley "
+                "values are 0."
+            )
 
     def renew(self, u: Tensor, owner: Tensor) -> int:
         kept: dict[str, Tensor] = {}
@@ -129,6 +134,18 @@ class ByWeights(Measure):
         self.forwards += len(u)
         self.backwards += len(u)
         return 3
+
+    def maps(self, x: Tensor) -> Tensor:
+        first = self.players.layers[0]
+        return self._probe(x).values[first.name].movedim(first.axis, 1)
+
+    def places(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        self.forwards += len(u)
+        first = self.players.layers[0]
+        trace = self._probe(from_unit(u, self.scene.target.bounds))
+        with torch.inference_mode():
+            owed = self.weights[0][owner] * (trace.values[first.name] - self.base[0][owner])
+            return owed.sum(first.axis), trace.logits
 
     def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
         owed = []

@@ -18,6 +18,7 @@ from neurotest.target import Want
 
 V1 = "DeepSensor, sensitivity (Jin et al.)"
 NOISES = 20  # noisy copies of each seed that set lambda
+AT_ONCE = 400  # of them, in one forward pass
 
 
 def _lam(value: Any) -> float | str:
@@ -119,13 +120,15 @@ class SensitivityMeasure(Measure):
 
     def _quantile(self, share: float) -> float:
         scene = self.scene
+        n = len(scene.seeds)
+        draws = [rng.torch_stream("swarm.lambda", scene.random, number) for number in range(NOISES)]
         found = []
-        for number in range(NOISES):
-            generator = rng.torch_stream("swarm.lambda", scene.random, number)
-            noisy = scene.ball.noise(scene.seeds, generator)
+        size = max(1, AT_ONCE // n)  # few seeds alone would be slow: several draws go through the network together
+        for some in (draws[start : start + size] for start in range(0, NOISES, size)):
+            noisy = torch.cat([scene.ball.noise(scene.seeds, draw) for draw in some])
             values = self._probe(from_unit(noisy, scene.target.bounds)).values
             self.forwards += len(noisy)
-            rows = torch.arange(len(noisy), device=noisy.device)
+            rows = torch.arange(n, device=noisy.device).repeat(len(some))
             with torch.inference_mode():
                 found.append(self.changes(noisy, rows, dict(values)).flatten())
         every = torch.cat(found)
@@ -140,16 +143,16 @@ class SensitivityMeasure(Measure):
             away = torch.cat([_scaled(values[name] - self.base[name][owner]) for name in values], dim=1)
         else:
             assert isinstance(self.base, Tensor)
-            away = torch.cat(list(values.values()), dim=1) - self.base[owner]
+            away = torch.cat(list(values.values()), dim=1).sub_(self.base[owner])
             if self.mostly is not None:
-                away = away * self.mostly
+                away.mul_(self.mostly)
         if not said.signed:
-            away = away.abs()
+            away.abs_()
         if said.divide == "none":
             return away
         size = (u - self.scene.seeds[owner]).flatten(1)
-        norm = size.norm(dim=1) if said.divide == "l2" else size.abs().amax(1)
-        return away / norm.clamp_min(1e-12)[:, None]
+        norm = torch.linalg.vector_norm(size, 2 if said.divide == "l2" else torch.inf, dim=1)
+        return away.div_(norm.clamp_min_(1e-12)[:, None])
 
     def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
         away = self.changes(u, owner, values)

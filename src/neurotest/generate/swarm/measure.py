@@ -9,9 +9,16 @@ from typing import ClassVar, Protocol, Self
 import torch
 from torch import Tensor
 
+from neurotest import rng
+from neurotest.errors import BadInput
 from neurotest.generate.swarm.ball import Ball
 from neurotest.mutate.space import from_unit
 from neurotest.target import Probe, Profile, Target, Want
+
+STILL = (
+    "the target gives every seed and random changes of it exactly the same logits, so its loss does not change in this ball: "
+    "check that its layers are alive (`neurotest doctor TARGET DATA`), or take a larger --radius."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +49,14 @@ class Measure:
     """Judges positions. A context manager; `forwards` and `backwards` count inputs, `cost` is what one position costs in them.
 
     `fresh` measures weigh neurons at a position: `renew` does it again at the best ones, and fitness is then counted from there.
+    `local` ones say of their first layer, a map, how much of the fitness lies where.
     """
 
     scene: Scene
     wants: tuple[Want, ...] = ()
     cost: int = 1
     fresh: bool = False
+    local: bool = False
     forwards: int = 0
     backwards: int = 0
     notes: list[str] = field(default_factory=list)
@@ -55,9 +64,17 @@ class Measure:
 
     def __post_init__(self) -> None:
         self._probe = Probe(self.scene.target, *self.wants)
+        self.avoided = torch.nn.functional.one_hot(self.scene.y, self._alive()).bool()
+
+    def _alive(self) -> int:
+        """How many classes there are; a target that gives one answer everywhere in the ball has nothing to be led by."""
+        scene, few = self.scene, self.scene.seeds[:20]
+        tried = (scene.ball.noise(few, rng.torch_stream("swarm.alive", scene.random, number)) for number in range(3))
         with torch.inference_mode():
-            classes = self.scene.target.logits(from_unit(self.scene.seeds[:1], self.scene.target.bounds)).shape[1]
-        self.avoided = torch.nn.functional.one_hot(self.scene.y, classes).bool()
+            said = scene.target.logits(from_unit(few, scene.target.bounds))
+            if all(torch.equal(said, scene.target.logits(from_unit(u, scene.target.bounds))) for u in tried):
+                raise BadInput(STILL)
+        return int(said.shape[1])
 
     def __enter__(self) -> Self:
         self._probe.__enter__()
@@ -75,6 +92,14 @@ class Measure:
             return self.judge(u, owner, values, trace.logits), trace.logits
 
     def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def maps(self, x: Tensor) -> Tensor:
+        """The first layer of inputs in the target's bounds, (n, channels, h, w); of a `local` measure."""
+        raise NotImplementedError
+
+    def places(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """Fitness by place (n, h, w), and logits; of a `local` measure."""
         raise NotImplementedError
 
     def renew(self, u: Tensor, owner: Tensor) -> int:

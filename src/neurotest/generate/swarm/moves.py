@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -13,6 +14,7 @@ from neurotest.generate.swarm.settings import Settings
 
 # Sides of tiles as shares of the input's side: 7, 4, 2 and 1 of 28 pixels. Chosen on test images with even numbers.
 SIDES = (1 / 4, 1 / 7, 1 / 14, 0.0)
+Stream = Callable[[], torch.Generator]  # the draws of a round, made only if somebody asks
 
 
 @dataclass(eq=False)
@@ -46,8 +48,8 @@ class Velocity:
         flat = x.flatten(0, 1)
         return self.ball.project(flat, self.seeds.repeat_interleave(x.shape[1], dim=0)).view_as(x)
 
-    def propose(self, generator: torch.Generator) -> Tensor:
-        said = self.settings
+    def propose(self, stream: Stream) -> Tensor:
+        said, generator = self.settings, stream()
         if self.number == 0:
             reach = min(said.radius, 1.0)
             self.v = self._uniform(generator) * self.fastest
@@ -133,7 +135,7 @@ class Tiles:
     def over(self) -> bool:
         return self.sweep < 0 or self.place >= self.order.shape[1]
 
-    def propose(self, generator: torch.Generator) -> Tensor:
+    def propose(self, stream: Stream) -> Tensor:
         """(seeds, up to particles, *shape): the last ones of a sweep may be fewer."""
         self.fresh = False
         which = self.order[:, self.place : self.place + self.particles]  # (seeds, p)
@@ -141,7 +143,7 @@ class Tiles:
         self.at = (self.tiles[None, None, :] == which[:, :, None]).view(*which.shape, *self.seeds.shape[1:])
         single = (*which.shape, *[1] * (self.seeds.ndim - 1))
         if self.ball.norm == "l2":
-            turn = torch.randint(1, 3, which.shape, generator=generator).to(self.signs).view(single)
+            turn = torch.randint(1, 3, which.shape, generator=stream()).to(self.signs).view(single)
             self.flipped = (self.signs[:, None] + 1 + turn) % 3 - 1  # to one of the two other values of -1, 0, 1
             tried = torch.where(self.at, self.flipped, self.signs[:, None])
             return self.ball.corner(tried.flatten(0, 1), self.seeds.repeat_interleave(which.shape[1], 0)).view(tried.shape)

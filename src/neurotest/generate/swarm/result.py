@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neurotest.files import write_json
 from neurotest.generate.fuzz.mutants import Tally
-from neurotest.generate.gradient.result import class_name
+from neurotest.generate.suite import class_name
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
 from neurotest.stats.bootstrap import wilson

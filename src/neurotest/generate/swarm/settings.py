@@ -17,7 +17,9 @@ class Settings:
     """Everything that shapes a swarm beside target, seeds and fitness.
 
     norm, radius: the ball around each seed, in shares of the input range. moves: `tiles` flips tiles of the change, from large to
-    small, and joins the flips that help; `velocity` is the papers' particle swarm. particles: positions per seed and iteration.
+    small, and joins the flips that help; `lattice` flips values that lie far apart together, reads which help from the first
+    layer's map and joins those (excitability on images; in l2 it moves them a little instead); `auto` is lattice where that is
+    possible, else tiles; `velocity` is the papers' particle swarm. particles: positions per seed and iteration (not of lattices).
     evaluations: forward passes per seed at most (a backward pass counts two); iterations: rounds at most. labels: a seed is done
     after so many different wrong labels (None: never). enough: a seed is done when its fitness exceeds this (papers: epsilon).
     start: `random` places or the seed itself (`fixed`); inertia falls or rises from first to last; own, shared: pull towards a
@@ -27,7 +29,7 @@ class Settings:
 
     norm: Norm = "linf"
     radius: float = 0.1
-    moves: Literal["tiles", "velocity"] = "tiles"
+    moves: Literal["auto", "lattice", "tiles", "velocity"] = "auto"
     particles: int = 4
     evaluations: int | None = 1000
     iterations: int | None = None
@@ -44,7 +46,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         among("norm", self.norm, ("linf", "l2", "none"))
-        among("moves", self.moves, ("tiles", "velocity"))
+        among("moves", self.moves, ("auto", "lattice", "tiles", "velocity"))
         among("start", self.start, ("random", "fixed"))
         whole("particles", self.particles, 1, "4 by default, 100 in the papers")
         whole("batch", self.batch, 1, "2500 is quick on two cores")

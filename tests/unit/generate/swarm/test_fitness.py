@@ -151,6 +151,17 @@ class Flat(nn.Module):
         return self.head(self.act(self.fc(x)))  # type: ignore[no-any-return]
 
 
+class Around(nn.Module):
+    """A network that is alive although the layers within it are not."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.own, self.act, self.head = inner, nn.Linear(4, 3), nn.Sigmoid(), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) + self.head(self.act(self.own(x)))  # type: ignore[no-any-return]
+
+
 def test_a_loss_that_does_not_change_and_dead_layers_are_said() -> None:
     x, y = torch.rand(3, 4), torch.zeros(3, dtype=torch.long)
     for fitness in ("excitability", "excitability:preset=paper"):
@@ -160,8 +171,12 @@ def test_a_loss_that_does_not_change_and_dead_layers_are_said() -> None:
     with torch.no_grad():
         module[0].weight.zero_()
         module[0].bias.fill_(-1)
-    with pytest.raises(BadInput, match="dead"):
+    with pytest.raises(BadInput, match="exactly the same logits"):
         begin(Target(module.eval(), shape=(4,)), "sensitivity", x, y, layers="1")
+    with pytest.raises(BadInput, match="dead"):
+        begin(Target(Around(module).eval(), shape=(4,)), "sensitivity", x, y, layers="inner.1")
+    led = begin(Target(Around(module).eval(), shape=(4,)), "excitability", x, y)
+    assert "dead layers (inner.1)" in led.notes[0]
     with pytest.raises(BadInput, match="matches no layer"):
         begin(conv(), "sensitivity", torch.rand(2, 1, 8, 8), y[:2], layers="nothere")
 

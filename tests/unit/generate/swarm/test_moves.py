@@ -55,11 +55,11 @@ def test_velocity_is_the_papers_formula_in_plain_loops() -> None:
     base = images(1, 0, (3,))
     ball = Ball("linf", 0.3, False)
     moves = Velocity(base, ball, said, 5)
-    first = moves.propose(rng.torch_stream("t", 0, 0)).clone()
+    first = moves.propose(lambda: rng.torch_stream("t", 0, 0)).clone()
     moves.learn(torch.ones(1, 2, dtype=torch.bool))
     moves.lead(torch.tensor([0]), torch.tensor([1]))
     speed, generator = moves.v.clone(), rng.torch_stream("t", 0, 1)
-    second = moves.propose(rng.torch_stream("t", 0, 1))
+    second = moves.propose(lambda: rng.torch_stream("t", 0, 1))
     mine, ours = torch.rand((1, 2, 1), generator=generator), torch.rand((1, 2, 1), generator=generator)
     weight = (0.4 - 0.9) * (5 - 1) / 5 + 0.9
     for particle in range(2):
@@ -92,7 +92,7 @@ def test_a_sweep_flips_every_tile_once() -> None:
     moves.begin(generator)
     seen = torch.zeros(base.shape)
     while not moves.over:
-        moves.propose(generator)
+        moves.propose(lambda: generator)
         seen += moves.at.float().sum(1)
     assert bool((seen == 1).all())
     assert set(moves.signs.unique().tolist()) <= {-1.0, 1.0}
@@ -106,7 +106,7 @@ def test_joined_flips_take_what_helped() -> None:
     moves.signs = torch.tensor([[1.0, 1.0, -1.0, -1.0]])
     moves.sweep = 2
     moves.begin(generator)  # tiles of single values
-    moves.propose(generator)
+    moves.propose(lambda: generator)
     places = moves.at[0].float().argmax(1)  # which value each particle flipped
     better = torch.tensor([[True, False, True, False]])
     expected = moves.signs[0].clone()
