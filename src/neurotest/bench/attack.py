@@ -19,8 +19,8 @@ from neurotest.target.load import load
 Pair = tuple[Callable[[], Any], Callable[[], Any]]
 SUBJECTS = ("mnist-lenet5", "cifar10-resnet20")
 IMAGES = {"mnist-lenet5": 100, "cifar10-resnet20": 50}
-STEPS = {"mnist-lenet5": 10}  # others take fewer, they are slower
-FEW = 3
+STEPS = {"mnist-lenet5": 10}  # others take fewer, they are slower; an attack takes 40
+FEW = 6
 
 
 def attack_pairs(name: str) -> Iterator[tuple[str, Pair]]:

@@ -99,27 +99,31 @@ def correlations(
     """One row per metric, model, attack and threshold: plain, given lambda, given lambda and strength (`both`), each with its
     interval, Spearman, and the verdict of the plain one."""
     rows = []
+    for model, attack, metric, mine in _each(suites, metrics):
+        clusters = [s.cluster for s in mine]
+        for column, threshold in enumerate(thresholds):
+            x, y = _sides(mine, metric, column)
+            plain = correlate(x, y, clusters=clusters)
+            fixed = correlate(x, y, level=[s.weight for s in mine], clusters=clusters)
+            both = correlate(x, y, level=[f"{s.weight} {s.strength}" for s in mine], clusters=clusters)
+            rows.append(
+                {
+                    "model": model, "attack": attack, "metric": metric, "t": threshold, **_told(plain),
+                    "given lambda": _two(fixed.r), "given low": _two(fixed.low), "given high": _two(fixed.high),
+                    "given both": _two(both.r), "both low": _two(both.low), "both high": _two(both.high),
+                    "spearman": _two(spearman(x, y)), "suites": len(mine), "supports": plain.supports(hoped[metric]),
+                }
+            )  # fmt: skip
+    return rows
+
+
+def _each(suites: Iterable[Suite], metrics: Sequence[str]) -> Iterator[tuple[str, str, str, list[Suite]]]:
+    """Model, attack, metric, and the suites that have it, where they are enough to correlate."""
     for (model, attack), held in groups(suites).items():
         for metric in metrics:
             mine = usable(held, metric)
-            if len(mine) < 4:
-                continue
-            clusters = [s.cluster for s in mine]
-            for column, threshold in enumerate(thresholds):
-                x, y = _sides(mine, metric, column)
-                plain = correlate(x, y, clusters=clusters)
-                fixed = correlate(x, y, level=[s.weight for s in mine], clusters=clusters)
-                both = correlate(x, y, level=[f"{s.weight} {s.strength}" for s in mine], clusters=clusters)
-                rows.append(
-                    {
-                        "model": model, "attack": attack, "metric": metric, "t": threshold, **_told(plain),
-                        "given lambda": _two(fixed.r), "given low": _two(fixed.low), "given high": _two(fixed.high),
-                        "given both": _two(both.r), "both low": _two(both.low), "both high": _two(both.high),
-                        "spearman": _two(spearman(x, y)), "suites": len(mine),
-                        "supports": plain.supports(hoped[metric]),
-                    }
-                )  # fmt: skip
-    return rows
+            if len(mine) >= 4:
+                yield model, attack, metric, mine
 
 
 def _told(found: Correlation) -> Row:
@@ -136,15 +140,10 @@ def _two(value: float) -> float | None:
 def within_lambda(suites: Iterable[Suite], metrics: Sequence[str], column: int) -> list[Row]:
     """The correlation among suites of one lambda: nothing of what lambda does to both sides is in it."""
     rows = []
-    for (model, attack), held in groups(suites).items():
-        for metric in metrics:
-            mine = usable(held, metric)
-            if len(mine) < 4:
-                continue
-            x, y = _sides(mine, metric, column)
-            found = within_levels(x, y, [s.weight for s in mine])
-            for weight, one in found.items():
-                rows.append({"model": model, "attack": attack, "metric": metric, "lambda": weight, **_told(one), "suites": one.n})
+    for model, attack, metric, mine in _each(suites, metrics):
+        found = within_levels(*_sides(mine, metric, column), [s.weight for s in mine])
+        for weight, one in found.items():
+            rows.append({"model": model, "attack": attack, "metric": metric, "lambda": weight, **_told(one), "suites": one.n})
     return rows
 
 

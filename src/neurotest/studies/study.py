@@ -19,10 +19,11 @@ STOPPED = "interrupted after {done} of {all} cells, all of them are kept. Go on 
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of a study: `make` gives plain data, the same whenever it is called."""
+    """One piece of a study: `make` gives plain data, the same whenever it is called. asked: made only when `only` names it."""
 
     key: str
     make: Callable[[], Any]
+    asked: bool = False
 
 
 class Study(Protocol):
@@ -62,9 +63,10 @@ def run_study(
             told = STOPPED.format(done=len(done), all=len(cells), name=name, path=run.path)
             raise Interrupted(told) from None
         found = study.tables(scale, done)
-        missing = [cell.key for cell in cells if cell.key not in done]
+        missing = [cell.key for cell in cells if cell.key not in done and not cell.asked]
         content = {"study": name, "scale": scale, "missing": missing, **found, "run": str(run.path)}
-        run.finish({"tables": found["tables"], "checks": found["checks"], "missing": missing})
+        order = [[title, list(rows[0])] for title, rows in found["tables"].items() if rows]  # a run stores keys by the alphabet
+        run.finish({"tables": found["tables"], "checks": found["checks"], "missing": missing, "order": order})
         run.export()
         return content
 
@@ -72,7 +74,7 @@ def run_study(
 def _compute(run: Run, cells: Sequence[Cell], done: dict[str, Any], only: str | None, say: Say | None) -> None:
     """What is missing, into the run and into `done`, cell by cell."""
     for number, cell in enumerate(cells, start=1):
-        if cell.key in done or (only and not cell.key.startswith(only)):
+        if cell.key in done or not (cell.key.startswith(only) if only else not cell.asked):
             continue
         began = time.monotonic()
         run[_key(cell)] = cell.make()

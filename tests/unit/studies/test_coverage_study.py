@@ -119,7 +119,7 @@ def test_pictures_of_units() -> None:
 
 @weights
 def test_a_small_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(coverage.PARTS, "quick", (coverage.Part("mnist-fcnet5", ("pgd",), 20, 1),))
+    monkeypatch.setitem(coverage.PARTS, "quick", (coverage.Part("mnist-fcnet5", ("pgd",), 20, (0,)),))
     monkeypatch.setitem(coverage.WEIGHTS, "quick", (0.0, 1e2))
     monkeypatch.setitem(coverage.CLASS_WEIGHTS, "quick", (0.0, 1e2))
     monkeypatch.setattr(coverage, "STEPS", 2)

@@ -51,6 +51,27 @@ def test_a_finished_cell_is_not_computed_again(tmp_path: Path) -> None:
         registry._entries["study"].pop("counting")
 
 
+class Asking:
+    """One cell, and one more for who asks for it."""
+
+    def cells(self, scale: str) -> list[Cell]:
+        return [Cell("a", lambda: 1), Cell("more/b", lambda: 2, asked=True)]
+
+    tables = Counting.tables
+
+
+def test_a_cell_that_must_be_asked_for(tmp_path: Path) -> None:
+    registry.entries("study")
+    registry.register("study", "asking", paper="", cost="")(Asking)
+    try:
+        plain = run_study("asking", out=tmp_path / "run")
+        assert (plain["checks"], plain["missing"]) == ({"cells": 1}, [])
+        assert run_study("asking", resume=tmp_path / "run", only="more/")["checks"] == {"cells": 2}
+        assert run_study("asking", resume=tmp_path / "run")["checks"] == {"cells": 2}
+    finally:
+        registry._entries["study"].pop("asking")
+
+
 def test_a_scale_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="quick or full"):
         run_study("nss", "huge", out=tmp_path / "run")

@@ -22,6 +22,7 @@ from neurotest.generate.differential.ensemble import Ensemble
 from neurotest.generate.differential.method import Method, Outcome, Search
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
+from neurotest.generate.gradient.engine import ENOUGH
 from neurotest.generate.noise import SAME, distances, shuffle
 from neurotest.generate.parts import Arrays, Parts, rebuilt, settings, stored_target
 from neurotest.generate.suite import Control
@@ -34,6 +35,10 @@ from neurotest.target import Target
 from neurotest.target.load import load
 
 BATCH = 64
+MASKED_ONE = (
+    "{spec}: every gradient towards the input is zero, it rounds, thresholds or detaches somewhere (or saturates): only "
+    "the others lead."
+)
 
 
 def diff(
@@ -193,6 +198,7 @@ class _Diff(Batches[DiffResult]):
             if self.done:
                 search.restore(self.done[-1])
                 ensemble.restore(self.done[-1]["counts_of_passes"])
+            self._masked = ensemble.masked(self.seeds.unit(self.seeds.x[:ENOUGH], self.target.device))
             one = functools.partial(self._one, ensemble, search)
             self.each(one, lambda last: ensemble.refuse_flat(last=last), parts, progress)
             return self._result(ensemble, search)
@@ -232,9 +238,12 @@ class _Diff(Batches[DiffResult]):
         )  # fmt: skip
 
     def _notes(self, ensemble: Ensemble) -> tuple[str, ...]:
-        if not ensemble.flat:
-            return ()
-        return (f"{ensemble.flat} of {ensemble.asked} seeds have a gradient of exactly 0 at the start: nothing moves there.",)
+        told = [MASKED_ONE.format(spec=spec) for spec in self._masked]
+        if ensemble.flat:
+            told.append(
+                f"{ensemble.flat} of {ensemble.asked} seeds have a gradient of exactly 0 at the start: nothing moves there."
+            )
+        return tuple(told)
 
 
 def differs(said: NDArray[np.int64], expected: NDArray[np.int64]) -> NDArray[np.bool_]:

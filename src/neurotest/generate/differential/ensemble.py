@@ -87,6 +87,20 @@ class Ensemble:
             self.flat += int((rows.abs().amax(1) == 0).sum())
         return found / (size + FLAT).to(found).view(-1, *[1] * (u.ndim - 1))
 
+    def masked(self, u: Tensor) -> tuple[str, ...]:
+        """Targets, of several, that are flat around all of these inputs: the others lead, and nobody would notice."""
+        found = []
+        for target in self.targets if len(self) > 1 else ():
+            free = u.detach().requires_grad_()
+            with torch.enable_grad():
+                aim = target.logits(from_unit(free, target.bounds)).amax(1).sum()
+                slope = torch.autograd.grad(aim, free, allow_unused=True)[0] if aim.requires_grad else None
+            if slope is not None and not bool(slope.isfinite().all()):
+                raise BadInput(f"{target.spec}: {BROKEN}")
+            if slope is None or not bool(slope.any()):
+                found.append(str(target.spec))
+        return tuple(found)
+
     def refuse_flat(self, *, last: bool) -> None:
         """Refuse targets that were flat around every input so far; before the last batch a few are not enough to tell."""
         if self.asked and self.flat == self.asked and (last or self.asked >= ENOUGH):

@@ -24,7 +24,7 @@ class Seeds:
     positions: NDArray[np.int64]  # (n,) in the source
     contents: NDArray[np.str_]  # (n,)
     roots: Roots
-    set_aside: int  # how many the target gets wrong already
+    set_aside: int  # how many are left out because the target gets them wrong already
     bounds: tuple[float, float]
     classes: int
 
@@ -78,6 +78,5 @@ def choose_seeds(target: Target, source: Source, court: Court, *, keep_wrong: bo
         )
     values = np.concatenate(logits)[kept]
     finite = np.where(np.isfinite(values).all(1), values.argmax(1), -1)
-    return Seeds(
-        source.read(kept), kept, source.ids()[kept], Roots(known[kept], finite, values), int(aside.sum()), target.bounds, classes
-    )
+    known, left = known[kept], len(source) - len(kept)
+    return Seeds(source.read(kept), kept, source.ids()[kept], Roots(known, finite, values), left, target.bounds, classes)

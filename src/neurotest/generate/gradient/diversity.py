@@ -54,18 +54,17 @@ def slope(values: Tensor, out: Tensor, scale: float) -> Tensor:
 
 
 class _Ready(torch.autograd.Function):
-    """Nothing, with a gradient that is already known: 0 for each row of `known` (rows, n)."""
+    """Nothing, with a gradient that is already known: 0 for each row of `known` (rows, n). whole: nobody scales rows of it."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, known: Tensor) -> Tensor:
-        ctx.known, ctx.shape = known, values.shape
+    def forward(ctx: Any, values: Tensor, known: Tensor, whole: bool) -> Tensor:
+        ctx.known, ctx.shape, ctx.whole = known, values.shape, whole
         return known.new_zeros(len(known))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (grad,) = grads
-        known = ctx.known if torch.equal(grad, torch.ones_like(grad)) else ctx.known * grad.unsqueeze(1)
-        return known.view(ctx.shape), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        known = ctx.known if ctx.whole else ctx.known * grads[0].unsqueeze(1)
+        return known.view(ctx.shape), None, None
 
 
 def divergence(values: Tensor) -> Tensor:
@@ -134,10 +133,11 @@ class Pull:
         self._kept: dict[str, Tensor] = {}
 
     def record(self, layer: str, values: Tensor) -> Tensor:
-        """For each row of a layer 0, with the gradient of `scale` x divergence."""
+        """For each row of a layer 0, with the gradient of `scale` x divergence; to be added up as it is, or row by row."""
         joined = self.diversity.joined(values)
         rows = self.diversity.rows(joined.detach())
-        found: Tensor = _Ready.apply(joined, slope(rows, self._memory(layer, rows), self.scale))  # type: ignore[no-untyped-call]
+        known = slope(rows, self._memory(layer, rows), self.scale)
+        found: Tensor = _Ready.apply(joined, known, not self.diversity.attack_first)  # type: ignore[no-untyped-call]
         return found
 
     def _memory(self, layer: str, like: Tensor) -> Tensor:

@@ -256,7 +256,9 @@ def test_targets_without_a_gradient_are_refused() -> None:
         found("dlfuzz", rounded)
     with pytest.raises(BadInput, match="zero"):
         found("deepxplore:neuron_weight=0", (rounded, rounded))
-    assert len(found("deepxplore:free", (rounded, network(4)))) > 0  # the other one still has a gradient
+    beside = found("deepxplore:free", (rounded, network(4)))  # the other one still has a gradient
+    assert len(beside) > 0
+    assert "rounded: every gradient towards the input is zero" in beside.notes[0]
 
 
 def test_classes_of_other_names_are_refused() -> None:
