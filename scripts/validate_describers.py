@@ -1,8 +1,8 @@
-"""Describe output neurons and compare with the names of their classes, for every describer.
+"""Describe output neurons and compare with the names of their classes, for every describer and every network of the zoo.
 
 Exemplars come from every second image of the test set, those with odd positions; settings were chosen with the others.
 `--planted` asks whether `attributes` names directions, frequencies and colours that were put into networks by hand.
-`--table 6` varies the exemplars shown to the trained describer, `--table 7` the sizes of its decoder.
+Tables 6 and 7, exemplars and decoders: `neurotest study nsgen --only words`.
 """
 
 from __future__ import annotations
@@ -14,45 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from neurotest import registry
-from neurotest.errors import BadInput
 from neurotest.semantics.describe import validate
-from neurotest.semantics.describe.api import described, material, output_layer
-from neurotest.semantics.describe.concepts import Concepts
-from neurotest.semantics.describe.milan import Milan
-from neurotest.semantics.describe.probes import COLOURS, DIRECTIONS
+from neurotest.semantics.describe.api import described
+from neurotest.semantics.describe.probes import DIRECTIONS
 from neurotest.semantics.descriptions import describe
 from neurotest.stats.bootstrap import wilson
-from neurotest.target import load
-from neurotest.zoo import DATASETS, catalogue
-
-LIMIT = 4000  # of the test set, so that a run takes minutes
-SIZES = ((128, 256), (128, 128), (128, 64), (64, 128), (256, 128))
-
-
-def encoder():
-    try:
-        from neurotest.semantics.encoders import start
-
-        return start("minilm", [])
-    except (BadInput, ImportError, AttributeError):
-        return None
-
-
-def work(name: str, k: int = 15):
-    target = load(f"zoo:{name}")
-    dataset = DATASETS[name.partition("-")[0]]
-    return material(target, f"zoo:{dataset}/test[1:{LIMIT}:2]", output_layer(target).name or "", k=k)
-
-
-def describers(name: str) -> dict[str, object]:
-    dataset = DATASETS[name.partition("-")[0]]
-    return {
-        "class-profile": registry.build("describer", "class-profile"),
-        "attributes": registry.build("describer", "attributes"),
-        "concepts (training images)": Concepts(folder=f"zoo:{dataset}/train[:1000]"),
-        "milan": Milan(),
-    }
+from neurotest.studies.nsgen_words import describers, sentences, work
+from neurotest.zoo import catalogue
 
 
 def tell(label: str, found: validate.Validation) -> None:
@@ -71,21 +39,14 @@ def planted() -> None:
 
     hits: dict[str, list[bool]] = {"direction": [], "frequency": [], "colour": []}
     for seed in range(10, 15):
-        dice = np.random.default_rng(seed)
-        bins, periods = np.tile(np.arange(8), 4), np.repeat([4.0, 10.0, 4.0, 10.0], 8)
-        angles = bins * np.pi / 8 + dice.uniform(-0.08, 0.08, len(bins))
-        off = periods * dice.uniform(0.9, 1.1, len(bins))
         for channels in (1, 3):
-            subject = networks.target(networks.Oriented(angles.tolist(), off.tolist(), channels), (channels, 32, 32))
+            subject, bins, periods = networks.oriented(seed, channels)
             rows = describe(subject, None, "attributes", layers="relu", cache=False).layer("relu")
             hits["direction"] += [DIRECTIONS[b] in row.text for b, row in zip(bins, rows, strict=True)]
             hits["frequency"] += [("coarse" if p > 6 else "fine") in row.text for p, row in zip(periods, rows, strict=True)]
-        names = list(COLOURS) * 2
-        colours = [tuple(np.clip(np.array(COLOURS[name]) + dice.normal(0, 0.03, 3), 0, 1)) for name in names]
-        rows = describe(
-            networks.target(networks.Coloured(colours), (3, 32, 32)), None, "attributes", layers="colour", cache=False
-        )
-        hits["colour"] += [name in row.text.split() for name, row in zip(names, rows.layer("colour"), strict=True)]
+        subject, names = networks.coloured(seed)
+        rows = describe(subject, None, "attributes", layers="colour", cache=False).layer("colour")
+        hits["colour"] += [name in row.text.split() for name, row in zip(names, rows, strict=True)]
     for what, found in hits.items():
         shown = [round(v, 3) for v in wilson(sum(found), len(found))]
         print(json.dumps({"what": f"planted {what}", "neurons": len(found), "named": shown}), flush=True)
@@ -93,7 +54,6 @@ def planted() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table", type=int, choices=(6, 7))
     parser.add_argument(
         "--subjects", nargs="*", default=[s.name for s in catalogue() if s.embedded and s.architecture != "conv1d"]
     )
@@ -102,19 +62,11 @@ def main() -> None:
     if given.planted:
         planted()
         return
-    encode = encoder()
+    encode = sentences()
     for name in given.subjects:
-        if given.table == 6:
-            for k, found in validate.by_exemplars(Milan(), work(name, 20), encode=encode).items():
-                tell(f"{name} k={k}", found)
-        elif given.table == 7:
-            for size in SIZES:  # one by one: each is trained for minutes, and is told when it is ready
-                found = validate.by_decoder(lambda e, h: Milan(embedding=e, hidden=h), work(name), [size], encode)
-                tell(f"{name} embedding={size[0]} hidden={size[1]}", found[size])
-        else:
-            for label, describer in describers(name).items():
-                here = work(name)
-                tell(f"{name} {label}", validate.output_units(described(describer, here), here, encode))
+        for label, describer in describers(name).items():
+            here = work(name, 15)
+            tell(f"{name} {label}", validate.output_units(described(describer, here), here, encode))
 
 
 if __name__ == "__main__":

@@ -147,6 +147,8 @@ class ConductancePlan:
 
     def _points(self, probe: Probe, x: Tensor, classes: Tensor) -> _Points:
         """Run points and take the gradients of their classes' logits towards every layer."""
+        if x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)  # convolutions take a tenth to a fifth less so
         trace = probe(x.requires_grad_(True))
         answers = trace.logits.gather(1, classes.unsqueeze(1)).squeeze(1)
         maps = [trace[self.want][layer.name] for layer in self.layers]

@@ -10,6 +10,10 @@ import numpy as np
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 GREY = "#999999"
 POINTS = 200
+FRAME: dict[str, Any] = {
+    "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+    "config": {"font": "sans-serif", "view": {"stroke": "#dddddd"}},
+}
 
 
 def svg(spec: dict[str, Any]) -> str:

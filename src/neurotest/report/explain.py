@@ -15,8 +15,9 @@ from neurotest.errors import BadInput
 from neurotest.files import write_json, write_text
 
 SHOWN = 60  # substitutions
-HEAT = np.array([213, 94, 0], dtype=np.float32)  # vermilion: stands out on grey and on photographs
-STRENGTH = 0.65
+HEAT = np.array([213, 94, 0], dtype=np.float32)  # vermilion
+LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+STRENGTH = 0.8
 
 
 def write_explanation(found: Explanation | Patterns, path: Path | str) -> Path:
@@ -122,10 +123,10 @@ def _colours(x: NDArray[Any]) -> NDArray[np.float32] | None:
 
 
 def overlay(picture: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A map over an image: what is active shines, what is not stays as it is."""
+    """A map over an image: what is active is coloured, all else grey, so that no colour of a photograph is taken for it."""
     positive = np.clip(np.nan_to_num(values), 0, None)
     heat = (positive / (positive.max() or 1))[:, :, None] * STRENGTH
-    return np.asarray(picture * (1 - heat) + HEAT * heat)
+    return np.asarray((picture @ LUMA)[:, :, None] * (1 - heat) + HEAT * heat)
 
 
 def _embed(picture: NDArray[np.float32] | None) -> str | None:

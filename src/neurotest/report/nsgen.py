@@ -7,14 +7,11 @@ from typing import Any
 from neurotest.report import charts
 
 Row = dict[str, Any]
-FRAME: Row = {
-    "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-    "config": {"font": "sans-serif", "view": {"stroke": "#dddddd"}},
-}
 LIFTS = "12: equal outputs"
 LAYERS = "figure 6: layers"
 PATHS = "section 7.4: similarity and faults"
 MAP = "figure 8: map"
+GALLERY = "figure 10: gallery"
 
 
 def nsgen_charts(tables: dict[str, list[Row]]) -> dict[str, str]:
@@ -28,21 +25,39 @@ def nsgen_charts(tables: dict[str, list[Row]]) -> dict[str, str]:
         found[PATHS] = charts.svg(intervals(areas))
     if points := tables.get(MAP, []):
         found[MAP] = charts.svg(plane(points))
+    if pictures := tables.get(GALLERY, []):
+        found[GALLERY] = cards(pictures)
     return found
 
 
-def _points(rows: list[Row], y: str, x: Row, low: str, high: str, middle: float) -> Row:
+def cards(rows: list[Row]) -> str:
+    """The first faults of every guide, each beside its seed. What comes from the run is escaped."""
+    from jinja2 import Environment, PackageLoader
+
+    groups: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        groups.setdefault(str(row["subject"]), {}).setdefault(str(row["guide"]), []).append(row)
+    environment = Environment(loader=PackageLoader("neurotest.report"), autoescape=True)
+    return environment.get_template("cards.html.j2").render(groups=groups)
+
+
+def _panels(rows: list[Row]) -> Row:
+    """One panel per subject, in the order of the rows."""
+    return {"field": "subject", "type": "nominal", "title": None, "sort": [*dict.fromkeys(row["subject"] for row in rows)]}
+
+
+def _points(rows: list[Row], y: str, x: str, title: str, low: str, high: str, middle: float) -> Row:
     """A point with its interval per row, one panel per subject, and the line where nothing is gained."""
     blue = {"color": charts.COLOURS[0]}
 
     def number(field: str) -> Row:
-        return {"field": field, "type": "quantitative"}
+        return {"field": field, "type": "quantitative", "title": title, "scale": {"zero": False}}
 
     names: Row = {"field": y, "type": "nominal", "title": None, "sort": None, "axis": {"labelLimit": 260}}
     return {
-        **FRAME,
+        **charts.FRAME,
         "data": {"values": [{**row, "nothing": middle} for row in rows]},
-        "facet": {"field": "subject", "type": "nominal", "title": None, "sort": None},
+        "facet": _panels(rows),
         "columns": 2,
         "resolve": {"scale": {"y": "independent"}},
         "spec": {
@@ -50,7 +65,7 @@ def _points(rows: list[Row], y: str, x: Row, low: str, high: str, middle: float)
             "layer": [
                 {"mark": {"type": "rule", "color": charts.GREY, "strokeDash": [4, 3]}, "encoding": {"x": number("nothing")}},
                 {"mark": {"type": "rule", "size": 2, **blue}, "encoding": {"y": names, "x": number(low), "x2": {"field": high}}},
-                {"mark": {"type": "point", "filled": True, "size": 60, **blue}, "encoding": {"y": names, "x": x}},
+                {"mark": {"type": "point", "filled": True, "size": 60, **blue}, "encoding": {"y": names, "x": number(x)}},
             ],
         },
     }  # fmt: skip
@@ -58,15 +73,12 @@ def _points(rows: list[Row], y: str, x: Row, low: str, high: str, middle: float)
 
 def ratios(rows: list[Row]) -> Row:
     """Fault rate at equal outputs over random's, with its interval."""
-    x = {"field": "x random", "type": "quantitative", "title": "fault rate over random's, equal outputs"}
-    return _points(rows, "guide", x, "low", "high", 1.0)
+    return _points(rows, "guide", "x random", "fault rate over random's, equal outputs", "low", "high", 1.0)
 
 
 def intervals(rows: list[Row]) -> Row:
     """How well dissimilarity tells faults, with its interval over images."""
-    scale = {"domain": [0.4, 1.0]}
-    x = {"field": "auc", "type": "quantitative", "title": "AUC of dissimilarity for faults", "scale": scale}
-    return _points(rows, "path", x, "auc low", "auc high", 0.5)
+    return _points(rows, "path", "auc", "AUC of dissimilarity for faults", "auc low", "auc high", 0.5)
 
 
 def plane(points: list[Row]) -> Row:
@@ -77,9 +89,10 @@ def plane(points: list[Row]) -> Row:
     place = {"x": {"field": "x", **axis}, "y": {"field": "y", **axis}}
     colour = {"field": "guide", "type": "nominal", "title": None, "scale": {"domain": guides, "range": colours}}
     return {
-        **FRAME,
+        **charts.FRAME,
         "data": {"values": points},
-        "facet": {"field": "subject", "type": "nominal", "title": None, "sort": None},
+        "title": {"text": "ringed: (true, predicted) pairs that KMNC, DSC and NLC did not find", "fontWeight": "normal"},
+        "facet": _panels(points),
         "columns": 2,
         "resolve": {"scale": {"x": "independent", "y": "independent"}},
         "spec": {

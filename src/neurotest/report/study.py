@@ -13,10 +13,6 @@ from neurotest.runs.store import Run
 Row = dict[str, Any]
 ROWS = 150  # of a table on the page; the run holds all
 LONG = 30  # rows above which a table is folded
-FRAME: Row = {
-    "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-    "config": {"font": "sans-serif", "view": {"stroke": "#dddddd"}},
-}
 NAMES = {"asr": "success", "oi": "evenness of outputs", "fid": "FID (shrunk)", "is": "inception score"}
 
 
@@ -27,10 +23,13 @@ def render(run: Run) -> str:
     if not isinstance(summary, dict) or not isinstance(summary.get("tables"), dict):
         raise BadInput(f"{run.path} holds no tables: it is damaged or of another version; run the study again.")
     environment = Environment(loader=PackageLoader("neurotest.report"), autoescape=True)
-    tables = summary["tables"]
+    tables, order = _ordered(summary)
     draw = {"coverage": coverage_charts, "deepsensor": deepsensor_charts, "nsgen": nsgen_charts}.get(str(config.get("study")))
     drawn = draw(tables) if draw is not None else {}
-    shown = [_table(title, rows) for title, rows in tables.items() if rows]
+    shown = [_table(title, rows, order.get(title)) for title, rows in tables.items() if rows]
+    for table in shown:
+        if table["title"] in drawn and any(name.endswith("png") for name in table["columns"]):
+            table["rows"] = []  # its pictures are in what was drawn
     shown.sort(key=lambda t: not (t["title"] in drawn or any(name.endswith("png") for name in t["columns"])))  # pictures first
     return environment.get_template("study.html.j2").render(
         config=config,
@@ -43,7 +42,16 @@ def render(run: Run) -> str:
     )
 
 
-# A run stores what it holds in the order of the alphabet; these come first, pictures last.
+def _ordered(summary: Row) -> tuple[dict[str, list[Row]], dict[str, list[str]]]:
+    """The tables in the study's order, and the columns of each; runs of earlier versions do not tell."""
+    tables, order = summary["tables"], {}
+    for entry in summary.get("order") or ():
+        if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], list) and tables.get(entry[0]):
+            order[str(entry[0])] = [str(name) for name in entry[1]]
+    return {**{title: tables[title] for title in order}, **tables}, order
+
+
+# A run stores what it holds in the order of the alphabet; without the study's own order these come first, pictures last.
 FIRST = (
     "what", "why", "subject", "model", "target", "which", "class", "metric", "method", "guide", "attack", "constraint", "budget",
     "layer", "lambda", "weight", "strength", "draw", "t", "true", "predicted", "value", "r", "low", "high", "p",
@@ -56,8 +64,8 @@ def _place(name: str) -> tuple[bool, int, str]:
     return name.endswith("png"), known, name.replace("before", " ")  # before comes before after
 
 
-def _table(title: str, rows: list[Row]) -> Row:
-    columns = sorted(rows[0], key=_place)
+def _table(title: str, rows: list[Row], order: list[str] | None = None) -> Row:
+    columns = sorted(rows[0], key=_place) if order is None else sorted(order, key=lambda name: name.endswith("png"))
     return {
         "title": title,
         "columns": columns,
@@ -98,7 +106,7 @@ def scatter(points: list[Row], metric: str) -> Row:
     scale = {"domain": weights, "range": [colours[i % len(colours)] for i in range(len(weights))]}
     axis = {"type": "quantitative", "scale": {"zero": False}}
     return {
-        **FRAME,
+        **charts.FRAME,
         "data": {"values": rows},
         "facet": {"field": "panel", "type": "nominal", "title": None, "sort": None},
         "columns": 3,
@@ -119,7 +127,7 @@ def scatter(points: list[Row], metric: str) -> Row:
 def histogram(heat: list[Row]) -> Row:
     """How often each class is predicted, one panel per lambda."""
     return {
-        **FRAME,
+        **charts.FRAME,
         "data": {"values": [{**r, "lambda": f"lambda {r['lambda']:g}"} for r in heat]},
         "facet": {"field": "lambda", "type": "nominal", "title": None, "sort": None},
         "spec": {
@@ -137,7 +145,7 @@ def histogram(heat: list[Row]) -> Row:
 def heat_map(heat: list[Row]) -> Row:
     """From which class to which, one panel per lambda."""
     return {
-        **FRAME,
+        **charts.FRAME,
         "data": {"values": [{**r, "lambda": f"lambda {r['lambda']:g}"} for r in heat]},
         "facet": {"field": "lambda", "type": "nominal", "title": None, "sort": None},
         "spec": {

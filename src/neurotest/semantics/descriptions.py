@@ -134,7 +134,7 @@ def sizes(target: Target, names: Iterable[str], what: str) -> dict[str, int]:
     known = {layer.name: layer.neurons() for layer in target.survey().layers}
     for name in (names := list(names)):
         if name not in known:
-            raise BadInput(f"{what}: the target has no layer {name!r}. {near(name, known)}")
+            raise BadInput(f"{what}: the target has no layer {name!r}. {near(name, filter(None, known))}")
     return {name: count for name, count in known.items() if name in names}
 
 

@@ -62,6 +62,11 @@ class Paths:
     def __getitem__(self, rows: Any) -> Paths:
         return Paths(self.units[rows], self.scores[rows], self.labels[rows], self.classes[rows])
 
+    def through(self, layers: Sequence[int]) -> Paths:
+        """The same paths through some of their layers."""
+        chosen = list(layers)
+        return Paths(self.units[:, chosen], self.scores[:, chosen], self.labels, self.classes)
+
     @staticmethod
     def joined(parts: Sequence[Paths]) -> Paths:
         return Paths(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("units", "scores", "labels", "classes")))

@@ -6,6 +6,7 @@ encoder, distance and mode comes from the same paths.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -48,8 +49,9 @@ class Sample:
         rows = np.repeat(np.arange(self.images), self.rules)
         return comparer.similarity(self.references[rows], self.mutants).reshape(self.images, self.rules)
 
-    def first(self, images: int) -> Sample:
-        return Sample(self.references[:images], self.mutants[: images * self.rules], images, self.rules)
+    def through(self, layers: Sequence[int]) -> Sample:
+        """The same sample through some of its layers."""
+        return Sample(self.references.through(layers), self.mutants.through(layers), self.images, self.rules)
 
 
 @dataclass(frozen=True)

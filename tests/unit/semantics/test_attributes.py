@@ -49,6 +49,22 @@ def test_stripes_run_where_they_are_said_to_run() -> None:
     assert np.mean(right) > 0.9
 
 
+def test_waves_are_as_long_as_they_are_said_to_be() -> None:
+    """The strongest spatial frequency of stripes, checks and blobs is that of `fine` (4 pixels) or `coarse` (10)."""
+    images = made(n=900)
+    fy, fx = np.meshgrid(np.fft.fftfreq(32), np.fft.fftfreq(32), indexing="ij")
+    right: dict[int, list[bool]] = {1: [], 3: [], 4: []}
+    for number in np.flatnonzero((images.whole["frequency"] >= 0) & (images.whole["size"] == 1)):
+        inside = images.region[number]
+        grey = images.x[number].mean(axis=0)
+        spectrum = np.abs(np.fft.fft2((grey - grey[inside].mean()) * inside))
+        spectrum[np.hypot(fx, fy) < 0.06] = 0  # the outline of the region
+        wave = 1 / np.hypot(fx, fy)[np.unravel_index(spectrum.argmax(), spectrum.shape)]
+        wanted = (4.0, 10.0)[images.whole["frequency"][number]]
+        right[int(images.whole["texture"][number])].append(abs(wave / wanted - 1) < 0.25)
+    assert all(len(found) > 50 and np.mean(found) > 0.9 for found in right.values())
+
+
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([(1, 28, 28), (3, 32, 32), (3, 48, 40)]))
 def test_attributes_are_balanced_and_labels_fit(seed: int, shape: tuple[int, ...]) -> None:
@@ -68,26 +84,17 @@ def test_attributes_are_balanced_and_labels_fit(seed: int, shape: tuple[int, ...
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_planted_directions_are_named(channels: int) -> None:
+def test_planted_directions_and_frequencies_are_named(channels: int) -> None:
     """32 oriented filters, angles and periods a little off; settings were chosen with other seeds (0 to 2)."""
-    hits = []
-    for seed in (10,):
-        dice = np.random.default_rng(seed)
-        bins, periods = np.tile(np.arange(8), 4), np.repeat([4.0, 10.0, 4.0, 10.0], 8)
-        angles = bins * np.pi / 8 + dice.uniform(-0.08, 0.08, len(bins))
-        module = planted.Oriented(angles.tolist(), (periods * dice.uniform(0.9, 1.1, len(bins))).tolist(), channels)
-        table = describe(planted.target(module, (channels, 32, 32)), None, "attributes:probes=700", layers="relu", cache=False)
-        hits += [DIRECTIONS[b] in row.text for b, row in zip(bins, table.layer("relu"), strict=True)]
-    assert np.mean(hits) >= 0.9
+    subject, bins, periods = planted.oriented(10, channels)
+    rows = describe(subject, None, "attributes:probes=700", layers="relu", cache=False).layer("relu")
+    assert np.mean([DIRECTIONS[b] in row.text for b, row in zip(bins, rows, strict=True)]) >= 0.9
+    assert np.mean([("coarse" if p > 6 else "fine") in row.text for p, row in zip(periods, rows, strict=True)]) >= 0.9
 
 
 def test_planted_colours_are_named() -> None:
-    dice = np.random.default_rng(12)
-    names = list(COLOURS) * 2
-    colours = [tuple(np.clip(np.array(COLOURS[name]) + dice.normal(0, 0.03, 3), 0, 1)) for name in names]
-    table = describe(
-        planted.target(planted.Coloured(colours), (3, 32, 32)), None, "attributes:probes=700", layers="colour", cache=False
-    )
+    subject, names = planted.coloured(12)
+    table = describe(subject, None, "attributes:probes=700", layers="colour", cache=False)
     said = [name in row.text.split() for name, row in zip(names, table.layer("colour"), strict=True)]
     assert np.mean(said) >= 0.9
     assert all(0 <= row.score <= 1 for row in table)

@@ -168,7 +168,8 @@ def test_a_table_of_another_network_is_refused(tmp_path: Path) -> None:
         ("layer,unit,description\nfc,4,x\n", "no neuron 4"),
         ("layer,unit,description\nfc,one,x\n", "must be numbers"),
         ("layer,unit\nfc,1\n", "lacks the column description"),
-        ("layer,unit,description\n", "lacks the column"),
+        ("layer,unit,description\n", "is empty"),
+        ("unit,description\n1,x\n", "lacks the column layer"),
     ]:
         wrong.write_text(text)
         with pytest.raises(BadInput, match=word):

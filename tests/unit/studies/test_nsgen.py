@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurotest import zoo
-from neurotest.studies import nsgen, nsgen_cells, nsgen_tables
+from neurotest.studies import nsgen, nsgen_cells, nsgen_pool, nsgen_tables
 
 
 def cell(faults: int, outputs: int = 20, roots: int = 10, **more: Any) -> dict[str, Any]:
@@ -54,19 +54,19 @@ def test_outputs_of_one_seed_count_as_one_piece() -> None:
 def test_auc_counts_pairs(rows: list[tuple[float, bool]]) -> None:
     values, wrong = np.array([v for v, _ in rows]), np.array([w for _, w in rows])
     pairs = [(a < b) + 0.5 * (a == b) for a in values[wrong] for b in values[~wrong]]
-    found = nsgen_cells.auc(values, wrong)
+    found = nsgen_pool.auc(values, wrong)
     assert found == (pytest.approx(float(np.mean(pairs))) if pairs else None)
 
 
 def test_similarity_against_faults_by_hand() -> None:
     values = np.array([0.1, 0.2, 0.8, 0.9] * 5)
     wrong = np.array([True, True, False, False] * 5)
-    found = nsgen_cells.against(values, wrong, np.repeat(np.arange(5), 4), draws=20)
+    found = nsgen_pool.against(values, wrong, np.repeat(np.arange(5), 4), draws=20)
     assert found["auc"] == 1.0
     assert found["r"] < -0.9
     assert found["base rate"] == 0.5
     assert found["rate below"] == 1.0
-    same = nsgen_cells.against(np.ones(20), wrong, np.repeat(np.arange(5), 4), draws=5)
+    same = nsgen_pool.against(np.ones(20), wrong, np.repeat(np.arange(5), 4), draws=5)
     assert (same["r"], same["auc"], same["rate below"]) == (None, 0.5, None)
 
 
@@ -93,7 +93,7 @@ def test_every_table_is_there_and_what_is_not_rerun_is_listed() -> None:
     ):
         assert found["tables"][title], title
     listed = {row["what"] for row in found["tables"]["not rerun"]}
-    assert "fuzz/fashion-lenet5/0/w/o CNS" in listed
+    assert "w/o CNS on fashion-lenet5" in listed
     assert {"table 13", "ResNet50", "cifar10-mobilenetv2", "cifar10-vgg16bn"} <= listed | {
         "cifar10-mobilenetv2",
         "cifar10-vgg16bn",
@@ -121,9 +121,66 @@ def test_a_small_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["outputs"]["outputs"] == 8
     assert found["outputs"]["reached"]
     assert len(found["pairs"]) == 8
-    assert len(found["gallery"]) == nsgen_cells.GALLERY
+    assert len(found["gallery"]) == min(nsgen_cells.GALLERY, found["outputs"]["faults"])
+    assert all(one["label"] != one["predicted"] and one["seed png"] != one["png"] for one in found["gallery"])
     assert len(found["map"]) == found["outputs"]["faults"]
     json.dumps(found, allow_nan=False)
+    assert set(nsgen_cells.campaign("fashion-lenet5", 0, "random", "quick", ("outputs",))) & {"iterations", "forwards"} == set()
+
+
+@pytest.mark.skipif(not zoo.find("fashion-lenet5").embedded, reason="the embedded networks were removed")
+def test_paths_are_read_once_and_give_every_variants_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shared paths through all layers hold those of a guide through some: its own reading gives the same threshold."""
+    from neurotest.coverage.context import Context
+    from neurotest.generate.fuzz import build_guide
+    from neurotest.generate.fuzz.semantic import NSGen, NSGenState
+
+    monkeypatch.setitem(nsgen_cells.PER_CLASS, "quick", 1)
+    monkeypatch.setitem(nsgen_pool.PAIRS, "quick", (12, 2))
+    target, test, train = nsgen_cells.subject_of("fashion-lenet5")
+    text = "nsgen:per_class=1,depth=2"
+    shared = nsgen_cells.with_tau("fashion-lenet5", text)
+    alone = build_guide(text).start(Context(target=target, train=train), test)
+    assert isinstance(shared, NSGen)
+    assert isinstance(alone, NSGenState)
+    assert shared.tau == pytest.approx(alone.tau, abs=1e-6)
+    assert nsgen_cells.with_tau("fashion-lenet5", "nsgen:target=own,per_class=1").tau is None
+    found = nsgen_pool.pool("fashion-lenet5", "quick")
+    json.dumps(found, allow_nan=False)
+    assert found["mutants"] == 24
+    assert {*nsgen_pool.WAYS, nsgen_pool.OWN} == set(found["ways"])
+    assert found["ways"]["label-only"]["auc"] > 0.9  # the prediction itself
+    assert "has only 4 layers" in found["ways"]["6 layers"]["absent"]
+    steps = nsgen_pool.thresholds("fashion-lenet5", "quick")
+    assert [row["per class"] for row in steps["no-label"]] == [1]
+
+
+def test_lifts_of_the_lowest_quarter() -> None:
+    values, wrong = np.repeat([0.1, 0.5, 0.6, 0.9], 5), np.repeat([True, False, False, True], 5)
+    found = nsgen_pool.against(values, wrong, np.arange(20), draws=30)
+    assert (found["below"], found["rate below"], found["x all"]) == (0.25, 1.0, 2.0)
+    assert found["x all low"] <= 2 <= found["x all high"]
+    better = nsgen_pool.against(np.where(wrong, 0.0, 1.0), wrong, np.arange(20), values, draws=30)
+    assert (better["auc"], better["auc over nsgen's"]) == (1.0, pytest.approx(0.5))
+    assert found["over low"] == found["over high"] == 0
+
+
+def test_validations_beside_chance() -> None:
+    about = {"units": 10, "known": 10, "accuracy": [0.9, 0.6, 0.98], "chance": 0.1, "margin": [0.4, 0.3, 0.5]}
+    done = {"words/s": {"describers": {"milan": about, "x": {**about, "margin": None}}}}
+    first, second = nsgen_tables.validated(done, "describers", "describer")
+    assert (first["right"], first["low above chance"], first["cosine low"]) == (0.9, 0.5, 0.3)
+    assert second["cosine above others"] is None
+
+
+def test_the_gallery_is_escaped() -> None:
+    from neurotest.report.nsgen import cards
+
+    row = {"subject": "<i>s", "guide": "nsgen", "label": "<b>", "predicted": "bag", "change": "x", "png": "AA", "seed png": "BB"}
+    drawn = cards([row])
+    assert "<i>" not in drawn
+    assert "&lt;b&gt;" in drawn
+    assert drawn.count("<img") == 2
 
 
 def test_charts_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,3 +199,15 @@ def test_charts_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     found = nsgen_charts(tables)
     assert set(found) == set(tables)
     assert all("<svg" in drawn for drawn in found.values())
+
+
+def test_the_report_keeps_the_studys_order() -> None:
+    """A run stores keys by the alphabet; what the order says is believed only where it fits."""
+    from neurotest.report.study import _ordered, _table
+
+    tables = {"a": [{"x": 1, "low": 2}], "b": [{"y": 1}]}
+    shown, order = _ordered({"tables": tables, "order": [["b", ["y"]], ["a", ["x", "low"]], ["gone", ["z"]], "?"]})
+    assert list(shown) == ["b", "a"]
+    assert _table("a", shown["a"], order["a"])["columns"] == ["x", "low"]
+    assert list(_ordered({"tables": tables})[0]) == ["a", "b"]
+    assert _table("a", tables["a"])["columns"] == ["low", "x"]

@@ -18,7 +18,7 @@ from neurotest.semantics.descriptions import Description, Descriptions
 from neurotest.target import Layer, Target
 from neurotest.target.load import load
 
-VERSION = 3  # of what describers say: raised when the same settings would say something else
+VERSION = 4  # of what describers say: raised when the same settings would say something else
 
 
 def material(

@@ -47,7 +47,7 @@ class Dissected:
     def relative(self) -> NDArray[np.float64]:
         """IoU over the largest that masks of these sizes can have: 1 where one lies inside the other."""
         small, large = np.minimum(self.lit[:, None], self.true[None]), np.maximum(self.lit[:, None], self.true[None])
-        return self.iou * large / np.maximum(small, 1)
+        return np.minimum(self.iou * large / np.maximum(small, 1), 1.0)  # rounding may pass 1
 
     def shares(self, family: str) -> NDArray[np.float64]:
         """How the neuron's light is divided over a family's words, each word's area counted alike: (neurons, words), sums 1."""

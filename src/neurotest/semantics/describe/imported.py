@@ -77,9 +77,11 @@ class Imported:
         )
 
     def _rows(self, target: Target) -> list[Description]:
-        table = read_rows(self.file, () if self.layer else ("layer",))
+        table = read_rows(self.file, ())
         if not table:
             raise BadInput(f"{self.file} is empty: expected a CSV file with layer, neuron, description.")
+        if not self.layer:
+            self._column(table[0], ("layer",))
         neuron, text = (self._column(table[0], names) for names in (NEURON, TEXT))
         score = next((name for name in SCORE if name in table[0]), None)
         prints = {row["fingerprint"] for row in table} if "fingerprint" in table[0] else {target.fingerprint}

@@ -19,7 +19,7 @@ from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
 from neurotest.registry import register
-from neurotest.semantics.describe.caption import Language, Teller, Vocabulary, taught, told
+from neurotest.semantics.describe.caption import Language, Teller, Vocabulary, counted, taught, told
 from neurotest.semantics.describe.corpus import (
     SHAPE_CORPORA,
     Annotator,
@@ -34,7 +34,7 @@ from neurotest.semantics.descriptions import Description
 from neurotest.semantics.exemplars import Exemplars, K
 from neurotest.semantics.masks import regions
 
-FORMAT = 1
+FORMAT = 2
 BATCH = 64
 
 
@@ -152,7 +152,11 @@ class Milan:
             rows = torch.from_numpy(dice.integers(0, len(vectors), BATCH))
             # Exemplars are left out and repeated at random: a neuron's are never as pure as a corpus makes them.
             kept = torch.from_numpy(dice.integers(0, k, (BATCH, k)))
-            yield vectors[rows.unsqueeze(1), kept], words[rows]
+            said = words[rows]
+            yield (
+                vectors[rows.unsqueeze(1), kept],
+                said[:, : int(counted(said).sum(1).max())],
+            )  # nothing counts behind the longest
 
     def _place(self, shape: tuple[int, ...], annotate: Annotator) -> Path:
         settings = replace(self, beam=1, temperature=0.0, least=0.0)  # what the weights do not depend on

@@ -143,11 +143,13 @@ def _pattern(a: Drawn, dx: Floats, dy: Floats, x: Floats, y: Floats, unit: float
     turn = a.turn[:, None, None]
     u, v = dx * np.cos(turn) + dy * np.sin(turn), -dx * np.sin(turn) + dy * np.cos(turn)
     wave_x, wave_y = 2 * np.pi * x / period + shift[:, 0], 2 * np.pi * y / period + shift[:, 1]
+    # The waves of checks run along the diagonals, where they are shorter than along the sides by the root of two.
+    check_x, check_y = (2 * np.pi * side / (np.sqrt(2) * period) + shift[:, i] for i, side in enumerate((x, y)))
     made = (
         np.ones_like(dx * dy),
         _smooth(4 * np.sin(2 * np.pi * across / period + shift[:, 0])),
         _smooth(across / (0.5 * unit)) if unit >= 1 else _smooth(2 * across),
-        _smooth(4 * np.sin(wave_x) * np.sin(wave_y)),
+        _smooth(4 * np.sin(check_x) * np.sin(check_y)),
         _smooth(4 * (np.cos(wave_x) + np.cos(wave_y) - 1)),
         _smooth(2 * u / unit) * _smooth(2 * v / unit),
     )
