@@ -73,7 +73,8 @@ class Driver:
         began = time.perf_counter()
         found = fuzzer.step()
         fuzzer.tally.seconds += time.perf_counter() - began
-        return found, fuzzer.control.follow(fuzzer.tally.forwards) if fuzzer.control else []
+        control = fuzzer.control
+        return found, control.follow(control.level(fuzzer.tally)) if control else []
 
     def _batch(self) -> None:
         before = set(self.fuzzer.tally.families)

@@ -56,7 +56,7 @@ def fuzz(
     ] = 5,
     disk: Annotated[float, typer.Option("--disk", help="Megabytes of images, at most.")] = 200,
     control: Annotated[
-        bool, typer.Option("--control/--no-control", help="Let a random campaign of as many forward passes run beside it.")
+        bool, typer.Option("--control/--no-control", help="Let a random campaign of equal forward passes run beside it.")
     ] = True,
     layers: opt.Layers = None,
     neuron: opt.Neuron = None,
@@ -117,7 +117,7 @@ def tell(found: FuzzResult) -> None:
     if content["random"] is not None and found.control is not found.tally:
         rows.append(_numbers("random", content["random"]))
     columns = ["guide", "forwards", "faults", "per 1,000 forwards", "families", "classes", "seeds", "of those it kept, faults"]
-    show.table("the guide, and random with as many forward passes", columns, rows)
+    show.table("the guide, and random beside it", columns, rows)
     if verdict := versus(content):
         print(verdict)
     rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in found.table()[:SHOWN]]
