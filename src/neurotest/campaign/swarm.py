@@ -59,7 +59,7 @@ def swarm(
     labels_from: str = "data",
     keep_wrong: bool = False,
     limit: int | None = None,
-    beside: Sequence[str] = controls.NAMES,
+    beside: Sequence[str] = tuple(controls.NAMES),
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,

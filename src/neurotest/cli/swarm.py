@@ -85,14 +85,10 @@ def swarm(
 
 def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:
     from neurotest.cli import show
+    from neurotest.generate.swarm.controls import NAMES
 
-    said = {
-        "noise": "random noise of equal norm",
-        "pgd": "PGD of equal norm (gradients)",
-        "margin": "the same swarm on the margin",
-    }
     rows = [_row(f"swarm, {content['fitness']}", {**content, "failed": content["roots"]})]
-    rows += [_row(said[name], one) for name, one in content["controls"].items()]
+    rows += [_row(NAMES[name], one) for name, one in content["controls"].items()]
     ball = f"{content['norm']} {content['radius']:g}" if content["norm"] != "none" else "no ball"
     title = f"{content['seeds']} seeds, {ball}, {content['evaluations_per_seed']:.0f} evaluations each"
     show.table(title, ["", "seeds that fail", "rate", "95 % interval", "wrong labels per seed", "forward passes"], rows)

@@ -6,15 +6,11 @@ from typing import Any
 
 from neurotest.campaign.families import families
 from neurotest.campaign.swarm import joined
+from neurotest.generate.swarm.controls import NAMES
 from neurotest.generate.swarm.engine import Moment
 from neurotest.report import charts, fuzz
 from neurotest.runs.store import Run
 
-CONTROLS = {
-    "noise": "random noise of equal norm",
-    "pgd": "PGD of equal norm (gradients)",
-    "margin": "the same swarm on the margin",
-}
 POINTS = 200
 
 
@@ -27,7 +23,7 @@ def render(run: Run) -> str:
     course = joined([[Moment(*one) for one in course] for course in courses])
     environment = Environment(loader=PackageLoader("neurotest.report"), autoescape=True)
     rows = [{**summary, "name": f"swarm, {summary['fitness']}", "failed": summary["roots"]}]
-    rows += [{**one, "name": CONTROLS.get(name, name)} for name, one in summary["controls"].items()]
+    rows += [{**one, "name": NAMES.get(name, name)} for name, one in summary["controls"].items()]
     return environment.get_template("swarm.html.j2").render(
         config=run["config"],
         created=run["created"],

@@ -168,7 +168,7 @@ def test_the_report_shows_controls_families_and_neurons(tmp_path: Path) -> None:
     keep(tmp_path / "run", neurons(tmp_path / "run", target(), top=3, rounds=4).to_dict())
     page = write_report(tmp_path / "run").read_text()
     assert f"{found.failed} of {found.seeds} seeds fail" in page
-    assert "the same swarm on the margin" in page
+    assert "a swarm led by the margin alone" in page
     assert "faults right again when silenced" in page
     assert page.count("data:image/png") >= 2
     assert "<script" not in page

@@ -18,7 +18,11 @@ from neurotest.mutate.space import from_unit
 from neurotest.target import Target
 
 STEPS = 10  # of the gradient control, a quarter of the radius each
-NAMES = ("noise", "pgd", "margin")
+NAMES = {
+    "noise": "random noise of equal norm",
+    "pgd": "PGD of equal norm (gradients)",
+    "margin": "a swarm led by the margin alone",
+}
 
 
 @dataclass
