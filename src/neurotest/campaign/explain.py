@@ -150,8 +150,10 @@ def _number(fault: int | str) -> int:
 
 
 def _classes(shop: Workshop) -> list[str]:
-    known = shop.target.classes or shop.classes
-    return list(known) if known else [str(i) for i in range(shop.target.check_outputs(shop.target.prepare(np.array(shop.x[:1]))))]
+    """The names the campaign was told, if there is one for each output."""
+    outputs = shop.target.check_outputs(shop.target.prepare(np.array(shop.x[:1])))
+    known = next((names for names in (shop.classes, shop.target.classes) if names and len(names) == outputs), None)
+    return list(known or map(str, range(outputs)))
 
 
 def semantics_of(shop: Workshop, train: Source | str | None, said: dict[str, Any]) -> Semantics:

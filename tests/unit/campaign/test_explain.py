@@ -78,6 +78,14 @@ def test_a_fault_beside_its_seed(campaign: tuple[Path, Target, ArraySource]) -> 
     assert by_file.to_dict() == told
 
 
+def test_classes_are_called_what_the_campaign_was_told(campaign: tuple[Path, Target, ArraySource]) -> None:
+    run, target, data = campaign
+    other = Target(target.module, shape=target.shape, classes=["one", "two", "three"])
+    found = explain(run, first_fault(run), target=other, train=data, **SAID)
+    assert isinstance(found, Explanation)
+    assert found.true in target.classes  # type: ignore[operator]
+
+
 def test_every_string_is_escaped(campaign: tuple[Path, Target, ArraySource], tmp_path: Path) -> None:
     run, target, data = campaign
     found = explain(run, first_fault(run), target=target, train=data, **SAID)
