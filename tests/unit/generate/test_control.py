@@ -106,12 +106,12 @@ def test_a_restored_control_goes_on_as_if_nothing_had_happened() -> None:
     assert {**control.tally.plain(), "seconds": 0} == {**other.tally.plain(), "seconds": 0}
 
 
-def test_beside_a_guide_that_runs_the_network_itself_the_control_makes_four_mutants_for_each_of_its() -> None:
+def test_beside_a_guide_that_runs_the_network_itself_the_control_makes_two_mutants_for_each_of_its() -> None:
     made = fuzzer("random", Budget(forwards=100), batch=32).controlled()
     control = made.control
     assert control is not None
     assert control.level(Tally(tested=100, forwards=130)) == 130  # some were run again: no difference
-    assert control.level(Tally(tested=100, forwards=2200)) == 400
+    assert control.level(Tally(tested=100, forwards=2200)) == 200
 
 
 def test_a_guide_that_runs_the_network_far_ahead_does_not_make_a_batch_too_large() -> None:

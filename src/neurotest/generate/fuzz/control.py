@@ -1,7 +1,7 @@
 """The control of a campaign: random at equal budget.
 
 Another fuzzer with the same target, seeds, oracles and settings, but a guide that takes anything, a corpus and random streams
-of its own. After each batch of the guided one it makes as many forward passes as that has made, or four mutants for each of
+of its own. After each batch of the guided one it makes as many forward passes as that has made, or two mutants for each of
 its mutants, whichever is less. Its faults are counted, not kept.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PURPOSE = "fuzz.control"  # of its random streams
 ENDLESS = Budget(forwards=2**62)
-MOST = 4  # mutants for each of the guided one: beside a guide that runs the network itself it would cost many times as much
+MOST = 2  # mutants for each of the guided one: beside a guide that runs the network itself it would cost many times as much
 LARGE = 2  # times the guided fuzzer's batch, at most: a guide that runs the network itself gets far ahead
 OFTEN = 64  # batches of its own per batch of the guided one, at most
 AT_ONCE = 256  # images made again in one go
