@@ -8,6 +8,7 @@ chain of mutations but a change of values: there, fewer values are changed, and 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -89,7 +90,7 @@ def shrink(
     return {"run": str(path), "families": [one.to_dict(classes) for one in kept]}
 
 
-class _Search:
+class _Search(ABC):
     """The simplest variant of one fault, as a chain and as it is saved."""
 
     def __init__(self, shop: Workshop, key: Key, fault: StoredMutant) -> None:
@@ -97,8 +98,8 @@ class _Search:
         self.root = shop.root(fault.root)
         self.tried = 0
 
-    def simplest(self) -> tuple[Chain, NDArray[np.generic]]:
-        raise NotImplementedError
+    @abstractmethod
+    def simplest(self) -> tuple[Chain, NDArray[np.generic]]: ...
 
     def shrunk(self) -> tuple[Shrunk, NDArray[np.generic]]:
         chain, made = self.simplest()

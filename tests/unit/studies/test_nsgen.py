@@ -107,10 +107,11 @@ def test_every_table_is_there_and_what_is_not_rerun_is_listed() -> None:
 
 def test_variants_are_guides_that_exist() -> None:
     from neurotest.generate.fuzz import build_guide
+    from neurotest.generate.fuzz.semantic import NSGen
 
     for scale in ("quick", "full"):
-        for text in nsgen.guides("fashion-lenet5", scale).values():
-            build_guide(text)
+        for name, text in nsgen.guides("fashion-lenet5", scale).items():
+            assert isinstance(build_guide(text), NSGen) == (name not in nsgen.BASELINES[scale]), name
 
 
 @pytest.mark.skipif(not zoo.find("fashion-lenet5").embedded, reason="the embedded networks were removed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def _own_randomness(random: int, positions: Sequence[int]) -> Iterator[None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Toolbox:
+class _Toolbox(ABC):
     """Base: wrap the target, let the toolbox attack, and take back what it moved."""
 
     name: ClassVar[str]
@@ -73,8 +74,9 @@ class _Toolbox:
     def radius(self) -> float | None:
         return None
 
+    @abstractmethod
     def build(self, attacks: Any, classifier: Any, n: int) -> Any:
-        raise NotImplementedError
+        """The toolbox's attack for `n` inputs."""
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
         estimators, evasion = _parts(self.name)

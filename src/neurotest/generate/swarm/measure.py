@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
@@ -45,7 +46,7 @@ class Fitness(Protocol):
 
 
 @dataclass(eq=False)
-class Measure:
+class Measure(ABC):
     """Judges positions. A context manager; `forwards` and `backwards` count inputs, `cost` is what one position costs in them.
 
     `fresh` measures weigh neurons at a position: `renew` does it again at the best ones, and fitness is then counted from there.
@@ -91,8 +92,9 @@ class Measure:
         with torch.inference_mode():
             return self.judge(u, owner, values, trace.logits), trace.logits
 
+    @abstractmethod
     def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Fitness (n,) of positions, whose they are, from recorded values and logits."""
 
     def maps(self, x: Tensor) -> Tensor:
         """The first layer of inputs in the target's bounds, (n, channels, h, w); of a `local` measure."""
