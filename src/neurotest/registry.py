@@ -1,7 +1,7 @@
 """What exists, by kind and name: methods register themselves in one line, and lists, docs and the command line read it.
 
-A kind's own modules are imported when the kind is first asked for; other people's come by the entry point group
-`neurotest.KIND` (`name = "package.module"`).
+The modules of a kind are found and imported when it is first asked for; other people's come by the entry point group
+`neurotest.KIND` (`name = "package.module"`). A method is written `name(option=value)`: `build` reads that, `text` writes it.
 """
 
 from __future__ import annotations
@@ -11,48 +11,39 @@ import dataclasses
 import functools
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, TypeVar
 
 from neurotest.errors import BadInput, near
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-MODULES: dict[str, tuple[str, ...]] = {
-    "criterion": tuple(
-        f"neurotest.coverage.{module}"
-        for module in ("threshold", "ranges", "topk", "cluster", "surprise", "causal", "layerwise", "paths")
-    ),
-    "selector": tuple(
-        f"neurotest.select.{module}"
-        for module in ("uncertainty", "sensitivity", "dropout", "surprise", "greedy", "ats", "neighbours", "adaptive", "decision")
-    ),
-    "estimator": ("neurotest.select.estimation", "neurotest.select.pace"),
-    "study": tuple(
-        f"neurotest.studies.{module}" for module in ("nss", "fuzzing", "coverage", "illumination", "nsgen", "deepsensor")
-    ),
-    "mutation set": ("neurotest.mutate.space",),
-    "mutation space": ("neurotest.mutate.rules",),
-    "attack": tuple(f"neurotest.generate.gradient.{module}" for module in ("attacks", "carlini", "toolbox")),
-    "generator": ("neurotest.generate.illuminate.settings",),
-    "differential": tuple(f"neurotest.generate.differential.{module}" for module in ("deepxplore", "dlfuzz", "adapt")),
-    "critical": ("neurotest.semantics.critical",),
-    "encoder": ("neurotest.semantics.encoders",),
-    "describer": tuple(
-        f"neurotest.semantics.describe.{module}"
-        for module in ("combined", "profile", "attributes", "concepts", "imported", "clip", "milan")
-    ),
-    "guide": ("neurotest.generate.fuzz.guides", "neurotest.generate.fuzz.semantic"),
-    "suite": ("neurotest.evaluate.readers", "neurotest.campaign.suite"),
-    "oracle": ("neurotest.oracles",),
-    "fitness": ("neurotest.generate.swarm.fitness", "neurotest.generate.swarm.excitability"),
-    "validity": ("neurotest.mutate.validity",),
-    "style transfer": ("neurotest.mutate.style",),
-    "split": ("neurotest.mutate.pools",),
-    "target source": ("neurotest.target.load", "neurotest.target.exported"),
-    "data source": ("neurotest.data.spec",),
+# Where the methods of each kind live: every module there that registers one of the kind is found by looking at its text.
+KINDS: dict[str, tuple[str, ...]] = {
+    "criterion": ("coverage",),
+    "selector": ("select",),
+    "estimator": ("select",),
+    "study": ("studies",),
+    "mutation set": ("mutate",),
+    "mutation space": ("mutate",),
+    "attack": ("generate",),
+    "generator": ("generate",),
+    "differential": ("generate",),
+    "critical": ("semantics",),
+    "encoder": ("semantics",),
+    "describer": ("semantics",),
+    "guide": ("generate",),
+    "suite": ("evaluate", "campaign"),
+    "oracle": ("oracles.py",),
+    "fitness": ("generate",),
+    "validity": ("mutate",),
+    "style transfer": ("mutate",),
+    "split": ("mutate",),
+    "target source": ("target",),
+    "data source": ("data",),
 }
 
 
@@ -107,22 +98,31 @@ def register(
     return add
 
 
+def modules(kind: str) -> list[str]:
+    """The modules of this package that register something of a kind."""
+    registers = re.compile(rf'register\(\s*"{re.escape(kind)}"')
+    root = Path(__file__).parent
+    files = (file for place in KINDS[kind] for file in ([root / place] if place.endswith(".py") else (root / place).rglob("*.py")))
+    registering = sorted(file.relative_to(root) for file in files if registers.search(file.read_text(encoding="utf-8")))
+    return [".".join(("neurotest", *file.with_suffix("").parts)).removesuffix(".__init__") for file in registering]
+
+
 @functools.cache
 def _load(kind: str) -> None:
-    for module in MODULES.get(kind, ()):
+    for module in modules(kind):
         importlib.import_module(module)
     for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}"):
         point.load()
 
 
 def kinds() -> list[str]:
-    return sorted(MODULES)
+    return sorted(KINDS)
 
 
 def entries(kind: str) -> dict[str, Entry]:
     """Every entry of a kind by name, in the order of registration."""
-    if kind not in MODULES:
-        raise BadInput(f"unknown kind {kind!r}. {near(kind, MODULES)}")
+    if kind not in KINDS:
+        raise BadInput(f"unknown kind {kind!r}. {near(kind, KINDS)}")
     _load(kind)
     return dict(_entries.get(kind, {}))
 
@@ -134,11 +134,18 @@ def find(kind: str, name: str) -> Entry:
     return known[name]
 
 
+NESTED = re.compile(r"([a-z]+(?: [a-z]+)*)/([\w.+-]+\(.*\))", re.DOTALL)  # criterion/kmnc(sections=10), inside another method
+
+
 def _value(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+        pass
+    nested = NESTED.fullmatch(text)
+    if nested and nested[1] in KINDS:
+        return build(nested[1], nested[2])
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
 def parse(text: str) -> tuple[str, list[Any], dict[str, Any]]:
@@ -158,13 +165,31 @@ def _split(text: str) -> tuple[str, list[str], dict[str, str]]:
     name, colon, parens = match.groups()
     bare: list[str] = []
     options: dict[str, str] = {}
-    for piece in filter(None, (p.strip() for p in (colon or parens or "").split(","))):
+    for piece in filter(None, map(str.strip, _pieces(colon or parens or ""))):
         key, equals, value = piece.partition("=")
         if equals:
             options[key.strip()] = value.strip()
         else:
             bare.append(piece)
     return name, bare, options
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text cut at its commas, but for those inside brackets and quotes."""
+    start, depth, quote, escaped = 0, 0, "", False
+    for place, sign in enumerate(text):
+        if quote:
+            quote, escaped = ("" if sign == quote and not escaped else quote), sign == "\\" and not escaped
+        elif sign in "'\"":
+            quote = sign
+        elif sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif sign == "," and depth <= 0:
+            yield text[start:place]
+            start = place + 1
+    yield text[start:]
 
 
 def _read(entry: Entry, option: str, text: str) -> Any:
@@ -194,3 +219,49 @@ def build(kind: str, method: Any) -> Any:
         if option not in entry.options:
             raise BadInput(f"{name} has no option {option!r}. {near(option, entry.options)}")
     return entry.make(**options)
+
+
+def entry_of(method: Any) -> Entry:
+    """The entry whose class an object is of."""
+    for entries_of_kind in _entries.values():
+        for entry in entries_of_kind.values():
+            if entry.make is type(method):
+                return entry
+    raise BadInput(f"{method!r} is of no registered class: give a name of `neurotest list`, or register {type(method).__name__}.")
+
+
+def text(method: Any) -> str:
+    """A method as text, from which `build` makes an equal one; options that have their defaults are left out.
+
+    >>> text(build("criterion", "kmnc:10"))
+    'kmnc(sections=10)'
+    """
+    entry = entry_of(method)
+    options = {option: getattr(method, option) for option, field in entry.options.items() if not _is_default(method, field)}
+    written = [f"{option}={_written(entry, option, value)}" for option, value in options.items()]
+    return f"{entry.name}({', '.join(written)})" if written else entry.name
+
+
+def _is_default(method: Any, field: dataclasses.Field[Any]) -> bool:
+    value = getattr(method, field.name)
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    return type(value) is type(default) and bool(value == default)
+
+
+def _written(entry: Entry, option: str, value: Any) -> str:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inner = entry_of(value)
+        return f"{inner.kind}/{inner.name}({text(value).partition('(')[2].removesuffix(')')})"
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w.*-]*", value) and _read(entry, option, value) == value:
+        return value
+    written = repr(value).replace("inf", "1e999") if isinstance(value, float) else repr(value)
+    try:
+        same = bool(_read(entry, option, written) == value)
+    except (BadInput, TypeError, ValueError):
+        same = False
+    if not same:
+        raise BadInput(
+            f"{entry.name} has {option}={value!r}, which cannot be written as text: a run made with it can only go on if it is "
+            "given again."
+        )
+    return written

@@ -13,7 +13,7 @@ from neurotest.errors import BadInput
 @pytest.fixture
 def kind(monkeypatch: pytest.MonkeyPatch) -> str:
     """A kind of its own, gone afterwards."""
-    monkeypatch.setitem(registry.MODULES, "toy", ())
+    monkeypatch.setitem(registry.KINDS, "toy", ())
     monkeypatch.setitem(registry._entries, "toy", {})
 
     @registry.register(

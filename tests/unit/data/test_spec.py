@@ -35,7 +35,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def made_split(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A generated split of this test's own, instead of those that need torch."""
-    monkeypatch.setitem(registry.MODULES, "split", ())
+    monkeypatch.setitem(registry.KINDS, "split", ())
     monkeypatch.setitem(registry._entries, "split", {})
     registry._load.cache_clear()
 
