@@ -105,7 +105,9 @@ def main() -> None:
         fail(f"internal error ({type(error).__name__}: {error}); please report it with the lines above.", 4)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
+) -> None:
     """Our own are for the user; those of libraries are for whoever maintains this, and say where they come from."""
     place = "" if issubclass(category, Remark) else f"{filename}:{lineno}: {category.__name__}: "
     print(f"neurotest: {place}{message}", file=sys.stderr)

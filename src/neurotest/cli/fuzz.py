@@ -81,7 +81,7 @@ def fuzz(
     from neurotest.cli.screen import Screen
 
     loaded = opt.opened(again or target, described, resume)
-    limits = {"keep": keep, "disk": None if disk is None else disk * 1e6}
+    limits: dict[str, Any] = {"keep": keep, "disk": None if disk is None else disk * 1e6}
     asked: dict[str, Any] = {
         "mutations": mutations, "validity": validity, "energy": energy, "tries": tries, "max_depth": max_depth,
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,

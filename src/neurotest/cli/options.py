@@ -140,9 +140,10 @@ def again(spec: str | None, described: dict[str, Any]) -> Any:
     values = dict(described)
     if "weights" in values:
         values["weights"] = str(Path(values["weights"]).expanduser().resolve())
-    for name, read in (("size", parse_size), ("classes", read_classes), ("bounds", tuple), ("mean", tuple), ("std", tuple)):
+    values |= {"size": parse_size(values.get("size")), "classes": read_classes(values.get("classes"))}
+    for name in ("size", "classes", "bounds", "mean", "std"):
         if values.get(name) is not None:
-            values[name] = tuple(read(values[name]))  # type: ignore[operator]
+            values[name] = tuple(values[name])
     return Description(spec=spec, **values)
 
 

@@ -55,12 +55,3 @@ def stored_source(where: Path, stored: Any, given: Source | str | None, name: st
     if not isinstance(stored, str) or not stored:
         raise BadInput(f"{where} was started with {name} that a Python program held in memory: give them again.")
     return stored
-
-
-def same_threads(config: Any) -> None:
-    """Equal results need equal threads: what is resumed takes those it was started with."""
-    threads = config.get("threads") if isinstance(config, dict) else None
-    if isinstance(threads, int) and 0 < threads <= 1024:
-        import torch
-
-        torch.set_num_threads(threads)

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from neurotest.errors import BadInput
 from neurotest.jobs.life import Out, begin, finish, safe_point, unfinished
-from neurotest.jobs.opening import same_threads
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 
@@ -60,7 +59,6 @@ def go_on(
     run = Run.open(path, write=True)
     try:
         config = unfinished(run, command, again=extends)
-        same_threads(config)
         job = again(run, config)
         job.restore(run)
         if run["state"] == "done":

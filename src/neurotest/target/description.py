@@ -55,7 +55,9 @@ class Description:
     @classmethod
     def read(cls, stored: Any, where: Path) -> Description:
         """What a run holds, which may be anybody's: values of another type are refused."""
-        values = {f.name: stored.get(f.name) for f in dataclasses.fields(cls)} if isinstance(stored, Mapping) else {}
+        values: dict[str, Any] = (
+            {f.name: stored.get(f.name) for f in dataclasses.fields(cls)} if isinstance(stored, Mapping) else {}
+        )
         types: dict[str, tuple[type, ...]] = {"bounds": (int, float), "mean": (int, float), "std": (int, float), "size": (int,)}
         for name, value in values.items():
             if name in types or name == "classes":

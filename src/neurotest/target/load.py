@@ -43,7 +43,8 @@ def load(
     trust_pickle: open a `.pt2` even if it could run code.
     """
     options: dict[str, Any] = {
-        "bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "classes": read_classes(classes), "outputs": outputs,
+        "bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "classes": read_classes(classes),
+        "outputs": outputs,
     }  # fmt: skip
     options = {key: value for key, value in options.items() if value is not None}
     device = _device(device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
