@@ -13,7 +13,6 @@ from torch import nn
 from neurotest.errors import BadInput, Remark
 from neurotest.jobs.life import begin
 from neurotest.jobs.stored import stored_target, stored_targets, target_config
-from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
 from neurotest.target import Target, load
 from neurotest.target.description import Description, absolute
