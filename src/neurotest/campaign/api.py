@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -233,6 +234,7 @@ def usable_target(run: Run, given: Target | str | None) -> Target:
             f"{run.path} was made elsewhere and names the target {spec!r}, which could run code: name the target yourself "
             "with --target."
         )
+    _refuse_named_code(run, config)
     target = load(spec if given is None else given)
     if target.fingerprint != config.get("fingerprint"):
         raise BadInput(
@@ -240,6 +242,14 @@ def usable_target(run: Run, given: Target | str | None) -> Target:
             f"{str(config.get('fingerprint'))[:12]}): start a new campaign for a changed network."
         )
     return target
+
+
+def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
+    """An oracle or a guide may name a further network: in a run from elsewhere it must be one of the zoo, as the target."""
+    sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo"}))
+    for text in map(str, [*config["oracle"], config["guide"]]):
+        if re.search(rf"\b({sources}):", text) and not run.made_here:
+            raise BadInput(f"{run.path} was made elsewhere and names {text!r}, which could run code: refused. Start a new campaign.")
 
 
 def settings_of(plan: Plan, guide: Guide | None = None) -> Settings:
