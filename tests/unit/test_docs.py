@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -129,3 +131,30 @@ def test_the_design_page_lists_every_package(monkeypatch: pytest.MonkeyPatch) ->
     assert {name for name in names if f"| `{name}` |" not in table} == set()
     assert "(no docstring)" not in table
     assert hooks.PACKAGES in (DOCS / "design.md").read_text(encoding="utf-8")
+
+
+def options(command: Any, path: tuple[str, ...] = ()) -> dict[str, set[str]]:
+    """Every command with its options; a group has those of its commands, too."""
+    own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    table: dict[str, set[str]] = {}
+    for name, child in getattr(command, "commands", {}).items():
+        table |= options(child, (*path, name))
+        own |= table[" ".join((*path, name))]
+    return {**table, " ".join(path): own | {"--help"}}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_on_the_pages_have_the_options_they_are_shown_with(page: Path) -> None:
+    import typer
+
+    from neurotest.cli.app import app
+
+    table = options(typer.main.get_command(app))
+    wrong = []
+    for command, rest in re.findall(
+        r"(?:^ {4}|   |`|\$ )neurotest ([a-z]+)\b((?:(?!neurotest)[^\n`#])*)", page.read_text("utf-8"), re.MULTILINE
+    ):
+        known = table.get(command, set())
+        wrong += [] if known else [command]
+        wrong += [f"{command} {name}" for name in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", rest) if name not in known]
+    assert wrong == []

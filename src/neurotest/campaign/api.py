@@ -249,7 +249,9 @@ def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
     sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo"}))
     for text in map(str, [*config["oracle"], config["guide"]]):
         if re.search(rf"\b({sources}):", text) and not run.made_here:
-            raise BadInput(f"{run.path} was made elsewhere and names {text!r}, which could run code: refused. Start a new campaign.")
+            raise BadInput(
+                f"{run.path} was made elsewhere and names {text!r}, which could run code: refused. Start a new campaign."
+            )
 
 
 def settings_of(plan: Plan, guide: Guide | None = None) -> Settings:
