@@ -24,6 +24,10 @@ class Interrupted(NeurotestError):
     exit_code = 3
 
 
+class Remark(UserWarning):
+    """Something a user should know before trusting a result; the command line prints it as a remark."""
+
+
 def near(name: str, known: Iterable[str], most: int = 4) -> str:
     """A sentence naming the known words closest to `name`, or all of them when they are few.
 

@@ -16,16 +16,14 @@ from neurotest.campaign.replay import Workshop
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, StoredMutant
 from neurotest.data.source import Source
-from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import write_json
-from neurotest.generate.fuzz.guides import build_guide
+from neurotest.jobs.opening import AnyTarget, open_data
 from neurotest.mutate.chain import words
 from neurotest.runs.store import Run
 from neurotest.semantics.descriptions import DEFAULT
 from neurotest.semantics.explain import PathPair, Substitution, compare, substitutions
 from neurotest.semantics.guidance import Guidance, Semantics
-from neurotest.target import Target
 
 LIMIT = 500  # faults, and as many others, whose paths are read for a whole campaign
 READ = 64
@@ -116,7 +114,7 @@ def explain(
     run: Run | Path | str,
     fault: int | str | None = None,
     *,
-    target: Target | str | None = None,
+    target: AnyTarget | None = None,
     train: Source | str | None = None,
     limit: int = LIMIT,
     **settings: Any,
@@ -161,8 +159,7 @@ def semantics_of(shop: Workshop, train: Source | str | None, said: dict[str, Any
     known = {f.name for f in dataclasses.fields(Guidance)}
     if unknown := sorted(said.keys() - known):
         raise BadInput(f"explain has no setting {unknown[0]!r}: expected some of {', '.join(sorted(known))}.")
-    config = shop.config
-    guide = build_guide(config["guide"], layers=config.get("layers"), neuron=config.get("neuron")) if _is_nsgen(shop) else None
+    guide = shop.plan.read_guide() if _is_nsgen(shop) else None
     own: dict[str, Any] = {name: getattr(guide, name) for name in known} if isinstance(guide, Guidance) else {}
     if own and not shop.run.made_here:
         own["describe"] = DEFAULT
@@ -173,7 +170,7 @@ def semantics_of(shop: Workshop, train: Source | str | None, said: dict[str, Any
     if "tau" not in said and (not own or own["tau"] is None):
         own["tau"] = _stored_tau(shop.run) if own else 1.0  # a campaign under another guide had none
     settings = Guidance(**{**own, **{key: value for key, value in said.items() if value is not None}})
-    return settings.start(shop.target, data(_train(shop, train), shape=shop.target.shape))
+    return settings.start(shop.target, open_data(shop.target, _train(shop, train)))
 
 
 def _stored_tau(run: Run) -> float | None:

@@ -12,21 +12,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neurotest import registry
-from neurotest.campaign.api import campaign_config, usable_target
+from neurotest.campaign.api import campaign_config
+from neurotest.campaign.plan import Plan
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.guides import build_guide
 from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.jobs.opening import AnyTarget
+from neurotest.jobs.stored import stored_target
 from neurotest.mutate.chain import Chain, free, words
 from neurotest.mutate.chain import replay as make
 from neurotest.mutate.rules import Space
 from neurotest.oracles import Court, Roots, court, predicted
 from neurotest.runs import codec
 from neurotest.runs.store import Run
-from neurotest.target import Target
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Replayed:
 class Workshop:
     """Everything needed to make a campaign's mutants again."""
 
-    def __init__(self, run: Run, target: Target | str | None = None) -> None:
+    def __init__(self, run: Run, target: AnyTarget | None = None) -> None:
         self.run, self.store = run, Store(run)
         self.config = campaign_config(run)
-        self.target = usable_target(run, target)
+        self.target = stored_target(run, target)
         self.x, self.rows = self.store.seeds()
         self.classes = tuple(run["classes"]) or None
         empty = np.empty(0, dtype=np.int64)
@@ -62,7 +62,11 @@ class Workshop:
 
     @cached_property
     def space(self) -> Space:
-        return registry.build("mutation space", mutations(self.config))  # type: ignore[no-any-return]
+        return self.plan.space()
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan.read(self.config)
 
     def root(self, position: int) -> NDArray[np.generic]:
         if position not in self.rows:
@@ -128,7 +132,7 @@ class Workshop:
         return {row.position: row.label for row in self.run.inputs()}
 
 
-def replay(file: Path | str, target: Target | str | None = None) -> Replayed:
+def replay(file: Path | str, target: AnyTarget | None = None) -> Replayed:
     """Make the fault of RUN/faults/fault-NUMBER.png (or RUN and `#NUMBER`) again and run the target on it."""
     path, number = _which(str(file))
     with Run.open(path) as run:
@@ -147,12 +151,6 @@ def check(shop: Workshop, fault: StoredMutant) -> Replayed:
     now = int(shop.predict(made)[0])
     true, before, after = (class_name(n, shop.classes) for n in (fault.expected, fault.predicted, now))
     return Replayed(fault.number, words(fault.chain), true, before, after, same, now == fault.predicted)
-
-
-def mutations(config: dict[str, Any]) -> str:
-    """The mutation space a campaign used, in words."""
-    said = (config.get("options") or {}).get("mutations")
-    return str(said or build_guide(config["guide"]).defaults.get("mutations", "rules95"))
 
 
 def _which(text: str) -> tuple[Path, int]:

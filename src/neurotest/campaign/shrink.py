@@ -23,18 +23,18 @@ from neurotest import files, rng
 from neurotest.campaign.families import best, grouped
 from neurotest.campaign.replay import Workshop
 from neurotest.campaign.result import class_name
-from neurotest.campaign.store import FAULTS, StoredMutant
+from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.generate.fuzz.proposals import distances
 from neurotest.generate.swarm.moves import SIDES, grid
+from neurotest.jobs.opening import AnyTarget
 from neurotest.mutate import chain as chains
 from neurotest.mutate.chain import CHANGED, REGION, Chain, Step, free, words
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import Run
-from neurotest.target import Target
 
 JOBS = "jobs"
 MILDNESS = (1.0, 4.0, 7.0, 2.0, 5.0, 3.0, 8.0, 6.0, 9.0, 10.0)  # blurs, mildest first
@@ -69,7 +69,7 @@ class Shrunk:
 
 
 def shrink(
-    path: Path | str, target: Target | str | None = None, progress: Callable[[int, int], None] | None = None
+    path: Path | str, target: AnyTarget | None = None, progress: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
     """Shrink every family of a campaign; the results become part of the run, or wait in RUN/jobs while it is being written."""
     with Run.open(path) as run:
@@ -251,7 +251,7 @@ def _keep(path: Path, found: list[Shrunk], images: list[np.ndarray], bounds: tup
         return named
     with run:
         named = _write(path, path / FAULTS, found, images, bounds)
-        insert(run, [_row(one) for one in named])
+        Store(run).add_shrunk([_row(one) for one in named])
     return named
 
 
@@ -271,16 +271,12 @@ def _row(one: Shrunk) -> list[Any]:
     return [*one.key, one.fault, one.content, dumps(chains.plain(one.after)), dumps(about), one.file]
 
 
-def insert(run: Run, rows: list[Any]) -> None:
-    run.change("INSERT OR REPLACE INTO shrunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [tuple(row) for row in rows])
-
-
 def shrunk_of(run: Run) -> dict[Key, dict[str, Any]]:
     """What shrinking has found so far, by family."""
     from neurotest.runs.rows import loads
 
     found: dict[Key, dict[str, Any]] = {}
-    for expected, predicted, operator, mutant, _, chain, about, file in run.rows("SELECT * FROM shrunk"):
+    for expected, predicted, operator, mutant, _, chain, about, file in Store(run).shrunk():
         told = loads(about, run.path)
         found[(int(expected), int(predicted), str(operator))] = {
             "fault": int(mutant), "before": words(chains.read(told["before"])),
@@ -299,7 +295,7 @@ def adopt(run: Run) -> int:
     for file in sorted((run.path / JOBS).glob("shrink-*/shrunk.json")):
         try:
             rows = json.loads(file.read_text())
-            insert(run, rows)
+            Store(run).add_shrunk(rows)
         except (OSError, ValueError, TypeError, BadInput):
             continue  # half-written or not ours: it stays where it is
         file.rename(file.with_name("adopted.json"))

@@ -17,7 +17,7 @@ from neurotest.generate.differential.ensemble import Ensemble, Seen
 from neurotest.generate.differential.method import Outcome
 from neurotest.generate.differential.neurons import pick
 from neurotest.generate.gradient.checks import count, eps_share, real
-from neurotest.generate.parts import Arrays
+from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
 

@@ -13,7 +13,7 @@ from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate.archive import Archive
 from neurotest.generate.illuminate.climb import ANEW, Climb
 from neurotest.generate.illuminate.settings import BACKWARD, Illuminate
-from neurotest.generate.parts import Arrays
+from neurotest.jobs.parts import Arrays
 from neurotest.oracles import predicted
 
 
