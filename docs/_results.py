@@ -158,9 +158,11 @@ def main() -> None:
     parser.add_argument("--title", required=True)
     options = parser.parse_args()
     columns, rows = parse(sys.stdin.read().splitlines())
-    today = datetime.date.today().isoformat()
-    table = {"columns": columns, "rows": rows, "version": neurotest.__version__, "date": today}
-    print(save(options.name, Result(title=options.title, command=options.command, **table)))
+    result = Result(
+        title=options.title, command=options.command, version=neurotest.__version__,
+        date=datetime.date.today().isoformat(), columns=columns, rows=rows,
+    )  # fmt: skip
+    print(save(options.name, result))
 
 
 if __name__ == "__main__":
