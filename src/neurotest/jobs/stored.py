@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.jobs.opening import AnyTarget, open_target
 from neurotest.runs.store import Run
@@ -53,12 +55,23 @@ def _stored(run: Run) -> tuple[list[Any], list[Description]]:
     config = run["config"]
     if not isinstance(config, dict) or "target" not in config:
         raise BadInput(f"{run.path} names no target: it is a run of {run['command']!r}, or damaged.")
+    if not run.made_here:
+        _refuse_named_code(run, config)
     specs = config.get("targets") or [config["target"]]
     stored = config.get("descriptions") or [config.get("description") or {"spec": spec} for spec in specs]
     fingerprints = config.get("fingerprints") or [config.get("fingerprint")]
     if not isinstance(stored, list) or not isinstance(fingerprints, list) or len(stored) != len(fingerprints):
         raise BadInput(f"{run.path} describes its targets in a way that does not fit: it is damaged.")
     return fingerprints, [Description.read(one, run.path) for one in stored]
+
+
+def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
+    """An oracle or another method may name a further network: in a run from elsewhere it must be one of the zoo."""
+    sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo"}))
+    for key in ("oracle", "guide", "method"):
+        text = str(config.get(key))
+        if re.search(rf"\b({sources}):", text):
+            raise BadInput(f"{run.path} was made elsewhere and names the {key} {text}, which could run code: start a new run.")
 
 
 def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
