@@ -20,7 +20,7 @@ from neurotest.generate.fuzz import Budget, Fuzzer, Seeds, Settings, build_guide
 from neurotest.generate.fuzz.guides import GuideState
 from neurotest.mutate.pixel import BILATERAL, Blur
 from neurotest.mutate.rules import UNIFORMS, Rules95
-from neurotest.oracles import Court, court
+from neurotest.oracles import Oracles, build_oracles
 from neurotest.target import Probe, Target
 from neurotest.target.load import load
 
@@ -36,7 +36,7 @@ class _Bench:
 
     def __init__(self, name: str) -> None:
         self.target, self.source = subject_of(name)
-        self.judges: Court = court(self.target, "metamorphic")
+        self.judges: Oracles = build_oracles(self.target, "metamorphic")
         self.seeds: Seeds = choose_seeds(self.target, self.source, self.judges)
         self.context = Context(target=self.target, train=self.source)
         self.guide = build_guide(GUIDE)

@@ -26,7 +26,7 @@ from neurotest.jobs.methods import stored_method
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
-from neurotest.oracles import Oracle, court
+from neurotest.oracles import Oracle, build_oracles
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -122,7 +122,7 @@ class _Campaign(Job[FuzzResult]):
         source = open_data(target, seeds, limit=plan.limit)
         guide = plan.read_guide()
         settings = plan.settings(guide)
-        oracles = court(target, list(plan.oracle))
+        oracles = build_oracles(target, list(plan.oracle))
         chosen = choose_seeds(target, source, oracles, keep_wrong=plan.keep_wrong)
         settings.mutations.check(tuple(chosen.x.shape[1:]))
         train = None if plan.train is None else open_data(target, plan.train)

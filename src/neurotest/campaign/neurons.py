@@ -1,4 +1,4 @@
-"""`neurotest neurons`: which neurons a run's faults are owed to, with intervals, and what silencing each of them does."""
+"""`neurotest neurons`: which neurons a run's faults are caused by, with intervals, and what silencing each of them does."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def neurons(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Neurons:
-    """The neurons the faults of a swarm (or of a fuzzing campaign) are owed to.
+    """The neurons the faults of a swarm (or of a fuzzing campaign) are caused by.
 
     Each pair is a seed and its first fault; at most `pairs` of them, in the order they were found. Values are Shapley values
     towards the loss change, by random orders with Student's intervals; neurons clearly outside the `top` are dropped early.

@@ -1,7 +1,7 @@
 """Shrinking: for each family the smallest change that still fails: fewer mutations, milder ones, a smaller region.
 
 As Hypothesis does it: try simpler variants in a fixed order, keep what still fails, stop when nothing simpler does. A variant
-counts only if an oracle still condemns it, as it would be saved, and the same wrong class is predicted. What a swarm found is no
+counts only if an oracle still rejects it, as it would be saved, and the same wrong class is predicted. What a swarm found is no
 chain of mutations but a change of values: there, fewer values are changed, and by less.
 """
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from neurotest import files, rng
 from neurotest.campaign.families import best, grouped
-from neurotest.campaign.replay import Workshop
+from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
@@ -39,7 +39,7 @@ from neurotest.runs.store import Run
 JOBS = "jobs"
 MILDNESS = (1.0, 4.0, 7.0, 2.0, 5.0, 3.0, 8.0, 6.0, 9.0, 10.0)  # blurs, mildest first
 PORTIONS = np.arange(15, 0, -1) / 16  # how far towards changing nothing
-WHOLE = ("translation", "pixels", "brightness")  # their parameters are whole numbers
+WHOLE = ("translation", "pixels", "brightness")  # their parameters are integers
 PART = 500  # variants in one forward pass
 KINDS = ("noise",)  # parameters name a kind and have no milder value
 
@@ -73,19 +73,19 @@ def shrink(
 ) -> dict[str, Any]:
     """Shrink every family of a campaign; the results become part of the run, or wait in RUN/jobs while it is being written."""
     with Run.open(path) as run:
-        shop = Workshop(run, target)
-        groups = grouped(shop.store.faults())
+        reader = FaultReader(run, target)
+        groups = grouped(reader.store.faults())
         if not groups:
             raise BadInput(f"{run.path} has no faults: there is nothing to shrink.")
         found, images = [], []
         for done, (key, faults) in enumerate(groups.items(), start=1):
             one = best(faults)
-            small, image = (_ValueSearch if free(one.operator) else _ChainSearch)(shop, key, one).shrunk()
+            small, image = (_ValueSearch if free(one.operator) else _ChainSearch)(reader, key, one).shrunk()
             found.append(small)
             images.append(image)
             if progress is not None:
                 progress(done, len(groups))
-        classes, bounds = shop.classes, shop.target.bounds
+        classes, bounds = reader.classes, reader.target.bounds
     kept = _keep(Path(path), found, images, bounds)
     return {"run": str(path), "families": [one.to_dict(classes) for one in kept]}
 
@@ -93,9 +93,9 @@ def shrink(
 class _Search(ABC):
     """The simplest variant of one fault, as a chain and as it is saved."""
 
-    def __init__(self, shop: Workshop, key: Key, fault: StoredMutant) -> None:
-        self.shop, self.key, self.fault = shop, key, fault
-        self.root = shop.root(fault.root)
+    def __init__(self, reader: FaultReader, key: Key, fault: StoredMutant) -> None:
+        self.reader, self.key, self.fault = reader, key, fault
+        self.root = reader.root(fault.root)
         self.tried = 0
 
     @abstractmethod
@@ -103,7 +103,7 @@ class _Search(ABC):
 
     def shrunk(self) -> tuple[Shrunk, NDArray[np.generic]]:
         chain, made = self.simplest()
-        l0, l2, linf = (float(v) for v in distances(self.shop.unit(made[None]), self.shop.unit(self.root[None]))[0])
+        l0, l2, linf = (float(v) for v in distances(self.reader.unit(made[None]), self.reader.unit(self.root[None]))[0])
         fault = self.fault
         content = str(content_ids(made[None])[0])
         return Shrunk(self.key, fault.number, fault.chain, chain, fault.distance, (l0, l2, linf), content, self.tried), made
@@ -121,15 +121,15 @@ class _ChainSearch(_Search):
             chain = milder
         if self.root.ndim == 3:
             chain = self._smaller(chain)
-        return chain, self.shop.make(self.root[None], [chain])[0]
+        return chain, self.reader.make(self.root[None], [chain])[0]
 
     def _failing(self, variants: list[Chain]) -> list[Chain]:
         """Those that still fail, in the order given."""
         if not variants:
             return []
         self.tried += len(variants)
-        made = self.shop.make(np.repeat(self.root[None], len(variants), axis=0), variants)
-        fails = self.shop.fails(self.fault.root, made, self.key[1])
+        made = self.reader.make(np.repeat(self.root[None], len(variants), axis=0), variants)
+        fails = self.reader.fails(self.fault.root, made, self.key[1])
         return [variant for variant, bad in zip(variants, fails, strict=True) if bad]
 
     def _fewer(self, chain: Chain) -> Chain:
@@ -148,7 +148,7 @@ class _ChainSearch(_Search):
 
     def _gentler(self, step: Step) -> Iterator[Step]:
         """The same mutation with less of it, least first."""
-        family = self.shop.space.find(step.operator)
+        family = self.reader.space.find(step.operator)
         if step.operator == "blur":
             for number in MILDNESS[: MILDNESS.index(step.parameters[0])] if step.parameters[0] in MILDNESS else ():
                 yield Step(step.operator, (number,))
@@ -182,7 +182,7 @@ class _ValueSearch(_Search):
     """Variants are inputs: tiles that are as in the seed again, from large ones to single values, and a smaller change."""
 
     def simplest(self) -> tuple[Chain, NDArray[np.generic]]:
-        made = self.shop.again([self.fault])[0]
+        made = self.reader.again([self.fault])[0]
         for _ in range(3):
             smaller = self._milder(self._fewer(made))
             if np.array_equal(smaller, made):
@@ -192,7 +192,7 @@ class _ValueSearch(_Search):
 
     def _judged(self, variants: NDArray[np.generic]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         self.tried += len(variants)
-        parts = [self.shop.judged(self.fault.root, variants[i : i + PART], self.key[1]) for i in range(0, len(variants), PART)]
+        parts = [self.reader.judged(self.fault.root, variants[i : i + PART], self.key[1]) for i in range(0, len(variants), PART)]
         bad, lead = (np.concatenate(side) for side in zip(*parts, strict=True))
         return bad, lead
 
@@ -220,9 +220,9 @@ class _ValueSearch(_Search):
         return several[np.flatnonzero(still)[-1]] if still.any() else None
 
     def _milder(self, made: NDArray[np.generic]) -> NDArray[np.generic]:
-        seed, now = (self.shop.unit(one[None]) for one in (self.root, made))
+        seed, now = (self.reader.unit(one[None]) for one in (self.root, made))
         portions = torch.from_numpy(1 - PORTIONS).to(now).view(-1, *[1] * self.root.ndim)
-        variants = self.shop.stored((seed + portions * (now - seed)).clamp(0, 1))
+        variants = self.reader.stored((seed + portions * (now - seed)).clamp(0, 1))
         bad, _ = self._judged(variants)
         return np.asarray(variants[int(bad.argmax())]) if bad.any() else made
 

@@ -131,13 +131,13 @@ class Store:
         )  # fmt: skip
 
     def add_control(self, batch: int, contents: Sequence[int]) -> None:
-        """What the control put out in a batch: needed to count equal images once after a resume."""
+        """What the control output in a batch: needed to count equal images once after a resume."""
         if contents:
             packed = np.array(contents, dtype="<u8").tobytes()
             self.run.change("INSERT OR REPLACE INTO control VALUES (?, ?)", [(batch, packed)])
 
     def control(self, batch: int) -> list[int]:
-        """Contents of everything the control put out up to this batch."""
+        """Contents of everything the control output up to this batch."""
         rows = self.run.rows("SELECT contents FROM control WHERE batch <= ? ORDER BY batch", batch)
         found: list[int] = np.frombuffer(b"".join(bytes(content) for (content,) in rows), dtype="<u8").tolist()
         return found

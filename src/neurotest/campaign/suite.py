@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from neurotest.campaign.replay import Workshop
+from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.store import Store, StoredMutant
 from neurotest.data.source import ArraySource, content_ids
 from neurotest.errors import BadInput
@@ -28,9 +28,9 @@ Make = Callable[[list[StoredMutant]], np.ndarray]
 
 @register("suite", "fuzz", paper="", cost="makes every output again from its seed: a few milliseconds each")
 def fuzz_suite(run: Run, target: AnyTarget | None) -> Stored:
-    """What `neurotest fuzz` put out, beside the numbers of its random control."""
-    shop = Workshop(run, target)
-    return stored(run, shop.target, shop.again)
+    """What `neurotest fuzz` output, beside the numbers of its random control."""
+    reader = FaultReader(run, target)
+    return stored(run, reader.target, reader.again)
 
 
 @register("suite", "merge", paper="", cost="as fuzz")
@@ -56,7 +56,7 @@ def stored(run: Run, target: Target, make: Make | None) -> Stored:
     everything = store.mutants()
     mutants = everything if make is not None else [m for m in everything if m.file is not None]
     if not mutants:
-        raise BadInput(f"{run.path} put nothing out that can be judged.")
+        raise BadInput(f"{run.path} made no output that can be judged.")
     parts = [_images(run, mutants[i : i + AT_ONCE], make) for i in range(0, len(mutants), AT_ONCE)]
     about: dict[str, Any] = {"classes": tuple(run["classes"]) or None, "spec": str(run.path)}
     labels = np.array([m.expected for m in mutants])

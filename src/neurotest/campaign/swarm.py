@@ -23,7 +23,7 @@ from neurotest.errors import BadInput, Interrupted, near
 from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.noise import distances
-from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Scene, Settings, Swarm, controls
+from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Problem, Settings, Swarm, controls
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
 from neurotest.generate.swarm.result import SwarmResult
@@ -33,7 +33,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.mutate.chain import FREE, Step
-from neurotest.oracles import court, predicted
+from neurotest.oracles import build_oracles, predicted
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, profile
@@ -197,7 +197,7 @@ class _Work(Job[SwarmResult]):
                 raise BadInput(f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
         if source.labels is None and fitness.labels and plan.labels_from == "data":
             raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
-        chosen = choose_seeds(target, source, court(target, plan.oracle(source)), keep_wrong=plan.keep_wrong)
+        chosen = choose_seeds(target, source, build_oracles(target, plan.oracle(source)), keep_wrong=plan.keep_wrong)
         settings.check_shape(tuple(chosen.x.shape[1:]))
         spread = None
         if plan.train is not None and getattr(fitness, "scale", None) == "std":
@@ -262,16 +262,16 @@ class _Work(Job[SwarmResult]):
         u = self.seeds.unit(self.seeds.x[rows], self.target.device)
         y = torch.from_numpy(self.expected[rows]).to(self.target.device)
         ball = Ball(self.settings.norm, self.settings.radius, self.seeds.eight_bit)
-        scene = Scene(self.target, u, y, ball, self.plan.layers, self.plan.neuron, self.profile, self.settings.seed)
-        measure = self.fitness.begin(scene)
+        problem = Problem(self.target, u, y, ball, self.plan.layers, self.plan.neuron, self.profile, self.settings.seed)
+        measure = self.fitness.begin(problem)
         search = Swarm(measure, self.settings, number, self.stop)
-        flight = search.run()
+        trajectory = search.run()
         if search.stopped:
             return None
         self.notes.update(dict.fromkeys(measure.notes))
-        new = self._mutants(flight.hits, rows, u, number)
-        self._count(new, measure.forwards, flight.course, int(flight.spent.sum()))
-        self._beside(scene, number)
+        new = self._mutants(trajectory.hits, rows, u, number)
+        self._count(new, measure.forwards, trajectory.course, int(trajectory.spent.sum()))
+        self._beside(problem, number)
         return new
 
     def _mutants(self, hits: list[Hit], rows: NDArray[np.int64], u: torch.Tensor, group: int) -> list[Mutant]:
@@ -313,21 +313,27 @@ class _Work(Job[SwarmResult]):
         self.errors += sum(moment.wrong for moment in course)
         self.courses.append(course)
 
-    def _beside(self, scene: Scene, number: int) -> None:
+    def _beside(self, problem: Problem, number: int) -> None:
         said = self.settings
         if "noise" in self.controls:
             tries = said.evaluations or said.particles * (said.iterations or 1)
             self.controls["noise"].add(
                 controls.noise(
-                    self.target, scene.seeds, scene.y, scene.ball, tries, random=said.seed + 1000 * number, labels=said.labels
+                    self.target,
+                    problem.seeds,
+                    problem.y,
+                    problem.ball,
+                    tries,
+                    random=said.seed + 1000 * number,
+                    labels=said.labels,
                 )
             )
         if "pgd" in self.controls:
             self.controls["pgd"].add(
-                controls.pgd(self.target, scene.seeds, scene.y, scene.ball, random=said.seed + 1000 * number)
+                controls.pgd(self.target, problem.seeds, problem.y, problem.ball, random=said.seed + 1000 * number)
             )
         if "margin" in self.controls:
-            self.controls["margin"].add(controls.margin(scene, dataclasses.replace(said, enough=None), number))
+            self.controls["margin"].add(controls.margin(problem, dataclasses.replace(said, enough=None), number))
 
     # -- keeping
 

@@ -1,4 +1,4 @@
-"""`neurotest neurons`: the neurons a run's faults are owed to."""
+"""`neurotest neurons`: the neurons a run's faults are caused by."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def neurons(
     *,
     network: Any = None,
 ) -> opt.Told:
-    """Which neurons the faults are owed to: layer, Shapley value with its interval, seeds explained, effect when silenced."""
+    """Which neurons the faults are caused by: layer, Shapley value with its interval, seeds explained, effect when silenced."""
     from neurotest.cli import show
 
     opt.at_least("top", top)

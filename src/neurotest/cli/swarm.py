@@ -95,7 +95,7 @@ def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) 
     noise = content["controls"].get("noise")
     if noise is not None and content["rate_interval"][0] <= noise["rate_interval"][1]:
         show.remark("the swarm does not clearly beat random noise of equal norm.", quiet=quiet)
-    tail = f"; faults: {content['run']} (`neurotest neurons {content['run']}` says which neurons they are owed to)"
+    tail = f"; faults: {content['run']} (`neurotest neurons {content['run']}` says which neurons they are caused by)"
     show.remark(
         f"{content['forwards']:,} forward passes, {content['seconds']:.1f} s{tail if content['run'] else ''}", quiet=quiet
     )

@@ -36,7 +36,7 @@ def open_zoo(rest: str, wanted: Wanted) -> Source:
     if split not in made:
         raise BadInput(f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *made])}")
     if not re.fullmatch(r"\d{1,18}", seed):
-        raise BadInput(f"zoo:{rest}: seed {seed!r}; expected a whole number of at least 0, such as zoo:{name}/{split}@0")
+        raise BadInput(f"zoo:{rest}: seed {seed!r}; expected an integer of at least 0, such as zoo:{name}/{split}@0")
     source: Source = made[split].make(source=_plain(name, "test", Wanted()), seed=int(seed))
     source.spec = f"zoo:{rest}"
     return source

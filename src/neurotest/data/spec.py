@@ -27,7 +27,7 @@ def data(
 ) -> Source:
     """The source a spec stands for, at most `limit` inputs of it; refused if its inputs do not have the target's `shape`."""
     if limit is not None and limit < 1:
-        raise BadInput(f"limit={limit}: expected a whole number of at least 1.")
+        raise BadInput(f"limit={limit}: expected an integer of at least 1.")
     if isinstance(spec, Source):
         source, part = spec, slice(None)
     elif isinstance(spec, str | os.PathLike):

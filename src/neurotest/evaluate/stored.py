@@ -213,7 +213,7 @@ def _notes(read: dict[str, Stored], judged: dict[str, Judgement]) -> tuple[str, 
     for name, one in read.items():
         own, ours = int(one.fault.sum()), judged[name].defects["faults"]
         if own != ours and one.command != "diff":
-            said.append(f"{name}: the run's own oracles condemn {own:,} of these outputs; judged by label, {ours:,} fail.")
+            said.append(f"{name}: the run's own oracles reject {own:,} of these outputs; judged by label, {ours:,} fail.")
     sizes = {name: one.outputs for name, one in judged.items()}
     if len(set(sizes.values())) > 1:
         told = ", ".join(f"{name} {n:,}" for name, n in sizes.items())

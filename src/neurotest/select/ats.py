@@ -18,7 +18,7 @@ from neurotest.registry import register
 from neurotest.select.scorer import Partner, Pool
 from neurotest.target import Trace, Want
 
-UNITS = 100_000  # intervals end on multiples of 1e-5, so lengths are whole numbers and ties are real
+UNITS = 100_000  # intervals end on multiples of 1e-5, so lengths are integers and ties are real
 SURE = 0.99  # above this probability an input is put off to the end
 MOST = 120  # classes: an input covers an edge for every two others, so beyond it memory runs out
 REACH = 0.005  # of the distance to certainty, to each side

@@ -96,7 +96,7 @@ class Loop:
         if not len(where):
             return
         if not (np.issubdtype(where.dtype, np.integer) and np.issubdtype(said.dtype, np.integer)):
-            raise BadInput("indices and labels are whole numbers: positions in the pool and class numbers.")
+            raise BadInput("indices and labels are integers: positions in the pool and class numbers.")
         if where.min() < 0 or where.max() >= n:
             raise BadInput(f"index {int(where.max() if where.max() >= n else where.min())} is not in the pool: 0 to {n - 1}.")
         if said.min() < UNCLEAR or said.max() >= classes:

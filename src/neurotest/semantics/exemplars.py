@@ -129,7 +129,7 @@ class Exemplars:
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise BadInput(f"k={self.k}: expected a whole number of exemplars >= 1 (15 is usual).")
+            raise BadInput(f"k={self.k}: expected an integer of exemplars >= 1 (15 is usual).")
         if not 0 < self.quantile < 1:
             raise BadInput(f"quantile={self.quantile}: expected a number between 0 and 1 (0.99 is usual).")
         if self.labels is None:

@@ -28,7 +28,7 @@ class Interval(NamedTuple):
 
 def _check(draws: int, level: float) -> None:
     if draws < 1:
-        raise BadInput(f"draws={draws}: expected a whole number >= 1 (2000 is usual).")
+        raise BadInput(f"draws={draws}: expected an integer >= 1 (2000 is usual).")
     if not 0 < level < 1:
         raise BadInput(f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
 

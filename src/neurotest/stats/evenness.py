@@ -39,5 +39,5 @@ def evenness(numbers: ArrayLike, classes: int, *, corrected: bool = False) -> fl
     if given.size == 0:
         return None
     if given.ndim != 1 or given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= classes:
-        raise BadInput(f"class numbers of shape {given.shape}: expected one row of whole numbers from 0 to {classes - 1}.")
+        raise BadInput(f"class numbers of shape {given.shape}: expected one row of integers from 0 to {classes - 1}.")
     return min(1.0, entropy(np.bincount(given, minlength=classes), corrected=corrected) / math.log(classes))

@@ -31,7 +31,7 @@ def as_faults(faults_in_order: ArrayLike) -> NDArray[np.bool_]:
 def check_count(m: int, n: int) -> int:
     """`m` as a number of inputs out of `n`."""
     if isinstance(m, bool) or int(m) != m or not 1 <= m <= n:
-        raise BadInput(f"m={m}: expected a whole number of inputs from 1 to {n} (budget() reads '5%').")
+        raise BadInput(f"m={m}: expected an integer of inputs from 1 to {n} (budget() reads '5%').")
     return int(m)
 
 
@@ -133,14 +133,14 @@ def ftcr_auc(
 
 
 def _share(share: Decimal, n: int) -> int:
-    """That share of n inputs: nearest whole number, halves up, at least 1."""
+    """That share of n inputs: nearest integer, halves up, at least 1."""
     return max(1, int(share * n + Decimal("0.5")))
 
 
 def budget(text_or_number: Any, n: int) -> int:
     """How many of n inputs a budget stands for: "5%" or 0.05 is a share, 100 or "100" a number of inputs.
 
-    Shares are rounded to the nearest whole number, halves up, at least 1.
+    Shares are rounded to the nearest integer, halves up, at least 1.
 
     >>> budget("5%", 10_000), budget(0.05, 10_000), budget(100, 10_000)
     (500, 500, 100)

@@ -20,7 +20,7 @@ from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choos
 from neurotest.mutate.pixel import Add, PixelChange
 from neurotest.mutate.rules import Family, Space
 from neurotest.mutate.validity import Validity
-from neurotest.oracles import court
+from neurotest.oracles import build_oracles
 from neurotest.stats.comparison import a12
 from neurotest.target import Target
 
@@ -74,7 +74,7 @@ def arrives(guide: str, seed: int, priority: str | None = None) -> int:
     x[:10, :, :, :4] += 60
     x[10:, :, :, 4:] += 60
     source = ArraySource(x, np.repeat([0, 1], 10))
-    judges = court(target, "label")
+    judges = build_oracles(target, "label")
     seeds = choose_seeds(target, source, judges)
     built = build_guide(guide)
     state = built.start(Context(target=target, train=source), source)

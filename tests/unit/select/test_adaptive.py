@@ -182,7 +182,7 @@ def test_planted_label_errors_are_pointed_out() -> None:
 @pytest.mark.parametrize(
     ("indices", "labels", "word"),
     [([N], [0], "not in the pool"), ([-1], [0], "not in the pool"), ([0], [CLASSES], "classes"),
-     ([0, 1], [0], "one label per index"), ([0, 0], [1, 2], "keep one"), ([0.5], [1], "whole numbers")],
+     ([0, 1], [0], "one label per index"), ([0, 0], [1, 2], "keep one"), ([0.5], [1], "integers")],
 )  # fmt: skip
 def test_bad_labels_are_refused_and_nothing_is_taken(indices: list[int], labels: list[int], word: str) -> None:
     learner = Loop(facts()[0])

@@ -30,7 +30,7 @@ from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_targets
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.space import from_unit, to_unit
-from neurotest.oracles import court, predicted
+from neurotest.oracles import build_oracles, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, fit
 from neurotest.target import Target
@@ -113,7 +113,7 @@ def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, bat
     """Seeds all targets give one class, the right one unless `keep_wrong`, and how many the targets differ on."""
     first = targets[0]
     oracle = "label" if source.labels is not None else "metamorphic"
-    chosen = choose_seeds(first, source, court(first, oracle), keep_wrong=keep_wrong, batch=batch)
+    chosen = choose_seeds(first, source, build_oracles(first, oracle), keep_wrong=keep_wrong, batch=batch)
     same = np.ones(len(chosen), dtype=bool)
     with torch.inference_mode():
         for target in targets[1:]:

@@ -232,7 +232,7 @@ class _Batch:
         return gone
 
     def finish(self) -> Outcome:
-        """The last move is looked at, too; what still agrees is put out as it stands."""
+        """The last move is looked at, too; what still agrees is output as it stands."""
         if len(self.alive):
             here = self.u[torch.from_numpy(self.alive).to(self.u.device)]
             if bool((self.steps[self.alive] > 0).any()):

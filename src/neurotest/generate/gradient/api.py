@@ -28,7 +28,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
-from neurotest.oracles import court, predicted
+from neurotest.oracles import build_oracles, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -113,7 +113,7 @@ class _Attack(Batches[AttackResult]):
                 f"diversity={diversity.weight:g}: {method.name} has no place for the regulariser; use pgd, bim, fgsm or cw."
             )
         source = open_data(target, seeds, limit=settings["limit"])
-        oracles = court(target, "label" if source.labels is not None else "metamorphic")
+        oracles = build_oracles(target, "label" if source.labels is not None else "metamorphic")
         chosen = choose_seeds(target, source, oracles, keep_wrong=settings["keep_wrong"], batch=settings["batch"])
         if diversity is not None:
             target.survey().find(diversity.layers)  # a layer that is not there is refused before a run is made

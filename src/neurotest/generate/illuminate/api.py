@@ -25,7 +25,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
-from neurotest.oracles import court, predicted
+from neurotest.oracles import build_oracles, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -89,7 +89,7 @@ class _Illumination(Work[IlluminateResult]):
     @classmethod
     def begin(cls, target: Target, seeds: Source | str, method: Illuminate, settings: Mapping[str, Any]) -> _Illumination:
         source = open_data(target, seeds, limit=settings["limit"])
-        oracles = court(target, "label" if source.labels is not None else "metamorphic")
+        oracles = build_oracles(target, "label" if source.labels is not None else "metamorphic")
         starts = choose_seeds(target, source, oracles, keep_wrong=settings["keep_wrong"])
         return cls(targets=[target], source=source, seeds=starts, method=method, settings=settings)
 

@@ -45,7 +45,7 @@ def material(
         fit(loaded, source)
         source = aligned(loaded, source)
     if k < 1:
-        raise BadInput(f"--k {k}: expected a whole number of exemplars >= 1 (15 is usual).")
+        raise BadInput(f"--k {k}: expected an integer of exemplars >= 1 (15 is usual).")
     if not 0 < quantile < 1:
         raise BadInput(f"--quantile {quantile}: expected a number between 0 and 1 (0.99 is usual).")
     return Material(loaded, source, chosen(loaded, layers), k, quantile, batch, seed, cache, progress)

@@ -48,7 +48,7 @@ class ClipDissect:
 
     def __post_init__(self) -> None:
         if self.top < 1:
-            raise BadInput(f"top={self.top}: expected a whole number of images >= 1 (100 is usual).")
+            raise BadInput(f"top={self.top}: expected an integer of images >= 1 (100 is usual).")
         if not self.sharpness > 0 or not self.weight >= 0:
             raise BadInput(f"sharpness={self.sharpness}, weight={self.weight}: expected numbers above 0.")
 

@@ -94,7 +94,7 @@ class Milan:
     def __post_init__(self) -> None:
         for name in ("embedding", "hidden", "pairs", "steps", "beam"):
             if getattr(self, name) < 1:
-                raise BadInput(f"{name}={getattr(self, name)}: expected a whole number >= 1.")
+                raise BadInput(f"{name}={getattr(self, name)}: expected an integer >= 1.")
         if not 0 <= self.temperature <= 1 or not 0 <= self.least < 1:
             raise BadInput(f"temperature={self.temperature}, least={self.least}: expected numbers from 0 to 1.")
 

@@ -39,7 +39,7 @@ class ClassProfile:
 
     def __post_init__(self) -> None:
         if self.most < 1:
-            raise BadInput(f"most={self.most}: expected a whole number of classes >= 1.")
+            raise BadInput(f"most={self.most}: expected an integer of classes >= 1.")
         if not self.lift >= 1:
             raise BadInput(f"lift={self.lift}: expected a number >= 1 (1.5 is usual).")
 

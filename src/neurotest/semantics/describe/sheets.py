@@ -103,7 +103,7 @@ def _shown(x: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64]:
 
 
 def _scale(image: tuple[int, ...]) -> tuple[int, int]:
-    """Small images are enlarged by a whole number, large ones shrunk by one: the factor (negative: shrunk) and the side."""
+    """Small images are enlarged by an integer, large ones shrunk by one: the factor (negative: shrunk) and the side."""
     largest = max(image)
     if largest <= LARGE:
         factor = max(1, -(-SMALL // largest))

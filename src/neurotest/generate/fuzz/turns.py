@@ -58,7 +58,7 @@ class TurnStreams:
 
 
 @dataclass(eq=False)
-class Lane:
+class Turn:
     """One iteration: the turn of one seed. Its draws come from a stream of its own, a function of seed and iteration."""
 
     iteration: int
@@ -66,7 +66,7 @@ class Lane:
     energy: int
     random: Random = field(repr=False)
     tested: int = 0  # of its energy
-    ran: int = 0  # and of those, run: others had been put out before
+    ran: int = 0  # and of those, run: others had been output before
     drawn: int = 0
     misses: int = 0  # in a row
     accepted: bool = False
