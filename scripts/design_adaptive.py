@@ -27,11 +27,11 @@ from adaptive_pools import corrupted_pools, natural_pools, nss_pools, shifted_po
 
 from neurotest import rng, zoo
 from neurotest.data.source import Source
-from neurotest.select import learner
-from neurotest.select import loop as looping
+from neurotest.select.adaptive import learner
+from neurotest.select.adaptive import learning as looping
 from neurotest.select.adaptive import loop as scan
-from neurotest.select.loop import Loop
-from neurotest.select.remaining import Draw, Remaining, sampled
+from neurotest.select.adaptive.learning import Loop
+from neurotest.select.adaptive.remaining import Draw, Remaining, sampled
 from neurotest.stats.bootstrap import Interval, mean_interval
 
 BUDGETS = (0.01, 0.05, 0.10, 0.15, 0.20)

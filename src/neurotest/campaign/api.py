@@ -15,7 +15,6 @@ from neurotest import registry
 from neurotest.campaign.driver import Driver, Watcher, progress
 from neurotest.campaign.result import FuzzResult
 from neurotest.campaign.store import Store
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Criterion
 from neurotest.data.source import Source
 from neurotest.data.spec import data
@@ -25,6 +24,7 @@ from neurotest.generate.fuzz.loop import Fuzzer
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.fuzz.settings import Budget, Settings
+from neurotest.measure.context import Context
 from neurotest.oracles import Oracle, court
 from neurotest.runs.store import Run
 from neurotest.target import Target

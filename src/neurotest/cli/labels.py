@@ -28,7 +28,7 @@ def labels(
         return
     if file is None:
         raise BadInput("add: which file? `neurotest labels RUN add FILE`, with the columns label and content or position.")
-    from neurotest.select.rounds import add_labels
+    from neurotest.select.adaptive.rounds import add_labels
 
     found = add_labels(run, file, by)
     if json:
@@ -54,7 +54,7 @@ def _show(path: Path, as_json: bool) -> None:
 def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Told:
     """Propose the next batch of an adaptive selection."""
     from neurotest.runs.store import Run
-    from neurotest.select.rounds import resume
+    from neurotest.select.adaptive.rounds import resume
     from neurotest.stats.faults import budget as read_budget
 
     size = None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.traces import Values
 from neurotest.errors import BadInput
+from neurotest.measure.traces import Values
 from neurotest.stats.neighbours import Points, squared_distances
 
 Bits = NDArray[np.bool_]

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Criterion, State, Value
 from neurotest.coverage.record import begin, finish, withdraw
 from neurotest.coverage.result import Coverage, Measured
-from neurotest.coverage.traces import part
 from neurotest.data.source import Source
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import part
 from neurotest.scan import BATCH, Progress, aligned, batches, fit
 from neurotest.target import Probe, Profile, Target, Trace
 from neurotest.target.load import load

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
+from neurotest.measure.traces import Joined, Layout
 from neurotest.target import Trace
 
 Bits = NDArray[np.bool_]

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import one_of, real, whole_from
-from neurotest.coverage.context import Context
+from neurotest.checks import integer, number, one_of
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.coverage.edges import Edges, Learner, Link, find_links
 from neurotest.coverage.tables import Rule, count, dependent
-from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout
 from neurotest.registry import register
 from neurotest.target import Trace, Want
 
@@ -69,10 +69,8 @@ class CAC(Criterion):
     growing: ClassVar[bool] = False  # more inputs can take a dependence away
 
     def __post_init__(self) -> None:
-        whole_from("sections", self.sections, 2, "the paper uses 8")
-        real("p", self.p, "0.05 is usual", above=0)
-        if self.p >= 1:
-            raise BadInput(f"p={self.p}: expected a number below 1 (0.05 is usual).")
+        integer("sections", self.sections, 2, "the paper uses 8")
+        number("p", self.p, "0.05 is usual", above=0, below=1)
         one_of("expected", self.expected, ("textbook", "dl_cc"))
         one_of("rule", self.rule, ("cochran", "all"))
         one_of("parent", self.parent, ("input", "previous"))

@@ -9,11 +9,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import real
-from neurotest.coverage.context import Context
+from neurotest.checks import number
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout
 from neurotest.registry import register
 from neurotest.stats.neighbours import squared_distances
 from neurotest.target import Trace
@@ -43,7 +43,7 @@ class CC(Criterion):
     count_first: bool = True
 
     def __post_init__(self) -> None:
-        real("threshold", self.threshold, "papers use 10 to 1000, a squared distance", least=0)
+        number("threshold", self.threshold, "papers use 10 to 1000, a squared distance", least=0)
 
     @property
     def mergeable(self) -> bool:

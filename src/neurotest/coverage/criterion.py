@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.context import Context
-from neurotest.coverage.traces import Joined, Layout, joined
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, joined
 from neurotest.target import Trace, Want
 
 Arrays = dict[str, NDArray[Any]]

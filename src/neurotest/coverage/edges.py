@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from neurotest.coverage.layerwise import Sums
-from neurotest.coverage.traces import Values, array
 from neurotest.errors import BadInput
+from neurotest.measure.traces import Values, array
 from neurotest.stats.moments import Moments
 from neurotest.target import Target, Want
 from neurotest.target.layers import Layer

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import one_of, real
-from neurotest.coverage.context import Context
+from neurotest.checks import number, one_of
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Trace
 
@@ -47,7 +47,7 @@ class NLC(Criterion):
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, ("exact", "gated"))
-        real("offset", self.offset, "the published code adds 1")
+        number("offset", self.offset, "the published code adds 1")
 
     @property
     def mergeable(self) -> bool:
@@ -176,12 +176,12 @@ class CovarianceState(State):
         return self._sums
 
     def _gated(self, values: Values) -> None:
-        for number, place in enumerate(self._places):
-            old = self._sums[number]
+        for layer, place in enumerate(self._places):
+            old = self._sums[layer]
             new = old.copy()
             new.add(values[:, place])
             if new.norm() > old.norm() or (self.criterion.accept_first and old.count < 2):
-                self._sums[number] = new
+                self._sums[layer] = new
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         found = self.read(trace)
@@ -214,9 +214,9 @@ class CovarianceState(State):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._held, self._waiting = [], 0
         self._sums = [Sums(size) for size in self.layout.sizes.values()]
-        for number, name in enumerate(self.layout.names):
-            sums = self._sums[number]
-            sums.count = int(np.asarray(state["count"])[number])
+        for layer, name in enumerate(self.layout.names):
+            sums = self._sums[layer]
+            sums.count = int(np.asarray(state["count"])[layer])
             for key in ("shift", "total", "products"):
                 setattr(sums, key, np.array(state[f"{key}/{name}"], dtype=np.float64).reshape(getattr(sums, key).shape))
 

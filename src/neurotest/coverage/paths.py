@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from neurotest.attribute import Relevance
 from neurotest.attribute.relevance import Plan
+from neurotest.checks import integer, number, one_of
 from neurotest.coverage.abstract import Abstract, build
-from neurotest.coverage.checks import one_of, real, whole_from
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout, Values
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Trace, Want
 
@@ -92,11 +92,9 @@ class NPC(Criterion):
         one_of("edges", self.edges, ("floor", "ceil"))
         one_of("take", self.take, ("positive", "stopping"))
         for name in ("share", "member"):
-            real(name, getattr(self, name), "above 0 and at most 1; papers use 0.7", above=0)
-            if getattr(self, name) > 1:
-                raise BadInput(f"{name}={getattr(self, name)}: expected at most 1 (papers use 0.7).")
-        whole_from("clusters", self.clusters, 1, "papers use 1, 4 and 7")
-        whole_from("buckets", self.buckets, 1, "the paper uses 100")
+            number(name, getattr(self, name), "papers use 0.7", above=0, most=1)
+        integer("clusters", self.clusters, 1, "papers use 1, 4 and 7")
+        integer("buckets", self.buckets, 1, "the paper uses 100")
         if self.neuron != "channel":
             raise BadInput(f"neuron={self.neuron!r}: decision paths are made of channels; leave it out.")
         _ = self.relevance
@@ -208,14 +206,14 @@ class PathState(State):
         predicted = trace.predictions.cpu().numpy()
         finite = np.isfinite(decision.values).all(axis=1)
         rows, flat = [], []
-        for number in range(len(self.abstract)):
-            here = np.flatnonzero((predicted == self.abstract.classes[number]) & finite)
+        for path in range(len(self.abstract)):
+            here = np.flatnonzero((predicted == self.abstract.classes[path]) & finite)
             if not len(here):
                 continue
             for part_number, part in enumerate(self.parts):
-                bucket = self._bucket(self._closeness(decision, here, number, part))
+                bucket = self._bucket(self._closeness(decision, here, path, part))
                 rows.append(here)
-                flat.append((number * len(self.parts) + part_number) * self.bits.shape[2] + bucket)
+                flat.append((path * len(self.parts) + part_number) * self.bits.shape[2] + bucket)
         nothing = np.empty(0, dtype=np.int64)
         return np.concatenate([*rows, nothing]), np.concatenate([*flat, nothing])
 
@@ -225,11 +223,11 @@ class PathState(State):
         order = np.argsort(rows, kind="stable")
         return rows[order], flat[order]
 
-    def _closeness(self, decision: Decision, here: NDArray[np.int64], number: int, part: slice) -> NDArray[np.float64]:
+    def _closeness(self, decision: Decision, here: NDArray[np.int64], path: int, part: slice) -> NDArray[np.float64]:
         """0 .. 1 for each of some inputs and one abstract path."""
         if self.criterion.variant == "activation":
-            return self.abstract.distance(number, decision.values[here], part)
-        return self.abstract.jaccard(number, decision.path[here], part)
+            return self.abstract.distance(path, decision.values[here], part)
+        return self.abstract.jaccard(path, decision.path[here], part)
 
     def _bucket(self, closeness: NDArray[np.float64]) -> NDArray[np.int64]:
         m = self.criterion.buckets

@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.checks import integer, number, one_of
 from neurotest.coverage.bits import Bits, BitState, Hits
-from neurotest.coverage.checks import one_of, real, whole_from
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Criterion
-from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Profile, Trace
 
@@ -45,7 +45,7 @@ class KMNC(Criterion):
     needs: ClassVar[str] = "profile"
 
     def __post_init__(self) -> None:
-        whole_from("sections", self.sections, 1, "papers use 1000")
+        integer("sections", self.sections, 1, "papers use 1000")
         one_of("edges", self.edges, ("closed", "neural_coverage", "dnn_tip"))
 
     def start(self, context: Context) -> SectionState:
@@ -177,7 +177,7 @@ class NBC(Criterion):
     sides: ClassVar[tuple[str, ...]] = ("lower", "upper")
 
     def __post_init__(self) -> None:
-        real("scale", self.scale, "DeepGauge uses 0, 0.5 and 1", least=0)
+        number("scale", self.scale, "DeepGauge uses 0, 0.5 and 1", least=0)
 
     def start(self, context: Context) -> CornerState:
         return CornerState(self, context.layout(self.want), context.profile(self.want, "nbc and snac"))
@@ -231,8 +231,8 @@ class CornerState(RangeState):
             least, most = values.min(axis=0), values.max(axis=0)
         else:
             least, most = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
-        for number, hit in enumerate(self._beyond(least, most)):
-            self.bits[:, number] |= hit
+        for side, hit in enumerate(self._beyond(least, most)):
+            self.bits[:, side] |= hit
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         values = self.read(trace).values

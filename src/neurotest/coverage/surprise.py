@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.checks import integer, number, one_of
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, Adequacy, Fitted
-from neurotest.coverage.checks import one_of, real, whole_from
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout
 from neurotest.registry import register
 from neurotest.stats.densities import Inverse
 from neurotest.target import Trace
@@ -44,12 +44,12 @@ class Surprise(Criterion):
     needs: ClassVar[str] = "traces"
 
     def __post_init__(self) -> None:
-        real("bucket", self.bucket, "10, 0.1 and 1 are usual for lsc, dsc and mdsc", above=0)
+        number("bucket", self.bucket, "10, 0.1 and 1 are usual for lsc, dsc and mdsc", above=0)
         one_of("buckets", self.buckets, ("floor", "neural_coverage", "sadl", "dnn_tip"))
         if self.sections is not None:
-            whole_from("sections", self.sections, 1, "SADL uses 1000")
+            integer("sections", self.sections, 1, "SADL uses 1000")
         if self.upper is not None:
-            real("upper", self.upper, "SADL uses 2000", above=0)
+            number("upper", self.upper, "SADL uses 2000", above=0)
         if self.buckets in ("sadl", "dnn_tip") and self.sections is None:
             raise BadInput(f"buckets={self.buckets}: say how many with sections=1000.")
         if self.buckets == "floor" and (self.sections is None) != (self.upper is None):

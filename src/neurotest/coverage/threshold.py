@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.checks import number, one_of
 from neurotest.coverage.bits import HitState
-from neurotest.coverage.checks import one_of, real
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Criterion
-from neurotest.coverage.traces import Joined, Layout, Values, array
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values, array
 from neurotest.registry import register
 from neurotest.target import Trace, Want
 
@@ -44,7 +44,7 @@ class NC(Criterion):
     scale_order: Literal["reduce_then_scale", "scale_then_reduce"] = "reduce_then_scale"
 
     def __post_init__(self) -> None:
-        real("threshold", self.threshold, "papers use 0 to 0.75")
+        number("threshold", self.threshold, "papers use 0 to 0.75")
         one_of("scaling", self.scaling, ("layer_minmax", "none", "sigmoid"))
         one_of("scale_order", self.scale_order, ("reduce_then_scale", "scale_then_reduce"))
 

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.checks import integer, one_of
 from neurotest.coverage.bits import Bits, HitState
-from neurotest.coverage.checks import one_of, whole_from
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Trace
 
@@ -46,7 +46,7 @@ class TKNC(Criterion):
     weakest: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        whole_from("k", self.k, 1, "papers use 1 to 10")
+        integer("k", self.k, 1, "papers use 1 to 10")
 
     def start(self, context: Context) -> TopState:
         return TopState(self, context.layout(self.want))
@@ -126,7 +126,7 @@ class TKNP(Criterion):
     mode: Literal["network", "layer"] = "network"
 
     def __post_init__(self) -> None:
-        whole_from("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")
+        integer("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")
         one_of("pattern", self.pattern, ("ordered", "set"))
         one_of("mode", self.mode, ("network", "layer"))
 

@@ -16,10 +16,10 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.scan import BATCH, Progress, aligned, fit, remarks
+from neurotest.select.adaptive.rounds import keep_open
 from neurotest.select.estimation import Estimate
 from neurotest.select.exchange import given_labels
 from neurotest.select.record import record
-from neurotest.select.rounds import keep_open
 from neurotest.select.scorer import Pool, Scorer, Scores, score
 from neurotest.select.selection import Quality, Selection
 from neurotest.select.spread import spread as dispersed

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import one_of, real
+from neurotest.checks import number, one_of
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, Pool
@@ -205,7 +205,7 @@ class ATS:
     pointwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        real("threshold", self.threshold, "the paper's code uses 0.001", least=0)
+        number("threshold", self.threshold, "the paper's code uses 0.001", least=0)
         one_of("projection", self.projection, ("fixed", "published"))
         one_of("radius", self.radius, ("linear", "log"))
         one_of("books", self.books, ("sound", "published"))

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from neurotest.errors import BadInput
+from neurotest.checks import integer
 from neurotest.mutate.mild import CHANGES
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, Pool
@@ -35,8 +35,7 @@ class NSSPlus:
     sample: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.mutants, int) or not 1 <= self.mutants <= len(CHANGES):
-            raise BadInput(f"mutants={self.mutants}: expected an integer from 1 to {len(CHANGES)}.")
+        integer("mutants", self.mutants, 1, "all of them by default", most=len(CHANGES))
 
     @property
     def partner(self) -> Partner:

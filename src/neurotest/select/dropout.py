@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.coverage.checks import one_of, whole_from
+from neurotest.checks import integer, one_of
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, Pool
 from neurotest.target import Trace, Want
@@ -52,7 +52,7 @@ class _Passes:
     samples: int = 20
 
     def __post_init__(self) -> None:
-        whole_from("samples", self.samples, 2, "papers use 20 to 200")
+        integer("samples", self.samples, 2, "papers use 20 to 200")
 
     @property
     def want(self) -> Want | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.coverage.checks import one_of, whole_from
+from neurotest.checks import integer, one_of
 from neurotest.registry import register
 from neurotest.select.hidden import Hidden, Kept
 from neurotest.select.scorer import Pool
@@ -146,8 +146,8 @@ class CES(Hidden):
 
     def __post_init__(self) -> None:
         one_of("edges", self.edges, ("closed", "published"))
-        whole_from("sections", self.sections, 2, "the paper's code uses 5")
-        whole_from("group", self.group, 1, "the paper's code uses 5")
+        integer("sections", self.sections, 2, "the paper's code uses 5")
+        integer("group", self.group, 1, "the paper's code uses 5")
 
     def table(self, values: NDArray[np.floating]) -> Table:
         if self.edges == "published":

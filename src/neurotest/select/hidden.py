@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.context import Collector, Traces
-from neurotest.coverage.traces import Layout, joined
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
+from neurotest.measure.context import Collector, Traces
+from neurotest.measure.traces import Layout, joined
 from neurotest.scan import scan
 from neurotest.select.scorer import Partner, Pool
 from neurotest.target import Trace, Want

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import whole_from
-from neurotest.coverage.traces import joined
+from neurotest.checks import integer
 from neurotest.errors import BadInput
+from neurotest.measure.traces import joined
 from neurotest.registry import register
 from neurotest.select.hidden import Hidden, activations
 from neurotest.select.scorer import Pool
@@ -39,7 +39,7 @@ class NeighbourFault(Hidden):
     k: int = 10
 
     def __post_init__(self) -> None:
-        whole_from("k", self.k, 1, "10 is usual")
+        integer("k", self.k, 1, "10 is usual")
 
     def start(self, pool: Pool) -> Nearby:
         known = np.flatnonzero(pool.labels >= 0) if pool.labels is not None else np.empty(0, dtype=np.int64)

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import one_of, whole_from
+from neurotest.checks import integer, one_of
 from neurotest.registry import register
 from neurotest.select.estimation import as_scores
 from neurotest.select.hidden import Hidden, Kept
@@ -113,9 +113,9 @@ class PACE(Hidden):
     pointwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        whole_from("dimensions", self.dimensions, 1, "the paper's code uses 8")
-        whole_from("least", self.least, 2, "the paper's code uses 80")
-        whole_from("core", self.core, 1, "the paper's code uses 4")
+        integer("dimensions", self.dimensions, 1, "the paper's code uses 8")
+        integer("least", self.least, 2, "the paper's code uses 80")
+        integer("core", self.core, 1, "the paper's code uses 4")
         one_of("noise", self.noise, ("farthest", "published"))
 
     def start(self, pool: Pool) -> Clustered:

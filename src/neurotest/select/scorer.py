@@ -11,9 +11,9 @@ import numpy as np
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.coverage.context import Context
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.space import NssMutations, from_unit, to_unit
 from neurotest.scan import BATCH, Batch, Progress, batches, wanted

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurotest.checks import integer, number, one_of
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, Pool
@@ -50,17 +51,13 @@ class NSS:
     sample: int = 1000
 
     def __post_init__(self) -> None:
-        if self.reference not in ("auto", "original", "remutate"):
-            raise BadInput(f"reference={self.reference!r}: expected original, remutate or auto.")
-        if self.distance not in ("l1", "cosine"):
-            raise BadInput(f"distance={self.distance!r}: expected l1 or cosine.")
-        if self.identify not in ("sum", "vote"):
-            raise BadInput(f"identify={self.identify!r}: expected sum or vote.")
-        if self.k is not None and not (isinstance(self.k, (int, float)) and 0 < self.k <= 1):
-            raise BadInput(f"k={self.k}: expected a share of the neurons above 0 and at most 1 (the paper uses 0.1).")
-        for name in ("n_mutants", "sample"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise BadInput(f"{name}={getattr(self, name)}: expected an integer >= 1.")
+        one_of("reference", self.reference, ("original", "remutate", "auto"))
+        one_of("distance", self.distance, ("l1", "cosine"))
+        one_of("identify", self.identify, ("sum", "vote"))
+        if self.k is not None:
+            number("k", self.k, "a share of the neurons; the paper uses 0.1", above=0, most=1)
+        integer("n_mutants", self.n_mutants, 1, "1 by default")
+        integer("sample", self.sample, 1, "1000 by default")
 
     @property
     def want(self) -> Want:

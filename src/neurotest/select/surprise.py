@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from neurotest.coverage import adequacy
-from neurotest.coverage.traces import Layout, joined
+from neurotest.measure.traces import Layout, joined
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, Pool
 from neurotest.target import Trace, Want

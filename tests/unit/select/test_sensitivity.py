@@ -214,7 +214,7 @@ def test_defaults_and_presets() -> None:
         ("nss:reference=clean", "reference='clean'"),
         ("nss:k=0", "k=0"),
         ("nss:k=1.5", "k=1.5"),
-        ("nss:k=ten", "k=ten"),
+        ("nss:k=ten", "k='ten'"),
         ("nss:distance=l2", "distance='l2'"),
         ("nss:identify=mean", "identify='mean'"),
         ("nss:n_mutants=0", "n_mutants=0"),

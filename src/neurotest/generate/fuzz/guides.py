@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from neurotest import registry
 from neurotest.coverage.bits import BitState
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays, Criterion, State
-from neurotest.coverage.traces import Joined, array, known, part
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, array, known, part
 from neurotest.scan import scan
 from neurotest.target import Trace, Want
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.errors import BadInput
-from neurotest.select import learner
-from neurotest.select.features import Facts
-from neurotest.select.remaining import Draw, Remaining, modelled, sampled
+from neurotest.select.adaptive import learner
+from neurotest.select.adaptive.features import Facts
+from neurotest.select.adaptive.remaining import Draw, Remaining, modelled, sampled
 
 HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
 ANCHORS, ANCHOR = 500, 0.1  # unlabelled candidates that hold the head to the network, and what each counts

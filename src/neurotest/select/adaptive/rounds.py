@@ -16,11 +16,11 @@ from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
-from neurotest.select.adaptive import Adaptive, AdaptiveState, told
+from neurotest.select.adaptive.features import Facts
+from neurotest.select.adaptive.learning import UNCLEAR, Loop
+from neurotest.select.adaptive.remaining import Draw
+from neurotest.select.adaptive.selector import Adaptive, AdaptiveState, told
 from neurotest.select.exchange import numbered, read_labels
-from neurotest.select.features import Facts
-from neurotest.select.loop import UNCLEAR, Loop
-from neurotest.select.remaining import Draw
 
 FACTS = "adaptive.npz"
 ROUNDS, SETTINGS = "adaptive rounds", "adaptive settings"  # entries of the run

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from neurotest.checks import number
 from neurotest.data.source import Source
 from neurotest.data.spec import data
-from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.scan import BATCH, Progress, aligned, fit
-from neurotest.select.features import SAMPLE, WANT, Gather
-from neurotest.select.loop import Loop
+from neurotest.select.adaptive.features import SAMPLE, WANT, Gather
+from neurotest.select.adaptive.learning import Loop
 from neurotest.select.scorer import Partner, Pool, score
 from neurotest.stats.faults import budget as read_count
 from neurotest.target import Target, Trace, Want
@@ -55,12 +55,10 @@ class Adaptive:
     pointwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.stop is not None and not (isinstance(self.stop, (int, float)) and 0 < self.stop < 1):
-            raise BadInput(f"stop={self.stop}: expected a fault rate between 0 and 1, for example 0.05.")
-        if not (isinstance(self.audit, (int, float)) and 0 <= self.audit < 1):
-            raise BadInput(f"audit={self.audit}: expected a share from 0 (none) to below 1, for example 0.1.")
-        if not (isinstance(self.ridge, (int, float)) and self.ridge > 0):
-            raise BadInput(f"ridge={self.ridge}: expected a number above 0 (30 by default).")
+        if self.stop is not None:
+            number("stop", self.stop, "a fault rate, for example 0.05", above=0, below=1)
+        number("audit", self.audit, "a share of every batch, for example 0.1", least=0, below=1)
+        number("ridge", self.ridge, "30 by default", above=0)
         read_count(self.round, 10**9)
 
     def labels_per_round(self, n: int) -> int:

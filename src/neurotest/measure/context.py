@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.traces import Layout, Values, joined
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir
+from neurotest.measure.traces import Layout, Values, joined
 from neurotest.scan import BATCH, Consumer, Progress, scan
 from neurotest.target import Profile, Target, Trace, Want
 
