@@ -102,7 +102,9 @@ def modules(kind: str) -> list[str]:
     """The modules of this package that register something of a kind."""
     registers = re.compile(rf'register\(\s*"{re.escape(kind)}"')
     root = Path(__file__).parent
-    files = (file for place in KINDS[kind] for file in ([root / place] if place.endswith(".py") else (root / place).rglob("*.py")))
+    files = (
+        file for place in KINDS[kind] for file in ([root / place] if place.endswith(".py") else (root / place).rglob("*.py"))
+    )
     registering = sorted(file.relative_to(root) for file in files if registers.search(file.read_text(encoding="utf-8")))
     return [".".join(("neurotest", *file.with_suffix("").parts)).removesuffix(".__init__") for file in registering]
 

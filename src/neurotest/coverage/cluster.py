@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ class CC(Criterion):
 
     threshold: float = 10.0
     count_first: bool = True
+
+    starts_empty: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         number("threshold", self.threshold, "papers use 10 to 1000, a squared distance", least=0)

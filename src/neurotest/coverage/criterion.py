@@ -171,6 +171,8 @@ class Criterion(ABC):
 
     needs: ClassVar[str] = ""  # what training data has to give: profile, traces or source; empty: none is needed
     growing: ClassVar[bool] = True  # more inputs never lower the value
+    obligations: ClassVar[bool] = False  # its states say which input covers what: `obligations(trace)`
+    starts_empty: ClassVar[bool] = False  # published fuzzers begin with nothing covered, not with the training data
 
     @property
     def want(self) -> Want:

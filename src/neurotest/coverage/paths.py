@@ -85,6 +85,7 @@ class NPC(Criterion):
     beta: float = 0.5
 
     needs: ClassVar[str] = "source"
+    obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         one_of("variant", self.variant, ("structure", "activation"))

@@ -43,6 +43,7 @@ class KMNC(Criterion):
     exclude_dead: bool = False
 
     needs: ClassVar[str] = "profile"
+    obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         integer("sections", self.sections, 1, "papers use 1000")
@@ -174,6 +175,7 @@ class NBC(Criterion):
     exclude_dead: bool = False
 
     needs: ClassVar[str] = "profile"
+    obligations: ClassVar[bool] = True
     sides: ClassVar[tuple[str, ...]] = ("lower", "upper")
 
     def __post_init__(self) -> None:

@@ -42,6 +42,8 @@ class Surprise(Criterion):
     features: int | None = 300
 
     needs: ClassVar[str] = "traces"
+    obligations: ClassVar[bool] = True
+    starts_empty: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         number("bucket", self.bucket, "10, 0.1 and 1 are usual for lsc, dsc and mdsc", above=0)

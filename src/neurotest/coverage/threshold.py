@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class NC(Criterion):
     threshold: float = 0.75
     scaling: Literal["layer_minmax", "none", "sigmoid"] = "layer_minmax"
     scale_order: Literal["reduce_then_scale", "scale_then_reduce"] = "reduce_then_scale"
+
+    obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         number("threshold", self.threshold, "papers use 0 to 0.75")

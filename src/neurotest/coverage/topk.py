@@ -44,6 +44,7 @@ class TKNC(Criterion):
     positive_only: bool = False
 
     weakest: ClassVar[bool] = False
+    obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         integer("k", self.k, 1, "papers use 1 to 10")
@@ -124,6 +125,8 @@ class TKNP(Criterion):
     k: int = 3
     pattern: Literal["ordered", "set"] = "ordered"
     mode: Literal["network", "layer"] = "network"
+
+    starts_empty: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         integer("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")

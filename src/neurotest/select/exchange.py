@@ -297,7 +297,7 @@ def placed(labels: Mapping[Key, Label], ids: NDArray[np.str_], classes: int, nam
     return found
 
 
-def given_labels(labels: Any, source: Source, target: Target, classes: int) -> NDArray[np.int64] | None:
+def labels_of(labels: Any, source: Source, target: Target, classes: int) -> NDArray[np.int64] | None:
     """What a user gives as labels, as one number per candidate; None when nothing was given."""
     if labels is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,16 @@ import torch
 from torch import Tensor
 
 from neurotest.checks import integer, number, one_of
+from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.select.scorer import Partner, Pool
+from neurotest.select.scorer import Partner, Pool, Scorer
 from neurotest.target import Trace, Want
+
+NEAR_CHANCE = (
+    "nss compares each candidate with a fresh mutation of itself, because the pool has no originals; "
+    "measured, that is near chance (see the docs page of nss): prefer deepgini, or give --originals."
+)
 
 
 @register(
@@ -32,7 +39,7 @@ from neurotest.target import Trace, Want
     presets={"paper": {"k": 0.1, "distance": "l1"}, "cosine": {"distance": "cosine"}},
 )
 @dataclass(frozen=True, kw_only=True)
-class NSS:
+class NSS(Scorer):
     """Sum of |N_i(x') - N_i(x)| over the share `k` of neurons that change most over the pool.
 
     reference: `original`, `remutate`, or `auto` (the original where the pool knows it). distance: `l1` (the paper's sum) or
@@ -68,8 +75,19 @@ class NSS:
     @property
     def partner(self) -> Partner:
         if self.reference == "auto":
-            raise BadInput("reference='auto' is settled by select(): choose original or remutate here.")
+            raise BadInput("reference='auto' is decided by select(): choose original or remutate here.")
         return Partner(self.reference, self.n_mutants if self.reference == "remutate" else 1)
+
+    def for_pool(self, source: Source) -> tuple[NSS, tuple[str, ...]]:
+        """With the originals where the pool has them, and a remark where it has none."""
+        reference = self.reference
+        if reference == "auto":
+            reference = "remutate" if source.originals is None else "original"
+        if reference == "original" and source.originals is None:
+            raise BadInput(
+                "reference='original' needs each candidate's original: give --originals DATA, or use reference=remutate."
+            )
+        return dataclasses.replace(self, reference=reference), (NEAR_CHANCE,) if reference == "remutate" else ()
 
     @property
     def share(self) -> float:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from neurotest.generate.fuzz.corpus import Entry
     from neurotest.generate.fuzz.seeds import Seeds
 
-COLD = ("cc", "tknp", "lsc", "dsc", "mdsc")  # published fuzzers start these empty, all others with the training data
-
 
 @dataclass(frozen=True, eq=False)
 class Met:
@@ -237,9 +235,7 @@ class CoverageGuide(Guide):
         if self.criterion.needs:
             context.need_train(f"the guide {self.name}")
         state = self.criterion.start(context)
-        known = registry.entries("criterion")
-        cold = any(name in COLD and entry.make is type(self.criterion) for name, entry in known.items())
-        if not cold:
+        if not self.criterion.starts_empty:
             scan(context.need_target(), context.train if context.train is not None else seeds, [state], batch=context.batch)
         return CoverageState(state)
 

@@ -16,10 +16,22 @@ from neurotest.registry import register
 from neurotest.scan import BATCH, Progress, aligned, fit
 from neurotest.select.adaptive.features import SAMPLE, WANT, Gather
 from neurotest.select.adaptive.learning import Loop
-from neurotest.select.scorer import Partner, Pool, score
+from neurotest.select.scorer import Pool, Scorer, score
 from neurotest.stats.faults import budget as read_count
 from neurotest.target import Target, Trace, Want
 from neurotest.target.load import load
+
+
+class _Scanning(Scorer):
+    """What reads the facts that adaptive selection learns from."""
+
+    @property
+    def want(self) -> Want:
+        return WANT
+
+    @property
+    def sample(self) -> int:
+        return SAMPLE
 
 
 @register(
@@ -33,7 +45,7 @@ from neurotest.target.load import load
     main="round",
 )
 @dataclass(frozen=True, kw_only=True)
-class Adaptive:
+class Adaptive(_Scanning):
     """Learn from the labels given so far which inputs the network gets wrong; DeepGini until there is something to learn.
 
     A multinomial regression on the network's own features corrects its logits (the corrected head), a logistic regression asks
@@ -49,9 +61,6 @@ class Adaptive:
     audit: float = 0.0
     ridge: float = 30.0
 
-    want: ClassVar[Want | None] = WANT
-    partner: ClassVar[Partner | None] = None
-    sample: ClassVar[int] = SAMPLE
     pointwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -166,13 +175,10 @@ def loop(
 
 
 @dataclass(frozen=True)
-class _Scan:
+class _Scan(_Scanning):
     """The facts and nothing else."""
 
     gather: Gather
-    want: Want | None = WANT
-    partner: Partner | None = None
-    sample: int = SAMPLE
 
     def start(self, pool: Pool) -> _Scan:
         return self
