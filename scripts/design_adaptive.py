@@ -43,7 +43,7 @@ Score = Callable[[Loop], np.ndarray]  # odds or anything that rises with them
 
 
 def faults(loop: Loop) -> tuple[np.ndarray, np.ndarray]:
-    known = loop.known
+    known = loop.labelled
     return known, np.array([loop.labels[p] != int(loop.predictions[p]) for p in known.tolist()], dtype=bool)
 
 
@@ -93,13 +93,13 @@ def boosting(loop: Loop) -> np.ndarray:
 
 
 def head(loop: Loop) -> np.ndarray:
-    known = loop.known
+    known = loop.labelled
     return learner.log_odds(loop._head(known, torch.tensor([loop.labels[p] for p in known.tolist()]))).numpy()
 
 
 def bagged_head(loop: Loop, members: int = 5, optimism: float = 1.0) -> np.ndarray:
     """Explores: where heads trained on resampled labels disagree, a fault counts as more probable."""
-    known = loop.known
+    known = loop.labelled
     said = torch.tensor([loop.labels[p] for p in known.tolist()])
     aims = torch.nn.functional.one_hot(said, loop.logits.shape[1]).double()
     odds = []

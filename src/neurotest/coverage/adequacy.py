@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Classes = NDArray[np.int64]
 EAGER = 5000  # up to so many training points every distance between classes is computed at once, beyond as it is needed
 INVERSES = ("auto", "pinv", "none")
-ALL = -1  # the class of everything where classes are not told apart
+ALL = -1  # the class of everything where classes are not distinguished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,21 +89,21 @@ class Fitted:
         finite = np.isfinite(chosen).all(axis=1)
         if finite.all():
             return self.rule(chosen, predicted)
-        found = np.full(len(chosen), np.nan)
-        found[finite] = self.rule(chosen[finite], np.asarray(predicted)[finite])
-        return found
+        scores = np.full(len(chosen), np.nan)
+        scores[finite] = self.rule(chosen[finite], np.asarray(predicted)[finite])
+        return scores
 
 
 def _by_class(models: dict[int, Callable[[Floats], Floats]], values: Floats, classes: Classes) -> Floats:
     """Each class by its own model; a class without one is infinitely surprising."""
     if ALL in models:
         return models[ALL](values)
-    found = np.full(len(values), np.inf)
+    scores = np.full(len(values), np.inf)
     for predicted in np.unique(classes):
         if int(predicted) in models:
             here = classes == predicted
-            found[here] = models[int(predicted)](values[here])
-    return found
+            scores[here] = models[int(predicted)](values[here])
+    return scores
 
 
 def _groups(points: Floats, classes: Classes, per: str) -> dict[int, Floats]:
@@ -172,7 +172,7 @@ class DSA(Adequacy):
 
 
 class _Between:
-    """Nearest neighbours within and across classes; a training point's distance to other classes is found once."""
+    """Nearest neighbours within and across classes; a training point's distance to other classes is computed once."""
 
     def __init__(self, points: Floats, classes: Classes, reference: str) -> None:
         self.reference = reference
@@ -188,14 +188,14 @@ class _Between:
         return {c: Points(self.points[self.classes != c]) for c in self.own}
 
     def _across(self, c: int, index: NDArray[np.int64]) -> Floats:
-        known = self.across[c]
-        if len(new := np.unique(index[np.isnan(known[index])])):
-            known[new] = self.others[c].nearest(self.own[c].points[new])[0]
-        found: Floats = known[index]
-        return found
+        apart = self.across[c]
+        if len(new := np.unique(index[np.isnan(apart[index])])):
+            apart[new] = self.others[c].nearest(self.own[c].points[new])[0]
+        distances: Floats = apart[index]
+        return distances
 
     def score(self, values: Floats, classes: Classes) -> Floats:
-        found = np.full(len(values), np.inf)
+        scores = np.full(len(values), np.inf)
         order = np.argsort(classes, kind="stable")
         present, starts = np.unique(classes[order], return_index=True)
         for c, here in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
@@ -203,8 +203,8 @@ class _Between:
                 near, index = self.own[c].nearest(values[here])
                 far = self._across(c, index) if self.reference == "nearest" else self.others[c].nearest(values[here])[0]
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    found[here] = np.where(far > 0, near / far, np.inf)
-        return found
+                    scores[here] = np.where(far > 0, near / far, np.inf)
+        return scores
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,8 +117,10 @@ class CausalState(State):
         self.edges = edges
         # One cell more than a table has takes in what lies outside the ranges.
         self._cells = criterion.sections**2 + 1
-        self._flat: list[NDArray[np.int32]] = [np.zeros(e.link.taken * e.link.made * self._cells, dtype=np.int32) for e in edges]
-        self.covered: list[Bits] = [np.zeros((e.link.taken, e.link.made), dtype=bool) for e in edges]
+        self._flat: list[NDArray[np.int32]] = [
+            np.zeros(e.link.in_channels * e.link.out_channels * self._cells, dtype=np.int32) for e in edges
+        ]
+        self.covered: list[Bits] = [np.zeros((e.link.in_channels, e.link.out_channels), dtype=bool) for e in edges]
         self._rule = Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
 
     @property
@@ -127,7 +129,7 @@ class CausalState(State):
         return [self._tables(flat, e) for flat, e in zip(self._flat, self.edges, strict=True)]
 
     def _tables(self, flat: NDArray[np.int32], edges: Edges) -> NDArray[np.int32]:
-        return flat.reshape(edges.link.taken, edges.link.made, self._cells)[..., :-1]
+        return flat.reshape(edges.link.in_channels, edges.link.out_channels, self._cells)[..., :-1]
 
     def read(self, trace: Trace) -> Joined:
         """The reduced inputs of every layer, for counting what is not finite."""
@@ -145,7 +147,7 @@ class CausalState(State):
     def _links(self) -> list[Link]:
         return [e.link for e in self.edges]
 
-    def _update(self, found: Joined, trace: Trace) -> None:
+    def _update(self, joined: Joined, trace: Trace) -> None:
         for edges, flat in zip(self.edges, self._flat, strict=True):
             for cells in edges.cells(trace[self.want]):
                 count(flat, cells, self._cells)
@@ -154,15 +156,15 @@ class CausalState(State):
 
     def _now(self, counts: list[NDArray[np.int32]]) -> list[Bits]:
         """What counts as covered with these tables; what is sticky was tested when it was counted."""
-        found = [dependent(c, self._rule) for c in counts]
-        return [old | new for old, new in zip(self.covered, found, strict=True)]
+        tested = [dependent(c, self._rule) for c in counts]
+        return [old | new for old, new in zip(self.covered, tested, strict=True)]
 
     def _covered(self) -> list[Bits]:
         return self.covered if self.criterion.sticky else self._now(self.counts)
 
     @property
     def total(self) -> int:
-        return sum(e.link.taken * e.link.made for e in self.edges)
+        return sum(e.link.in_channels * e.link.out_channels for e in self.edges)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         before = sum(int(b.sum()) for b in self._covered())
@@ -189,10 +191,10 @@ class CausalState(State):
         return Value(whole, layers, {}, self.nonfinite(), self.warnings())
 
     def arrays(self) -> Arrays:
-        found: Arrays = {}
+        arrays: Arrays = {}
         for edges, counts, covered in zip(self.edges, self.counts, self.covered, strict=True):
-            found |= {f"counts/{edges.link.name}": counts.copy(), f"covered/{edges.link.name}": covered.copy()}
-        return found
+            arrays |= {f"counts/{edges.link.name}": counts.copy(), f"covered/{edges.link.name}": covered.copy()}
+        return arrays
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         flat, covered = [], []

@@ -97,8 +97,8 @@ class ClusterState(State):
         super().__init__(criterion, layout)
         self.kept = {name: _Kept(size) for name, size in layout.sizes.items()}
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        values = found.values if found.bad is None else found.values[found.finite_rows]
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        values = joined.values if joined.bad is None else joined.values[joined.finite_rows]
         for name, place in self.layout.slices.items():
             kept, vectors = self.kept[name], values[:, place].astype(np.float64)
             vectors = vectors[kept.far(vectors, self.criterion.threshold)]
@@ -118,13 +118,13 @@ class ClusterState(State):
         return taken
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
-        found = self.read(trace)
-        gained = np.zeros(len(found.values))
+        joined = self.read(trace)
+        gained = np.zeros(len(joined.values))
         for name, place in self.layout.slices.items():
-            kept, vectors = self.kept[name], found.values[:, place].astype(np.float64)
+            kept, vectors = self.kept[name], joined.values[:, place].astype(np.float64)
             if kept.count or self.criterion.count_first:
                 gained += kept.far(np.nan_to_num(vectors), self.criterion.threshold)
-        return gained if found.bad is None else np.where(found.finite_rows, gained, 0.0)
+        return gained if joined.bad is None else np.where(joined.finite_rows, gained, 0.0)
 
     def _merge(self, other: Self) -> None:
         raise AssertionError("not mergeable")

@@ -45,7 +45,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Value:
-    """What a state says: the whole, each layer, neurons of which nothing was covered, and what has to be known about it."""
+    """What a state gives: the whole, each layer, neurons of which nothing was covered, and sentences about the numbers."""
 
     whole: Share
     layers: Mapping[str, Share] = field(default_factory=dict)
@@ -85,14 +85,14 @@ class State(ABC):
 
     def update(self, trace: Trace) -> None:
         """Take in a batch."""
-        found = self.read(trace)
-        self.seen += len(found.values)
-        if found.bad is not None:
-            self.bad += found.bad
-        self._update(found, trace)
+        batch = self.read(trace)
+        self.seen += len(batch.values)
+        if batch.bad is not None:
+            self.bad += batch.bad
+        self._update(batch, trace)
 
     @abstractmethod
-    def _update(self, found: Joined, trace: Trace) -> None: ...
+    def _update(self, joined: Joined, trace: Trace) -> None: ...
 
     @abstractmethod
     def gain(self, trace: Trace) -> NDArray[np.float64]:
@@ -153,12 +153,12 @@ class State(ABC):
 
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with what was seen, in sentences."""
-        found = self.nonfinite()
-        if not found:
+        counts = self.nonfinite()
+        if not counts:
             return ()
-        named = ", ".join(f"{name} ({n})" for name, n in list(found.items())[:SHOWN])
+        named = ", ".join(f"{name} ({n})" for name, n in list(counts.items())[:SHOWN])
         return (
-            f"NaN or infinite activations were seen (NaN covers nothing): {named}{' and more' if len(found) > SHOWN else ''}.",
+            f"NaN or infinite activations were seen (NaN covers nothing): {named}{' and more' if len(counts) > SHOWN else ''}.",
         )
 
 

@@ -40,9 +40,9 @@ def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits
     chosen = np.arange(relevance.shape[1]) <= last[:, None]
     if take == "positive":
         chosen &= ranked > 0
-    found = np.zeros(relevance.shape, dtype=bool)
-    np.put_along_axis(found, order, chosen, axis=1)
-    return found
+    result = np.zeros(relevance.shape, dtype=bool)
+    np.put_along_axis(result, order, chosen, axis=1)
+    return result
 
 
 @register(
@@ -69,7 +69,7 @@ class NPC(Criterion):
     classified training inputs of a class in `clusters` clusters, each with the neurons that at least `member` of its inputs have.
     variant: `structure` buckets the Jaccard similarity of paths, `activation` the distance of activations on the path.
     scope: `network` compares whole paths, `layer` each layer. edges: `floor` or `ceil`. take: `positive` or `stopping`.
-    rule, beta: how relevance is found, see the relevance of `neurotest.attribute`.
+    rule, beta: how relevance is computed, see the relevance of `neurotest.attribute`.
     """
 
     layers: str = "post_activation"
@@ -118,11 +118,11 @@ class NPC(Criterion):
         paths, values, predicted = collected.joined()
         right = np.ones(len(paths), dtype=bool) if source.labels is None else predicted == source.labels
         keep = values if self.variant == "activation" else None
-        made = build(paths, predicted, right, keep, clusters=self.clusters, member=self.member)
+        abstract = build(paths, predicted, right, keep, clusters=self.clusters, member=self.member)
         notes = (
             () if source.labels is not None else ("the training data has no labels: every input counts as classified correctly.",)
         )
-        return PathState(self, layout, reader, made, np.logical_not(paths.any(axis=0)), notes)
+        return PathState(self, layout, reader, abstract, np.logical_not(paths.any(axis=0)), notes)
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return train * layout.neurons * (5 if self.variant == "activation" else 1)
@@ -155,10 +155,10 @@ class Reader:
 
     def _read(self, trace: Trace) -> Decision:
         (x,) = trace[ROOT].values()
-        found = self.plan(x)
+        attribution = self.plan(x)
         cut = partial(critical, share=self.criterion.share, take=self.criterion.take)
-        relevance = {name: found.relevance[name].cpu().numpy() for name in self.layout.names}
-        values = np.concatenate([found.activation[name].cpu().numpy() for name in self.layout.names], axis=1)
+        relevance = {name: attribution.relevance[name].cpu().numpy() for name in self.layout.names}
+        values = np.concatenate([attribution.activation[name].cpu().numpy() for name in self.layout.names], axis=1)
         return Decision(np.concatenate([cut(np.nan_to_num(r)) for r in relevance.values()], axis=1), values)
 
 
@@ -236,7 +236,7 @@ class PathState(State):
             return np.ceil(closeness / (1 / m)).astype(np.int64).clip(0, m)
         return np.floor(closeness * m + 1e-9).astype(np.int64).clip(0, m - 1)  # 0.29 * 100 is 28.999999999999996
 
-    def _update(self, found: Joined, trace: Trace) -> None:
+    def _update(self, joined: Joined, trace: Trace) -> None:
         self.bits.reshape(-1)[self._hits(trace)[1]] = True
 
     @property

@@ -112,8 +112,8 @@ class SectionState(RangeState):
         section += self._first
         return section, inside
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        section, inside = self._hits(found.values)
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        section, inside = self._hits(joined.values)
         self.bits.reshape(-1)[section[inside]] = True
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
@@ -223,13 +223,13 @@ class CornerState(RangeState):
                 sides = {"lower": lambda: least <= low, "upper": lambda: most >= high}
             return [sides[side]() for side in self.criterion.sides]
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        values = found.values
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        values = joined.values
         if not len(values):
             return
         if len(values) == 1:
             least = most = values[0]
-        elif found.bad is None:
+        elif joined.bad is None:
             least, most = values.min(axis=0), values.max(axis=0)
         else:
             least, most = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)

@@ -20,7 +20,7 @@ MEANING = (
 
 @dataclass(frozen=True)
 class Measured:
-    """One criterion's value, its settings in full, how it grew with the inputs and, if asked for, its value per class."""
+    """One criterion's value, its settings in full, how it grew with the inputs and, if wanted, its value per class."""
 
     canonical: str
     layers: str
@@ -72,7 +72,7 @@ class Coverage:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What has to be known about the numbers, each sentence with the criterion it is about."""
+        """What a reader of the numbers should know, each sentence with the criterion it is about."""
         notes = [f"{name}: {note}" for name, measured in self.criteria.items() for note in measured.value.notes]
         if self.skipped:
             notes.append(f"{len(self.skipped)} files were skipped, the first: {self.skipped[0]}")

@@ -90,8 +90,8 @@ class ThresholdState(HitState):
     def read(self, trace: Trace) -> Joined:
         return super().read(trace) if not self.criterion.maps else _scaled_maps(trace[self.want], self.layout)
 
-    def hits(self, found: Joined) -> NDArray[np.bool_]:
-        values, scaling = found.values, self.criterion.scaling
+    def hits(self, joined: Joined) -> NDArray[np.bool_]:
+        values, scaling = joined.values, self.criterion.scaling
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             if scaling == "sigmoid":
                 values = 1 / (1 + np.exp(-values))

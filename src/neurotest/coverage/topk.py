@@ -88,15 +88,15 @@ class TopState(HitState):
     def __init__(self, criterion: TKNC, layout: Layout) -> None:
         super().__init__(criterion, layout, per_neuron=1)
 
-    def hits(self, found: Joined) -> Bits:
-        values, criterion = found.values, self.criterion
+    def hits(self, joined: Joined) -> Bits:
+        values, criterion = joined.values, self.criterion
         hit = np.zeros(values.shape, dtype=bool)
         for place in self.layout.slices.values():
             part = values[:, place]
             np.put_along_axis(hit[:, place], strongest(part, criterion.k, weakest=criterion.weakest), True, axis=1)
         if criterion.positive_only:
             hit &= values > 0
-        if found.bad is not None:
+        if joined.bad is not None:
             hit &= ~np.isnan(values)
         return hit
 
@@ -161,8 +161,8 @@ class PatternState(State):
     def counted(self) -> tuple[str, ...]:
         return ("",) if self.criterion.mode == "network" else self.layout.names
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        for name, hashes in self._hashes(found.values):
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        for name, hashes in self._hashes(joined.values):
             self.patterns[name].update(hashes)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:

@@ -28,7 +28,7 @@ from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
 from neurotest.target.load import load
 
-MANY = 10_000  # content ids held at once: those of a whole pool would outweigh everything else that is kept per input
+MANY = 10_000  # content ids in memory at once: those of a whole pool would outweigh everything else that is kept per input
 
 
 def select(
@@ -96,7 +96,7 @@ def compare(
         place = None if run is None else run.path
         selections = Comparison(several.errors)
         for name, scorer in several.left(scorers).items():
-            about = {"notes": (*general, *notes[name]), "in_training": duplicates, "run": place}
+            about: dict[str, Any] = {"notes": (*general, *notes[name]), "in_training": duplicates, "run": place}
             with several.attempt(name):
                 selections[name] = _selection(candidates, name, scorer, scores, spread=spread, **about)
         if run is not None:
@@ -179,8 +179,9 @@ def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:
 def _for_pool(
     scorers: dict[str, Any], source: Source, overrides: dict[str, str | None], several: Several
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
-    """Each method with the user's layers, as it fits the pool, and what has to be said about that."""
-    fitting, notes = {}, {}
+    """Each method with the user's layers, as it fits the pool, and sentences about that."""
+    fitting: dict[str, Any] = {}
+    notes: dict[str, tuple[str, ...]] = {}
     for name, scorer in scorers.items():
         with several.attempt(name):
             scorer = _override(scorer, name, {setting: value for setting, value in overrides.items() if value is not None})
@@ -226,7 +227,7 @@ def _in_training(source: Source, train: Source | str | None, target: Target) -> 
     try:
         seen = np.unique(data(train, shape=target.shape).ids())
     except BadInput:
-        if ours:  # nobody asked for it, and embedded sets may be removed
+        if ours:  # the user did not name it, and embedded sets may be removed
             return ()
         raise
     parts = (np.arange(at, min(at + MANY, len(source))) for at in range(0, len(source), MANY))

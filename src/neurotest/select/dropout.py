@@ -25,8 +25,8 @@ DIFFERS = (
 
 def entropy(probs: Tensor) -> Tensor:
     """In bits, over the last axis; 0 log 0 is 0."""
-    nats: Tensor = -torch.special.xlogy(probs, probs).sum(dim=-1)
-    return nats / np.log(2)
+    bits: Tensor = -torch.special.xlogy(probs, probs).sum(dim=-1) / np.log(2)
+    return bits
 
 
 def variation_ratio(probs: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from neurotest.stats.neighbours import squared_distances
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-CHUNK = 1 << 21  # kernel values held at once
+CHUNK = 1 << 21  # kernel values in memory at once
 NOISE = -1
 
 

@@ -99,11 +99,11 @@ class NSS(Scorer):
 
 @dataclass
 class Sensitivity:
-    """Holds the sample's activations until the sensitive neurons are known, then scores as batches stream by."""
+    """Keeps the sample's activations until the sensitive neurons are found, then scores as batches stream by."""
 
     method: NSS
     n: int
-    held: list[tuple[np.ndarray, Tensor, list[Tensor]]] = field(default_factory=list)
+    queue: list[tuple[np.ndarray, Tensor, list[Tensor]]] = field(default_factory=list)
     seen: int = 0
     sensitive: Tensor | None = None  # (neurons,) bool
 
@@ -116,25 +116,25 @@ class Sensitivity:
         there = [_flat(partner, self.method.want) for partner in partners]
         self.seen += len(index)
         if self.sensitive is None:
-            self.held.append((index, here, there))
+            self.queue.append((index, here, there))
             if self.seen < min(self.method.sample, self.n):
                 return
             self.sensitive = self._identify()
-            for kept in self.held:
+            for kept in self.queue:
                 self._score(*kept)
-            self.held.clear()
+            self.queue.clear()
         else:
             self._score(index, here, there)
 
     def _identify(self) -> Tensor:
-        """Algorithm 1 on what is held: the share k of neurons with the largest summed change, or most often among the largest."""
-        neurons = self.held[0][1].shape[1]
+        """Algorithm 1 on the sample: the share k of neurons with the largest summed change, or most often among the largest."""
+        neurons = self.queue[0][1].shape[1]
         count = max(1, math.floor(self.method.share * neurons + 1e-9))  # 0.29 * 100 is 28.999...
         if count == neurons:
             return torch.ones(neurons, dtype=torch.bool)
         total = torch.zeros(neurons, dtype=torch.float64)
         left = self.method.sample  # the batch that completes the sample may hold more than it needs
-        for _, here, there in self.held:
+        for _, here, there in self.queue:
             for other in there:
                 change = (other[:left] - here[:left]).abs()  # (n, neurons)
                 if self.method.identify == "vote":

@@ -163,7 +163,7 @@ def test_unclear_inputs_are_neither_learned_from_nor_proposed_again() -> None:
     learner = Loop(known)
     batch = learner.propose(10)
     learner.tell(batch, np.full(10, -1))
-    assert len(learner.known) == 0
+    assert len(learner.labelled) == 0
     assert not set(batch.tolist()) & set(learner.propose(20).tolist())
 
 
@@ -182,7 +182,7 @@ def test_planted_label_errors_are_pointed_out() -> None:
 @pytest.mark.parametrize(
     ("indices", "labels", "word"),
     [([N], [0], "not in the pool"), ([-1], [0], "not in the pool"), ([0], [CLASSES], "classes"),
-     ([0, 1], [0], "one label per index"), ([0, 0], [1, 2], "keep one"), ([0.5], [1], "whole numbers")],
+     ([0, 1], [0], "one label per index"), ([0, 0], [1, 2], "keep one"), ([0.5], [1], "integers")],
 )  # fmt: skip
 def test_bad_labels_are_refused_and_nothing_is_taken(indices: list[int], labels: list[int], word: str) -> None:
     learner = Loop(facts()[0])

@@ -20,7 +20,7 @@ from neurotest.coverage.criterion import Arrays, Criterion, State
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
 from neurotest.measure.context import Context
-from neurotest.measure.traces import Joined, array, known, part
+from neurotest.measure.traces import Joined, array, from_joined, part
 from neurotest.scan import scan
 from neurotest.target import Trace, Want
 
@@ -212,7 +212,7 @@ class CoverageState(GuideState):
         whole = self.state.read(trace)
         if whole.bad is not None:  # how many numbers are bad is counted per layer
             return super().some(trace, rows)
-        return known(trace.logits[:0], self.state.want, Joined(whole.values[rows], None))
+        return from_joined(trace.logits[:0], self.state.want, Joined(whole.values[rows], None))
 
     def value(self) -> float | None:
         return float(self.state.value().value)

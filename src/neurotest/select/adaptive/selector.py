@@ -39,7 +39,7 @@ class _Scanning(Scorer):
     "adaptive",
     paper="ours; the corrected head builds on temperature and bias correction of trained classifiers",
     cost="one forward pass per input and a convex fit per round (seconds for 100,000 inputs), 4 (100 + classes) bytes per input",
-    differs="A selector that is told labels while it works. Where the pool carries labels they are revealed round by round, as a "
+    differs="A selector that gets labels while it works. Where the pool carries labels they are revealed round by round, as a "
     "person would give them; where it does not, the budget is the size of a batch, `neurotest labels RUN add FILE` brings labels "
     "and `neurotest select --resume RUN` proposes the next batch.",
     main="round",
@@ -49,10 +49,10 @@ class Adaptive(_Scanning):
     """Learn from the labels given so far which inputs the network gets wrong; DeepGini until there is something to learn.
 
     A multinomial regression on the network's own features corrects its logits (the corrected head), a logistic regression asks
-    "is it a fault?"; both together, 2 : 1 in log-odds, are weighed against DeepGini by how well each foretold the labels that
+    "is it a fault?"; both together, 2 : 1 in log-odds, are weighed against DeepGini by how well each predicted the labels that
     came after. round: how many labels between two fits, a number or a share of the pool (at least 10). stop: say when the
     expected fault rate of the next batch falls below this. audit: share of every batch that is drawn at random, which costs
-    faults and makes the number of faults left an estimate instead of a guess. ridge: how strongly the regressions are held to
+    faults and makes the number of faults left an estimate instead of a guess. ridge: how strongly the regressions are kept near
     zero.
     """
 
@@ -80,12 +80,12 @@ class Adaptive(_Scanning):
 
 
 class AdaptiveState:
-    """Gathers the facts as batches stream by; then runs the loop as far as labels are known."""
+    """Gathers the facts as batches stream by; then runs the loop as far as there are labels."""
 
     def __init__(self, method: Adaptive, pool: Pool) -> None:
         self.method, self.pool = method, pool
         self.gather = Gather(pool)
-        self.stopped: int | None = None  # labels given when the stop rule first held
+        self.stopped: int | None = None  # labels there were when the stop rule first applied
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         self.gather.update(index, trace)
@@ -99,20 +99,20 @@ class AdaptiveState:
 
         So the picks lie before the rest, in the order in which they were proposed. Inputs labelled beforehand come last.
         """
-        known, given = self.pool.source.labels, self.pool.labels
-        if given is not None:
-            self._replay(given)
-        if known is None:
+        revealed, labels = self.pool.source.labels, self.pool.labels
+        if labels is not None:
+            self._replay(labels)
+        if revealed is None:
             picks = self.loop.propose(self.pool.picked)
             chances = self.loop.chances[picks]
         else:
-            picks, chances = self._reveal(known)
+            picks, chances = self._reveal(revealed)
         scores: np.ndarray = self.loop.chances.copy()
-        if known is not None or self.method.audit:
+        if revealed is not None or self.method.audit:
             scores = np.clip(scores, 0.0, 0.999999)
             scores[picks] = np.arange(len(picks), 0, -1) + np.clip(chances, 0.0, 0.999999)
-        if given is not None:
-            scores[given >= 0] -= 2
+        if labels is not None:
+            scores[labels >= 0] -= 2
         return scores
 
     def _reveal(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,14 +129,14 @@ class AdaptiveState:
             self.loop.tell(batch, labels[batch])
         return np.concatenate(picks), np.concatenate(chances)
 
-    def _replay(self, given: np.ndarray) -> None:
-        """Labels that came in one file, told in rounds: what was foretold before each is how far the learner is trusted."""
-        size = max(self.method.labels_per_round(len(self.pool)), int(np.ceil((given >= 0).sum() / 20)))
-        while len(waiting := np.flatnonzero((given >= 0) & np.isin(np.arange(len(given)), self.loop.left))):
+    def _replay(self, labels: np.ndarray) -> None:
+        """Labels that came in one file, in rounds: how well each round was predicted is how far the learner is trusted."""
+        size = max(self.method.labels_per_round(len(self.pool)), int(np.ceil((labels >= 0).sum() / 20)))
+        while len(waiting := np.flatnonzero((labels >= 0) & np.isin(np.arange(len(labels)), self.loop.left))):
             odds = self.loop.chances[waiting]
             batch = waiting[np.argsort(-odds, kind="stable")[:size]]
-            self.loop.witness(batch)
-            self.loop.tell(batch, given[batch])
+            self.loop.record_odds(batch)
+            self.loop.tell(batch, labels[batch])
 
     def _note_stop(self, size: int) -> None:
         stop = self.method.stop
@@ -144,14 +144,14 @@ class AdaptiveState:
             self.stopped = len(self.loop.labels)
 
     def notes(self) -> tuple[str, ...]:
-        loop, found = self.loop, []
+        loop, notes = self.loop, []
         if loop.labels:
-            found.append(told(loop, self.method.labels_per_round(len(self.pool))))
+            notes.append(summary(loop, self.method.labels_per_round(len(self.pool))))
         if self.stopped is not None:
-            found.append(f"stop={self.method.stop:g} held after {self.stopped} labels: the next batch promised fewer faults.")
+            notes.append(f"stop={self.method.stop:g} applied after {self.stopped} labels: the next batch promised fewer faults.")
         if len(odd := loop.suspects()):
-            found.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {_first(odd)}.")
-        return tuple(found)
+            notes.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {_first(odd)}.")
+        return tuple(notes)
 
 
 def loop(
@@ -190,7 +190,7 @@ class _Scan(_Scanning):
         return np.zeros(len(self.gather.logits))
 
 
-def told(loop: Loop, size: int) -> str:
+def summary(loop: Loop, size: int) -> str:
     """Where the loop stands, in one sentence."""
     rest = loop.remaining()
     basis = f"by {rest.random} random labels" if rest.random else "the model's guess; audit=0.1 would measure it"
