@@ -27,11 +27,11 @@ from adaptive_pools import corrupted_pools, natural_pools, nss_pools, shifted_po
 
 from neurotest import rng, zoo
 from neurotest.data.source import Source
-from neurotest.select import learner
-from neurotest.select import loop as looping
+from neurotest.select.adaptive import learner
+from neurotest.select.adaptive import learning as looping
 from neurotest.select.adaptive import loop as scan
-from neurotest.select.loop import Loop
-from neurotest.select.remaining import Draw, Remaining, sampled
+from neurotest.select.adaptive.learning import Loop
+from neurotest.select.adaptive.remaining import Draw, Remaining, sampled
 from neurotest.stats.bootstrap import Interval, mean_interval
 
 BUDGETS = (0.01, 0.05, 0.10, 0.15, 0.20)
@@ -43,7 +43,7 @@ Score = Callable[[Loop], np.ndarray]  # odds or anything that rises with them
 
 
 def faults(loop: Loop) -> tuple[np.ndarray, np.ndarray]:
-    known = loop.known
+    known = loop.labelled
     return known, np.array([loop.labels[p] != int(loop.predictions[p]) for p in known.tolist()], dtype=bool)
 
 
@@ -93,13 +93,13 @@ def boosting(loop: Loop) -> np.ndarray:
 
 
 def head(loop: Loop) -> np.ndarray:
-    known = loop.known
+    known = loop.labelled
     return learner.log_odds(loop._head(known, torch.tensor([loop.labels[p] for p in known.tolist()]))).numpy()
 
 
 def bagged_head(loop: Loop, members: int = 5, optimism: float = 1.0) -> np.ndarray:
     """Explores: where heads trained on resampled labels disagree, a fault counts as more probable."""
-    known = loop.known
+    known = loop.labelled
     said = torch.tensor([loop.labels[p] for p in known.tolist()])
     aims = torch.nn.functional.one_hot(said, loop.logits.shape[1]).double()
     odds = []

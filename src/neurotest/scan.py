@@ -1,9 +1,9 @@
-"""One pass, many consumers: each batch is forwarded once and its trace is handed to everybody."""
+"""One pass, many consumers: each batch is forwarded once and its trace is handed to everybody who reads it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs on their way through the target."""
+    """Inputs that are forwarded together."""
 
     index: np.ndarray  # (n,) positions in the source
     x: Tensor  # (n, *shape) in the target's bounds
@@ -63,32 +63,56 @@ def aligned(target: Target, source: Source) -> Source:
     """
     if source.labels is None or source.classes is None or target.classes is None or source.classes == target.classes:
         return source
-    known = {name: number for number, name in enumerate(target.classes)}
-    if all(name.isdecimal() and int(name) < len(known) for name in source.classes):
-        known = {name: int(name) for name in source.classes} if not set(source.classes) <= set(known) else known
+    numbers = {name: number for number, name in enumerate(target.classes)}
+    if all(name.isdecimal() and int(name) < len(numbers) for name in source.classes) and not set(source.classes) <= set(numbers):
+        numbers = {name: int(name) for name in source.classes}
     for name in source.classes:
-        if name not in known:
+        if name not in numbers:
             raise BadInput(
-                f"{source.spec}: {name!r} is no class of the target. {near(name, known)} (--classes FILE names them in its order)"
+                f"{source.spec}: {name!r} is no class of the target. {near(name, numbers)} (--classes FILE names them in its "
+                "order)"
             )
-    part = copy.copy(source)
-    part.labels = np.array([known[name] for name in source.classes])[source.labels]
-    part.classes = target.classes
-    return part
+    renumbered = copy.copy(source)
+    renumbered.labels = np.array([numbers[name] for name in source.classes])[source.labels]
+    renumbered.classes = target.classes
+    return renumbered
 
 
 def remarks(target: Target, source: Source) -> tuple[str, ...]:
     """What a user should know about a source before trusting numbers made from it."""
-    said = list(source.notes.get("warnings", ()))
+    sentences = list(source.notes.get("warnings", ()))
     if source.skipped:
         first, count = source.skipped[0], len(source.skipped)
-        said.append(f"{count} file{'s' if count > 1 else ''} skipped (first: {first.file}, {first.reason}).")
+        sentences.append(f"{count} file{'s' if count > 1 else ''} skipped (first: {first.file}, {first.reason}).")
     if source.labels is not None and source.names is not None and target.classes is None and source.classes:
         order = ", ".join(f"{number} = {name}" for number, name in enumerate(source.classes[:4]))
-        said.append(
+        sentences.append(
             f"the target names no classes, so folders are numbered by name ({order}, ...): pass --classes if its order differs."
         )
-    return tuple(said)
+    return tuple(sentences)
+
+
+def each_batch(
+    target: Target,
+    source: Source,
+    step: Callable[[Batch, Trace, Probe], None],
+    *,
+    wants: Iterable[Want] = (),
+    order: np.ndarray | None = None,
+    batch: int = BATCH,
+    progress: Progress | None = None,
+) -> None:
+    """Forward the source once with `wants` recorded and call `step` with every batch, its trace and the probe.
+
+    The probe is for traces of further inputs, such as a batch's originals, with the same layers recorded.
+    """
+    done, total = 0, len(source) if order is None else len(order)
+    with Probe(target, *wants) as probe:
+        for part in batches(target, source, batch=batch, order=order):
+            step(part, probe(part.x), probe)
+            done += len(part.index)
+            if progress is not None:
+                progress(done, total)
 
 
 def scan(
@@ -102,18 +126,15 @@ def scan(
     """Forward the source once, recording what any consumer wants, and update each of them per batch."""
     inputs: Source = data(source, shape=target.shape)
     fit(target, inputs)
-    done = 0
-    with Probe(target, *wanted(consumers)) as probe:
-        for part in batches(target, inputs, batch=batch):
-            trace = probe(part.x)
-            for consumer in consumers:
-                consumer.update(trace)
-            done += len(part.index)
-            if progress is not None:
-                progress(done, len(inputs))
+
+    def update(part: Batch, trace: Trace, probe: Probe) -> None:
+        for consumer in consumers:
+            consumer.update(trace)
+
+    each_batch(target, inputs, update, wants=wanted(consumers), batch=batch, progress=progress)
 
 
-def wanted(consumers: Sequence[Any]) -> tuple[Want, ...]:
+def wanted(consumers: Iterable[Any]) -> tuple[Want, ...]:
     """What all consumers want, each once."""
     return tuple(dict.fromkeys(c.want for c in consumers if c.want is not None))
 
@@ -131,9 +152,9 @@ def profile(
     target = load(target)
     source = data(train, shape=target.shape)
     fit(target, source)
-    found = Profile.empty(target, Want(layers=layers, neuron=neuron))  # type: ignore[arg-type]
-    scan(target, source, [found], batch=batch, progress=progress)
-    return found
+    ranges = Profile.empty(target, Want(layers=layers, neuron=neuron))  # type: ignore[arg-type]
+    scan(target, source, [ranges], batch=batch, progress=progress)
+    return ranges
 
 
 callable_module(__name__)

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from neurotest import registry
 from neurotest.attribute import Relevance
 from neurotest.coverage.causal import CAC, CausalState
-from neurotest.coverage.context import Context, Traces
 from neurotest.coverage.criterion import Criterion, State
 from neurotest.coverage.paths import critical
 from neurotest.coverage.tables import Rule, dependent
-from neurotest.coverage.traces import Layout
 from neurotest.data.source import ArraySource
+from neurotest.measure.context import Context, Traces
+from neurotest.measure.traces import Layout
 from neurotest.target import Probe, Profile, Target, Trace, Want
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "coverage"

@@ -12,9 +12,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from neurotest.coverage.context import Context, Traces
 from neurotest.coverage.surprise import DSC
-from neurotest.coverage.traces import Layout
+from neurotest.measure.context import Context, Traces
+from neurotest.measure.traces import Layout
 from neurotest.select import surprise
 from neurotest.select.api import rank
 from neurotest.select.ats import ATS, SURE, UNITS, greedy, intervals

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, MLSA, Adequacy
-from neurotest.coverage.context import Traces
+from neurotest.measure.context import Traces
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "oracle"
 PUBLISHED, GOLDEN = SHARED / "surprise", SHARED / "coverage"

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from neurotest import registry, zoo
 from neurotest.coverage.adequacy import DSA
-from neurotest.coverage.context import Context, Traces
 from neurotest.coverage.criterion import Criterion, State
-from neurotest.coverage.traces import array
 from neurotest.data.source import ArraySource
 from neurotest.data.spec import data
+from neurotest.measure.context import Context, Traces
+from neurotest.measure.traces import array
 from neurotest.target import Probe, Target, Trace, Want
 
 Pair = tuple[Callable[[], Any], Callable[[], Any]]

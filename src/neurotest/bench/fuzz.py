@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from neurotest import rng, zoo
-from neurotest.coverage.context import Context
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.generate.fuzz import Budget, Fuzzer, Seeds, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.guides import GuideState
+from neurotest.measure.context import Context
 from neurotest.mutate.pixel import BILATERAL, Blur
 from neurotest.mutate.rules import UNIFORMS, Rules95
 from neurotest.oracles import Oracles, build_oracles

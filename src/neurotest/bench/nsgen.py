@@ -12,10 +12,10 @@ from torch import Tensor
 
 from neurotest import zoo
 from neurotest.attribute.conductance import Conductance
-from neurotest.coverage.context import Context
 from neurotest.data.spec import data
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.semantic import NSGenState
+from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles
 from neurotest.semantics.critical import path_layers

@@ -54,7 +54,7 @@ def _both(repeats: int) -> dict[str, Any]:
 
     from neurotest.bench.ratio import ratio
     from neurotest.coverage.adequacy import DSA
-    from neurotest.coverage.context import Traces
+    from neurotest.measure.context import Traces
 
     import dnn_tip.surprise as peer  # type: ignore[import-not-found]  # isort: skip
 
@@ -79,9 +79,9 @@ def _sections(repeats: int) -> dict[str, Any]:
     import torch
 
     from neurotest.bench.ratio import ratio
-    from neurotest.coverage.context import Context
     from neurotest.coverage.ranges import KMNC
-    from neurotest.coverage.traces import Layout
+    from neurotest.measure.context import Context
+    from neurotest.measure.traces import Layout
     from neurotest.target import Profile, Trace, Want
 
     import dnn_tip.neuron_coverage as peer  # type: ignore[import-not-found]  # isort: skip
@@ -109,8 +109,8 @@ def _additional(repeats: int) -> dict[str, Any]:
     import torch
 
     from neurotest.bench.ratio import ratio
-    from neurotest.coverage.context import Context
-    from neurotest.coverage.traces import Layout
+    from neurotest.measure.context import Context
+    from neurotest.measure.traces import Layout
     from neurotest.select.api import rank
     from neurotest.select.greedy import CAM, Collected
     from neurotest.target import Profile, Trace, Want

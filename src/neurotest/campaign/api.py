@@ -13,7 +13,6 @@ from neurotest.campaign.driver import Driver, Watcher, progress
 from neurotest.campaign.plan import Plan
 from neurotest.campaign.result import FuzzResult
 from neurotest.campaign.store import Store
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Criterion
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, Interrupted
@@ -26,6 +25,7 @@ from neurotest.jobs.methods import stored_method
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.measure.context import Context
 from neurotest.oracles import Oracle, build_oracles
 from neurotest.runs.store import Run
 from neurotest.scan import Progress

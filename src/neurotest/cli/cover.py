@@ -59,53 +59,59 @@ def cover(
     loaded = load(target, **described)
     chosen = criteria or list(WITH_TRAINING if train or profile else DEFAULT)
     with show.ticking("covering", quiet=quiet) as progress:
-        found = measure(
+        coverage = measure(
             loaded, data, chosen, train=train, profile=profile, layers=layers, neuron=neuron, by="class" if by else None,
             memory=memory * 1e9, seed=seed, limit=limit, batch=batch, strict=strict, cache=not no_cache, out=out,
             progress=progress, tell=lambda text: show.remark(text, quiet=quiet),
         )  # fmt: skip
     if verbose:
-        show.remark(f"the criteria needed about {found.memory / 1e6:.0f} MB of memory", quiet=quiet)
-    return found.to_dict(), lambda: tell(found, per_layer=per_layer)
+        show.remark(f"the criteria needed about {coverage.memory / 1e6:.0f} MB of memory", quiet=quiet)
+    return coverage.to_dict(), lambda: tables(coverage, per_layer=per_layer)
 
 
-def tell(found: Coverage, *, per_layer: bool) -> None:
+def tables(coverage: Coverage, *, per_layer: bool) -> None:
     from neurotest.cli import show
     from neurotest.coverage.result import MEANING
 
-    title = f"coverage of {found.target} by {found.inputs:,} inputs of {found.data} ({found.layers}, {found.neuron})"
+    title = (
+        f"coverage of {coverage.target} by {coverage.inputs:,} inputs of {coverage.data} ({coverage.layers}, {coverage.neuron})"
+    )
+    columns = ["criterion", "covered", "of", "value", "dead", "half of it after"]
     rows = [
         [name, _count(m.value.covered), _count(m.value.total), _value(m.value.whole), str(m.value.dead), _half(m.growth)]
-        for name, m in found.criteria.items()
+        for name, m in coverage.criteria.items()
     ]
-    show.table(title, ["criterion", "covered", "of", "value", "dead", "half of it after"], rows)
+    if coverage.errors:
+        columns.append("did not run because")
+        rows += [[name, "", "", "", "", "", reason] for name, reason in coverage.errors.items()]
+    show.table(title, columns, rows)
     if per_layer:
-        for columns, rows in layer_tables(found):
+        for columns, rows in layer_tables(coverage):
             show.table("per layer", columns, rows)
-    if any(m.by_class for m in found.criteria.values()):
-        show.table("per class", *class_table(found))
+    if any(m.by_class for m in coverage.criteria.values()):
+        show.table("per class", *class_table(coverage))
     print(MEANING)
-    if found.run:
-        print(f"growth curves, layers and never-covered neurons: {found.run} (`neurotest report {found.run}`)")
+    if coverage.run:
+        print(f"growth curves, layers and never-covered neurons: {coverage.run} (`neurotest report {coverage.run}`)")
 
 
-def layer_tables(found: Coverage) -> list[tuple[list[str], list[list[str]]]]:
+def layer_tables(coverage: Coverage) -> list[tuple[list[str], list[list[str]]]]:
     """One table per set of layers: criteria of the same layers stand side by side."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for name, m in found.criteria.items():
+    for name, m in coverage.criteria.items():
         if m.value.layers:
             groups.setdefault(tuple(m.value.layers), []).append(name)
     return [
-        (["layer", *names], [[layer, *(_value(found[name].value.layers[layer]) for name in names)] for layer in layers])
+        (["layer", *names], [[layer, *(_value(coverage[name].value.layers[layer]) for name in names)] for layer in layers])
         for layers, names in groups.items()
     ]
 
 
-def class_table(found: Coverage) -> tuple[list[str], list[list[str]]]:
-    names = [name for name, m in found.criteria.items() if m.by_class]
-    classes = list(dict.fromkeys(c for name in names for c in found[name].by_class))
-    rows = [[c, *(_value(found[n].by_class[c].whole) if c in found[n].by_class else "" for n in names)] for c in classes]
-    return ["class", *names], rows[:CLASSES]
+def class_table(coverage: Coverage) -> tuple[list[str], list[list[str]]]:
+    values = {name: m.by_class for name, m in coverage.criteria.items() if m.by_class}
+    classes = list(dict.fromkeys(c for by_class in values.values() for c in by_class))[:CLASSES]
+    rows = [[c, *(_value(by_class[c].whole) if c in by_class else "" for by_class in values.values())] for c in classes]
+    return ["class", *values], rows
 
 
 def _count(value: Any) -> str:

@@ -21,10 +21,10 @@ def export(
     from neurotest.cli import show
     from neurotest.select.exchange import export as write
 
-    found = write(run, form, out, method=method)
+    result = write(run, form, out, method=method)
     if json:
-        show.print_json(found)
+        show.print_json(result)
         return
-    print(f"{found['exported']} picks in {found['out']}")
-    if found["without_picture"]:
-        print(f"{found['without_picture']} picks have no picture in the run and are left out (select with more --files).")
+    print(f"{result['exported']} picks in {result['out']}")
+    if result["without_picture"]:
+        print(f"{result['without_picture']} picks have no picture in the run and are left out (select with more --files).")

@@ -12,7 +12,7 @@ from neurotest.cli import options as opt
 
 def labels(
     run: Annotated[Path, typer.Argument(help="An adaptive selection.")],
-    action: Annotated[str, typer.Argument(help="add: take labels from a file. show: what has been said.")] = "show",
+    action: Annotated[str, typer.Argument(help="add: take labels from a file. show: those there are.")] = "show",
     file: Annotated[Path | None, typer.Argument(help="CSV, Label Studio JSON or an exported folder.")] = None,
     by: Annotated[str, typer.Option("--by", help="Who labelled.")] = "",
     json: opt.Json = False,
@@ -28,13 +28,13 @@ def labels(
         return
     if file is None:
         raise BadInput("add: which file? `neurotest labels RUN add FILE`, with the columns label and content or position.")
-    from neurotest.select.rounds import add_labels
+    from neurotest.select.adaptive.rounds import add_labels
 
-    found = add_labels(run, file, by)
+    result = add_labels(run, file, by)
     if json:
-        show.print_json(found)
+        show.print_json(result)
     else:
-        print(f"{found['added']} labels added, {found['labels']} in all; next: neurotest select --resume {run}")
+        print(f"{result['added']} labels added, {result['labels']} in all; next: neurotest select --resume {run}")
 
 
 def _show(path: Path, as_json: bool) -> None:
@@ -54,27 +54,27 @@ def _show(path: Path, as_json: bool) -> None:
 def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Told:
     """Propose the next batch of an adaptive selection."""
     from neurotest.runs.store import Run
-    from neurotest.select.rounds import resume
+    from neurotest.select.adaptive.rounds import resume
     from neurotest.stats.faults import budget as read_budget
 
     size = None
     if budget is not None:
         with Run.open(run) as opened:
             size = read_budget(budget, len(opened.inputs()))
-    found = resume(run, size, pool=pool, files=files)
-    return found, lambda: tell_round(found)
+    result = resume(run, size, pool=pool, files=files)
+    return result, lambda: tell_round(result)
 
 
-def tell_round(found: dict[str, Any]) -> None:
+def tell_round(proposal: dict[str, Any]) -> None:
     from neurotest.cli import show
 
-    if found["stop"]:
-        print(f"stop: the next batch is expected to hold {100 * found['expected_rate']:.1f} % faults.")
+    if proposal["stop"]:
+        print(f"stop: the next batch is expected to hold {100 * proposal['expected_rate']:.1f} % faults.")
         return
-    again = ", proposed before and not labelled yet" if found["again"] else ""
-    rows = zip(found["indices"], found["contents"], found["scores"], found["predicted"], strict=True)
-    shown = [[str(p), content, f"{chance:.3f}", str(said)] for p, content, chance, said in list(rows)[:20]]
+    again = ", proposed before and not labelled yet" if proposal["again"] else ""
+    rows = zip(proposal["indices"], proposal["contents"], proposal["scores"], proposal["predicted"], strict=True)
+    shown = [[str(p), content, f"{chance:.3f}", str(predicted)] for p, content, chance, predicted in list(rows)[:20]]
     columns = ["position", "content", "fault probability", "predicted"]
-    show.table(f"round {found['round']}: label these {len(found['indices'])}{again}", columns, shown)
-    if found["suspects"]:
-        print(f"labels that look wrong: {', '.join(map(str, found['suspects'][:20]))}")
+    show.table(f"round {proposal['round']}: label these {len(proposal['indices'])}{again}", columns, shown)
+    if proposal["suspects"]:
+        print(f"labels that look wrong: {', '.join(map(str, proposal['suspects'][:20]))}")

@@ -13,7 +13,7 @@ from neurotest.errors import BadInput
 
 if TYPE_CHECKING:
     from neurotest.select import Selection
-    from neurotest.select.selection import Quality
+    from neurotest.select.selection import Comparison, Quality
     from neurotest.stats.bootstrap import Interval
 
 
@@ -67,31 +67,27 @@ def select(
 
     loaded = load(target, **described)
     with show.ticking("scoring", quiet=quiet) as progress:
-        found = compare(
+        selections = compare(
             loaded, pool, method or ["deepgini"], budget or "5%", train=train, originals=originals, labels=labels,
             spread=spread, layers=layers, neuron=neuron,
             seed=seed, limit=limit, batch=batch, strict=strict, out=out, files=files, progress=progress,
         )  # fmt: skip
-    content = result(found)
-    return content, lambda: tell(found, content["run"])
+    content = result(selections)
+    return content, lambda: tell(selections, content["run"])
 
 
-def result(found: dict[str, Selection]) -> dict[str, Any]:
+def result(selections: Comparison) -> dict[str, Any]:
     """The JSON of a selection: the first method's, and each one's under `methods` when there are several."""
-    first, *_ = found.values()
-    content = first.to_dict()
-    if len(found) > 1:
-        content["notes"] = list(dict.fromkeys(note for selection in found.values() for note in selection.notes))
-        content["methods"] = {name: selection.to_dict() for name, selection in found.items()}
-    return content
+    return selections.to_dict()
 
 
-def tell(found: dict[str, Selection], run: str | Path | None) -> None:
+def tell(selections: Comparison, run: str | Path | None) -> None:
     from neurotest.cli import show
 
-    first, *_ = found.values()
-    if any(selection.quality is not None for selection in found.values()):
-        show.table(*quality_table(found))
+    first, *_ = selections.values()
+    judged = any(selection.quality is not None for selection in selections.values())
+    if judged:
+        show.table(*quality_table(selections))
     elif first.estimate is None:
         rows = [[str(r["rank"]), str(r["index"]), f"{r['score']:.4g}", str(r["predicted"])] for r in first.table()[:20]]
         show.table(
@@ -99,14 +95,15 @@ def tell(found: dict[str, Selection], run: str | Path | None) -> None:
             ["rank", "index", "score", "predicted"],
             rows,
         )
-    for name, selection in found.items():
+    for name, selection in selections.items():
         if selection.estimate is not None:
             print(estimated(name, selection))
-        if selection.near is not None:
-            here, plain, chance = (
-                _percent(share) for share in (selection.near.spread, selection.near.plain, selection.near.random)
-            )
+        if (near := selection.near) is not None:
+            here, plain, chance = (_percent(share) for share in (near.spread, near.plain, near.random))
             print(f"near duplicates by {name}: {here} of the picks, {plain} without --spread, {chance} of a random batch")
+    if not judged:
+        for name, reason in selections.errors.items():
+            print(f"{name} did not run: {reason}")
     if first.in_training:
         print(f"{len(first.in_training)} candidates stand in the training data (first: {first.in_training[0]}).")
     if run:
@@ -114,23 +111,24 @@ def tell(found: dict[str, Selection], run: str | Path | None) -> None:
 
 
 def estimated(name: str, selection: Selection) -> str:
-    """The accuracy as the labelled picks tell it."""
+    """The accuracy that follows from the labelled picks."""
     assert selection.estimate is not None
     e = selection.estimate
     truth = "" if e.truth is None else f"; all labels of the pool say {_percent(e.truth)}"
     return f"accuracy by {name} from {e.labelled:,} labels: {_percents(e.accuracy)}{truth}"
 
 
-def quality_table(found: dict[str, Selection]) -> tuple[str, list[str], list[list[str]]]:
+def quality_table(selections: Comparison) -> tuple[str, list[str], list[list[str]]]:
     """Every method beside random, with 95 % intervals."""
-    first, *_ = found.values()
-    judged = {name: selection.quality for name, selection in found.items() if selection.quality is not None}
+    first, *_ = selections.values()
+    judged = {name: selection.quality for name, selection in selections.items() if selection.quality is not None}
     chance = next(iter(judged.values()))
     title = f"label {first.picked:,} of {len(first.order):,} inputs: share of them that are faults (95 % interval)"
     rows = [
         [name, _percents(q.fdr), _percent(q.relative_fdr), _decimals(q.apfd), _percent(q.ftcr), _decimal(q.ftcr_auc), _verdict(q)]
         for name, q in judged.items()
     ]
+    rows += [[name, "", "", "", "", "", f"did not run: {reason}"] for name, reason in selections.errors.items()]
     rows.append(["(expected at random)", _percents(chance.random_fdr), "", "0.500", "", _decimal(chance.random_ftcr_auc.value)])
     rows.append(["(ceiling)", _percent(chance.ceiling), "100.0 %"])
     return title, ["method", "FDR", "of findable", "APFD", "fault types", "type area", ""], rows

@@ -2,8 +2,8 @@
 
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, MLSA, MMDSA
 from neurotest.coverage.api import cover
-from neurotest.coverage.context import Context, Traces
 from neurotest.coverage.criterion import Criterion, State, Value
 from neurotest.coverage.result import Coverage
+from neurotest.measure.context import Context, Traces
 
 __all__ = ["DSA", "LSA", "MDSA", "MLSA", "MMDSA", "Context", "Coverage", "Criterion", "State", "Traces", "Value", "cover"]

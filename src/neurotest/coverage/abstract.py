@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.traces import Values
 from neurotest.errors import BadInput
+from neurotest.measure.traces import Values
 from neurotest.stats.neighbours import Points, squared_distances
 
 Bits = NDArray[np.bool_]
@@ -43,8 +43,8 @@ class Abstract:
         members = self.members[number][:, here].astype(np.float64)
         near, _ = Points(members).nearest(values[:, here].astype(np.float64))
         reach = REACH * _widest(members)
-        found: Floats = np.minimum(near / reach, 1.0) if reach > 0 else (near > 0).astype(np.float64)
-        return found
+        share: Floats = np.minimum(near / reach, 1.0) if reach > 0 else (near > 0).astype(np.float64)
+        return share
 
 
 def _widest(members: Floats) -> float:
@@ -60,7 +60,7 @@ def build(
     paths: Bits, classes: NDArray[np.int64], right: Bits, values: Values | None, *, clusters: int, member: float
 ) -> Abstract:
     """Cluster the paths of each class's correctly classified inputs and keep what `member` of a cluster share."""
-    found: list[tuple[int, Bits]] = []
+    rows: list[tuple[int, Bits]] = []
     members: list[Values] = []
     few = []
     for number in np.unique(classes):
@@ -70,14 +70,14 @@ def build(
             continue
         for group in _clusters(paths[here], clusters):
             chosen = here[group]
-            found.append((int(number), paths[chosen].mean(axis=0) >= member))
+            rows.append((int(number), paths[chosen].mean(axis=0) >= member))
             if values is not None:
                 members.append(values[chosen])
-    if not found:
+    if not rows:
         raise BadInput("npc needs correctly classified training inputs: the target classifies none of the given ones correctly.")
     notes = (f"class {', '.join(map(str, few))} has no correctly classified training input and no path.",) if few else ()
-    order = np.array([c for c, _ in found], dtype=np.int64)
-    return Abstract(order, np.stack([path for _, path in found]), tuple(members), notes)
+    order = np.array([c for c, _ in rows], dtype=np.int64)
+    return Abstract(order, np.stack([path for _, path in rows]), tuple(members), notes)
 
 
 def _clusters(paths: Bits, clusters: int) -> list[NDArray[np.int64]]:

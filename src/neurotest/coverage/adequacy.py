@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import one_of, real, whole_from
-from neurotest.coverage.context import Traces
-from neurotest.coverage.traces import Values
+from neurotest.checks import integer, number, one_of
 from neurotest.errors import BadInput
+from neurotest.measure.context import Traces
+from neurotest.measure.traces import Values
 from neurotest.stats.densities import Gaussian, Inverse, Kernels
 from neurotest.stats.neighbours import Points
 
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Classes = NDArray[np.int64]
 EAGER = 5000  # up to so many training points every distance between classes is computed at once, beyond as it is needed
 INVERSES = ("auto", "pinv", "none")
-ALL = -1  # the class of everything where classes are not told apart
+ALL = -1  # the class of everything where classes are not distinguished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +37,9 @@ class Adequacy(ABC):
     features: int | None = 300
 
     def __post_init__(self) -> None:
-        real("min_var", self.min_var, "1e-5 is usual", least=0)
+        number("min_var", self.min_var, "1e-5 is usual", least=0)
         if self.features is not None:
-            whole_from("features", self.features, 1, "300 is usual, none keeps all")
+            integer("features", self.features, 1, "300 is usual, none keeps all")
 
     def fit(self, traces: Traces, *, seed: int = 0) -> Fitted:
         """Learn the training data; inputs with NaN or infinite activations are left out and counted."""
@@ -89,21 +89,21 @@ class Fitted:
         finite = np.isfinite(chosen).all(axis=1)
         if finite.all():
             return self.rule(chosen, predicted)
-        found = np.full(len(chosen), np.nan)
-        found[finite] = self.rule(chosen[finite], np.asarray(predicted)[finite])
-        return found
+        scores = np.full(len(chosen), np.nan)
+        scores[finite] = self.rule(chosen[finite], np.asarray(predicted)[finite])
+        return scores
 
 
 def _by_class(models: dict[int, Callable[[Floats], Floats]], values: Floats, classes: Classes) -> Floats:
     """Each class by its own model; a class without one is infinitely surprising."""
     if ALL in models:
         return models[ALL](values)
-    found = np.full(len(values), np.inf)
-    for number in np.unique(classes):
-        if int(number) in models:
-            here = classes == number
-            found[here] = models[int(number)](values[here])
-    return found
+    scores = np.full(len(values), np.inf)
+    for predicted in np.unique(classes):
+        if int(predicted) in models:
+            here = classes == predicted
+            scores[here] = models[int(predicted)](values[here])
+    return scores
 
 
 def _groups(points: Floats, classes: Classes, per: str) -> dict[int, Floats]:
@@ -138,7 +138,7 @@ class LSA(Adequacy):
         super().__post_init__()
         one_of("per", self.per, ("class", "all"))
         if self.bandwidth != "scott":
-            real("bandwidth", self.bandwidth, "scott, or for example 0.2", above=0)
+            number("bandwidth", self.bandwidth, "scott, or for example 0.2", above=0)
         one_of("inverse", self.inverse, INVERSES)
 
     def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
@@ -172,7 +172,7 @@ class DSA(Adequacy):
 
 
 class _Between:
-    """Nearest neighbours within and across classes; a training point's distance to other classes is found once."""
+    """Nearest neighbours within and across classes; a training point's distance to other classes is computed once."""
 
     def __init__(self, points: Floats, classes: Classes, reference: str) -> None:
         self.reference = reference
@@ -188,23 +188,23 @@ class _Between:
         return {c: Points(self.points[self.classes != c]) for c in self.own}
 
     def _across(self, c: int, index: NDArray[np.int64]) -> Floats:
-        known = self.across[c]
-        if len(new := np.unique(index[np.isnan(known[index])])):
-            known[new] = self.others[c].nearest(self.own[c].points[new])[0]
-        found: Floats = known[index]
-        return found
+        apart = self.across[c]
+        if len(new := np.unique(index[np.isnan(apart[index])])):
+            apart[new] = self.others[c].nearest(self.own[c].points[new])[0]
+        distances: Floats = apart[index]
+        return distances
 
     def score(self, values: Floats, classes: Classes) -> Floats:
-        found = np.full(len(values), np.inf)
+        scores = np.full(len(values), np.inf)
         order = np.argsort(classes, kind="stable")
-        numbers, starts = np.unique(classes[order], return_index=True)
-        for number, here in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-            if number in self.own:
-                near, index = self.own[number].nearest(values[here])
-                far = self._across(number, index) if self.reference == "nearest" else self.others[number].nearest(values[here])[0]
+        present, starts = np.unique(classes[order], return_index=True)
+        for c, here in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+            if c in self.own:
+                near, index = self.own[c].nearest(values[here])
+                far = self._across(c, index) if self.reference == "nearest" else self.others[c].nearest(values[here])[0]
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    found[here] = np.where(far > 0, near / far, np.inf)
-        return found
+                    scores[here] = np.where(far > 0, near / far, np.inf)
+        return scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,8 +248,8 @@ class MLSA(Adequacy):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("per", self.per, ("class", "all"))
-        whole_from("components", self.components, 1, "2 or 3 are usual")
-        real("regularise", self.regularise, "1e-6 is usual", least=0)
+        integer("components", self.components, 1, "2 or 3 are usual")
+        number("regularise", self.regularise, "1e-6 is usual", least=0)
 
     def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
         models = {c: self._mixture(group, seed) for c, group in _groups(points, classes, self.per).items()}
@@ -317,7 +317,7 @@ class MMDSA(Adequacy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clusters is not None:
-            whole_from("clusters", self.clusters, 1, "none chooses 2 to 5 by silhouette")
+            integer("clusters", self.clusters, 1, "none chooses 2 to 5 by silhouette")
         one_of("inverse", self.inverse, INVERSES)
 
     def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:

@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.coverage.context import Context
-from neurotest.coverage.criterion import Criterion, State, Value
+from neurotest.coverage.criterion import Criterion, State
 from neurotest.coverage.record import begin, finish, withdraw
 from neurotest.coverage.result import Coverage, Measured
-from neurotest.coverage.traces import part
 from neurotest.data.source import Source
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
-from neurotest.scan import BATCH, Progress, aligned, batches, fit
-from neurotest.target import Probe, Profile, Target, Trace
+from neurotest.measure.context import Context
+from neurotest.measure.several import Several
+from neurotest.measure.traces import part
+from neurotest.scan import BATCH, Batch, Progress, aligned, each_batch, fit, wanted
+from neurotest.target import Probe, Profile, Target, Trace, Want
 from neurotest.target.load import load
 
 MEMORY = 2e9  # bytes a run may need before somebody has to say so
@@ -53,57 +54,79 @@ def cover(
     train: training data, for criteria that compare with it; their profile is kept in the cache. profile: a saved one instead.
     layers, neuron: override the criteria's own. by: `class` measures each class (label, or prediction without labels) as well.
     memory: bytes that may be needed. tell: called with a sentence when they are many, before the work. out: a run is written
-    there (None: a new one in ./neurotest-runs; False: none).
+    there (None: a new one in ./neurotest-runs; False: none). Of several criteria one that does not fit is left out, with its
+    reason in the result's `errors`.
     """
     target = load(target)
-    chosen = _criteria(criteria, layers, neuron)
+    requested = _criteria(criteria)
     source = aligned(target, read_data(data, shape=target.shape, strict=strict, limit=limit))
     fit(target, source)
     if by not in (None, "class"):
         raise BadInput(f"by={by!r}: expected class.")
     context = _context(target, train, profile, batch=batch, seed=seed, cache=cache, progress=progress)
+    several = Several(requested)
+    chosen = _fitting(requested, {"layers": layers, "neuron": neuron}, context, several)
     classes = _classes(target, source) if by else ()
     needed = _check_memory(chosen, context, len(source), memory, copies=1 + len(classes))
     if tell is not None and needed > MEMORY:
         tell(f"the criteria will need about {needed / 1e9:.1f} GB of memory")
-    _gather(context, chosen)
-    settings = {"seed": seed, "batch": batch, "train": None if context.train is None else context.train.spec}
-    run = None if out is False else begin(out, target, source, chosen, settings)
+    profiles, traces = ([c.want for c in chosen.values() if c.needs == kind] for kind in ("profile", "traces"))
+    context.gather(profiles, traces, "the criteria")
+    trained = None if context.train is None else context.train.spec
+    run = None if out is False else begin(out, target, source, chosen, {"seed": seed, "batch": batch, "train": trained})
     try:
-        passed = _Pass({name: criterion.start(context) for name, criterion in chosen.items()}, chosen, classes)
-        passed.scan(target, source, batch, progress)
-        found = Coverage(
-            passed.measured(context),
-            *_common(chosen),
+        measurement = _Measurement(chosen, context, several, classes, source)
+        measurement.scan(batch, progress)
+        result = Coverage(
+            measurement.measured(),
+            *_common(several.left(chosen)),
             len(source),
             target.spec,
             source.spec,
-            None if context.train is None else context.train.spec,
+            trained,
             needed,
             tuple(f"{s.file}: {s.reason}" for s in source.skipped),
             None if run is None else run.path,
+            several.errors,
         )
         if run is not None:
-            finish(run, found)
-        return found
+            finish(run, result)
+        return result
     except BaseException:
         if run is not None:
             withdraw(run)
         raise
 
 
-def _criteria(criteria: Any, layers: str | None, neuron: str | None) -> dict[str, Criterion]:
+def _criteria(criteria: Any) -> dict[str, Criterion]:
     several = [criteria] if isinstance(criteria, (str, Criterion)) else list(criteria)
     if not several:
         raise BadInput("criteria: none was given. Name at least one, for example nlc or kmnc:1000 (`neurotest list criterion`).")
-    said: dict[str, Any] = {key: value for key, value in (("layers", layers), ("neuron", neuron)) if value is not None}
-    found: dict[str, Criterion] = {}
-    for one in several:
-        criterion = registry.build("criterion", one)
+    named = {one if isinstance(one, str) else repr(one): registry.build("criterion", one) for one in several}
+    for name, criterion in named.items():
         if not isinstance(criterion, Criterion):
-            raise BadInput(f"{one!r} is no criterion: give a name of `neurotest list criterion` or a Criterion.")
-        found[one if isinstance(one, str) else repr(one)] = dataclasses.replace(criterion, **said) if said else criterion
-    return found
+            raise BadInput(f"{name} is no criterion: give a name of `neurotest list criterion` or a Criterion.")
+    return named
+
+
+def _fitting(
+    requested: Mapping[str, Criterion], overrides: Mapping[str, Any], context: Context, several: Several
+) -> dict[str, Criterion]:
+    """The criteria, with what the user overrides, whose layers the target has and whose training data is there."""
+    overrides = {setting: value for setting, value in overrides.items() if value is not None}
+    chosen = {}
+    for name, criterion in requested.items():
+        with several.attempt(name):
+            chosen[name] = criterion = dataclasses.replace(criterion, **overrides)
+            context.layout(_recorded(criterion))
+            if criterion.needs and not (criterion.needs == "profile" and criterion.want in context.profiles):
+                context.need_train(name)
+    return several.left(chosen)
+
+
+def _recorded(criterion: Criterion) -> Want:
+    """What a criterion looks at; one that runs the network itself records the input alone, and its layers say more."""
+    return criterion.want if criterion.want.layers else Want(layers=criterion.layers, neuron=criterion.neuron)
 
 
 def _common(chosen: Mapping[str, Criterion]) -> tuple[str, str]:
@@ -113,16 +136,16 @@ def _common(chosen: Mapping[str, Criterion]) -> tuple[str, str]:
 
 
 def _context(target: Target, train: Any, profile: Any, **settings: Any) -> Context:
-    source = None if train is None else read_data(train, shape=target.shape)
+    source = None if train is None else aligned(target, read_data(train, shape=target.shape))
     if source is not None:
         if not len(source):
             raise BadInput(f"the training data {source.spec} is empty: give --train DATA with at least one input.")
         fit(target, source)
     context = Context(target=target, train=source, **settings)
     if profile is not None:
-        known = profile if isinstance(profile, Profile) else Profile.load(profile)
-        known.check(target)
-        context.profiles[known.want] = known
+        loaded = profile if isinstance(profile, Profile) else Profile.load(profile)
+        loaded.check(target)
+        context.profiles[loaded.want] = loaded
     return context
 
 
@@ -142,8 +165,8 @@ def _check_memory(chosen: Mapping[str, Criterion], context: Context, inputs: int
     train = len(context.train) if context.train is not None else 0
     each = {}
     for name, criterion in chosen.items():
-        layout = context.layout(criterion.want) if criterion.want.layers else context.layout(_plain(criterion))
-        each[name] = criterion.memory(layout, inputs, train) * (copies if criterion.needs != "traces" else 1)
+        needed = criterion.memory(context.layout(_recorded(criterion)), inputs, train)
+        each[name] = needed * (copies if criterion.needs != "traces" else 1)
     total = sum(each.values())
     if total > allowed:
         worst = max(each, key=lambda name: each[name])
@@ -155,75 +178,71 @@ def _check_memory(chosen: Mapping[str, Criterion], context: Context, inputs: int
     return total
 
 
-def _plain(criterion: Criterion) -> Any:
-    from neurotest.target import Want
-
-    return Want(layers=criterion.layers, neuron=criterion.neuron)
-
-
-def _gather(context: Context, chosen: Mapping[str, Criterion]) -> None:
-    """Everything the criteria need of the training data from one pass; those that run the network themselves make their own."""
-    profiles = {c.want: name for name, c in chosen.items() if c.needs == "profile" and c.want not in context.profiles}
-    traces = {c.want: name for name, c in chosen.items() if c.needs == "traces"}
-    who = next(iter([*profiles.values(), *traces.values(), *(n for n, c in chosen.items() if c.needs == "source")]), None)
-    if who is not None:
-        context.need_train(who)
-        context.gather(profiles, traces, who)
-
-
 @dataclass(eq=False)
-class _Pass:
+class _Measurement:
     """The states of one measurement, all together and per class, and how they grow."""
 
-    states: dict[str, State]
     chosen: dict[str, Criterion]
-    classes: tuple[str, ...] = ()
+    context: Context
+    several: Several
+    classes: tuple[str, ...]
+    source: Source
+    states: dict[str, State] = field(default_factory=dict)
     per_class: dict[int, dict[str, State]] = field(default_factory=dict)
     growth: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, criterion in self.chosen.items():
+            with self.several.attempt(name):
+                self.states[name] = criterion.start(self.context)
         self._empty = {name: state.twin() for name, state in self.states.items()} if self.classes else {}
 
-    def scan(self, target: Target, source: Source, batch: int, progress: Progress | None) -> None:
-        done, steps = 0, set(_steps(len(source), batch))
-        wants = tuple(dict.fromkeys(c.want for c in self.chosen.values()))
-        with Probe(target, *wants) as probe:
-            for here in batches(target, source, batch=batch):
-                trace = probe(here.x)
-                for state in self.states.values():
+    def scan(self, batch: int, progress: Progress | None) -> None:
+        done, steps = 0, set(_steps(len(self.source), batch))
+
+        def step(here: Batch, trace: Trace, probe: Probe) -> None:
+            nonlocal done
+            done += len(here.index)
+            classes = self._classes(here, trace) if self.classes else None
+            for name, state in list(self.states.items()):
+                with self.several.attempt(name):
                     state.update(trace)
-                if self.classes:
-                    self._split(trace, None if source.labels is None else source.labels[here.index])
-                done += len(here.index)
-                if done in steps:
-                    for name, state in self.states.items():
+                    if classes is not None:
+                        self._split(name, classes)
+                    if done in steps:
                         self.growth.setdefault(name, []).append((done, state.value().value))
-                if progress is not None:
-                    progress(done, len(source))
+            self.states = self.several.left(self.states)
 
-    def _split(self, trace: Trace, labels: NDArray[np.int64] | None) -> None:
-        of = trace.predictions.cpu().numpy() if labels is None else labels
-        for number in np.unique(of).tolist():
-            if number not in self.per_class:
-                self.per_class[number] = {name: state.twin() for name, state in self._empty.items()}
-            some = part(trace, of == number)
-            for state in self.per_class[number].values():
-                state.update(some)
+        wants = wanted(self.states.values())
+        each_batch(self.context.need_target(), self.source, step, wants=wants, batch=batch, progress=progress)
 
-    def measured(self, context: Context) -> dict[str, Measured]:
-        return {name: self._measured(name, state, context) for name, state in self.states.items()}
+    def _classes(self, here: Batch, trace: Trace) -> dict[int, Trace]:
+        """The trace of each class's inputs: by label, or by prediction where there are no labels."""
+        labels = self.source.labels
+        numbers: NDArray[Any] = trace.predictions.cpu().numpy() if labels is None else labels[here.index]
+        return {number: part(trace, numbers == number) for number in np.unique(numbers).tolist()}
 
-    def _measured(self, name: str, state: State, context: Context) -> Measured:
-        criterion = self.chosen[name]
-        known = None
+    def _split(self, name: str, classes: Mapping[int, Trace]) -> None:
+        for number, some in classes.items():
+            states = self.per_class.setdefault(number, {})
+            if name not in states:
+                states[name] = self._empty[name].twin()
+            states[name].update(some)
+
+    def measured(self) -> dict[str, Measured]:
+        return {name: self._measured(name, state) for name, state in self.states.items()}
+
+    def _measured(self, name: str, state: State) -> Measured:
+        criterion, context = self.chosen[name], self.context
+        trained = None
         if criterion.needs == "profile":
-            known = context.profiles[criterion.want].count
+            trained = context.profiles[criterion.want].count
         elif criterion.needs and context.train is not None:
-            known = len(context.train)
+            trained = len(context.train)
         by_class = {self._name(number): states[name].value() for number, states in sorted(self.per_class.items())}
         growth = tuple(self.growth.get(name, ()))
-        value: Value = state.value()
-        return Measured(repr(criterion), criterion.layers, criterion.neuron, criterion.mergeable, known, value, growth, by_class)
+        about = (repr(criterion), criterion.layers, criterion.neuron, criterion.mergeable, trained)
+        return Measured(*about, state.value(), growth, by_class)
 
     def _name(self, number: int) -> str:
         return self.classes[number] if 0 <= number < len(self.classes) else str(number)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
+from neurotest.measure.traces import Joined, Layout
 from neurotest.target import Trace
 
 Bits = NDArray[np.bool_]
@@ -78,20 +78,20 @@ class HitState(BitState):
         self.high = np.full(layout.neurons, -np.inf)
 
     @abstractmethod
-    def hits(self, found: Joined) -> Bits:
+    def hits(self, joined: Joined) -> Bits:
         """(n, neurons * per_neuron)"""
 
     def dead(self) -> Bits:
         return np.asarray(self.low == self.high)
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        self.bits |= self.hits(found).any(axis=0).reshape(self.bits.shape)
-        if not len(found.values):
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        self.bits |= self.hits(joined).any(axis=0).reshape(self.bits.shape)
+        if not len(joined.values):
             return
-        if found.bad is None:
-            low, high = found.values.min(axis=0), found.values.max(axis=0)
+        if joined.bad is None:
+            low, high = joined.values.min(axis=0), joined.values.max(axis=0)
         else:
-            low, high = np.fmin.reduce(found.values, axis=0), np.fmax.reduce(found.values, axis=0)
+            low, high = np.fmin.reduce(joined.values, axis=0), np.fmax.reduce(joined.values, axis=0)
         np.fmin(self.low, low, out=self.low)
         np.fmax(self.high, high, out=self.high)
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import one_of, real, whole_from
-from neurotest.coverage.context import Context
+from neurotest.checks import integer, number, one_of
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.coverage.edges import Edges, Learner, Link, find_links
 from neurotest.coverage.tables import Rule, count, dependent
-from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout
 from neurotest.registry import register
 from neurotest.target import Trace, Want
 
@@ -69,10 +69,8 @@ class CAC(Criterion):
     growing: ClassVar[bool] = False  # more inputs can take a dependence away
 
     def __post_init__(self) -> None:
-        whole_from("sections", self.sections, 2, "the paper uses 8")
-        real("p", self.p, "0.05 is usual", above=0)
-        if self.p >= 1:
-            raise BadInput(f"p={self.p}: expected a number below 1 (0.05 is usual).")
+        integer("sections", self.sections, 2, "the paper uses 8")
+        number("p", self.p, "0.05 is usual", above=0, below=1)
         one_of("expected", self.expected, ("textbook", "dl_cc"))
         one_of("rule", self.rule, ("cochran", "all"))
         one_of("parent", self.parent, ("input", "previous"))
@@ -119,8 +117,10 @@ class CausalState(State):
         self.edges = edges
         # One cell more than a table has takes in what lies outside the ranges.
         self._cells = criterion.sections**2 + 1
-        self._flat: list[NDArray[np.int32]] = [np.zeros(e.link.taken * e.link.made * self._cells, dtype=np.int32) for e in edges]
-        self.covered: list[Bits] = [np.zeros((e.link.taken, e.link.made), dtype=bool) for e in edges]
+        self._flat: list[NDArray[np.int32]] = [
+            np.zeros(e.link.in_channels * e.link.out_channels * self._cells, dtype=np.int32) for e in edges
+        ]
+        self.covered: list[Bits] = [np.zeros((e.link.in_channels, e.link.out_channels), dtype=bool) for e in edges]
         self._rule = Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
 
     @property
@@ -129,7 +129,7 @@ class CausalState(State):
         return [self._tables(flat, e) for flat, e in zip(self._flat, self.edges, strict=True)]
 
     def _tables(self, flat: NDArray[np.int32], edges: Edges) -> NDArray[np.int32]:
-        return flat.reshape(edges.link.taken, edges.link.made, self._cells)[..., :-1]
+        return flat.reshape(edges.link.in_channels, edges.link.out_channels, self._cells)[..., :-1]
 
     def read(self, trace: Trace) -> Joined:
         """The reduced inputs of every layer, for counting what is not finite."""
@@ -147,7 +147,7 @@ class CausalState(State):
     def _links(self) -> list[Link]:
         return [e.link for e in self.edges]
 
-    def _update(self, found: Joined, trace: Trace) -> None:
+    def _update(self, joined: Joined, trace: Trace) -> None:
         for edges, flat in zip(self.edges, self._flat, strict=True):
             for cells in edges.cells(trace[self.want]):
                 count(flat, cells, self._cells)
@@ -156,15 +156,15 @@ class CausalState(State):
 
     def _now(self, counts: list[NDArray[np.int32]]) -> list[Bits]:
         """What counts as covered with these tables; what is sticky was tested when it was counted."""
-        found = [dependent(c, self._rule) for c in counts]
-        return [old | new for old, new in zip(self.covered, found, strict=True)]
+        tested = [dependent(c, self._rule) for c in counts]
+        return [old | new for old, new in zip(self.covered, tested, strict=True)]
 
     def _covered(self) -> list[Bits]:
         return self.covered if self.criterion.sticky else self._now(self.counts)
 
     @property
     def total(self) -> int:
-        return sum(e.link.taken * e.link.made for e in self.edges)
+        return sum(e.link.in_channels * e.link.out_channels for e in self.edges)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         before = sum(int(b.sum()) for b in self._covered())
@@ -191,10 +191,10 @@ class CausalState(State):
         return Value(whole, layers, {}, self.nonfinite(), self.warnings())
 
     def arrays(self) -> Arrays:
-        found: Arrays = {}
+        arrays: Arrays = {}
         for edges, counts, covered in zip(self.edges, self.counts, self.covered, strict=True):
-            found |= {f"counts/{edges.link.name}": counts.copy(), f"covered/{edges.link.name}": covered.copy()}
-        return found
+            arrays |= {f"counts/{edges.link.name}": counts.copy(), f"covered/{edges.link.name}": covered.copy()}
+        return arrays
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         flat, covered = [], []

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import real
-from neurotest.coverage.context import Context
+from neurotest.checks import number
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout
 from neurotest.registry import register
 from neurotest.stats.neighbours import squared_distances
 from neurotest.target import Trace
@@ -42,8 +42,10 @@ class CC(Criterion):
     threshold: float = 10.0
     count_first: bool = True
 
+    starts_empty: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
-        real("threshold", self.threshold, "papers use 10 to 1000, a squared distance", least=0)
+        number("threshold", self.threshold, "papers use 10 to 1000, a squared distance", least=0)
 
     @property
     def mergeable(self) -> bool:
@@ -95,8 +97,8 @@ class ClusterState(State):
         super().__init__(criterion, layout)
         self.kept = {name: _Kept(size) for name, size in layout.sizes.items()}
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        values = found.values if found.bad is None else found.values[found.finite_rows]
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        values = joined.values if joined.bad is None else joined.values[joined.finite_rows]
         for name, place in self.layout.slices.items():
             kept, vectors = self.kept[name], values[:, place].astype(np.float64)
             vectors = vectors[kept.far(vectors, self.criterion.threshold)]
@@ -116,13 +118,13 @@ class ClusterState(State):
         return taken
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
-        found = self.read(trace)
-        gained = np.zeros(len(found.values))
+        joined = self.read(trace)
+        gained = np.zeros(len(joined.values))
         for name, place in self.layout.slices.items():
-            kept, vectors = self.kept[name], found.values[:, place].astype(np.float64)
+            kept, vectors = self.kept[name], joined.values[:, place].astype(np.float64)
             if kept.count or self.criterion.count_first:
                 gained += kept.far(np.nan_to_num(vectors), self.criterion.threshold)
-        return gained if found.bad is None else np.where(found.finite_rows, gained, 0.0)
+        return gained if joined.bad is None else np.where(joined.finite_rows, gained, 0.0)
 
     def _merge(self, other: Self) -> None:
         raise AssertionError("not mergeable")

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.context import Context
-from neurotest.coverage.traces import Joined, Layout, joined
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, joined
 from neurotest.target import Trace, Want
 
 Arrays = dict[str, NDArray[Any]]
@@ -45,7 +45,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Value:
-    """What a state says: the whole, each layer, neurons of which nothing was covered, and what has to be known about it."""
+    """What a state gives: the whole, each layer, neurons of which nothing was covered, and sentences about the numbers."""
 
     whole: Share
     layers: Mapping[str, Share] = field(default_factory=dict)
@@ -85,14 +85,14 @@ class State(ABC):
 
     def update(self, trace: Trace) -> None:
         """Take in a batch."""
-        found = self.read(trace)
-        self.seen += len(found.values)
-        if found.bad is not None:
-            self.bad += found.bad
-        self._update(found, trace)
+        batch = self.read(trace)
+        self.seen += len(batch.values)
+        if batch.bad is not None:
+            self.bad += batch.bad
+        self._update(batch, trace)
 
     @abstractmethod
-    def _update(self, found: Joined, trace: Trace) -> None: ...
+    def _update(self, joined: Joined, trace: Trace) -> None: ...
 
     @abstractmethod
     def gain(self, trace: Trace) -> NDArray[np.float64]:
@@ -153,12 +153,12 @@ class State(ABC):
 
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with what was seen, in sentences."""
-        found = self.nonfinite()
-        if not found:
+        counts = self.nonfinite()
+        if not counts:
             return ()
-        named = ", ".join(f"{name} ({n})" for name, n in list(found.items())[:SHOWN])
+        named = ", ".join(f"{name} ({n})" for name, n in list(counts.items())[:SHOWN])
         return (
-            f"NaN or infinite activations were seen (NaN covers nothing): {named}{' and more' if len(found) > SHOWN else ''}.",
+            f"NaN or infinite activations were seen (NaN covers nothing): {named}{' and more' if len(counts) > SHOWN else ''}.",
         )
 
 
@@ -171,6 +171,8 @@ class Criterion(ABC):
 
     needs: ClassVar[str] = ""  # what training data has to give: profile, traces or source; empty: none is needed
     growing: ClassVar[bool] = True  # more inputs never lower the value
+    obligations: ClassVar[bool] = False  # its states say which input covers what: `obligations(trace)`
+    starts_empty: ClassVar[bool] = False  # published fuzzers begin with nothing covered, not with the training data
 
     @property
     def want(self) -> Want:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from neurotest.coverage.layerwise import Sums
-from neurotest.coverage.traces import Values, array
 from neurotest.errors import BadInput
+from neurotest.measure.traces import Values, array
 from neurotest.stats.moments import Moments
 from neurotest.target import Target, Want
 from neurotest.target.layers import Layer
@@ -38,47 +38,49 @@ class Link:
         return self.layer.name
 
     @property
-    def taken(self) -> int:
+    def in_channels(self) -> int:
         return self.layer.neurons(inputs=True)
 
     @property
-    def made(self) -> int:
+    def out_channels(self) -> int:
         return self.layer.neurons()
 
-    def reduced(self, given: Tensor) -> Values:
-        """The layer's input, one value per channel: (n, taken)."""
-        return array(_channels(given, self.layer.input_axis))
+    def reduced(self, inputs: Tensor) -> Values:
+        """The layer's input, one value per channel: (n, inputs)."""
+        return array(_channels(inputs, self.layer.input_axis))
 
-    def output(self, given: Tensor) -> Values:
-        """What the layer makes of its input, one value per channel: (n, made)."""
+    def output(self, inputs: Tensor) -> Values:
+        """What the layer makes of its input, one value per channel: (n, outputs)."""
         with torch.inference_mode():
-            return array(_channels(self.module.forward(given), self.layer.axis))
+            return array(_channels(self.module.forward(inputs), self.layer.axis))
 
     def causes(self, recorded: Mapping[str, Tensor]) -> Values:
-        """One value per input channel: (n, taken)."""
+        """One value per input channel: (n, inputs)."""
         if self.before is None:
             return self.reduced(recorded[self.name])
-        made = self.before.output(recorded[self.before.name])
-        return np.repeat(made, self.taken // made.shape[1], axis=1)  # a flattened map: each channel several times
+        outputs = self.before.output(recorded[self.before.name])
+        return np.repeat(outputs, self.in_channels // outputs.shape[1], axis=1)  # a flattened map: each channel several times
 
-    def contributions(self, given: Tensor) -> Tensor:
-        """What each input channel adds to each output channel: (taken, n, made).
+    def contributions(self, inputs: Tensor) -> Tensor:
+        """What each input channel adds to each output channel: (inputs, n, outputs).
 
         Both operators are linear and a channel's value is a mean, so weakening inputs only weakens what they add.
         """
         weight = cast(Tensor, self.module.weight).detach()
         if isinstance(self.module, nn.Linear):
-            return _channels(given, self.layer.input_axis).T[:, :, None] * weight.T[:, None]
+            return _channels(inputs, self.layer.input_axis).T[:, :, None] * weight.T[:, None]
         module = cast(nn.Conv2d, self.module)
         # Every input channel as a group of its own: as many products as the layer itself has.
-        each = weight.transpose(0, 1).reshape(-1, 1, *weight.shape[2:])  # (taken * made, 1, ...)
-        maps = CONVOLUTIONS[weight.ndim](given, each, None, module.stride, cast(int, module.padding), module.dilation, self.taken)
-        return maps.flatten(2).mean(dim=2).reshape(len(given), self.taken, self.made).transpose(0, 1)
+        each = weight.transpose(0, 1).reshape(-1, 1, *weight.shape[2:])  # (inputs * outputs, 1, ...)
+        maps = CONVOLUTIONS[weight.ndim](
+            inputs, each, None, module.stride, cast(int, module.padding), module.dilation, self.in_channels
+        )
+        return maps.flatten(2).mean(dim=2).reshape(len(inputs), self.in_channels, self.out_channels).transpose(0, 1)
 
     @property
     def bias(self) -> Tensor:
         bias = cast("Tensor | None", self.module.bias)
-        return torch.zeros(self.made) if bias is None else bias.detach()
+        return torch.zeros(self.out_channels) if bias is None else bias.detach()
 
 
 def _channels(tensor: Tensor, axis: int) -> Tensor:
@@ -88,7 +90,7 @@ def _channels(tensor: Tensor, axis: int) -> Tensor:
 
 def find_links(target: Target, layers: str, parent: str) -> list[Link]:
     """The layers with a layer before them, in the order in which they run."""
-    found: list[Link] = []
+    links: list[Link] = []
     before: Link | None = None
     for layer in target.survey().find(layers):
         module = target.module.get_submodule(layer.module)
@@ -100,21 +102,21 @@ def find_links(target: Target, layers: str, parent: str) -> list[Link]:
             raise BadInput(f"cac: {layer.name!r} is a grouped or specially padded convolution: leave it out with --layers.")
         link = Link(layer, module)
         if before is not None:
-            if parent == "previous" and link.taken % before.made:
+            if parent == "previous" and link.in_channels % before.out_channels:
                 raise BadInput(
-                    f"parent='previous': {layer.name} takes {link.taken} channels and {before.name} makes {before.made}; they "
-                    "do not follow each other. Use parent=input."
+                    f"parent='previous': {layer.name} takes {link.in_channels} channels and {before.name} makes "
+                    f"{before.out_channels}; they do not follow each other. Use parent=input."
                 )
-            found.append(Link(layer, module, before) if parent == "previous" else link)
+            links.append(Link(layer, module, before) if parent == "previous" else link)
         before = link
-    if not found:
+    if not links:
         raise BadInput(f"layers={layers!r}: cac needs at least two layers that follow each other.")
-    return found
+    return links
 
 
 @dataclass(eq=False)
 class Learner:
-    """What has to be known before counting: ranges of causes and effects, and how inputs vary together."""
+    """What training data gives before anything is counted: ranges of causes and effects, and how inputs vary together."""
 
     want: Want
     links: list[Link]
@@ -123,9 +125,9 @@ class Learner:
     sums: list[Sums] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.causes = [Moments(link.taken) for link in self.links]
-        self.effects = [Moments(link.made) for link in self.links]
-        self.sums = [Sums(link.taken) for link in self.links]
+        self.causes = [Moments(link.in_channels) for link in self.links]
+        self.effects = [Moments(link.out_channels) for link in self.links]
+        self.sums = [Sums(link.in_channels) for link in self.links]
 
     def update(self, trace: Trace) -> None:
         recorded = trace[self.want]
@@ -149,7 +151,7 @@ def _weights(covariance: NDArray[np.float64]) -> tuple[Tensor, Bits]:
     total = size.sum(axis=1, keepdims=True)
     weights = 1 - np.divide(size, total, out=np.zeros_like(size), where=total > 0)
     np.fill_diagonal(weights, 1)
-    return torch.from_numpy(weights.astype(np.float32)), total[:, 0] > 0  # (taken, taken), (taken,)
+    return torch.from_numpy(weights.astype(np.float32)), total[:, 0] > 0  # (inputs, inputs), (inputs,)
 
 
 class Edges:
@@ -171,7 +173,7 @@ class Edges:
         self.moving: Bits = moving
 
     def dead(self) -> Bits:
-        """Connections with an end that never changed in training, alone or with the other inputs: (taken, made)."""
+        """Connections with an end that never changed in training, alone or with the other inputs: (inputs, outputs)."""
         return ~((self.cause.width > 0) & self.moving)[:, None] | ~(self.effect.width > 0)
 
     @property
@@ -180,23 +182,23 @@ class Edges:
         return self.sections**2
 
     def cells(self, recorded: Mapping[str, Tensor]) -> Iterator[NDArray[np.int16]]:
-        """In which cell of each connection's table every input counts, some inputs at a time: (taken, n, made)."""
-        k, given = self.sections, recorded[self.link.name]
+        """In which cell of each connection's table every input counts, some inputs at a time: (inputs, n, outputs)."""
+        k, inputs = self.sections, recorded[self.link.name]
         causes = self.cause.section(self.link.causes(recorded), self.kind, k).T.astype(np.int16)  # (taken, n)
         causes[~self.moving] = -1
-        step = max(1, BLOCK // (self.link.taken * self.link.made))
-        for start in range(0, len(given), step):
+        step = max(1, BLOCK // (self.link.in_channels * self.link.out_channels))
+        for start in range(0, len(inputs), step):
             with torch.inference_mode():
-                parts = self.link.contributions(given[start : start + step])
-                effects = (self.weights.to(parts.device) @ parts.reshape(self.link.taken, -1)).reshape(
+                parts = self.link.contributions(inputs[start : start + step])
+                effects = (self.weights.to(parts.device) @ parts.reshape(self.link.in_channels, -1)).reshape(
                     parts.shape
                 ) + self.link.bias
             here = causes[:, start : start + step, None]
-            found = self.effect.section(array(effects), self.kind, k).astype(np.int16)
-            nowhere = (found < 0) | (here < 0)
-            found += here * np.int16(k)
-            found[nowhere] = self.outside
-            yield found
+            cells = self.effect.section(array(effects), self.kind, k).astype(np.int16)
+            nowhere = (cells < 0) | (here < 0)
+            cells += here * np.int16(k)
+            cells[nowhere] = self.outside
+            yield cells
 
 
 class _Range:

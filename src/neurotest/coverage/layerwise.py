@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import one_of, real
-from neurotest.coverage.context import Context
+from neurotest.checks import number, one_of
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Trace
 
 Floats = NDArray[np.float64]
-HELD = 64  # inputs that wait to be added together: one matrix product instead of many
+QUEUE = 64  # inputs that wait to be added together: one matrix product instead of many
 
 
 @register(
@@ -47,7 +47,7 @@ class NLC(Criterion):
 
     def __post_init__(self) -> None:
         one_of("mode", self.mode, ("exact", "gated"))
-        real("offset", self.offset, "the published code adds 1")
+        number("offset", self.offset, "the published code adds 1")
 
     @property
     def mergeable(self) -> bool:
@@ -142,22 +142,22 @@ class CovarianceState(State):
         super().__init__(criterion, layout)
         self._sums = [Sums(size) for size in layout.sizes.values()]
         self._places = list(layout.slices.values())
-        self._held: list[Values] = []
+        self._queue: list[Values] = []
         self._waiting = 0
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        values = found.values if found.bad is None else found.values[found.finite_rows]
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        values = joined.values if joined.bad is None else joined.values[joined.finite_rows]
         if not len(values):
             return
         if self.criterion.mode == "gated":
             self._gated(values)
             return
         self._waiting += len(values)
-        if self._waiting >= HELD and not self._held:
+        if self._waiting >= QUEUE and not self._queue:
             self._add(values)
             return
-        self._held.append(np.array(values))  # a copy: the network may write over what the trace shows
-        if self._waiting >= HELD:
+        self._queue.append(np.array(values))  # a copy: the network may write over what the trace shows
+        if self._waiting >= QUEUE:
             self._flush()
 
     def _add(self, values: Values) -> None:
@@ -166,9 +166,9 @@ class CovarianceState(State):
         self._waiting = 0
 
     def _flush(self) -> None:
-        if self._held:
-            held, self._held = self._held, []
-            self._add(np.concatenate(held) if len(held) > 1 else held[0])
+        if self._queue:
+            waiting, self._queue = self._queue, []
+            self._add(np.concatenate(waiting) if len(waiting) > 1 else waiting[0])
 
     def sums(self) -> list[Sums]:
         """Per layer, with everything that waited."""
@@ -176,20 +176,20 @@ class CovarianceState(State):
         return self._sums
 
     def _gated(self, values: Values) -> None:
-        for number, place in enumerate(self._places):
-            old = self._sums[number]
+        for layer, place in enumerate(self._places):
+            old = self._sums[layer]
             new = old.copy()
             new.add(values[:, place])
             if new.norm() > old.norm() or (self.criterion.accept_first and old.count < 2):
-                self._sums[number] = new
+                self._sums[layer] = new
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
-        found = self.read(trace)
-        gained = np.zeros(len(found.values))
+        joined = self.read(trace)
+        gained = np.zeros(len(joined.values))
         for sums, place in zip(self.sums(), self._places, strict=True):
             before = sums.norm()
-            for i in np.flatnonzero(found.finite_rows):
-                after = _with(sums, found.values[i, place]).norm() - before
+            for i in np.flatnonzero(joined.finite_rows):
+                after = _with(sums, joined.values[i, place]).norm() - before
                 gained[i] += max(0.0, after) if self.criterion.mode == "gated" else after
         return gained
 
@@ -205,18 +205,18 @@ class CovarianceState(State):
         return Value(whole, layers, {}, self.nonfinite(), self.warnings())
 
     def arrays(self) -> Arrays:
-        found: Arrays = {"count": np.array([sums.count for sums in self.sums()], dtype=np.int64)}
+        arrays: Arrays = {"count": np.array([sums.count for sums in self.sums()], dtype=np.int64)}
         for name, sums in zip(self.layout.names, self._sums, strict=True):
-            found |= {f"shift/{name}": sums.shift.copy(), f"total/{name}": sums.total.copy()}
-            found[f"products/{name}"] = sums.products.copy()
-        return found
+            arrays |= {f"shift/{name}": sums.shift.copy(), f"total/{name}": sums.total.copy()}
+            arrays[f"products/{name}"] = sums.products.copy()
+        return arrays
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self._held, self._waiting = [], 0
+        self._queue, self._waiting = [], 0
         self._sums = [Sums(size) for size in self.layout.sizes.values()]
-        for number, name in enumerate(self.layout.names):
-            sums = self._sums[number]
-            sums.count = int(np.asarray(state["count"])[number])
+        for layer, name in enumerate(self.layout.names):
+            sums = self._sums[layer]
+            sums.count = int(np.asarray(state["count"])[layer])
             for key in ("shift", "total", "products"):
                 setattr(sums, key, np.array(state[f"{key}/{name}"], dtype=np.float64).reshape(getattr(sums, key).shape))
 

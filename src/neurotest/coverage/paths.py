@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from neurotest.attribute import Relevance
 from neurotest.attribute.relevance import Plan
+from neurotest.checks import integer, number, one_of
 from neurotest.coverage.abstract import Abstract, build
-from neurotest.coverage.checks import one_of, real, whole_from
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout, Values
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Trace, Want
 
@@ -40,9 +40,9 @@ def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits
     chosen = np.arange(relevance.shape[1]) <= last[:, None]
     if take == "positive":
         chosen &= ranked > 0
-    found = np.zeros(relevance.shape, dtype=bool)
-    np.put_along_axis(found, order, chosen, axis=1)
-    return found
+    result = np.zeros(relevance.shape, dtype=bool)
+    np.put_along_axis(result, order, chosen, axis=1)
+    return result
 
 
 @register(
@@ -69,7 +69,7 @@ class NPC(Criterion):
     classified training inputs of a class in `clusters` clusters, each with the neurons that at least `member` of its inputs have.
     variant: `structure` buckets the Jaccard similarity of paths, `activation` the distance of activations on the path.
     scope: `network` compares whole paths, `layer` each layer. edges: `floor` or `ceil`. take: `positive` or `stopping`.
-    rule, beta: how relevance is found, see the relevance of `neurotest.attribute`.
+    rule, beta: how relevance is computed, see the relevance of `neurotest.attribute`.
     """
 
     layers: str = "post_activation"
@@ -85,6 +85,7 @@ class NPC(Criterion):
     beta: float = 0.5
 
     needs: ClassVar[str] = "source"
+    obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         one_of("variant", self.variant, ("structure", "activation"))
@@ -92,11 +93,9 @@ class NPC(Criterion):
         one_of("edges", self.edges, ("floor", "ceil"))
         one_of("take", self.take, ("positive", "stopping"))
         for name in ("share", "member"):
-            real(name, getattr(self, name), "above 0 and at most 1; papers use 0.7", above=0)
-            if getattr(self, name) > 1:
-                raise BadInput(f"{name}={getattr(self, name)}: expected at most 1 (papers use 0.7).")
-        whole_from("clusters", self.clusters, 1, "papers use 1, 4 and 7")
-        whole_from("buckets", self.buckets, 1, "the paper uses 100")
+            number(name, getattr(self, name), "papers use 0.7", above=0, most=1)
+        integer("clusters", self.clusters, 1, "papers use 1, 4 and 7")
+        integer("buckets", self.buckets, 1, "the paper uses 100")
         if self.neuron != "channel":
             raise BadInput(f"neuron={self.neuron!r}: decision paths are made of channels; leave it out.")
         _ = self.relevance
@@ -119,11 +118,11 @@ class NPC(Criterion):
         paths, values, predicted = collected.joined()
         right = np.ones(len(paths), dtype=bool) if source.labels is None else predicted == source.labels
         keep = values if self.variant == "activation" else None
-        made = build(paths, predicted, right, keep, clusters=self.clusters, member=self.member)
+        abstract = build(paths, predicted, right, keep, clusters=self.clusters, member=self.member)
         notes = (
             () if source.labels is not None else ("the training data has no labels: every input counts as classified correctly.",)
         )
-        return PathState(self, layout, reader, made, np.logical_not(paths.any(axis=0)), notes)
+        return PathState(self, layout, reader, abstract, np.logical_not(paths.any(axis=0)), notes)
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return train * layout.neurons * (5 if self.variant == "activation" else 1)
@@ -156,10 +155,10 @@ class Reader:
 
     def _read(self, trace: Trace) -> Decision:
         (x,) = trace[ROOT].values()
-        found = self.plan(x)
+        attribution = self.plan(x)
         cut = partial(critical, share=self.criterion.share, take=self.criterion.take)
-        relevance = {name: found.relevance[name].cpu().numpy() for name in self.layout.names}
-        values = np.concatenate([found.activation[name].cpu().numpy() for name in self.layout.names], axis=1)
+        relevance = {name: attribution.relevance[name].cpu().numpy() for name in self.layout.names}
+        values = np.concatenate([attribution.activation[name].cpu().numpy() for name in self.layout.names], axis=1)
         return Decision(np.concatenate([cut(np.nan_to_num(r)) for r in relevance.values()], axis=1), values)
 
 
@@ -208,14 +207,14 @@ class PathState(State):
         predicted = trace.predictions.cpu().numpy()
         finite = np.isfinite(decision.values).all(axis=1)
         rows, flat = [], []
-        for number in range(len(self.abstract)):
-            here = np.flatnonzero((predicted == self.abstract.classes[number]) & finite)
+        for path in range(len(self.abstract)):
+            here = np.flatnonzero((predicted == self.abstract.classes[path]) & finite)
             if not len(here):
                 continue
             for part_number, part in enumerate(self.parts):
-                bucket = self._bucket(self._closeness(decision, here, number, part))
+                bucket = self._bucket(self._closeness(decision, here, path, part))
                 rows.append(here)
-                flat.append((number * len(self.parts) + part_number) * self.bits.shape[2] + bucket)
+                flat.append((path * len(self.parts) + part_number) * self.bits.shape[2] + bucket)
         nothing = np.empty(0, dtype=np.int64)
         return np.concatenate([*rows, nothing]), np.concatenate([*flat, nothing])
 
@@ -225,11 +224,11 @@ class PathState(State):
         order = np.argsort(rows, kind="stable")
         return rows[order], flat[order]
 
-    def _closeness(self, decision: Decision, here: NDArray[np.int64], number: int, part: slice) -> NDArray[np.float64]:
+    def _closeness(self, decision: Decision, here: NDArray[np.int64], path: int, part: slice) -> NDArray[np.float64]:
         """0 .. 1 for each of some inputs and one abstract path."""
         if self.criterion.variant == "activation":
-            return self.abstract.distance(number, decision.values[here], part)
-        return self.abstract.jaccard(number, decision.path[here], part)
+            return self.abstract.distance(path, decision.values[here], part)
+        return self.abstract.jaccard(path, decision.path[here], part)
 
     def _bucket(self, closeness: NDArray[np.float64]) -> NDArray[np.int64]:
         m = self.criterion.buckets
@@ -237,7 +236,7 @@ class PathState(State):
             return np.ceil(closeness / (1 / m)).astype(np.int64).clip(0, m)
         return np.floor(closeness * m + 1e-9).astype(np.int64).clip(0, m - 1)  # 0.29 * 100 is 28.999999999999996
 
-    def _update(self, found: Joined, trace: Trace) -> None:
+    def _update(self, joined: Joined, trace: Trace) -> None:
         self.bits.reshape(-1)[self._hits(trace)[1]] = True
 
     @property

@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.checks import integer, number, one_of
 from neurotest.coverage.bits import Bits, BitState, Hits
-from neurotest.coverage.checks import one_of, real, whole_from
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Criterion
-from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Profile, Trace
 
@@ -43,9 +43,10 @@ class KMNC(Criterion):
     exclude_dead: bool = False
 
     needs: ClassVar[str] = "profile"
+    obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole_from("sections", self.sections, 1, "papers use 1000")
+        integer("sections", self.sections, 1, "papers use 1000")
         one_of("edges", self.edges, ("closed", "neural_coverage", "dnn_tip"))
 
     def start(self, context: Context) -> SectionState:
@@ -111,8 +112,8 @@ class SectionState(RangeState):
         section += self._first
         return section, inside
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        section, inside = self._hits(found.values)
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        section, inside = self._hits(joined.values)
         self.bits.reshape(-1)[section[inside]] = True
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
@@ -174,10 +175,11 @@ class NBC(Criterion):
     exclude_dead: bool = False
 
     needs: ClassVar[str] = "profile"
+    obligations: ClassVar[bool] = True
     sides: ClassVar[tuple[str, ...]] = ("lower", "upper")
 
     def __post_init__(self) -> None:
-        real("scale", self.scale, "DeepGauge uses 0, 0.5 and 1", least=0)
+        number("scale", self.scale, "DeepGauge uses 0, 0.5 and 1", least=0)
 
     def start(self, context: Context) -> CornerState:
         return CornerState(self, context.layout(self.want), context.profile(self.want, "nbc and snac"))
@@ -221,18 +223,18 @@ class CornerState(RangeState):
                 sides = {"lower": lambda: least <= low, "upper": lambda: most >= high}
             return [sides[side]() for side in self.criterion.sides]
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        values = found.values
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        values = joined.values
         if not len(values):
             return
         if len(values) == 1:
             least = most = values[0]
-        elif found.bad is None:
+        elif joined.bad is None:
             least, most = values.min(axis=0), values.max(axis=0)
         else:
             least, most = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
-        for number, hit in enumerate(self._beyond(least, most)):
-            self.bits[:, number] |= hit
+        for side, hit in enumerate(self._beyond(least, most)):
+            self.bits[:, side] |= hit
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         values = self.read(trace).values

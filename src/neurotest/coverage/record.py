@@ -15,7 +15,7 @@ from neurotest.target import Target
 
 
 def begin(out: Any, target: Target, source: Source, criteria: Mapping[str, Criterion], settings: dict[str, Any]) -> Run:
-    """Make the run before the work, so that a place that cannot be written to is told at once."""
+    """Make the run before the work, so that a place that cannot be written to is refused at once."""
     config = {
         "target": target.spec,
         "fingerprint": target.fingerprint,
@@ -26,10 +26,11 @@ def begin(out: Any, target: Target, source: Source, criteria: Mapping[str, Crite
     return Run.create(None if out in (None, True) else Path(out), "cover", config)
 
 
-def finish(run: Run, found: Coverage) -> None:
+def finish(run: Run, coverage: Coverage) -> None:
     with run.transaction():
-        run["never covered"] = found.never()
-    run.finish(found.to_dict())
+        run["never covered"] = coverage.never()
+    unfit = [f"{name} did not run: {reason}" for name, reason in coverage.errors.items()]
+    run.finish({**coverage.to_dict(), "notes": [*coverage.notes, *unfit]})
     run.export()
     run.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neurotest.coverage.criterion import Value
+from neurotest.errors import BadInput
 from neurotest.files import write_json
 
 MEANING = (
@@ -19,19 +20,19 @@ MEANING = (
 
 @dataclass(frozen=True)
 class Measured:
-    """One criterion's value, its settings in full, how it grew with the inputs and, if asked for, its value per class."""
+    """One criterion's value, its settings in full, how it grew with the inputs and, if wanted, its value per class."""
 
     canonical: str
     layers: str
     neuron: str
     mergeable: bool
-    profile: int | None  # how many training inputs it knows
+    profile: int | None  # how many training inputs it compares with
     value: Value
     growth: tuple[tuple[int, float], ...] = ()  # (inputs, value)
     by_class: Mapping[str, Value] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             **self.value.whole.to_dict(),
             "canonical": self.canonical,
             "layers": self.layers,
@@ -44,15 +45,15 @@ class Measured:
             "notes": list(self.value.notes),
         }
         if self.by_class:
-            found["by_class"] = {name: value.whole.to_dict() for name, value in self.by_class.items()}
-        return found
+            content["by_class"] = {name: value.whole.to_dict() for name, value in self.by_class.items()}
+        return content
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a set of inputs covers of a target."""
+    """What a set of inputs covers of a target. `errors` says of each criterion that did not fit why."""
 
-    criteria: Mapping[str, Measured]  # by the text (or repr) that asked for it
+    criteria: Mapping[str, Measured]  # by the text, or repr, of each criterion
     layers: str
     neuron: str
     inputs: int
@@ -62,21 +63,27 @@ class Coverage:
     memory: int  # bytes, estimated
     skipped: tuple[str, ...] = ()  # files that could not be read, and why
     run: Path | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Measured:
+        if name in self.errors:
+            raise BadInput(self.errors[name])
         return self.criteria[name]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What has to be known about the numbers, each sentence with the criterion it is about."""
-        found = [f"{name}: {note}" for name, found in self.criteria.items() for note in found.value.notes]
+        """What a reader of the numbers should know, each sentence with the criterion it is about."""
+        notes = [f"{name}: {note}" for name, measured in self.criteria.items() for note in measured.value.notes]
         if self.skipped:
-            found.append(f"{len(self.skipped)} files were skipped, the first: {self.skipped[0]}")
-        return tuple(found)
+            notes.append(f"{len(self.skipped)} files were skipped, the first: {self.skipped[0]}")
+        return tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "criteria": {name: found.to_dict() for name, found in self.criteria.items()},
+            "criteria": {
+                **{name: measured.to_dict() for name, measured in self.criteria.items()},
+                **{name: {"error": reason} for name, reason in self.errors.items()},
+            },
             "layers": self.layers,
             "neuron": self.neuron,
             "inputs": self.inputs,
@@ -91,12 +98,13 @@ class Coverage:
         }
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per criterion."""
-        return [{"criterion": name, **found.value.whole.to_dict()} for name, found in self.criteria.items()]
+        """One row per criterion; of one that did not fit its name and `error`."""
+        rows = [{"criterion": name, **measured.value.whole.to_dict()} for name, measured in self.criteria.items()]
+        return [*rows, *({"criterion": name, "error": reason} for name, reason in self.errors.items())]
 
     def never(self) -> dict[str, dict[str, list[int]]]:
         """Per criterion and layer, the neurons of which nothing was covered."""
-        return {name: {layer: list(ids) for layer, ids in found.value.never.items()} for name, found in self.criteria.items()}
+        return {name: {layer: list(ids) for layer, ids in m.value.never.items()} for name, m in self.criteria.items()}
 
     def save(self, path: str | Path) -> Path:
         """Write everything `to_dict` gives as JSON."""
@@ -105,9 +113,9 @@ class Coverage:
         return path
 
     def _repr_html_(self) -> str:
-        cells = ("criterion", "covered", "total", "value", "dead")
+        cells = ("criterion", "covered", "total", "value", "dead", *(["error"] if self.errors else []))
         rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_text(row[c]))}</td>" for c in cells) + "</tr>" for row in self.table()
+            "<tr>" + "".join(f"<td>{html.escape(_text(row.get(c)))}</td>" for c in cells) + "</tr>" for row in self.table()
         )
         head = "".join(f"<th>{c}</th>" for c in cells)
         return f"<table><tr>{head}</tr>{rows}</table><p>{MEANING}</p>"

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.checks import integer, number, one_of
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, Adequacy, Fitted
-from neurotest.coverage.checks import one_of, real, whole_from
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout
 from neurotest.registry import register
 from neurotest.stats.densities import Inverse
 from neurotest.target import Trace
@@ -42,14 +42,16 @@ class Surprise(Criterion):
     features: int | None = 300
 
     needs: ClassVar[str] = "traces"
+    obligations: ClassVar[bool] = True
+    starts_empty: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        real("bucket", self.bucket, "10, 0.1 and 1 are usual for lsc, dsc and mdsc", above=0)
+        number("bucket", self.bucket, "10, 0.1 and 1 are usual for lsc, dsc and mdsc", above=0)
         one_of("buckets", self.buckets, ("floor", "neural_coverage", "sadl", "dnn_tip"))
         if self.sections is not None:
-            whole_from("sections", self.sections, 1, "SADL uses 1000")
+            integer("sections", self.sections, 1, "SADL uses 1000")
         if self.upper is not None:
-            real("upper", self.upper, "SADL uses 2000", above=0)
+            number("upper", self.upper, "SADL uses 2000", above=0)
         if self.buckets in ("sadl", "dnn_tip") and self.sections is None:
             raise BadInput(f"buckets={self.buckets}: say how many with sections=1000.")
         if self.buckets == "floor" and (self.sections is None) != (self.upper is None):
@@ -179,7 +181,7 @@ class SurpriseState(State):
         """The surprise of every input of a batch."""
         return self.fitted.score(self.read(trace).values, trace.predictions.cpu().numpy())
 
-    def _update(self, found: Joined, trace: Trace) -> None:
+    def _update(self, joined: Joined, trace: Trace) -> None:
         self.take(self.score(trace))
 
     def take(self, scores: Floats) -> None:
@@ -219,8 +221,8 @@ class SurpriseState(State):
             return 0
         assert self.criterion.sections is not None
         rule = _sadl if self.criterion.buckets == "sadl" else _dnn_tip
-        found = rule(scores, self.criterion.sections, self.criterion.upper, self.criterion.overflow)
-        return len(np.unique(found[found >= 0]))
+        ids = rule(scores, self.criterion.sections, self.criterion.upper, self.criterion.overflow)
+        return len(np.unique(ids[ids >= 0]))
 
     def buckets_of(self, scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which of an evaluated set's scores falls into which bucket; some fall into none."""
@@ -263,20 +265,20 @@ class SurpriseState(State):
         return Value(whole, {}, {}, self.nonfinite(), self._notes(dropped))
 
     def _notes(self, dropped: int) -> tuple[str, ...]:
-        found = [*self.warnings(), *self.fitted.notes]
+        notes = [*self.warnings(), *self.fitted.notes]
         if dropped:
-            found.append(
+            notes.append(
                 f"{dropped} of {self.layout.neurons} neurons are not looked at: they vary too little, or others vary more."
             )
         if self.fitted.left_out:
-            found.append(f"{self.fitted.left_out} training inputs have NaN or infinite activations and are left out.")
+            notes.append(f"{self.fitted.left_out} training inputs have NaN or infinite activations and are left out.")
         if self.unscored:
-            found.append(f"{self.unscored} inputs have NaN or infinite activations and no surprise.")
+            notes.append(f"{self.unscored} inputs have NaN or infinite activations and no surprise.")
         if self.unseen:
-            found.append(
+            notes.append(
                 f"{self.unseen} inputs are infinitely surprising (no such class in the training data): they are in no bucket."
             )
-        return tuple(found)
+        return tuple(notes)
 
     def arrays(self) -> Arrays:
         return {
@@ -301,6 +303,6 @@ def _dnn_tip(scores: Floats, sections: int, upper: float | None, overflow: bool)
     """Half-open sections of 0 .. the greatest score, which itself is in none (-1) unless one section lies above."""
     top = float(scores.max()) if upper is None else upper
     edges = np.linspace(0, top, sections if overflow else sections + 1)
-    found = np.digitize(scores, edges) - 1
-    found[(found < 0) | (found >= len(edges) - (0 if overflow else 1))] = -1
-    return found.astype(np.int64)
+    ids = np.digitize(scores, edges) - 1
+    ids[(ids < 0) | (ids >= len(edges) - (0 if overflow else 1))] = -1
+    return ids.astype(np.int64)

@@ -50,19 +50,19 @@ def count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None:
     for begin in range(0, a, step):
         part = cells[begin : begin + step]
         offset = (np.arange(len(part), dtype=np.int64) * (b * size))[:, None, None]
-        found = np.bincount((part + first + offset).ravel(), minlength=len(part) * b * size)
-        rows[begin : begin + step] += found.reshape(len(part), -1).astype(np.int32)
+        added = np.bincount((part + first + offset).ravel(), minlength=len(part) * b * size)
+        rows[begin : begin + step] += added.reshape(len(part), -1).astype(np.int32)
 
 
 def dependent(counts: NDArray[np.int32], rule: Rule) -> Bits:
     """Which tables (a, b, sections^2) show a dependence: (a, b)."""
     a, b, cells = counts.shape
-    found = np.empty((a, b), dtype=bool)
+    result = np.empty((a, b), dtype=bool)
     step = max(1, CELLS // max(1, b * cells))
     for start in range(0, a, step):
         part = counts[start : start + step].reshape(-1, b, rule.sections, rule.sections)
-        found[start : start + step] = _test(part.astype(np.float64), rule)
-    return found
+        result[start : start + step] = _test(part.astype(np.float64), rule)
+    return result
 
 
 def _test(table: NDArray[np.float64], rule: Rule) -> Bits:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.checks import number, one_of
 from neurotest.coverage.bits import HitState
-from neurotest.coverage.checks import one_of, real
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Criterion
-from neurotest.coverage.traces import Joined, Layout, Values, array
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values, array
 from neurotest.registry import register
 from neurotest.target import Trace, Want
 
@@ -43,8 +43,10 @@ class NC(Criterion):
     scaling: Literal["layer_minmax", "none", "sigmoid"] = "layer_minmax"
     scale_order: Literal["reduce_then_scale", "scale_then_reduce"] = "reduce_then_scale"
 
+    obligations: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
-        real("threshold", self.threshold, "papers use 0 to 0.75")
+        number("threshold", self.threshold, "papers use 0 to 0.75")
         one_of("scaling", self.scaling, ("layer_minmax", "none", "sigmoid"))
         one_of("scale_order", self.scale_order, ("reduce_then_scale", "scale_then_reduce"))
 
@@ -88,8 +90,8 @@ class ThresholdState(HitState):
     def read(self, trace: Trace) -> Joined:
         return super().read(trace) if not self.criterion.maps else _scaled_maps(trace[self.want], self.layout)
 
-    def hits(self, found: Joined) -> NDArray[np.bool_]:
-        values, scaling = found.values, self.criterion.scaling
+    def hits(self, joined: Joined) -> NDArray[np.bool_]:
+        values, scaling = joined.values, self.criterion.scaling
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             if scaling == "sigmoid":
                 values = 1 / (1 + np.exp(-values))

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.checks import integer, one_of
 from neurotest.coverage.bits import Bits, HitState
-from neurotest.coverage.checks import one_of, whole_from
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.traces import Joined, Layout, Values
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
 from neurotest.target import Trace
 
@@ -44,9 +44,10 @@ class TKNC(Criterion):
     positive_only: bool = False
 
     weakest: ClassVar[bool] = False
+    obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        whole_from("k", self.k, 1, "papers use 1 to 10")
+        integer("k", self.k, 1, "papers use 1 to 10")
 
     def start(self, context: Context) -> TopState:
         return TopState(self, context.layout(self.want))
@@ -87,15 +88,15 @@ class TopState(HitState):
     def __init__(self, criterion: TKNC, layout: Layout) -> None:
         super().__init__(criterion, layout, per_neuron=1)
 
-    def hits(self, found: Joined) -> Bits:
-        values, criterion = found.values, self.criterion
+    def hits(self, joined: Joined) -> Bits:
+        values, criterion = joined.values, self.criterion
         hit = np.zeros(values.shape, dtype=bool)
         for place in self.layout.slices.values():
             part = values[:, place]
             np.put_along_axis(hit[:, place], strongest(part, criterion.k, weakest=criterion.weakest), True, axis=1)
         if criterion.positive_only:
             hit &= values > 0
-        if found.bad is not None:
+        if joined.bad is not None:
             hit &= ~np.isnan(values)
         return hit
 
@@ -125,8 +126,10 @@ class TKNP(Criterion):
     pattern: Literal["ordered", "set"] = "ordered"
     mode: Literal["network", "layer"] = "network"
 
+    starts_empty: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
-        whole_from("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")
+        integer("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")
         one_of("pattern", self.pattern, ("ordered", "set"))
         one_of("mode", self.mode, ("network", "layer"))
 
@@ -158,8 +161,8 @@ class PatternState(State):
     def counted(self) -> tuple[str, ...]:
         return ("",) if self.criterion.mode == "network" else self.layout.names
 
-    def _update(self, found: Joined, trace: Trace) -> None:
-        for name, hashes in self._hashes(found.values):
+    def _update(self, joined: Joined, trace: Trace) -> None:
+        for name, hashes in self._hashes(joined.values):
             self.patterns[name].update(hashes)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ def render(run: Run) -> str:
     from jinja2 import Environment, PackageLoader
 
     summary = run["summary"]
-    criteria: dict[str, Any] = summary["criteria"]
+    criteria: dict[str, Any] = {name: c for name, c in summary["criteria"].items() if "error" not in c}
     environment = Environment(loader=PackageLoader("neurotest.report"), autoescape=True)
     return environment.get_template("coverage.html.j2").render(
         config=run["config"],

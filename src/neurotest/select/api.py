@@ -14,24 +14,21 @@ from neurotest import registry, zoo
 from neurotest.data.source import Source, check_shape, content_ids
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
+from neurotest.measure.several import Several
 from neurotest.runs.store import Run
 from neurotest.scan import BATCH, Progress, aligned, fit, remarks
+from neurotest.select.adaptive.rounds import keep_open
 from neurotest.select.estimation import Estimate
-from neurotest.select.exchange import given_labels
+from neurotest.select.exchange import labels_of
 from neurotest.select.record import record
-from neurotest.select.rounds import keep_open
 from neurotest.select.scorer import Pool, Scorer, Scores, score
-from neurotest.select.selection import Quality, Selection
+from neurotest.select.selection import Comparison, Quality, Selection
 from neurotest.select.spread import spread as dispersed
 from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
 from neurotest.target.load import load
 
-MANY = 10_000  # content ids held at once: those of a whole pool would outweigh everything else that is kept per input
-NEAR_CHANCE = (
-    "nss compares each candidate with a fresh mutation of itself, because the pool knows no originals; "
-    "measured, that is near chance (see the docs page of nss): prefer deepgini, or give --originals."
-)
+MANY = 10_000  # content ids in memory at once: those of a whole pool would outweigh everything else that is kept per input
 
 
 def select(
@@ -66,46 +63,47 @@ def compare(
     out: str | Path | bool | None = False,
     command: str = "select",
     progress: Progress | None = None,
-) -> dict[str, Selection]:
+) -> Comparison:
     """Order the pool by several methods, from one pass over it.
 
     train: training data, for methods that compare with it; candidates that stand in it are pointed out. originals: what the
     candidates are variants of, one for one. labels: those given so far, by position or content, or a file of them. spread: pick a
     diverse batch from the top of the order. layers, neuron: override a method's own. out: a run is written there (None: a new one
-    in ./neurotest-runs; False: none), with at most `files` picks as pictures (None: all of the first method's).
+    in ./neurotest-runs; False: none), with at most `files` picks as pictures (None: all of the first method's). Of several
+    methods one that does not fit is left out, with its reason in the result's `errors`.
     """
     if not methods:
         raise BadInput("methods: none given, expected at least one (`neurotest list selector`).")
     target = load(target)
-    scorers = {_name(m): _override(build(m), _name(m), layers, neuron) for m in methods}
+    scorers = {m if isinstance(m, str) else repr(m): build(m) for m in methods}
     source = aligned(target, data(pool, shape=target.shape, strict=strict, limit=limit))
     source = _pair(source, originals, limit=limit)
     picked = read_budget(budget, len(source))
     classes = fit(target, source)
-    notes: dict[str, tuple[str, ...]] = {}
-    for name in scorers:
-        scorers[name], settled = _settle(scorers[name], source)
-        notes[name] = (*remarks(target, source), *settled)
+    several = Several(scorers)
+    scorers, notes = _for_pool(scorers, source, {"layer": layers, "neuron": neuron}, several)
     _check_labels(source, classes)
     trained = None if train is None else aligned(target, data(train, shape=target.shape))
-    known = _in_training(source, trained, target)
+    duplicates = _in_training(source, trained, target)
     candidates = Pool(
-        target, source, seed, train=trained, picked=picked, labels=given_labels(labels, source, target, classes), batch=batch
+        target, source, seed, train=trained, picked=picked, labels=labels_of(labels, source, target, classes), batch=batch
     )
+    general = remarks(target, source)
     settings = {"budget": str(budget), "seed": seed, "batch": batch, "spread": spread}
     run = None if out is False else _begin(command, out, target, source, scorers, settings)
     try:
-        result = score(candidates, scorers, batch=batch, progress=progress)
+        scores = score(candidates, scorers, batch=batch, several=several, progress=progress)
         place = None if run is None else run.path
-        found = {
-            name: _selection(candidates, name, scorer, result, spread=spread, notes=notes[name], known=known, run=place)
-            for name, scorer in scorers.items()
-        }
+        selections = Comparison(several.errors)
+        for name, scorer in several.left(scorers).items():
+            about: dict[str, Any] = {"notes": (*general, *notes[name]), "in_training": duplicates, "run": place}
+            with several.attempt(name):
+                selections[name] = _selection(candidates, name, scorer, scores, spread=spread, **about)
         if run is not None:
-            record(run, target, source, found, files)
-            keep_open(run, result.states)
+            record(run, target, source, selections, files)
+            keep_open(run, several.left(dict(scores.states)))
             run.close()
-        return found
+        return selections
     except BaseException:
         if run is not None:
             _abandon(run)
@@ -120,7 +118,7 @@ def build(method: str | Scorer) -> Any:
 
 
 def _selection(
-    pool: Pool, name: str, scorer: Any, result: Scores, *, spread: bool, notes: tuple[str, ...], known: tuple[int, ...], run: Any
+    pool: Pool, name: str, scorer: Any, result: Scores, *, spread: bool, notes: tuple[str, ...], in_training: Any, run: Any
 ) -> Selection:
     scores, state, labels = result.by_method[name], result.states[name], pool.source.labels
     order = rank(scores, name)
@@ -135,22 +133,22 @@ def _selection(
         quality = Quality.of(order, labels, result.predictions, pool.picked, pool.seed)
     return Selection(
         name, repr(scorer), order, scores, result.predictions, pool.picked, quality,
-        (*notes, *result.notes(name)), known, run, estimate, near,
+        (*notes, *result.notes(name)), in_training, run, estimate, near,
     )  # fmt: skip
 
 
 def _estimate(pool: Pool, order: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> Estimate | None:
-    """From the picks whose labels are known: the pool's own, or those given."""
+    """From the picks that have labels: the pool's own, or those of the user."""
     picks, labels = order[: pool.picked], pool.source.labels
     if labels is not None:
         return Estimate.of(labels[picks] == predictions[picks], weights, float((labels == predictions).mean()))
-    if pool.labels is None or not (said := pool.labels[picks] >= 0).any():
+    if pool.labels is None or not (labelled := pool.labels[picks] >= 0).any():
         return None
-    return Estimate.of((pool.labels[picks] == predictions[picks])[said], weights[said])
+    return Estimate.of((pool.labels[picks] == predictions[picks])[labelled], weights[labelled])
 
 
 def _begin(command: str, out: Any, target: Target, source: Source, scorers: dict[str, Any], settings: dict[str, Any]) -> Run:
-    """Make the run before the work, so that a place that cannot be written to is told at once."""
+    """Make the run before the work, so that a place that cannot be written to is refused at once."""
     config = {
         "target": target.spec,
         "fingerprint": target.fingerprint,
@@ -178,20 +176,29 @@ def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:
     return np.argsort(-scores, kind="stable")
 
 
-def _name(method: str | Scorer) -> str:
-    return method if isinstance(method, str) else repr(method)
+def _for_pool(
+    scorers: dict[str, Any], source: Source, overrides: dict[str, str | None], several: Several
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
+    """Each method with the user's layers, as it fits the pool, and sentences about that."""
+    fitting: dict[str, Any] = {}
+    notes: dict[str, tuple[str, ...]] = {}
+    for name, scorer in scorers.items():
+        with several.attempt(name):
+            scorer = _override(scorer, name, {setting: value for setting, value in overrides.items() if value is not None})
+            adapt = getattr(scorer, "for_pool", None)
+            fitting[name], notes[name] = (scorer, ()) if adapt is None else adapt(source)
+    return several.left(fitting), notes
 
 
-def _override(scorer: Any, name: str, layers: str | None, neuron: str | None) -> Any:
+def _override(scorer: Any, name: str, overrides: dict[str, str]) -> Any:
     """Put the command line's --layers and --neuron into a method that has layers."""
-    said = {key: value for key, value in (("layer", layers), ("neuron", neuron)) if value is not None}
-    if not said:
+    if not overrides:
         return scorer
     if not hasattr(scorer, "layer"):
         raise BadInput(f"{name} looks at the outputs only: leave out --layers and --neuron.")
-    if "layer" not in said and scorer.layer is None:
-        raise BadInput(f"neuron={neuron!r}: {name}'s own layer is a vector; say which layer with --layers.")
-    return dataclasses.replace(scorer, **said)
+    if "layer" not in overrides and scorer.layer is None:
+        raise BadInput(f"neuron={overrides['neuron']!r}: {name}'s own layer is a vector; say which layer with --layers.")
+    return dataclasses.replace(scorer, **overrides)
 
 
 def _pair(source: Source, originals: Source | str | None, *, limit: int | None) -> Source:
@@ -200,19 +207,6 @@ def _pair(source: Source, originals: Source | str | None, *, limit: int | None) 
     partner = data(originals, shape=source.shape, limit=limit)
     check_shape(partner, source.shape)
     return source.with_originals(partner)
-
-
-def _settle(scorer: Any, source: Source) -> tuple[Any, tuple[str, ...]]:
-    """Decide what a paired method compares with, and say so where it matters."""
-    if getattr(scorer, "reference", None) is None:
-        return scorer, ()
-    if scorer.reference == "original" and source.originals is None:
-        raise BadInput("reference='original' needs each candidate's original: give --originals DATA, or use reference=remutate.")
-    if scorer.reference != "auto":
-        return scorer, (NEAR_CHANCE,) if scorer.reference == "remutate" else ()
-    if source.originals is not None:
-        return dataclasses.replace(scorer, reference="original"), ()
-    return dataclasses.replace(scorer, reference="remutate"), (NEAR_CHANCE,)
 
 
 def _check_labels(source: Source, classes: int) -> None:
@@ -233,7 +227,7 @@ def _in_training(source: Source, train: Source | str | None, target: Target) -> 
     try:
         seen = np.unique(data(train, shape=target.shape).ids())
     except BadInput:
-        if ours:  # nobody asked for it, and embedded sets may be removed
+        if ours:  # the user did not name it, and embedded sets may be removed
             return ()
         raise
     parts = (np.arange(at, min(at + MANY, len(source))) for at in range(0, len(source), MANY))

@@ -12,11 +12,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import one_of, real
+from neurotest.checks import number, one_of
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.select.scorer import Partner, Pool
-from neurotest.target import Trace, Want
+from neurotest.select.scorer import Pool, Scorer
+from neurotest.target import Trace
 
 UNITS = 100_000  # intervals end on multiples of 1e-5, so lengths are integers and ties are real
 SURE = 0.99  # above this probability an input is put off to the end
@@ -189,7 +189,7 @@ def published_greedy(low: Ints, high: Ints, threshold: int) -> Patterns:
     presets={"code": {"projection": "published", "books": "published"}},
 )
 @dataclass(frozen=True, kw_only=True)
-class ATS:
+class ATS(Scorer):
     """Score by how much an input adds to the fault patterns that those before it cover, within its predicted class.
 
     Inputs that add no more than `threshold` come next, those with a probability above 0.99 last, shuffled. projection: `fixed` or
@@ -205,22 +205,10 @@ class ATS:
     pointwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        real("threshold", self.threshold, "the paper's code uses 0.001", least=0)
+        number("threshold", self.threshold, "the paper's code uses 0.001", least=0)
         one_of("projection", self.projection, ("fixed", "published"))
         one_of("radius", self.radius, ("linear", "log"))
         one_of("books", self.books, ("sound", "published"))
-
-    @property
-    def want(self) -> Want | None:
-        return None
-
-    @property
-    def partner(self) -> Partner | None:
-        return None
-
-    @property
-    def sample(self) -> int:
-        return 0
 
     def start(self, pool: Pool) -> Unsure:
         return Unsure(self, len(pool), pool.seed)
@@ -234,17 +222,17 @@ class ATS:
         for own in np.unique(predicted).tolist():
             here = np.flatnonzero(predicted == own)
             patterns = rule(*intervals(probs[here], own, projection=self.projection, radius=self.radius), limit)
-            for told, which, sizes in ((picked, patterns.picked, patterns.added), (rest, patterns.rest, patterns.lengths)):
-                told += zip(index[here[which]].tolist(), sizes, strict=True)
-        found = np.full(n, np.nan)
+            picked += zip(index[here[patterns.picked]].tolist(), patterns.added, strict=True)
+            rest += zip(index[here[patterns.rest]].tolist(), patterns.lengths, strict=True)
+        scores = np.full(n, np.nan)
         beyond = max(limit, 0.5) / UNITS  # below what any pick adds
-        for told, top in ((picked, None), (rest, beyond)):
+        for sized, top in ((picked, None), (rest, beyond)):
             if self.books == "published":
-                told.sort(key=lambda one: -one[1])
-            for place, (i, size) in enumerate(told):
+                sized.sort(key=lambda one: -one[1])
+            for place, (i, size) in enumerate(sized):
                 late = place * 1e-6 / n if self.books == "published" else 0.0  # equal lengths: by class, then as they were picked
-                found[i] = (size - late) / UNITS if top is None else top * (size - late + 1) / (size - late + 1 + UNITS)
-        return found
+                scores[i] = (size - late) / UNITS if top is None else top * (size - late + 1) / (size - late + 1 + UNITS)
+        return scores
 
 
 class Unsure:
@@ -272,9 +260,9 @@ class Unsure:
     def value(self) -> np.ndarray:
         index, predicted = np.concatenate(self.index), np.concatenate(self.predicted)
         order = np.argsort(index, kind="stable")  # the first of equals is the first of the pool, however it was scanned
-        found = self.method.scores(np.concatenate(self.probs)[order], predicted[order], index[order], self.n)
+        scores = self.method.scores(np.concatenate(self.probs)[order], predicted[order], index[order], self.n)
         sure, of = (np.concatenate(parts) for parts in zip(*self.sure, strict=True))
         by_class = sure[np.lexsort((sure, of))]
         shuffled = by_class[np.random.RandomState(self.seed % 2**32).permutation(len(by_class))]  # as the code does it
-        found[shuffled] = -np.arange(1, len(sure) + 1) / (len(sure) + 1)
-        return found
+        scores[shuffled] = -np.arange(1, len(sure) + 1) / (len(sure) + 1)
+        return scores

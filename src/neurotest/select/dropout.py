@@ -1,4 +1,4 @@
-"""Selectors that ask the network several times, each time with other units dropped."""
+"""Selectors that run the network several times, each time with other units dropped."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.coverage.checks import one_of, whole_from
+from neurotest.checks import integer, one_of
 from neurotest.registry import register
-from neurotest.select.scorer import Partner, Pool
-from neurotest.target import Trace, Want
+from neurotest.select.scorer import OutputScorer, OutputState, Partner, Pool
+from neurotest.target import Trace
 
 COST = "1 + `samples` forward passes per input, 8 bytes kept per input"
 DIFFERS = (
@@ -25,8 +25,8 @@ DIFFERS = (
 
 def entropy(probs: Tensor) -> Tensor:
     """In bits, over the last axis; 0 log 0 is 0."""
-    found: Tensor = -torch.special.xlogy(probs, probs).sum(dim=-1) / np.log(2)
-    return found
+    bits: Tensor = -torch.special.xlogy(probs, probs).sum(dim=-1) / np.log(2)
+    return bits
 
 
 def variation_ratio(probs: Tensor) -> Tensor:
@@ -46,44 +46,26 @@ def mutual_information(probs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Passes:
-    """What asks the network `samples` times. samples: how many thinned networks; papers use 20 to 200."""
+class _Passes(OutputScorer):
+    """What runs the network `samples` times. samples: how many thinned networks; papers use 20 to 200."""
 
     samples: int = 20
 
     def __post_init__(self) -> None:
-        whole_from("samples", self.samples, 2, "papers use 20 to 200")
-
-    @property
-    def want(self) -> Want | None:
-        return None
-
-    @property
-    def sample(self) -> int:
-        return 0
+        integer("samples", self.samples, 2, "papers use 20 to 200")
 
     @property
     def partner(self) -> Partner:
         return Partner("dropout", self.samples)
 
-    def score(self, probs: Tensor) -> Tensor:
-        raise NotImplementedError
-
     def start(self, pool: Pool) -> _Samples:
         return _Samples(self, len(pool))
 
 
-class _Samples:
-    def __init__(self, scorer: _Passes, n: int) -> None:
-        self.scorer = scorer
-        self.scores = np.full(n, np.nan)
-
+class _Samples(OutputState):
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         probs = torch.stack([partner.probs for partner in partners], dim=1)  # (n, samples, classes)
         self.scores[index] = self.scorer.score(probs).cpu().numpy()
-
-    def value(self) -> np.ndarray:
-        return self.scores
 
 
 @register(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.coverage.checks import one_of, whole_from
+from neurotest.checks import integer, one_of
 from neurotest.registry import register
 from neurotest.select.hidden import Hidden, Kept
 from neurotest.select.scorer import Pool
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Estimate:
-    """The accuracy on the pool as the labelled picks tell it, with a 95 % interval, and the truth where it is known."""
+    """The accuracy on the pool that follows from the labelled picks, with a 95 % interval, and the truth if there is one."""
 
     accuracy: Interval
     labelled: int
@@ -29,12 +29,12 @@ class Estimate:
 
     @classmethod
     def of(cls, right: NDArray[np.bool_], weights: Floats, truth: float | None = None) -> Estimate:
-        """right, weights: of the labelled picks. Unequal weights tell as much as fewer equal ones."""
+        """right, weights: of the labelled picks. Unequal weights are worth fewer equal ones."""
         weights = weights / weights.sum()
         size = 1 / float(np.square(weights).sum())
         share = min(1.0, max(0.0, float((weights * right).sum())))
-        found = wilson(share * size, size)  # type: ignore[arg-type]  # a share of an effective number need not be whole
-        return cls(Interval(share, found.low, found.high), len(right), truth)
+        interval = wilson(share * size, size)  # type: ignore[arg-type]  # a share of an effective number need not be an integer
+        return cls(Interval(share, interval.low, interval.high), len(right), truth)
 
     def to_dict(self) -> dict[str, Any]:
         interval = [self.accuracy.low, self.accuracy.high]
@@ -67,10 +67,10 @@ def sections(values: NDArray[np.floating], count: int) -> Ints:
 def published_sections(values: NDArray[np.floating], edges: int) -> Ints:
     """As the code has it: `edges` edges make one part fewer, and a value on an edge (a ReLU's zeros) lies in none (-1)."""
     cuts = np.linspace(values.min(axis=0), values.max(axis=0), edges).astype(values.dtype)  # (edges, neurons)
-    found = np.full(values.shape, -1, dtype=np.int64)
+    result = np.full(values.shape, -1, dtype=np.int64)
     for part in range(edges - 1):
-        found[(values > cuts[part]) & (values < cuts[part + 1])] = part
-    return found
+        result[(values > cuts[part]) & (values < cuts[part + 1])] = part
+    return result
 
 
 @dataclass(eq=False)
@@ -89,7 +89,7 @@ class Table:
         return np.stack([np.count_nonzero(parts == part, axis=0) for part in range(self.count)], axis=1)
 
     def entropy(self, tallies: NDArray[Any], size: int) -> Floats:
-        """Sum over parts of P(pool) log P(sample), per neuron; parts too rare to be hit by so many are not held against it."""
+        """Sum over parts of P(pool) log P(sample), per neuron; parts too rare to be hit by so many do not count."""
         log = np.log(np.clip(tallies / size, 1e-10, 1 - 1e-10))
         weight = np.where(self.whole < 0.5 / size, 0.0, self.whole)
         return np.asarray((log * weight).sum(axis=-1))
@@ -146,8 +146,8 @@ class CES(Hidden):
 
     def __post_init__(self) -> None:
         one_of("edges", self.edges, ("closed", "published"))
-        whole_from("sections", self.sections, 2, "the paper's code uses 5")
-        whole_from("group", self.group, 1, "the paper's code uses 5")
+        integer("sections", self.sections, 2, "the paper's code uses 5")
+        integer("group", self.group, 1, "the paper's code uses 5")
 
     def table(self, values: NDArray[np.floating]) -> Table:
         if self.edges == "published":

@@ -46,21 +46,21 @@ class Pick:
 
 
 def picks(run: Run, method: str | None = None) -> list[Pick]:
-    """The picks of one ranking (default: the first), best first; a label is there where somebody has given one."""
+    """The picks of one ranking (default: the first), best first; with the label where there is one."""
     names = [row.name for row in run.methods()]
     if not names:
         raise BadInput(f"{run.path} has no ranking: export takes a run of `neurotest select`.")
     classes = _classes(run)
     inputs = {row.position: row for row in run.inputs()}
     stored = {row.position: codec.picture(row.path) for row in run.files("picked")}
-    said = {row.position: row.label for row in run.labels()}
-    found = []
+    labels = {row.position: row.label for row in run.labels()}
+    chosen = []
     for row in run.ranking(method or names[0]):
         if row.picked:
             about = inputs[row.position]
-            guess, label = (_class(number, classes) for number in (about.predicted, said.get(row.position)))
-            found.append(Pick(row.rank, row.position, about.content, row.score, guess, label, stored.get(row.position)))
-    return found
+            guess, label = (_class(number, classes) for number in (about.predicted, labels.get(row.position)))
+            chosen.append(Pick(row.rank, row.position, about.content, row.score, guess, label, stored.get(row.position)))
+    return chosen
 
 
 def _classes(run: Run) -> list[str]:
@@ -157,17 +157,17 @@ def read_labels(path: str | Path) -> dict[Key, Label]:
     else:
         text = _text(path)
         rows = _task_rows(text, path) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text, path)
-    found: dict[Key, Label] = {}
+    labels: dict[Key, Label] = {}
     seen: dict[Key, str] = {}
     for where, key, label in rows:
-        if key in found and found[key] != label:
+        if key in labels and labels[key] != label:
             raise BadInput(
-                f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {found[key]!r}: keep one of the two."
+                f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one of the two."
             )
-        found[key], seen[key] = label, where
-    if not found:
+        labels[key], seen[key] = label, where
+    if not labels:
         raise BadInput(f"{path} holds no label: fill in the column `label` (or annotate the tasks) first.")
-    return found
+    return labels
 
 
 def _text(path: Path) -> str:
@@ -186,11 +186,11 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     reader = csv.DictReader(text.splitlines(), delimiter=";" if ";" in first and "," not in first else ",")
     columns = [name.strip().lower() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
-    said = next((name for name in ("label", "labelled") if name in columns), None)
-    if said is None or not {"position", "content"} & set(columns):
+    column = next((name for name in ("label", "labelled") if name in columns), None)
+    if column is None or not {"position", "content"} & set(columns):
         raise BadInput(f"{path} has the columns {', '.join(columns) or 'none'}: expected label and position or content.")
     for row in reader:
-        label = _label(row.get(said))
+        label = _label(row.get(column))
         if label is not None:
             yield (
                 f"line {reader.line_num}",
@@ -200,7 +200,7 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
 
 
 def _key(content: Any, position: Any, where: str) -> Key:
-    """The content where it is given: it holds in any order of the pool."""
+    """The content where there is one: it holds in any order of the pool."""
     if content not in (None, ""):
         return str(content).strip().lower()
     try:
@@ -278,7 +278,7 @@ def numbered(label: Label, classes: int, names: tuple[str, ...] | None) -> int:
 
 def placed(labels: Mapping[Key, Label], ids: NDArray[np.str_], classes: int, names: tuple[str, ...] | None) -> NDArray[np.int64]:
     """Labels by position of the pool, -1 where there is none; what is not in the pool is refused."""
-    found = np.full(len(ids), -1, dtype=np.int64)
+    numbers = np.full(len(ids), -1, dtype=np.int64)
     where: dict[str, list[int]] = {}
     for position, content in enumerate(ids.tolist()):
         where.setdefault(content, []).append(position)
@@ -291,15 +291,15 @@ def placed(labels: Mapping[Key, Label], ids: NDArray[np.str_], classes: int, nam
     for key, label in labels.items():
         number = numbered(label, classes, names)
         for position in where[key] if isinstance(key, str) else [key]:
-            if found[position] not in (-1, number):
-                raise BadInput(f"input {position} has two labels, {found[position]} and {number}: keep one of them.")
-            found[position] = number
-    return found
+            if numbers[position] not in (-1, number):
+                raise BadInput(f"input {position} has two labels, {numbers[position]} and {number}: keep one of them.")
+            numbers[position] = number
+    return numbers
 
 
-def given_labels(labels: Any, source: Source, target: Target, classes: int) -> NDArray[np.int64] | None:
-    """What a user gives as labels, as one number per candidate; None when nothing was given."""
+def labels_of(labels: Any, source: Source, target: Target, classes: int) -> NDArray[np.int64] | None:
+    """A user's labels as one class number per candidate, -1 where there is none; None without labels."""
     if labels is None:
         return None
-    known: Mapping[Key, Label] = labels if isinstance(labels, Mapping) else read_labels(labels)
-    return placed(known, source.ids(), classes, target.classes or source.classes)
+    labels_by_key: Mapping[Key, Label] = labels if isinstance(labels, Mapping) else read_labels(labels)
+    return placed(labels_by_key, source.ids(), classes, target.classes or source.classes)

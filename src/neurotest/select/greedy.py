@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,11 +16,10 @@ from neurotest.coverage.criterion import Criterion
 from neurotest.coverage.surprise import SurpriseState
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.select.scorer import Partner, Pool
+from neurotest.select.scorer import Pool, Scorer
 from neurotest.target import Trace, Want
 
 Ints = NDArray[np.int32]
-CRITERIA = ("nac", "kmnc", "nbc", "snac", "tknc", "npc", "lsc", "dsc", "mdsc", "nc", "bknc")
 FENG = "Feng et al., DeepGini, ISSTA 2020, after Rothermel et al. 1999"
 KEPT = "one forward pass per input; 4 bytes kept per obligation that an input hits (kmnc: 4 per neuron; surprise: 8 in all)"
 
@@ -49,9 +49,9 @@ class Covers:
 def _flat(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """start, start + 1, ... for each start, so many as its length says."""
     ends = np.cumsum(lengths)
-    found = np.repeat(starts - ends + lengths, lengths)
-    found += np.arange(len(found))
-    return found
+    places = np.repeat(starts - ends + lengths, lengths)
+    places += np.arange(len(places))
+    return places
 
 
 def additional(covers: Covers) -> NDArray[np.int64]:
@@ -82,7 +82,7 @@ def additional(covers: Covers) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ByCoverage:
+class _ByCoverage(Scorer):
     """What CTM and CAM share. criterion: a coverage criterion as text (`kmnc:1000`; options apart by `;`) or as object.
     layer, neuron: override the criterion's own."""
 
@@ -91,21 +91,23 @@ class _ByCoverage:
     neuron: str | None = None
 
     def __post_init__(self) -> None:
-        text = self.criterion.replace(";", ",") if isinstance(self.criterion, str) else self.criterion
-        made = registry.build("criterion", text)
-        if not isinstance(made, Criterion) or type(made).__name__.lower() not in CRITERIA:
-            raise BadInput(f"criterion={self.criterion!r} has no obligations to count: use {', '.join(CRITERIA)}.")
-        object.__setattr__(self, "layer", self.layer or made.layers)
-        object.__setattr__(self, "neuron", self.neuron or made.neuron)
+        own = self._own()
+        if not isinstance(own, Criterion) or not own.obligations:
+            criteria = registry.entries("criterion").items()
+            countable = ", ".join(name for name, entry in criteria if getattr(entry.make, "obligations", False))
+            raise BadInput(f"criterion={self.criterion!r} has no obligations to count: use {countable}.")
+        object.__setattr__(self, "layer", self.layer or own.layers)
+        object.__setattr__(self, "neuron", self.neuron or own.neuron)
         _ = self.measure
+
+    def _own(self) -> Any:
+        text = self.criterion.replace(";", ",") if isinstance(self.criterion, str) else self.criterion
+        return registry.build("criterion", text)
 
     @cached_property
     def measure(self) -> Criterion:
-        from dataclasses import replace
-
-        text = self.criterion.replace(";", ",") if isinstance(self.criterion, str) else self.criterion
-        made: Criterion = registry.build("criterion", text)
-        return replace(made, layers=self.layer, neuron=self.neuron)  # type: ignore[arg-type]
+        criterion: Criterion = replace(self._own(), layers=self.layer, neuron=self.neuron)
+        return criterion
 
     @property
     def want(self) -> Want:
@@ -115,16 +117,8 @@ class _ByCoverage:
     def learns(self) -> tuple[str, Want] | None:
         return (self.measure.needs, self.want) if self.measure.needs in ("profile", "traces") else None
 
-    @property
-    def partner(self) -> Partner | None:
-        return None
-
-    @property
-    def sample(self) -> int:
-        return 0
-
-    def order_by(self, covers: Covers) -> NDArray[np.float64]:
-        raise NotImplementedError
+    @abstractmethod
+    def order_by(self, covers: Covers) -> NDArray[np.float64]: ...
 
     def remarks(self, covers: Covers) -> tuple[str, ...]:
         return ()
@@ -142,7 +136,7 @@ class Collected:
         self.index: list[np.ndarray] = []
         self.counts: list[NDArray[np.int64]] = []
         self.ids: list[Ints] = []
-        self.said: tuple[str, ...] = ()
+        self._notes: tuple[str, ...] = ()
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         rows, hit = self.state.obligations(trace)
@@ -157,15 +151,15 @@ class Collected:
 
     def value(self) -> np.ndarray:
         covers = self.covers()
-        self.said = self.method.remarks(covers)
+        self._notes = self.method.remarks(covers)
         return self.method.order_by(covers)
 
     def notes(self) -> tuple[str, ...]:
-        return self.said
+        return self._notes
 
 
 class Bucketed(Collected):
-    """Surprise coverage: one bucket per candidate, known when all scores are there."""
+    """Surprise coverage: one bucket per candidate, which depends on all scores."""
 
     def __init__(self, method: _ByCoverage, state: SurpriseState, n: int) -> None:
         super().__init__(method, state)
@@ -199,8 +193,8 @@ def bucketed(state: SurpriseState, scores: np.ndarray) -> Covers:
 class CTM(_ByCoverage):
     """Score by how many of a criterion's obligations an input covers by itself.
 
-    criterion: nac, kmnc, nbc, snac, tknc, npc, or lsc, dsc, mdsc; `ctm:kmnc:1000`, options apart by `;`. layer, neuron: override
-    the criterion's own.
+    criterion: one that counts obligations, such as nac, kmnc or dsc; `ctm:kmnc:1000`, options apart by `;`. layer, neuron:
+    override the criterion's own.
     """
 
     pointwise: ClassVar[bool] = True

@@ -9,19 +9,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.context import Collector, Traces
-from neurotest.coverage.traces import Layout, joined
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
+from neurotest.measure.context import Collector, Traces
+from neurotest.measure.traces import Layout, joined
 from neurotest.scan import scan
-from neurotest.select.scorer import Partner, Pool
+from neurotest.select.scorer import Pool, Scorer
 from neurotest.target import Trace, Want
 
 Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hidden:
+class Hidden(Scorer):
     """layer: a glob or preset; default is the last hidden layer. neuron: `unit` or `channel`."""
 
     layer: str | None = None
@@ -32,14 +32,6 @@ class Hidden:
         if self.layer is None:
             return Want(layers="last_hidden", neuron="unit", inputs=True)
         return Want(layers=self.layer, neuron=self.neuron)
-
-    @property
-    def partner(self) -> Partner | None:
-        return None
-
-    @property
-    def sample(self) -> int:
-        return 0
 
 
 class Kept:

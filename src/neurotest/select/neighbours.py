@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import whole_from
-from neurotest.coverage.traces import joined
+from neurotest.checks import integer
 from neurotest.errors import BadInput
+from neurotest.measure.traces import joined
 from neurotest.registry import register
 from neurotest.select.hidden import Hidden, activations
-from neurotest.select.scorer import Pool
+from neurotest.select.scorer import PerInput, Pool
 from neurotest.stats.neighbours import squared_distances
 from neurotest.target import Trace, Want
 
@@ -39,30 +39,29 @@ class NeighbourFault(Hidden):
     k: int = 10
 
     def __post_init__(self) -> None:
-        whole_from("k", self.k, 1, "10 is usual")
+        integer("k", self.k, 1, "10 is usual")
 
     def start(self, pool: Pool) -> Nearby:
-        known = np.flatnonzero(pool.labels >= 0) if pool.labels is not None else np.empty(0, dtype=np.int64)
-        if not len(known):
+        labelled = np.flatnonzero(pool.labels >= 0) if pool.labels is not None else np.empty(0, dtype=np.int64)
+        if not len(labelled):
             raise BadInput(
                 "neighbours needs labels of some candidates: give --labels FILE (CSV with position or content, and label), or "
                 "begin with deepgini."
             )
         assert pool.labels is not None
-        found = activations(pool, pool.source.take(known), self.want)
-        return Nearby(self, pool, known, found.values.astype(np.float64), found.predicted != pool.labels[known])
+        traces = activations(pool, pool.source.take(labelled), self.want)
+        return Nearby(self, pool, labelled, traces.values.astype(np.float64), traces.predicted != pool.labels[labelled])
 
 
-class Nearby:
+class Nearby(PerInput):
     def __init__(
-        self, method: NeighbourFault, pool: Pool, known: NDArray[np.int64], points: np.ndarray, wrong: np.ndarray
+        self, method: NeighbourFault, pool: Pool, labelled: NDArray[np.int64], points: np.ndarray, wrong: np.ndarray
     ) -> None:
+        super().__init__(len(pool))
         self.want: Want = method.want
         self.layout = pool.context.layout(self.want)
-        self.k = min(method.k, len(known))
-        self.points, self.wrong = points, wrong.astype(np.float64)
-        self.scores = np.full(len(pool), np.nan)
-        self.known = known
+        self.k = min(method.k, len(labelled))
+        self.points, self.wrong, self.labelled = points, wrong.astype(np.float64), labelled
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         values = joined(trace, self.want, self.layout).values.astype(np.float64)
@@ -73,8 +72,8 @@ class Nearby:
         self.scores[index] = np.where(np.isfinite(apart).all(axis=1), share + gini / self.k / 2, np.nan)
 
     def value(self) -> np.ndarray:
-        self.scores[self.known] = DONE
+        self.scores[self.labelled] = DONE
         return self.scores
 
     def notes(self) -> tuple[str, ...]:
-        return (f"{len(self.known)} labels are known, {int(self.wrong.sum())} of them faults.",)
+        return (f"{len(self.labelled)} labels are known, {int(self.wrong.sum())} of them faults.",)

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.checks import one_of, whole_from
+from neurotest.checks import integer, one_of
 from neurotest.registry import register
 from neurotest.select.estimation import as_scores
 from neurotest.select.hidden import Hidden, Kept
@@ -18,7 +18,7 @@ from neurotest.stats.neighbours import squared_distances
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-CHUNK = 1 << 21  # kernel values held at once
+CHUNK = 1 << 21  # kernel values in memory at once
 NOISE = -1
 
 
@@ -52,10 +52,10 @@ def clusters(points: Floats, least: int, core: int) -> Ints:
 def shares(sizes: Ints, budget: int) -> Ints:
     """The budget in proportion to the sizes: largest remainders first, nobody gets more than there is."""
     exact = sizes * (budget / max(1, sizes.sum()))
-    given: Ints = np.minimum(np.floor(exact).astype(np.int64), sizes)
-    while given.sum() < min(budget, int(sizes.sum())):
-        given[np.argmax(np.where(given < sizes, exact - given, -np.inf))] += 1
-    return given
+    picks: Ints = np.minimum(np.floor(exact).astype(np.int64), sizes)
+    while picks.sum() < min(budget, int(sizes.sum())):
+        picks[np.argmax(np.where(picks < sizes, exact - picks, -np.inf))] += 1
+    return picks
 
 
 def prototypes(points: Floats, count: int) -> Ints:
@@ -113,9 +113,9 @@ class PACE(Hidden):
     pointwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        whole_from("dimensions", self.dimensions, 1, "the paper's code uses 8")
-        whole_from("least", self.least, 2, "the paper's code uses 80")
-        whole_from("core", self.core, 1, "the paper's code uses 4")
+        integer("dimensions", self.dimensions, 1, "the paper's code uses 8")
+        integer("least", self.least, 2, "the paper's code uses 80")
+        integer("core", self.core, 1, "the paper's code uses 4")
         one_of("noise", self.noise, ("farthest", "published"))
 
     def start(self, pool: Pool) -> Clustered:
@@ -129,7 +129,7 @@ class Clustered(Kept):
         super().__init__(method.want, pool)
         self.method = method
         self.share: Floats = np.empty(0)
-        self.said: tuple[str, ...] = ()
+        self._notes: tuple[str, ...] = ()
 
     def value(self) -> np.ndarray:
         self.check("pace")
@@ -137,11 +137,11 @@ class Clustered(Kept):
         of = clusters(points, self.method.least, self.method.core)
         if (of == NOISE).all():
             of = np.zeros(len(of), dtype=np.int64)
-            self.said = ("no clusters were found: the whole pool counts as one.",)
+            self._notes = ("no clusters were found: the whole pool counts as one.",)
         names, sizes = np.unique(of, return_counts=True)
-        given = shares(sizes, self.pool.picked)
+        counts = shares(sizes, self.pool.picked)
         picks, weights = [], []
-        for name, size, count in zip(names.tolist(), sizes.tolist(), given.tolist(), strict=True):
+        for name, size, count in zip(names.tolist(), sizes.tolist(), counts.tolist(), strict=True):
             if count:
                 here = np.flatnonzero(of == name)
                 chosen = self._spread(points[here], count) if name == NOISE else prototypes(points[here], count)
@@ -158,4 +158,4 @@ class Clustered(Kept):
         return self.share
 
     def notes(self) -> tuple[str, ...]:
-        return self.said
+        return self._notes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,13 @@ import numpy as np
 from neurotest.data.source import Source
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
-from neurotest.select.selection import Selection
+from neurotest.select.selection import Comparison, Selection
 from neurotest.target import Target
 
 OTHERS = 12  # of the methods after the first, so many picks are stored: enough for the report's pictures
 
 
-def record(run: Run, target: Target, source: Source, selections: Mapping[str, Selection], files: int | None) -> None:
+def record(run: Run, target: Target, source: Source, selections: Comparison, files: int | None) -> None:
     """Fill a run that was just made; `files` bounds how many picks of the first method are stored (None: all)."""
     first, *others = selections.values()
     rows = (
@@ -39,8 +38,10 @@ def record(run: Run, target: Target, source: Source, selections: Mapping[str, Se
         _store(run, target, source, first.indices if files is None else first.indices[:files])
         for selection in others:
             _store(run, target, source, selection.indices[: OTHERS if files is None else files])
-    summary: dict[str, Any] = {"methods": {name: _summary(selection) for name, selection in selections.items()}}
-    run.finish(summary)
+    methods: dict[str, Any] = {name: _summary(selection) for name, selection in selections.items()}
+    unfit = [f"{name} did not run: {reason}" for name, reason in selections.errors.items()]
+    methods[first.method]["notes"] += unfit  # the report shows the notes of what ran
+    run.finish({"methods": {**methods, **{name: {"error": reason} for name, reason in selections.errors.items()}}})
     run.export()
 
 
@@ -52,9 +53,9 @@ def _extra(source: Source, position: int) -> dict[str, Any]:
 
 
 def _store(run: Run, target: Target, source: Source, positions: np.ndarray) -> None:
-    """The inputs and, where known, what they were made from."""
-    known = {row.position for row in run.files("picked")}
-    new = np.array([p for p in positions.tolist() if p not in known], dtype=np.int64)
+    """The inputs and, where the pool has them, what they were made from."""
+    stored = {row.position for row in run.files("picked")}
+    new = np.array([p for p in positions.tolist() if p not in stored], dtype=np.int64)
     if not len(new):
         return
     run.save_inputs(new, source.read(new), "picked", target.bounds)

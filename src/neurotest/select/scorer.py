@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.coverage.context import Context
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.several import Several
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.space import NssMutations, from_unit, to_unit
-from neurotest.scan import BATCH, Batch, Progress, batches, wanted
+from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.select.thinning import Thinned
 from neurotest.target import Probe, Target, Trace, Want
 
@@ -32,14 +34,14 @@ class Partner:
 
 @dataclass(frozen=True)
 class Pool:
-    """The candidates of one selection, and what else is known: training data, how many are wanted, labels given so far."""
+    """The candidates of one selection, and what goes with them: training data, how many to pick, labels given so far."""
 
     target: Target
     source: Source
     seed: int
     train: Source | None = None
     picked: int = 1
-    labels: np.ndarray | None = None  # (n,) int64, -1 where nobody has said anything
+    labels: np.ndarray | None = None  # (n,) int64, -1 where there is none
     batch: int = BATCH
 
     def __len__(self) -> int:
@@ -47,12 +49,12 @@ class Pool:
 
     @cached_property
     def context(self) -> Context:
-        """What training data has to tell, gathered once for all methods."""
+        """What the training data gives, gathered once for all methods."""
         return Context(target=self.target, train=self.train, batch=self.batch, seed=self.seed)
 
 
 class State(Protocol):
-    """Accumulates one score per candidate; `partners` are traces of the same inputs' partners, if the scorer asked for any.
+    """Accumulates one score per candidate; `partners` are traces of the same inputs' partners, if the scorer has any.
 
     A state may also have `notes()`, sentences for the user, and `weights()`, the share of the pool that each pick stands for.
     """
@@ -62,51 +64,66 @@ class State(Protocol):
     def value(self) -> np.ndarray: ...
 
 
-class Scorer(Protocol):
+class Scorer(ABC):
     """Settings of a method; `start` begins to score a pool. Higher scores are labelled earlier.
 
-    Optional: `pointwise = False` where a score depends on the other candidates too; `learns`, a pair of `profile` or `traces` and
-    a want, where training data is needed.
+    A subclass says of itself what it needs: `want`, what is recorded beside the logits; `learns`, a pair of `profile` or `traces`
+    and a want, what training data has to give; `partner`, what each candidate is compared with; `sample`, how many random
+    candidates it must see first; `pointwise = False`, that a score depends on the other candidates too. Optional:
+    `for_pool(source)`, which gives the method as it fits a pool, and sentences about that.
     """
 
-    @property
-    def want(self) -> Want | None: ...
+    pointwise: ClassVar[bool] = True
 
     @property
-    def partner(self) -> Partner | None: ...
+    def want(self) -> Want | None:
+        return None
 
     @property
-    def sample(self) -> int: ...
+    def learns(self) -> tuple[str, Want] | None:
+        return None
 
+    @property
+    def partner(self) -> Partner | None:
+        return None
+
+    @property
+    def sample(self) -> int:
+        return 0
+
+    @abstractmethod
     def start(self, pool: Pool) -> State: ...
 
 
-class OutputScorer:
+class OutputScorer(Scorer):
     """Base of the methods that look at one input's class probabilities only: a subclass says `score`."""
 
-    want: Want | None = None
-    partner: Partner | None = None
-    sample: int = 0
-
-    def score(self, probs: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def score(self, probs: Tensor) -> Tensor: ...
 
     def start(self, pool: Pool) -> State:
-        return PerInput(self, len(pool))
+        return OutputState(self, len(pool))
 
 
 class PerInput:
-    """One score per candidate from its own trace, eight bytes each."""
+    """One score per candidate, eight bytes each."""
 
-    def __init__(self, scorer: OutputScorer, n: int) -> None:
-        self.scorer = scorer
+    def __init__(self, n: int) -> None:
         self.scores = np.full(n, np.nan)
-
-    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        self.scores[index] = self.scorer.score(trace.probs).cpu().numpy()
 
     def value(self) -> np.ndarray:
         return self.scores
+
+
+class OutputState(PerInput):
+    """Scores each candidate by its own probabilities."""
+
+    def __init__(self, scorer: OutputScorer, n: int) -> None:
+        super().__init__(n)
+        self.scorer = scorer
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        self.scores[index] = self.scorer.score(trace.probs).cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -118,43 +135,65 @@ class Scores:
     states: Mapping[str, State]
 
     def notes(self, method: str) -> tuple[str, ...]:
-        told = getattr(self.states[method], "notes", None)
-        return () if told is None else tuple(told())
+        notes = getattr(self.states[method], "notes", None)
+        return () if notes is None else tuple(notes())
 
 
-def score(pool: Pool, scorers: Mapping[str, Scorer], *, batch: int, progress: Progress | None = None) -> Scores:
-    """Forward the pool once, and each kind of partner once, and let every scorer see what it asked for."""
-    _learn(pool, scorers)
-    states = {name: scorer.start(pool) for name, scorer in scorers.items()}
-    partners = tuple(dict.fromkeys(s.partner for s in scorers.values() if s.partner is not None))
-    makers = {partner: _Partners(pool, partner) for partner in partners}
+def score(
+    pool: Pool, scorers: Mapping[str, Scorer], *, batch: int, several: Several | None = None, progress: Progress | None = None
+) -> Scores:
+    """Forward the pool once, and each kind of partner once, and let every scorer see what it needs.
+
+    Methods that do not fit drop out, with their reasons in `several`.
+    """
+    several = Several(scorers) if several is None else several
+    states, makers = _start(pool, scorers, several)
     predictions = np.full(len(pool), -1)
-    order = _order(pool, {s.sample for s in scorers.values()})
-    done = 0
-    with Probe(pool.target, *wanted(list(scorers.values()))) as probe:
-        for part in batches(pool.target, pool.source, batch=batch, order=order):
-            trace = probe(part.x)
-            if not bool(trace.logits.isfinite().all()):
-                raise BadInput(
-                    f"the network gives NaN or infinite outputs, first for input {_first_bad(trace, part)}: it cannot be ranked."
-                )
-            traces = {partner: maker.traces(probe, part) for partner, maker in makers.items()}
-            for name, scorer in scorers.items():
-                states[name].update(part.index, trace, traces[scorer.partner] if scorer.partner else ())
-            predictions[part.index] = trace.predictions.cpu().numpy()
-            done += len(part.index)
-            if progress is not None:
-                progress(done, len(pool))
-    return Scores({name: state.value() for name, state in states.items()}, predictions, states)
+
+    def step(part: Batch, trace: Trace, probe: Probe) -> None:
+        if not bool(trace.logits.isfinite().all()):
+            raise BadInput(
+                f"the network gives NaN or infinite outputs, first for input {_first_bad(trace, part)}: it cannot be ranked."
+            )
+        traces: dict[Partner, list[Trace]] = {}
+        for name in [name for name in states if name not in several.errors]:
+            with several.attempt(name):
+                partner = scorers[name].partner
+                if partner is not None and partner not in traces:
+                    traces[partner] = makers[partner].traces(probe, part)
+                states[name].update(part.index, trace, () if partner is None else traces[partner])
+        predictions[part.index] = trace.predictions.cpu().numpy()
+
+    running = several.left(dict(scorers))
+    order = _order(pool, {s.sample for s in running.values()})
+    each_batch(pool.target, pool.source, step, wants=wanted(running.values()), order=order, batch=batch, progress=progress)
+    scores = {}
+    for name, state in several.left(states).items():
+        with several.attempt(name):
+            scores[name] = state.value()
+    return Scores(scores, predictions, states)
 
 
-def _learn(pool: Pool, scorers: Mapping[str, Scorer]) -> None:
-    """Everything the methods need of the training data from one pass over it."""
-    needs = [(*learns, name) for name, scorer in scorers.items() if (learns := getattr(scorer, "learns", None)) is not None]
-    if needs:
-        pool.context.need_train(needs[0][2])
-        profiles, traces = ([want for kind, want, _ in needs if kind == wanted_kind] for wanted_kind in ("profile", "traces"))
-        pool.context.gather(profiles, traces, needs[0][2])
+def _start(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> tuple[dict[str, State], dict[Partner, _Partners]]:
+    """A state for each method whose layers and training data are there, after one pass over the training data for all."""
+    needs = []
+    for name, scorer in several.left(dict(scorers)).items():
+        with several.attempt(name):
+            if scorer.want is not None:
+                pool.target.survey().find(scorer.want.layers)
+            if (learns := getattr(scorer, "learns", None)) is not None:
+                pool.context.need_train(name)
+                needs.append(learns)
+    profiles, traces = ([want for kind, want in needs if kind == wanted_kind] for wanted_kind in ("profile", "traces"))
+    pool.context.gather(profiles, traces, "the selection")
+    states: dict[str, State] = {}
+    makers: dict[Partner, _Partners] = {}
+    for name, scorer in several.left(dict(scorers)).items():
+        with several.attempt(name):
+            if scorer.partner is not None and scorer.partner not in makers:
+                makers[scorer.partner] = _Partners(pool, scorer.partner)
+            states[name] = scorer.start(pool)
+    return states, makers
 
 
 def _first_bad(trace: Trace, part: Batch) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neurotest.errors import BadInput
 from neurotest.files import write_json
 from neurotest.select.estimation import Estimate
 from neurotest.select.spread import Nearness
@@ -102,7 +104,7 @@ class Selection:
         return np.asarray(self.all_scores[self.indices])
 
     def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "method": self.method,
             "canonical": self.canonical,
             "pool": len(self.order),
@@ -115,8 +117,8 @@ class Selection:
             "run": str(self.run) if self.run else None,
         }
         for more in (self.quality, self.estimate, self.near):
-            found |= more.to_dict() if more is not None else {}
-        return found
+            content |= more.to_dict() if more is not None else {}
+        return content
 
     def table(self) -> list[dict[str, Any]]:
         """One row per pick."""
@@ -140,3 +142,34 @@ class Selection:
         )
         head = "".join(f"<th>{name}</th>" for name in ("rank", "index", "score", "predicted"))
         return f"<p>{html.escape(self.canonical)}: {self.picked} of {len(self.order)}</p><table><tr>{head}</tr>{rows}</table>"
+
+
+class Comparison(dict[str, Selection]):
+    """Selections by method, as typed. `errors` says of each method that did not fit why."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__()
+        self.errors = errors
+
+    def __missing__(self, method: str) -> Selection:
+        raise BadInput(self.errors[method]) if method in self.errors else KeyError(method)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The first method's content, and each one's under `methods` when there are several; `error` where one did not fit."""
+        first, *_ = self.values()
+        content = first.to_dict()
+        if len(self) + len(self.errors) > 1:
+            content["notes"] = list(dict.fromkeys(note for selection in self.values() for note in selection.notes))
+            content["methods"] = {
+                **{name: selection.to_dict() for name, selection in self.items()},
+                **{name: {"error": reason} for name, reason in self.errors.items()},
+            }
+        return content
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per method: FDR and APFD where the pool has labels, or why it did not run."""
+        rows = [
+            {"method": name, "fdr": s.quality and s.quality.fdr.value, "apfd": s.quality and s.quality.apfd.value}
+            for name, s in self.items()
+        ]
+        return [*rows, *({"method": name, "error": reason} for name, reason in self.errors.items())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neurotest.checks import integer, number, one_of
+from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.select.scorer import Partner, Pool
+from neurotest.select.scorer import Partner, Pool, Scorer
 from neurotest.target import Trace, Want
+
+NEAR_CHANCE = (
+    "nss compares each candidate with a fresh mutation of itself, because the pool has no originals; "
+    "measured, that is near chance (see the docs page of nss): prefer deepgini, or give --originals."
+)
 
 
 @register(
@@ -31,7 +39,7 @@ from neurotest.target import Trace, Want
     presets={"paper": {"k": 0.1, "distance": "l1"}, "cosine": {"distance": "cosine"}},
 )
 @dataclass(frozen=True, kw_only=True)
-class NSS:
+class NSS(Scorer):
     """Sum of |N_i(x') - N_i(x)| over the share `k` of neurons that change most over the pool.
 
     reference: `original`, `remutate`, or `auto` (the original where the pool knows it). distance: `l1` (the paper's sum) or
@@ -50,17 +58,13 @@ class NSS:
     sample: int = 1000
 
     def __post_init__(self) -> None:
-        if self.reference not in ("auto", "original", "remutate"):
-            raise BadInput(f"reference={self.reference!r}: expected original, remutate or auto.")
-        if self.distance not in ("l1", "cosine"):
-            raise BadInput(f"distance={self.distance!r}: expected l1 or cosine.")
-        if self.identify not in ("sum", "vote"):
-            raise BadInput(f"identify={self.identify!r}: expected sum or vote.")
-        if self.k is not None and not (isinstance(self.k, (int, float)) and 0 < self.k <= 1):
-            raise BadInput(f"k={self.k}: expected a share of the neurons above 0 and at most 1 (the paper uses 0.1).")
-        for name in ("n_mutants", "sample"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise BadInput(f"{name}={getattr(self, name)}: expected an integer >= 1.")
+        one_of("reference", self.reference, ("original", "remutate", "auto"))
+        one_of("distance", self.distance, ("l1", "cosine"))
+        one_of("identify", self.identify, ("sum", "vote"))
+        if self.k is not None:
+            number("k", self.k, "a share of the neurons; the paper uses 0.1", above=0, most=1)
+        integer("n_mutants", self.n_mutants, 1, "1 by default")
+        integer("sample", self.sample, 1, "1000 by default")
 
     @property
     def want(self) -> Want:
@@ -71,8 +75,19 @@ class NSS:
     @property
     def partner(self) -> Partner:
         if self.reference == "auto":
-            raise BadInput("reference='auto' is settled by select(): choose original or remutate here.")
+            raise BadInput("reference='auto' is decided by select(): choose original or remutate here.")
         return Partner(self.reference, self.n_mutants if self.reference == "remutate" else 1)
+
+    def for_pool(self, source: Source) -> tuple[NSS, tuple[str, ...]]:
+        """With the originals where the pool has them, and a remark where it has none."""
+        reference = self.reference
+        if reference == "auto":
+            reference = "remutate" if source.originals is None else "original"
+        if reference == "original" and source.originals is None:
+            raise BadInput(
+                "reference='original' needs each candidate's original: give --originals DATA, or use reference=remutate."
+            )
+        return dataclasses.replace(self, reference=reference), (NEAR_CHANCE,) if reference == "remutate" else ()
 
     @property
     def share(self) -> float:
@@ -84,11 +99,11 @@ class NSS:
 
 @dataclass
 class Sensitivity:
-    """Holds the sample's activations until the sensitive neurons are known, then scores as batches stream by."""
+    """Keeps the sample's activations until the sensitive neurons are found, then scores as batches stream by."""
 
     method: NSS
     n: int
-    held: list[tuple[np.ndarray, Tensor, list[Tensor]]] = field(default_factory=list)
+    queue: list[tuple[np.ndarray, Tensor, list[Tensor]]] = field(default_factory=list)
     seen: int = 0
     sensitive: Tensor | None = None  # (neurons,) bool
 
@@ -101,25 +116,25 @@ class Sensitivity:
         there = [_flat(partner, self.method.want) for partner in partners]
         self.seen += len(index)
         if self.sensitive is None:
-            self.held.append((index, here, there))
+            self.queue.append((index, here, there))
             if self.seen < min(self.method.sample, self.n):
                 return
             self.sensitive = self._identify()
-            for kept in self.held:
+            for kept in self.queue:
                 self._score(*kept)
-            self.held.clear()
+            self.queue.clear()
         else:
             self._score(index, here, there)
 
     def _identify(self) -> Tensor:
-        """Algorithm 1 on what is held: the share k of neurons with the largest summed change, or most often among the largest."""
-        neurons = self.held[0][1].shape[1]
+        """Algorithm 1 on the sample: the share k of neurons with the largest summed change, or most often among the largest."""
+        neurons = self.queue[0][1].shape[1]
         count = max(1, math.floor(self.method.share * neurons + 1e-9))  # 0.29 * 100 is 28.999...
         if count == neurons:
             return torch.ones(neurons, dtype=torch.bool)
         total = torch.zeros(neurons, dtype=torch.float64)
         left = self.method.sample  # the batch that completes the sample may hold more than it needs
-        for _, here, there in self.held:
+        for _, here, there in self.queue:
             for other in there:
                 change = (other[:left] - here[:left]).abs()  # (n, neurons)
                 if self.method.identify == "vote":

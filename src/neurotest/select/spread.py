@@ -37,14 +37,14 @@ class Nearness:
 
 def nearest_other(points: Floats) -> Floats:
     """Distance of each point to the nearest other: (n,)."""
-    found = np.full(len(points), np.inf)
+    distances = np.full(len(points), np.inf)
     step = max(1, (1 << 22) // max(1, len(points)))
     for start in range(0, len(points), step):
         apart = squared_distances(points[start : start + step], points)
         rows = np.arange(len(apart))
         apart[rows, start + rows] = np.inf
-        found[start : start + step] = np.sqrt(apart.min(axis=1))
-    return found
+        distances[start : start + step] = np.sqrt(apart.min(axis=1))
+    return distances
 
 
 def disperse(points: Floats, count: int, reach: float) -> Ints:

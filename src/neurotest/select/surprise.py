@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from neurotest.coverage import adequacy
-from neurotest.coverage.traces import Layout, joined
+from neurotest.measure.traces import Layout, joined
 from neurotest.registry import register
-from neurotest.select.scorer import Partner, Pool
+from neurotest.select.scorer import PerInput, Pool, Scorer
 from neurotest.target import Trace, Want
 
 KIM = "Kim et al., ICSE 2019"
@@ -24,7 +24,7 @@ KEPT = "one forward pass per input and training input; keeps 8 bytes per input a
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Surprising:
+class _Surprising(Scorer):
     """layer: a glob or preset. neuron: `channel` or `unit`."""
 
     layer: str = "pre_activation"
@@ -38,42 +38,34 @@ class _Surprising:
     def learns(self) -> tuple[str, Want]:
         return "traces", self.want
 
-    @property
-    def partner(self) -> Partner | None:
-        return None
-
-    @property
-    def sample(self) -> int:
-        return 0
-
     def start(self, pool: Pool) -> _Surprises:
         assert isinstance(self, adequacy.Adequacy)
         fitted = self.fit(pool.context.traces(self.want, type(self).__name__.lower()), seed=pool.seed)
         return _Surprises(fitted, self.want, pool.context.layout(self.want), len(pool))
 
 
-class _Surprises:
+class _Surprises(PerInput):
     def __init__(self, fitted: adequacy.Fitted, want: Want, layout: Layout, n: int) -> None:
+        super().__init__(n)
         self.fitted, self.want, self.layout = fitted, want, layout
-        self.scores = np.full(n, np.nan)
         self.unseen = 0
-        self.held: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # positions, activations, predictions
+        self.waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # positions, activations, predictions
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         values = joined(trace, self.want, self.layout).values
-        self.held.append((index, values, trace.predictions.cpu().numpy()))
-        if sum(len(held) for held, _, _ in self.held) >= BLOCK:
+        self.waiting.append((index, values, trace.predictions.cpu().numpy()))
+        if sum(len(positions) for positions, _, _ in self.waiting) >= BLOCK:
             self._flush()
 
     def _flush(self) -> None:
-        """Score what is held, class by class: many inputs per class at once cost half of what a batch's few cost."""
-        if not self.held:
+        """Score what waits, class by class: many inputs per class at once cost half of what a batch's few cost."""
+        if not self.waiting:
             return
-        index, values, predictions = (np.concatenate(part) for part in zip(*self.held, strict=True))
-        self.held = []
-        found = self.fitted.score(values, predictions)
-        self.unseen += int(np.isposinf(found).sum())
-        self.scores[index] = np.clip(steady(found), -HIGHEST, HIGHEST)
+        index, values, predictions = (np.concatenate(part) for part in zip(*self.waiting, strict=True))
+        self.waiting = []
+        surprise = self.fitted.score(values, predictions)
+        self.unseen += int(np.isposinf(surprise).sum())
+        self.scores[index] = np.clip(steady(surprise), -HIGHEST, HIGHEST)
 
     def value(self) -> np.ndarray:
         self._flush()

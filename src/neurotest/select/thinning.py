@@ -41,11 +41,11 @@ class Thinned:
 
     def traces(self, x: Tensor, samples: int) -> list[Trace]:
         """The logits of a batch under so many thinned networks."""
-        found = []
+        traces = []
         with Probe(self.target, Want(layers=",".join(self.layers), keep="map"), edit=self._thin) as probe:
             for self._sample in range(samples):
-                found.append(Trace(probe(x).logits))
-        return found
+                traces.append(Trace(probe(x).logits))
+        return traces
 
     def _thin(self, layer: str, tensor: Tensor) -> Tensor:
         module = self.layers[layer]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.registry import register
-from neurotest.select.scorer import OutputScorer, Pool, State
+from neurotest.select.scorer import OutputScorer, PerInput, Pool, Scorer, State
 from neurotest.target import Trace
 
 ONE_PASS = "one forward pass per input, 8 bytes kept per input"
@@ -64,19 +65,18 @@ class Entropy(OutputScorer):
 
 @register("selector", "random", paper="the baseline of every table", cost="nothing beyond the forward pass that counts faults")
 @dataclass(frozen=True, kw_only=True)
-class Random(OutputScorer):
+class Random(Scorer):
     """A seeded shuffle: what labelling without a method finds."""
 
+    pointwise: ClassVar[bool] = False
+
     def start(self, pool: Pool) -> State:
-        return _Shuffle(rng.stream("select.random", pool.seed).random(len(pool)))
+        return _Shuffle(pool)
 
 
-class _Shuffle:
-    def __init__(self, scores: np.ndarray) -> None:
-        self.scores = scores
+class _Shuffle(PerInput):
+    def __init__(self, pool: Pool) -> None:
+        self.scores = rng.stream("select.random", pool.seed).random(len(pool))
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         return None
-
-    def value(self) -> np.ndarray:
-        return self.scores

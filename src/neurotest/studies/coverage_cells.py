@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import rng, zoo
-from neurotest.coverage.context import Context
 from neurotest.coverage.threshold import NC
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
@@ -27,6 +26,7 @@ from neurotest.evaluate.features import Extractor, Features
 from neurotest.evaluate.frechet import fid, inception_score, kid
 from neurotest.generate.gradient import CW, PGD, AttackResult, Diversity, attack
 from neurotest.generate.gradient.attacks import Attack
+from neurotest.measure.context import Context
 from neurotest.mutate.space import to_unit
 from neurotest.scan import batches, scan
 from neurotest.stats.evenness import evenness

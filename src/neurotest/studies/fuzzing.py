@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from neurotest import rng, zoo
-from neurotest.coverage.context import Context
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.guides import CoverageGuide, CoverageState, GuideState
 from neurotest.generate.outcome import spread
+from neurotest.measure.context import Context
 from neurotest.mutate.chain import words
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from neurotest import rng, zoo
 from neurotest.campaign.swarm import swarm
-from neurotest.coverage.context import Context
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.generate.differential import diff
@@ -21,6 +20,7 @@ from neurotest.generate.fuzz.semantic import NSGenState
 from neurotest.generate.gradient import AttackResult, attack
 from neurotest.generate.illuminate import illuminate
 from neurotest.generate.illuminate.settings import BACKWARD
+from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles
 from neurotest.target import Target

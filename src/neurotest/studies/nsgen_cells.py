@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from neurotest import rng, zoo
 from neurotest.attribute.conductance import Conductance
-from neurotest.coverage.context import Context
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
@@ -23,6 +22,7 @@ from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guid
 from neurotest.generate.fuzz.guides import Guide
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.semantic import NSGen, NSGenState
+from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles
 from neurotest.semantics.critical import path_layers

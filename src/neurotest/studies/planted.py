@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurotest.coverage.context import Context
 from neurotest.data.source import ArraySource
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
+from neurotest.measure.context import Context
 from neurotest.mutate.pixel import Add, PixelChange
 from neurotest.mutate.rules import Family, Space
 from neurotest.mutate.validity import Validity

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurotest.coverage.context import Context, Traces
-from neurotest.coverage.traces import Layout, joined
 from neurotest.data.source import ArraySource
+from neurotest.measure.context import Context, Traces
+from neurotest.measure.traces import Layout, joined
 from neurotest.target import Probe, Profile, Target, Trace, Want
 
 

@@ -16,9 +16,9 @@ from neurotest import registry
 from neurotest.cli.app import app
 from neurotest.coverage import cover
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, MLSA, MMDSA
-from neurotest.coverage.context import Traces
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
+from neurotest.measure.context import Traces
 from neurotest.scan import profile
 
 
@@ -197,7 +197,7 @@ def test_the_profile_is_kept_and_used_again(here: Path, monkeypatch: pytest.Monk
     first = json.loads(command(*words).stdout)
     kept = list((here / "cache" / "profiles").glob("*.json"))
     assert len(kept) == 1
-    from neurotest.coverage import context
+    from neurotest.measure import context
 
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("the training data was forwarded again")

@@ -13,12 +13,12 @@ from torch import nn
 from neurotest import registry
 from neurotest.coverage.abstract import build
 from neurotest.coverage.adequacy import MLSA
-from neurotest.coverage.context import Context, Traces
 from neurotest.coverage.criterion import State
 from neurotest.coverage.paths import critical
 from neurotest.coverage.tables import Rule, count, dependent
-from neurotest.coverage.traces import Layout
 from neurotest.data.source import ArraySource
+from neurotest.measure.context import Context, Traces
+from neurotest.measure.traces import Layout
 from neurotest.target import Target, Trace
 
 TRAIN: dict[str, list[list[float]]] = {

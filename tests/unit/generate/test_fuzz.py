@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from neurotest import registry, rng
-from neurotest.coverage.context import Context
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.corpus import Corpus
 from neurotest.generate.fuzz.turns import Turn
+from neurotest.measure.context import Context
 from neurotest.mutate import chain as chains
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.validity import Validity

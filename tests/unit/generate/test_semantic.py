@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from neurotest.campaign import fuzz
-from neurotest.coverage.context import Context
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.guides import GuideState
 from neurotest.generate.fuzz.semantic import NSGen, NSGenState
+from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles
 from neurotest.target import Target

@@ -15,9 +15,9 @@ from neurotest.errors import BadInput
 from neurotest.mutate.pools import nss_pool
 from neurotest.select import compare, select
 from neurotest.select.adaptive import Adaptive, loop
-from neurotest.select.features import Facts
-from neurotest.select.loop import Loop
-from neurotest.select.remaining import Draw, sampled
+from neurotest.select.adaptive.features import Facts
+from neurotest.select.adaptive.learning import Loop
+from neurotest.select.adaptive.remaining import Draw, sampled
 from neurotest.stats.bootstrap import wilson
 from neurotest.stats.faults import fdr
 
@@ -163,7 +163,7 @@ def test_unclear_inputs_are_neither_learned_from_nor_proposed_again() -> None:
     learner = Loop(known)
     batch = learner.propose(10)
     learner.tell(batch, np.full(10, -1))
-    assert len(learner.known) == 0
+    assert len(learner.labelled) == 0
     assert not set(batch.tolist()) & set(learner.propose(20).tolist())
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from neurotest import rng
-from neurotest.select import learner
+from neurotest.select.adaptive import learner
 
 
 def plain_head(x: np.ndarray, offset: np.ndarray, aims: np.ndarray, weights: np.ndarray, ridge: float) -> np.ndarray:

@@ -14,8 +14,8 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.mutate.pools import nss_pool
 from neurotest.runs.store import Run
-from neurotest.select import rounds, select
-from neurotest.select.adaptive import loop
+from neurotest.select import select
+from neurotest.select.adaptive import loop, rounds
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from neurotest.stats import faults
 from .subjects import GIVEN, TRAIN, N, Net, exact_pool, images, mutated_pool, same_order, target
 
 METHODS = sorted(registry.entries("selector"))
-POINTWISE = [m for m in METHODS if getattr(registry.find("selector", m).make, "pointwise", m != "random")]
+POINTWISE = [m for m in METHODS if registry.find("selector", m).make.pointwise]
 
 
 # -- properties of every registered selector

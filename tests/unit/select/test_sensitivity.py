@@ -204,7 +204,7 @@ def test_defaults_and_presets() -> None:
     assert registry.build("selector", "nss:preset=cosine").share == 1.0
     assert NSS(reference="remutate", n_mutants=4).partner == Partner("remutate", 4)
     assert NSS(reference="original", n_mutants=4).partner == Partner("original", 1)
-    with pytest.raises(BadInput, match="settled by select"):
+    with pytest.raises(BadInput, match="decided by select"):
         _ = NSS().partner
 
 
@@ -214,7 +214,7 @@ def test_defaults_and_presets() -> None:
         ("nss:reference=clean", "reference='clean'"),
         ("nss:k=0", "k=0"),
         ("nss:k=1.5", "k=1.5"),
-        ("nss:k=ten", "k=ten"),
+        ("nss:k=ten", "k='ten'"),
         ("nss:distance=l2", "distance='l2'"),
         ("nss:identify=mean", "identify='mean'"),
         ("nss:n_mutants=0", "n_mutants=0"),

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from neurotest.coverage import adequacy
-from neurotest.coverage.context import Traces
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
+from neurotest.measure.context import Traces
 from neurotest.select import compare, select
 from neurotest.select.surprise import steady
 from neurotest.target import Probe, Want

@@ -132,9 +132,9 @@ def test_a_small_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(not zoo.find("fashion-lenet5").embedded, reason="the embedded networks were removed")
 def test_paths_are_read_once_and_give_every_variants_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shared paths through all layers hold those of a guide through some: its own reading gives the same threshold."""
-    from neurotest.coverage.context import Context
     from neurotest.generate.fuzz import build_guide
     from neurotest.generate.fuzz.semantic import NSGen, NSGenState
+    from neurotest.measure.context import Context
 
     monkeypatch.setitem(nsgen_cells.PER_CLASS, "quick", 1)
     monkeypatch.setitem(nsgen_pool.PAIRS, "quick", (12, 2))

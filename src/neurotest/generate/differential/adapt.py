@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
+from neurotest.checks import count
 from neurotest.generate.differential.dlfuzz import DLFuzz
 from neurotest.generate.differential.ensemble import Ensemble
 from neurotest.generate.differential.neurons import Hits, Neurons
 from neurotest.generate.differential.strategies import Chosen, Numbers, Selector
-from neurotest.generate.gradient.checks import count
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.checks import count, eps_share
+from neurotest.checks import fraction as real
 from neurotest.errors import BadInput
 from neurotest.generate.differential import constraints
 from neurotest.generate.differential.ensemble import Ensemble, Seen
 from neurotest.generate.differential.method import Outcome
 from neurotest.generate.differential.neurons import pick
-from neurotest.generate.gradient.checks import count, eps_share, real
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 

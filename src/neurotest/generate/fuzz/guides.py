@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from neurotest import registry
 from neurotest.coverage.bits import BitState
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays, Criterion, State
-from neurotest.coverage.traces import Joined, array, known, part
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
+from neurotest.measure.context import Context
+from neurotest.measure.traces import Joined, array, from_joined, part
 from neurotest.scan import scan
 from neurotest.target import Trace, Want
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from neurotest.generate.fuzz.corpus import Entry
     from neurotest.generate.fuzz.seeds import Seeds
-
-COLD = ("cc", "tknp", "lsc", "dsc", "mdsc")  # published fuzzers start these empty, all others with the training data
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +212,7 @@ class CoverageState(GuideState):
         whole = self.state.read(trace)
         if whole.bad is not None:  # how many numbers are bad is counted per layer
             return super().some(trace, rows)
-        return known(trace.logits[:0], self.state.want, Joined(whole.values[rows], None))
+        return from_joined(trace.logits[:0], self.state.want, Joined(whole.values[rows], None))
 
     def value(self) -> float | None:
         return float(self.state.value().value)
@@ -237,9 +235,7 @@ class CoverageGuide(Guide):
         if self.criterion.needs:
             context.need_train(f"the guide {self.name}")
         state = self.criterion.start(context)
-        known = registry.entries("criterion")
-        cold = any(name in COLD and entry.make is type(self.criterion) for name, entry in known.items())
-        if not cold:
+        if not self.criterion.starts_empty:
             scan(context.need_target(), context.train if context.train is not None else seeds, [state], batch=context.batch)
         return CoverageState(state)
 

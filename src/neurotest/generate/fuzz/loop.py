@@ -201,7 +201,7 @@ class Fuzzer:
             entry.potential = self.corpus.potential(entry.x, entry.reference)
         self.seen.update(seen)
         self.turns = []
-        for turn in plain.get("turns", plain.get("lanes", ())):
+        for turn in plain["turns" if "turns" in plain else "lanes"]:
             stream = self._streams.of(int(turn["iteration"]))
             stream.random()  # whose turn it is
             self.turns.append(Turn(random=stream, **{**turn, "entry": entries[int(turn["entry"])]}))

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import registry
-from neurotest.coverage.context import Context
 from neurotest.coverage.criterion import Arrays
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Entry
 from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideState
 from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.measure.context import Context
 from neurotest.semantics.guidance import Guidance, Semantics
 from neurotest.semantics.paths import LABELS, Paths
 from neurotest.target import Trace, Want

@@ -6,19 +6,11 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from neurotest.checks import integer as whole
+from neurotest.checks import one_of as among
 from neurotest.errors import BadInput
 from neurotest.mutate.rules import Rules95, Space
 from neurotest.mutate.validity import Validity
-
-
-def whole(name: str, value: Any, least: int, usual: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise BadInput(f"{name}={value!r}: expected an integer >= {least} ({usual}).")
-
-
-def among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise BadInput(f"{name}={value!r}: expected {', '.join(allowed[:-1])} or {allowed[-1]}.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.generate.gradient.checks import count, eps_share
+from neurotest.checks import count, eps_share
 from neurotest.generate.gradient.engine import Engine
 from neurotest.registry import register
 

@@ -9,8 +9,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from neurotest.checks import count
+from neurotest.checks import fraction as real
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.checks import count, real
 from neurotest.generate.gradient.engine import Engine
 from neurotest.registry import register
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from neurotest.checks import fraction as real
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.checks import real
 from neurotest.target import Want
 
 FLOOR = 1e-20  # added to every share, as published: a silent neuron costs 46 nats and not infinity

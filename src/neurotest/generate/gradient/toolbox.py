@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from neurotest import rng
+from neurotest.checks import count, eps_share
+from neurotest.checks import fraction as real
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.checks import count, eps_share, real
 from neurotest.generate.gradient.engine import BROKEN, Engine
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register

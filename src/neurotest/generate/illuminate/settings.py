@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from neurotest.checks import count
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.checks import count
 from neurotest.generate.illuminate.changes import Change, ways
 from neurotest.registry import register
 

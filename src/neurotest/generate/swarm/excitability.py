@@ -10,8 +10,8 @@ from torch import Tensor
 
 from neurotest.attribute.shapley.game import Players, hidden_layers
 from neurotest.attribute.shapley.gradient import MaskGradient
+from neurotest.checks import one_of as among
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.settings import among
 from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register

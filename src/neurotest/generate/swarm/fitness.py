@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.checks import one_of as among
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.settings import among
 from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register

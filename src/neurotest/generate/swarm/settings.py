@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from neurotest.checks import integer as whole
+from neurotest.checks import one_of as among
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.settings import among, whole
 
 Norm = Literal["linf", "l2", "none"]
 

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.traces import Layout, Values, joined
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir
+from neurotest.measure.traces import Layout, Values, joined
 from neurotest.scan import BATCH, Consumer, Progress, scan
 from neurotest.target import Profile, Target, Trace, Want
 
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """What the network did on training data: (n, neurons) values, predicted classes and, where known, labels."""
+    """What the network did on training data: (n, neurons) values, predicted classes and, if it has them, labels."""
 
     values: Values
     predicted: NDArray[np.int64]
@@ -48,7 +48,7 @@ class Collector:
 
 @dataclass(eq=False)
 class Context:
-    """The target and its training data. What is already known can be given instead, for work on stored activations."""
+    """The target and its training data. Layouts, profiles and traces can be passed instead, for work on stored activations."""
 
     target: Target | None = None
     train: Source | None = None
@@ -62,24 +62,24 @@ class Context:
 
     def layout(self, want: Want) -> Layout:
         if want not in self.layouts:
-            found = self.need_target().survey().find(want.layers)
-            sizes = {layer.name: layer.neurons(want.neuron, inputs=want.inputs) for layer in found}
-            axes = {layer.name: layer.input_axis if want.inputs else layer.axis for layer in found}
+            layers = self.need_target().survey().find(want.layers)
+            sizes = {layer.name: layer.neurons(want.neuron, inputs=want.inputs) for layer in layers}
+            axes = {layer.name: layer.input_axis if want.inputs else layer.axis for layer in layers}
             self.layouts[want] = Layout(sizes, axes)
         return self.layouts[want]
 
     def profile(self, want: Want, who: str) -> Profile:
         if want not in self.profiles:
             self.gather([want], [], who)
-        found = self.profiles[want]
+        profile = self.profiles[want]
         if self.target is not None:
-            found.check(self.target)
+            profile.check(self.target)
         expected = dict(self.layout(want).sizes)
-        if {name: moments.neurons for name, moments in found.layers.items()} != expected or found.want != want:
+        if {name: moments.neurons for name, moments in profile.layers.items()} != expected or profile.want != want:
             raise BadInput(f"{who}: the profile is of other layers or neurons than {want}: make it again.")
-        if not found.count:
+        if not profile.count:
             raise BadInput(f"{who}: the profile has seen no training input: give training data that is not empty.")
-        return found
+        return profile
 
     def traces(self, want: Want, who: str) -> Traces:
         if want not in self.collected:
@@ -88,13 +88,13 @@ class Context:
 
     def gather(self, profiles: Iterable[Want], traces: Iterable[Want], who: str) -> None:
         """Make what is missing from one pass over the training data."""
-        made = [Profile.empty(self.need_target(), w) for w in dict.fromkeys(profiles) if not self._known(w)]
+        missing = [Profile.empty(self.need_target(), w) for w in dict.fromkeys(profiles) if not self._cached(w)]
         kept = [Collector(w, self.layout(w)) for w in dict.fromkeys(traces) if w not in self.collected]
-        if not made and not kept:
+        if not missing and not kept:
             return
         train = self.need_train(who)
-        self.scan([*made, *kept])
-        for profile in made:
+        self.scan([*missing, *kept])
+        for profile in missing:
             self.profiles[profile.want] = profile
             if self.cache:
                 with suppress(BadInput):  # a cache that cannot be written to costs time, nothing else
@@ -120,7 +120,7 @@ class Context:
 
     # -- the cache: a profile depends on the target, on what is recorded and on the training inputs, and on nothing else
 
-    def _known(self, want: Want) -> bool:
+    def _cached(self, want: Want) -> bool:
         if want in self.profiles:
             return True
         if not self.cache or self.train is None or not self._place(want).is_file():

@@ -15,7 +15,7 @@ DOUBT = 6.0  # the learner's full weight starts exp(-DOUBT) times as probable as
 
 
 def corrected_head(x: Tensor, offset: Tensor, aims: Tensor, weights: Tensor, ridge: float) -> Tensor:
-    """Multinomial regression: what to add to the network's own logits so that they say what people said.
+    """Multinomial regression: what to add to the network's own logits so that they give the people's labels.
 
     x (n, d) features, offset (n, k) logits, aims (n, k) wanted probabilities, weights (n,). Gives (d, k). Accelerated descent in
     coordinates where Boehning's bound of the curvature is the identity, so that a step of one never overshoots.
@@ -38,45 +38,45 @@ def corrected_head(x: Tensor, offset: Tensor, aims: Tensor, weights: Tensor, rid
         here, speed = new, faster
         if float(slope.abs().max()) < ENOUGH:
             break
-    found: Tensor = back @ here
-    return found
+    coefficients: Tensor = back @ here
+    return coefficients
 
 
 def fault_regression(x: Tensor, faults: Tensor, ridge: float) -> Tensor:
     """Logistic regression of "is it a fault?" on the features by Newton's method: (n, d), (n,) in {0, 1} -> (d,)."""
-    found = torch.zeros(x.shape[1], dtype=x.dtype)
+    coefficients = torch.zeros(x.shape[1], dtype=x.dtype)
     for _ in range(STEPS):
-        chance = torch.sigmoid(x @ found)
-        slope = x.T @ (chance - faults) + ridge * found
+        chance = torch.sigmoid(x @ coefficients)
+        slope = x.T @ (chance - faults) + ridge * coefficients
         curve = x.T @ (x * (chance * (1 - chance))[:, None])
         curve.diagonal().add_(ridge)
         step = torch.linalg.solve(curve, slope)
-        found = found - step
+        coefficients = coefficients - step
         if float(step.abs().max()) < 1e-6:
             break
-    return found
+    return coefficients
 
 
 def scale(scores: Tensor, faults: Tensor, strength: float = 5.0) -> tuple[float, float]:
-    """Intercept and slope that turn log-odds into those the labels show, held near 0 and 1 by `strength` imagined labels."""
+    """Intercept and slope that turn log-odds into those the labels show, kept near 0 and 1 by `strength` imagined labels."""
     x = torch.stack([torch.ones_like(scores), scores], dim=1)
     middle = torch.tensor([0.0, 1.0], dtype=x.dtype)
     hold = torch.diag(torch.tensor([strength / 5, strength], dtype=x.dtype))
-    found = middle.clone()
+    coefficients = middle.clone()
     for _ in range(25):
-        chance = torch.sigmoid(x @ found)
-        slope = x.T @ (chance - faults) + hold @ (found - middle)
+        chance = torch.sigmoid(x @ coefficients)
+        slope = x.T @ (chance - faults) + hold @ (coefficients - middle)
         step = torch.linalg.solve(x.T @ (x * (chance * (1 - chance))[:, None]) + hold, slope)
-        found = found - step
+        coefficients = coefficients - step
         if float(step.abs().max()) < 1e-6:
             break
-    return float(found[0]), float(found[1])
+    return float(coefficients[0]), float(coefficients[1])
 
 
 def stack(plain: Tensor, learned: Tensor, faults: Tensor) -> float:
     """How far to trust the learner against DeepGini: the posterior mean of its weight in log-odds.
 
-    plain, learned (n,): what each said about an input before its label was known. The burden of proof is the learner's (DOUBT).
+    plain, learned (n,): the log-odds of each for an input before its label came. The learner must prove itself (DOUBT).
     """
     weights = torch.linspace(0, 1, STACKS, dtype=torch.float64)
     odds = (1 - weights)[:, None] * plain + weights[:, None] * learned  # (STACKS, n)

@@ -40,18 +40,18 @@ def sampled(draws: Sequence[Draw], faulty: Mapping[int, bool], n: int, left: int
     size, the newest first, and Wilson's interval of the pooled share holds whatever the model believes.
     """
     labels = faults = 0
-    size = found = 0.0
+    size = removed = 0.0
     for draw in reversed(draws):
-        said = [faulty[p] for p in draw.positions if p in faulty]
+        drawn = [faulty[p] for p in draw.positions if p in faulty]
         since = sum(fault for p, fault in faulty.items() if p not in draw.labelled)
-        labels, faults = labels + len(said), faults + sum(said)
-        size, found = size + len(said) * (n - len(draw.labelled)), found + len(said) * since
+        labels, faults = labels + len(drawn), faults + sum(drawn)
+        size, removed = size + len(drawn) * (n - len(draw.labelled)), removed + len(drawn) * since
         if labels >= RECENT:
             break
     if not labels:
         return None
     share = wilson(faults, labels)
-    low, value, high = (min(max(s * size / labels - found / labels, 0.0), left) for s in (share.low, share.value, share.high))
+    low, value, high = (min(max(s * size / labels - removed / labels, 0.0), left) for s in (share.low, share.value, share.high))
     return Remaining(value, low, high, labels)
 
 

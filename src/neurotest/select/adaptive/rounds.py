@@ -16,11 +16,11 @@ from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
-from neurotest.select.adaptive import Adaptive, AdaptiveState, told
+from neurotest.select.adaptive.features import Facts
+from neurotest.select.adaptive.learning import UNCLEAR, Loop
+from neurotest.select.adaptive.remaining import Draw
+from neurotest.select.adaptive.selector import Adaptive, AdaptiveState, summary
 from neurotest.select.exchange import numbered, read_labels
-from neurotest.select.features import Facts
-from neurotest.select.loop import UNCLEAR, Loop
-from neurotest.select.remaining import Draw
 
 FACTS = "adaptive.npz"
 ROUNDS, SETTINGS = "adaptive rounds", "adaptive settings"  # entries of the run
@@ -47,15 +47,15 @@ def _keep(run: Run, name: str, state: AdaptiveState) -> None:
 
 
 def _round(name: str, positions: list[int], loop: Loop) -> dict[str, Any]:
-    found = {"ranking": name, "positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
+    entry = {"ranking": name, "positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
     if loop.audit and loop.draws:
-        found |= {"random": list(loop.draws[-1].positions), "labelled": sorted(loop.draws[-1].labelled)}
-    return found
+        entry |= {"random": list(loop.draws[-1].positions), "labelled": sorted(loop.draws[-1].labelled)}
+    return entry
 
 
 def add_labels(path: str | Path, file: str | Path, by: str = "") -> dict[str, Any]:
     """Put a file of labels into an adaptive run: all of them or, with one sentence, none."""
-    said = read_labels(file)
+    labels = read_labels(file)
     with Run.open(path, write=True) as run:
         rounds = _rounds(run)
         inputs = run.inputs()
@@ -65,23 +65,23 @@ def add_labels(path: str | Path, file: str | Path, by: str = "") -> dict[str, An
         names = tuple(str(name) for name in run["classes"]) if "classes" in run else None
         proposed = {p for one in rounds for p in one["positions"]}
         classes = _facts(run).logits.shape[1]
-        known = {row.position: row.label for row in run.labels()}
+        stored = {row.position: row.label for row in run.labels()}
         fresh: dict[int, int] = {}
-        for key, label in said.items():
+        for key, label in labels.items():
             number = numbered(label, classes, names or None)
             for position in _places(key, contents, proposed, len(inputs), Path(file), run):
-                before = known.get(position, fresh.get(position))
+                before = stored.get(position, fresh.get(position))
                 if before is not None and before != number:
                     raise BadInput(
                         f"{file}: input {position} is labelled {number}, but {run.path} has {before} for it: keep one. "
                         "Nothing was added."
                     )
-                if position not in known:
+                if position not in stored:
                     fresh[position] = number
         with run.transaction(durable=True):
             for position, number in fresh.items():
                 run.add_label(position, number, by)
-        return {"run": str(run.path), "added": len(fresh), "known": len(said) - len(fresh), "labels": len(run.labels())}
+        return {"run": str(run.path), "added": len(fresh), "known": len(labels) - len(fresh), "labels": len(run.labels())}
 
 
 def _places(key: int | str, contents: Mapping[str, list[int]], proposed: set[int], n: int, file: Path, run: Run) -> list[int]:
@@ -104,7 +104,7 @@ def resume(
     """Propose the next batch of an adaptive run, or say again what was proposed if nothing of it has a label yet.
 
     budget: size of the batch (default: that of the one before). pool: only for pictures of the proposals; zoo data and data of a
-    run made here are found without it.
+    run of this user are opened without it.
     """
     with Run.open(path, write=True) as run:
         rounds = _rounds(run)
@@ -122,8 +122,8 @@ def resume(
             run[ROUNDS] = [*rounds, _round(name, batch.tolist(), loop)]
         missing = _pictures(run, pool, batch if files is None else batch[:files])
         run.export()
-        found = _result(run, loop, batch.tolist(), len(rounds) + 1, again=False, stop=method.stop)
-        return {**found, "notes": [*found["notes"], *missing]}
+        result = _result(run, loop, batch.tolist(), len(rounds) + 1, again=False, stop=method.stop)
+        return {**result, "notes": [*result["notes"], *missing]}
 
 
 def _rounds(run: Run) -> list[dict[str, Any]]:
@@ -162,8 +162,8 @@ def _facts(run: Run) -> Facts:
     if path.is_symlink() or path.stat().st_size > LARGEST:
         raise BadInput(f"{path} is a link or too large: refused.")
     try:
-        with np.load(path, allow_pickle=False) as held:
-            facts = Facts(held["features"], held["logits"])
+        with np.load(path, allow_pickle=False) as arrays:
+            facts = Facts(arrays["features"], arrays["logits"])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise BadInput(f"{path} cannot be read ({error}): the run is damaged.") from None
     fits = facts.features.ndim == facts.logits.ndim == 2 and len(facts.features) == len(facts.logits) == len(run.inputs())
@@ -185,8 +185,8 @@ def _pictures(run: Run, pool: Source | str | None, batch: np.ndarray) -> list[st
         if any(str(source.take(np.array([p])).ids()[0]) != contents[p] for p in batch[:3].tolist()):
             return [f"no pictures: {spec} does not hold the inputs of this run any more."]
         bounds = run[SETTINGS].get("bounds", [0.0, 1.0])
-        known = {row.position for row in run.files("picked")}
-        new = np.array([p for p in batch.tolist() if p not in known], dtype=np.int64)
+        stored = {row.position for row in run.files("picked")}
+        new = np.array([p for p in batch.tolist() if p not in stored], dtype=np.int64)
         if len(new):
             run.save_inputs(new, source.read(new), "picked", (float(bounds[0]), float(bounds[1])))
     except (BadInput, IndexError) as error:
@@ -216,6 +216,6 @@ def _result(run: Run, loop: Loop, positions: list[int], number: int, *, again: b
         "trust": loop.belief.trust,
         "suspects": [int(p) for p in loop.suspects()],
         "stop": stop is not None and bool(loop.labels) and not positions,
-        "notes": [told(loop, size)],
+        "notes": [summary(loop, size)],
         "run": str(run.path),
     }

@@ -46,8 +46,8 @@ class _Linear:
 
 def _spread(values: Tensor) -> Tensor:
     """Standard deviations; a neuron that is silent in the sample must not be blown up when it speaks."""
-    found = values.std(dim=0, correction=0)
-    return found.clamp_min(1e-3 * float(found.max()) + 1e-9)
+    deviations = values.std(dim=0, correction=0)
+    return deviations.clamp_min(1e-3 * float(deviations.max()) + 1e-9)
 
 
 def _components(values: Tensor, count: int) -> Tensor:
@@ -65,12 +65,12 @@ def _components(values: Tensor, count: int) -> Tensor:
 
 
 class Gather:
-    """Streams by: holds the sample until the components are known, then keeps FEATURES numbers per candidate."""
+    """Keeps the sample until the components are found, then keeps FEATURES numbers per candidate."""
 
     def __init__(self, pool: Pool) -> None:
         n = len(pool)
         self.n, self.seen, self.waiting = n, 0, 0
-        self.held: list[tuple[np.ndarray, list[Tensor]]] = []
+        self.queue: list[tuple[np.ndarray, list[Tensor]]] = []
         self.steps: list[_Linear] | None = None  # for the hidden layer, the earlier ones, the picture, and all together
         self.limit = 0.0
         self.features = np.empty((0, 0), np.float32)
@@ -81,7 +81,7 @@ class Gather:
             self.logits = np.empty((self.n, trace.logits.shape[1]), np.float32)
         self.logits[index] = trace.logits.cpu().numpy()
         parts = [part.cpu().double() for part in _parts(list(trace[WANT].values()))]
-        self.held.append((index, parts))
+        self.queue.append((index, parts))
         self.seen += len(index)
         self.waiting += len(index)
         if self.steps is None and self.seen >= min(SAMPLE, self.n):
@@ -91,17 +91,17 @@ class Gather:
 
     def _flush(self, last: bool) -> None:
         """Turn what waits into features in blocks of fixed size, so that the batch size changes no digit."""
-        index = np.concatenate([i for i, _ in self.held])
-        parts = [torch.cat(list(part)) for part in zip(*(p for _, p in self.held), strict=True)]
+        index = np.concatenate([i for i, _ in self.queue])
+        parts = [torch.cat(list(part)) for part in zip(*(p for _, p in self.queue), strict=True)]
         ready = len(index) if last else len(index) // BLOCK * BLOCK
         for start in range(0, ready, BLOCK):
             here = slice(start, min(start + BLOCK, ready))
             self._keep(index[here], [part[here] for part in parts])
-        self.held = [(index[ready:], [part[ready:].clone() for part in parts])]
+        self.queue = [(index[ready:], [part[ready:].clone() for part in parts])]
         self.waiting = len(index) - ready
 
     def _learn(self) -> None:
-        hidden, early, picture = (torch.cat(list(part))[:SAMPLE] for part in zip(*(p for _, p in self.held), strict=True))
+        hidden, early, picture = (torch.cat(list(part))[:SAMPLE] for part in zip(*(p for _, p in self.queue), strict=True))
         turned = _Linear(early.mean(dim=0), _components(early - early.mean(dim=0), COMPONENTS))
         even = _scaled(turned(early)).turn.diagonal()
         steps = [_scaled(hidden), _Linear(turned.mean, turned.turn * even), _scaled(picture)]
@@ -113,10 +113,10 @@ class Gather:
     def _keep(self, index: np.ndarray, parts: list[Tensor]) -> None:
         assert self.steps is not None
         whole = torch.cat([step(part) for step, part in zip(self.steps[:3], parts, strict=True)], dim=1)
-        made = self.steps[3](whole).clamp(-self.limit, self.limit)
+        features = self.steps[3](whole).clamp(-self.limit, self.limit)
         if not len(self.features):
-            self.features = np.empty((self.n, made.shape[1]), np.float32)
-        self.features[index] = made.numpy()
+            self.features = np.empty((self.n, features.shape[1]), np.float32)
+        self.features[index] = features.numpy()
 
     def value(self) -> Facts:
         return Facts(self.features, self.logits)
@@ -147,7 +147,7 @@ def _flat(tensor: Tensor, grid: int) -> Tensor:
 def _statistics(picture: Tensor) -> Tensor:
     """Mean, spread, largest, smallest, and how rough it is along and across."""
     flat = picture.flatten(1)
-    found = [flat.mean(dim=1), flat.std(dim=1, correction=0), flat.amax(dim=1), flat.amin(dim=1)]
+    statistics = [flat.mean(dim=1), flat.std(dim=1, correction=0), flat.amax(dim=1), flat.amin(dim=1)]
     if picture.ndim == 4:
-        found += [picture.diff(dim=3).abs().mean(dim=(1, 2, 3)), picture.diff(dim=2).abs().mean(dim=(1, 2, 3))]
-    return torch.stack(found, dim=1)
+        statistics += [picture.diff(dim=3).abs().mean(dim=(1, 2, 3)), picture.diff(dim=2).abs().mean(dim=(1, 2, 3))]
+    return torch.stack(statistics, dim=1)

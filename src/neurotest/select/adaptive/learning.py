@@ -1,4 +1,4 @@
-"""The loop of adaptive selection: propose a batch, be told its labels, learn, propose the next."""
+"""The loop of adaptive selection: propose a batch, take its labels, learn, propose the next."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.errors import BadInput
-from neurotest.select import learner
-from neurotest.select.features import Facts
-from neurotest.select.remaining import Draw, Remaining, modelled, sampled
+from neurotest.select.adaptive import learner
+from neurotest.select.adaptive.features import Facts
+from neurotest.select.adaptive.remaining import Draw, Remaining, modelled, sampled
 
 HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
 ANCHORS, ANCHOR = 500, 0.1  # unlabelled candidates that hold the head to the network, and what each counts
@@ -36,7 +36,7 @@ class Loop:
     seed: int = 0
     audit: float = 0.0
     labels: dict[int, int] = field(default_factory=dict)  # by position; UNCLEAR where nobody could tell
-    evidence: dict[int, tuple[float, float]] = field(default_factory=dict)  # what DeepGini and the learner said beforehand
+    evidence: dict[int, tuple[float, float]] = field(default_factory=dict)  # log-odds of DeepGini and learner, before the label
     draws: list[Draw] = field(default_factory=list)
     _now: _Belief | None = field(default=None, repr=False)
 
@@ -63,7 +63,7 @@ class Loop:
         free = np.setdiff1d(left, drawn)
         best = free[torch.argsort(-self.belief.odds[free], stable=True).numpy()[: n - len(drawn)]]
         batch: np.ndarray = np.concatenate([best, drawn])
-        self.witness(batch)
+        self.record_odds(batch)
         return batch
 
     def _draw(self, left: np.ndarray, n: int) -> np.ndarray:
@@ -75,49 +75,49 @@ class Loop:
         self.draws.append(Draw(tuple(drawn.tolist()), frozenset(self.labels)))
         return drawn
 
-    def witness(self, positions: np.ndarray) -> None:
-        """Write down what is said about these before their labels are known."""
+    def record_odds(self, positions: np.ndarray) -> None:
+        """Write down the log-odds of these before their labels come."""
         belief = self.belief
         plain, learned = belief.plain[positions].tolist(), belief.learned[positions].tolist()
         self.evidence.update(zip(positions.tolist(), zip(plain, learned, strict=True), strict=True))
 
     def tell(self, indices: ArrayLike, labels: ArrayLike) -> None:
-        """What people said about some candidates; -1 where they could not tell. A second, different word is refused."""
-        where, said = np.asarray(indices).ravel(), np.asarray(labels).ravel()
-        self._check(where, said)
-        for position, label in zip(where.tolist(), said.tolist(), strict=True):
+        """Labels of some candidates; -1 where people could not tell. A second, different label is refused."""
+        where, numbers = np.asarray(indices).ravel(), np.asarray(labels).ravel()
+        self._check(where, numbers)
+        for position, label in zip(where.tolist(), numbers.tolist(), strict=True):
             self.labels[position] = label
         self._now = None
 
-    def _check(self, where: np.ndarray, said: np.ndarray) -> None:
+    def _check(self, where: np.ndarray, labels: np.ndarray) -> None:
         n, classes = self.logits.shape
-        if len(where) != len(said):
-            raise BadInput(f"{len(where)} indices, but {len(said)} labels: expected one label per index.")
+        if len(where) != len(labels):
+            raise BadInput(f"{len(where)} indices, but {len(labels)} labels: expected one label per index.")
         if not len(where):
             return
-        if not (np.issubdtype(where.dtype, np.integer) and np.issubdtype(said.dtype, np.integer)):
+        if not (np.issubdtype(where.dtype, np.integer) and np.issubdtype(labels.dtype, np.integer)):
             raise BadInput("indices and labels are integers: positions in the pool and class numbers.")
         if where.min() < 0 or where.max() >= n:
             raise BadInput(f"index {int(where.max() if where.max() >= n else where.min())} is not in the pool: 0 to {n - 1}.")
-        if said.min() < UNCLEAR or said.max() >= classes:
-            raise BadInput(f"label {int(said.max())}: the target has {classes} classes, 0 to {classes - 1} (-1: cannot tell).")
-        told: dict[int, int] = {}
-        for position, label in zip(where.tolist(), said.tolist(), strict=True):
-            before = told.get(position, self.labels.get(position))
+        if labels.min() < UNCLEAR or labels.max() >= classes:
+            raise BadInput(f"label {int(labels.max())}: the target has {classes} classes, 0 to {classes - 1} (-1: cannot tell).")
+        new: dict[int, int] = {}
+        for position, label in zip(where.tolist(), labels.tolist(), strict=True):
+            before = new.get(position, self.labels.get(position))
             if before is not None and before != label:
                 raise BadInput(f"input {position} has label {before} already, and now {label}: keep one of the two.")
-            told[position] = label
+            new[position] = label
 
     @property
     def left(self) -> np.ndarray:
-        """Positions nobody has said anything about, in the pool's order."""
+        """Positions without a label, in the pool's order."""
         free = np.ones(len(self.facts), dtype=bool)
         free[list(self.labels)] = False
         return np.flatnonzero(free)
 
     @property
-    def known(self) -> np.ndarray:
-        """Positions with a label, sorted, so that the order of telling changes nothing."""
+    def labelled(self) -> np.ndarray:
+        """Positions with a label, sorted, so that the order in which labels came changes nothing."""
         return np.array(sorted(p for p, label in self.labels.items() if label != UNCLEAR), dtype=np.int64)
 
     @property
@@ -127,36 +127,38 @@ class Loop:
         return self._now
 
     def _learn(self) -> _Belief:
-        known = self.known
-        if not len(known):
+        labelled = self.labelled
+        if not len(labelled):
             return _Belief(self.gini, self.gini, 0.0, 1 - self.confidence)
-        said = torch.tensor([self.labels[p] for p in known.tolist()])
-        faults = (said != self.predictions[known]).double()
-        intercept, slope = learner.scale(self.gini[known], faults)
+        labels = torch.tensor([self.labels[p] for p in labelled.tolist()])
+        faults = (labels != self.predictions[labelled]).double()
+        intercept, slope = learner.scale(self.gini[labelled], faults)
         plain = intercept + max(slope, FLAT) * self.gini  # inputs the learner chose must not turn DeepGini's order round
-        chance = self._head(known, said)
-        wrong = self.x @ learner.fault_regression(self.x[known], faults, self.ridge)
+        chance = self._head(labelled, labels)
+        wrong = self.x @ learner.fault_regression(self.x[labelled], faults, self.ridge)
         learned = HEAD * learner.log_odds(chance) + REGRESSION * wrong
-        return _Belief(plain, learned, self._trust(known, faults), chance)
+        return _Belief(plain, learned, self._trust(labelled, faults), chance)
 
-    def _head(self, known: np.ndarray, said: Tensor) -> Tensor:
+    def _head(self, labelled: np.ndarray, labels: Tensor) -> Tensor:
         """Fault probabilities: one minus what the corrected head gives to the class the network predicts."""
-        anchors = np.setdiff1d(self.anchors, known)
-        rows = np.concatenate([known, anchors])
+        anchors = np.setdiff1d(self.anchors, labelled)
+        rows = np.concatenate([labelled, anchors])
         aims = self.logits[rows].softmax(dim=1)
-        aims[: len(known)] = torch.nn.functional.one_hot(said, self.logits.shape[1]).double()
-        weights = torch.cat([torch.ones(len(known)), torch.full((len(anchors),), ANCHOR)]).double()
+        aims[: len(labelled)] = torch.nn.functional.one_hot(labels, self.logits.shape[1]).double()
+        weights = torch.cat([torch.ones(len(labelled)), torch.full((len(anchors),), ANCHOR)]).double()
         added = learner.corrected_head(self.x[rows], self.logits[rows], aims, weights, self.ridge)
         probs = (self.logits + self.x @ added).softmax(dim=1)
         return 1 - probs.gather(1, self.predictions[:, None]).squeeze(1)
 
-    def _trust(self, known: np.ndarray, faults: Tensor) -> float:
-        """From what was said before the labels came. The first batch does not count: there the learner had learned nothing.
+    def _trust(self, labelled: np.ndarray, faults: Tensor) -> float:
+        """From the log-odds before the labels came. The first batch does not count: there the learner had learned nothing.
 
-        Until it has earned some trust it has no say, so that a start cannot be worse than DeepGini's.
+        Until it has earned some trust it does not count, so that a start cannot be worse than DeepGini's.
         """
         judged = [
-            (i, *self.evidence[p]) for i, p in enumerate(known.tolist()) if p in self.evidence and len(set(self.evidence[p])) > 1
+            (i, *self.evidence[p])
+            for i, p in enumerate(labelled.tolist())
+            if p in self.evidence and len(set(self.evidence[p])) > 1
         ]
         if not judged:
             return 0.0
@@ -164,11 +166,11 @@ class Loop:
         trust = learner.stack(plain.double(), learned.double(), faults[rows])
         return trust if trust >= LEAST else 0.0
 
-    # what to tell people
+    # for people
 
     @property
     def chances(self) -> np.ndarray:
-        """(n,) Probability that each candidate is a fault; for labelled ones what would be said without knowing better."""
+        """(n,) Probability that each candidate is a fault; for labelled ones without using their own label."""
         return torch.sigmoid(self.belief.odds).numpy()
 
     def expected_rate(self, n: int) -> float:
@@ -177,45 +179,47 @@ class Loop:
         if not len(left):
             return 0.0
         odds = self.belief.odds[left].sort(descending=True).values[:n]
-        intercept, slope = self._kept_promises()
+        intercept, slope = self._calibration()
         return float(torch.sigmoid(intercept + slope * odds).mean())
 
-    def _kept_promises(self, window: int = 100) -> tuple[float, float]:
-        known = [p for p in self.labels if p in self.evidence and self.labels[p] != UNCLEAR][-window:]
-        if not known:
+    def _calibration(self, window: int = 100) -> tuple[float, float]:
+        recent = [p for p in self.labels if p in self.evidence and self.labels[p] != UNCLEAR][-window:]
+        if not recent:
             return 0.0, 1.0
-        known.sort()
+        recent.sort()
         trust = self.belief.trust
-        odds = torch.tensor([(1 - trust) * self.evidence[p][0] + trust * self.evidence[p][1] for p in known], dtype=torch.float64)
-        faults = torch.tensor([float(self.labels[p] != int(self.predictions[p])) for p in known], dtype=torch.float64)
+        odds = torch.tensor(
+            [(1 - trust) * self.evidence[p][0] + trust * self.evidence[p][1] for p in recent], dtype=torch.float64
+        )
+        faults = torch.tensor([float(self.labels[p] != int(self.predictions[p])) for p in recent], dtype=torch.float64)
         return learner.scale(odds, faults, strength=20.0)
 
     def remaining(self) -> Remaining:
         """How many faults are left: by the labels of random draws (`audit`), or else by what the model believes."""
         left = self.left
         faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
-        known = sampled(self.draws, faulty, len(self.facts), len(left))
-        return known or modelled(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]))
+        measured = sampled(self.draws, faulty, len(self.facts), len(left))
+        return measured or modelled(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]))
 
     def suspects(self) -> np.ndarray:
         """Labelled inputs whose label is probably wrong: the network is sure, and so it is of the inputs most like this one.
 
         Where neighbours carry labels, those must agree with the network too.
         """
-        known = self.known
-        said = torch.tensor([self.labels[p] for p in known.tolist()], dtype=torch.int64)
-        odd: np.ndarray = known[((said != self.predictions[known]) & (self.confidence[known] > CONFIDENT)).numpy()]
+        labelled = self.labelled
+        labels = torch.tensor([self.labels[p] for p in labelled.tolist()], dtype=torch.int64)
+        odd: np.ndarray = labelled[((labels != self.predictions[labelled]) & (self.confidence[labelled] > CONFIDENT)).numpy()]
         if not len(odd):
             return odd
-        voice = self.predictions.clone()
-        voice[known] = said
+        votes = self.predictions.clone()
+        votes[labelled] = labels
         unit = torch.nn.functional.normalize(self.x[:, :-1], dim=1)
         like = unit[odd] @ unit.T  # (odd, n)
         like[torch.arange(len(odd)), odd] = -2
         near = like.topk(min(NEIGHBOURS, like.shape[1] - 1), dim=1).indices
-        agree = (voice[near] == self.predictions[odd][:, None]).double().mean(dim=1)
-        found: np.ndarray = odd[(agree >= AGREEING).numpy()]
-        return found
+        agree = (votes[near] == self.predictions[odd][:, None]).double().mean(dim=1)
+        suspicious: np.ndarray = odd[(agree >= AGREEING).numpy()]
+        return suspicious
 
     def restore(self, labels: Mapping[int, int], evidence: Mapping[int, tuple[float, float]], draws: Sequence[Draw] = ()) -> None:
         """Take up what was saved."""

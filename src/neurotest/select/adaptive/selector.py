@@ -9,17 +9,29 @@ from typing import ClassVar
 
 import numpy as np
 
+from neurotest.checks import number
 from neurotest.data.source import Source
 from neurotest.data.spec import data
-from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.scan import BATCH, Progress, aligned, fit
-from neurotest.select.features import SAMPLE, WANT, Gather
-from neurotest.select.loop import Loop
-from neurotest.select.scorer import Partner, Pool, score
+from neurotest.select.adaptive.features import SAMPLE, WANT, Gather
+from neurotest.select.adaptive.learning import Loop
+from neurotest.select.scorer import Pool, Scorer, score
 from neurotest.stats.faults import budget as read_count
 from neurotest.target import Target, Trace, Want
 from neurotest.target.load import load
+
+
+class _Scanning(Scorer):
+    """What reads the facts that adaptive selection learns from."""
+
+    @property
+    def want(self) -> Want:
+        return WANT
+
+    @property
+    def sample(self) -> int:
+        return SAMPLE
 
 
 @register(
@@ -27,20 +39,20 @@ from neurotest.target.load import load
     "adaptive",
     paper="ours; the corrected head builds on temperature and bias correction of trained classifiers",
     cost="one forward pass per input and a convex fit per round (seconds for 100,000 inputs), 4 (100 + classes) bytes per input",
-    differs="A selector that is told labels while it works. Where the pool carries labels they are revealed round by round, as a "
+    differs="A selector that gets labels while it works. Where the pool carries labels they are revealed round by round, as a "
     "person would give them; where it does not, the budget is the size of a batch, `neurotest labels RUN add FILE` brings labels "
     "and `neurotest select --resume RUN` proposes the next batch.",
     main="round",
 )
 @dataclass(frozen=True, kw_only=True)
-class Adaptive:
+class Adaptive(_Scanning):
     """Learn from the labels given so far which inputs the network gets wrong; DeepGini until there is something to learn.
 
     A multinomial regression on the network's own features corrects its logits (the corrected head), a logistic regression asks
-    "is it a fault?"; both together, 2 : 1 in log-odds, are weighed against DeepGini by how well each foretold the labels that
+    "is it a fault?"; both together, 2 : 1 in log-odds, are weighed against DeepGini by how well each predicted the labels that
     came after. round: how many labels between two fits, a number or a share of the pool (at least 10). stop: say when the
     expected fault rate of the next batch falls below this. audit: share of every batch that is drawn at random, which costs
-    faults and makes the number of faults left an estimate instead of a guess. ridge: how strongly the regressions are held to
+    faults and makes the number of faults left an estimate instead of a guess. ridge: how strongly the regressions are kept near
     zero.
     """
 
@@ -49,18 +61,13 @@ class Adaptive:
     audit: float = 0.0
     ridge: float = 30.0
 
-    want: ClassVar[Want | None] = WANT
-    partner: ClassVar[Partner | None] = None
-    sample: ClassVar[int] = SAMPLE
     pointwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.stop is not None and not (isinstance(self.stop, (int, float)) and 0 < self.stop < 1):
-            raise BadInput(f"stop={self.stop}: expected a fault rate between 0 and 1, for example 0.05.")
-        if not (isinstance(self.audit, (int, float)) and 0 <= self.audit < 1):
-            raise BadInput(f"audit={self.audit}: expected a share from 0 (none) to below 1, for example 0.1.")
-        if not (isinstance(self.ridge, (int, float)) and self.ridge > 0):
-            raise BadInput(f"ridge={self.ridge}: expected a number above 0 (30 by default).")
+        if self.stop is not None:
+            number("stop", self.stop, "a fault rate, for example 0.05", above=0, below=1)
+        number("audit", self.audit, "a share of every batch, for example 0.1", least=0, below=1)
+        number("ridge", self.ridge, "30 by default", above=0)
         read_count(self.round, 10**9)
 
     def labels_per_round(self, n: int) -> int:
@@ -73,12 +80,12 @@ class Adaptive:
 
 
 class AdaptiveState:
-    """Gathers the facts as batches stream by; then runs the loop as far as labels are known."""
+    """Gathers the facts as batches stream by; then runs the loop as far as there are labels."""
 
     def __init__(self, method: Adaptive, pool: Pool) -> None:
         self.method, self.pool = method, pool
         self.gather = Gather(pool)
-        self.stopped: int | None = None  # labels given when the stop rule first held
+        self.stopped: int | None = None  # labels there were when the stop rule first applied
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         self.gather.update(index, trace)
@@ -92,20 +99,20 @@ class AdaptiveState:
 
         So the picks lie before the rest, in the order in which they were proposed. Inputs labelled beforehand come last.
         """
-        known, given = self.pool.source.labels, self.pool.labels
-        if given is not None:
-            self._replay(given)
-        if known is None:
+        revealed, labels = self.pool.source.labels, self.pool.labels
+        if labels is not None:
+            self._replay(labels)
+        if revealed is None:
             picks = self.loop.propose(self.pool.picked)
             chances = self.loop.chances[picks]
         else:
-            picks, chances = self._reveal(known)
+            picks, chances = self._reveal(revealed)
         scores: np.ndarray = self.loop.chances.copy()
-        if known is not None or self.method.audit:
+        if revealed is not None or self.method.audit:
             scores = np.clip(scores, 0.0, 0.999999)
             scores[picks] = np.arange(len(picks), 0, -1) + np.clip(chances, 0.0, 0.999999)
-        if given is not None:
-            scores[given >= 0] -= 2
+        if labels is not None:
+            scores[labels >= 0] -= 2
         return scores
 
     def _reveal(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -122,14 +129,14 @@ class AdaptiveState:
             self.loop.tell(batch, labels[batch])
         return np.concatenate(picks), np.concatenate(chances)
 
-    def _replay(self, given: np.ndarray) -> None:
-        """Labels that came in one file, told in rounds: what was foretold before each is how far the learner is trusted."""
-        size = max(self.method.labels_per_round(len(self.pool)), int(np.ceil((given >= 0).sum() / 20)))
-        while len(waiting := np.flatnonzero((given >= 0) & np.isin(np.arange(len(given)), self.loop.left))):
+    def _replay(self, labels: np.ndarray) -> None:
+        """Labels that came in one file, in rounds: how well each round was predicted is how far the learner is trusted."""
+        size = max(self.method.labels_per_round(len(self.pool)), int(np.ceil((labels >= 0).sum() / 20)))
+        while len(waiting := np.flatnonzero((labels >= 0) & np.isin(np.arange(len(labels)), self.loop.left))):
             odds = self.loop.chances[waiting]
             batch = waiting[np.argsort(-odds, kind="stable")[:size]]
-            self.loop.witness(batch)
-            self.loop.tell(batch, given[batch])
+            self.loop.record_odds(batch)
+            self.loop.tell(batch, labels[batch])
 
     def _note_stop(self, size: int) -> None:
         stop = self.method.stop
@@ -137,14 +144,14 @@ class AdaptiveState:
             self.stopped = len(self.loop.labels)
 
     def notes(self) -> tuple[str, ...]:
-        loop, found = self.loop, []
+        loop, notes = self.loop, []
         if loop.labels:
-            found.append(told(loop, self.method.labels_per_round(len(self.pool))))
+            notes.append(summary(loop, self.method.labels_per_round(len(self.pool))))
         if self.stopped is not None:
-            found.append(f"stop={self.method.stop:g} held after {self.stopped} labels: the next batch promised fewer faults.")
+            notes.append(f"stop={self.method.stop:g} applied after {self.stopped} labels: the next batch promised fewer faults.")
         if len(odd := loop.suspects()):
-            found.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {_first(odd)}.")
-        return tuple(found)
+            notes.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {_first(odd)}.")
+        return tuple(notes)
 
 
 def loop(
@@ -168,13 +175,10 @@ def loop(
 
 
 @dataclass(frozen=True)
-class _Scan:
+class _Scan(_Scanning):
     """The facts and nothing else."""
 
     gather: Gather
-    want: Want | None = WANT
-    partner: Partner | None = None
-    sample: int = SAMPLE
 
     def start(self, pool: Pool) -> _Scan:
         return self
@@ -186,7 +190,7 @@ class _Scan:
         return np.zeros(len(self.gather.logits))
 
 
-def told(loop: Loop, size: int) -> str:
+def summary(loop: Loop, size: int) -> str:
     """Where the loop stands, in one sentence."""
     rest = loop.remaining()
     basis = f"by {rest.random} random labels" if rest.random else "the model's guess; audit=0.1 would measure it"

@@ -69,14 +69,14 @@ def array(tensor: Tensor) -> Values:
 def joined(trace: Trace, want: Want, layout: Layout) -> Joined:
     """All layers of a want as one array; kept with the trace, because several criteria read the same."""
     kept = vars(trace).setdefault(_JOINED, {})  # the trace is frozen, and this is only its own values in another form
-    found = kept.get(want)
-    if found is None:
-        found = kept[want] = _join(trace[want], layout)
-    return found  # type: ignore[no-any-return]
+    values = kept.get(want)
+    if values is None:
+        values = kept[want] = _join(trace[want], layout)
+    return values  # type: ignore[no-any-return]
 
 
-def known(logits: Tensor, want: Want, values: Joined) -> Trace:
-    """A trace of which only the joined values are known."""
+def from_joined(logits: Tensor, want: Want, values: Joined) -> Trace:
+    """A trace that has the joined values of one want only."""
     trace = Trace(logits)
     vars(trace)[_JOINED] = {want: values}
     return trace

@@ -1,0 +1,43 @@
+"""Numbers and options are refused with the name, the value, what is allowed and what is usual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from neurotest.checks import count, eps_share, fraction, integer, number, one_of
+from neurotest.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("check", "sentence"),
+    [
+        (lambda: integer("sections", 0, 1, "papers use 1000"), "sections=0: expected an integer >= 1 (papers use 1000)."),
+        (lambda: integer("k", True, 1, "10"), "k=True: expected an integer >= 1 (10)."),
+        (lambda: integer("k", 2.0, 1, "10"), "k=2.0: expected an integer >= 1 (10)."),
+        (lambda: integer("k", 9, 1, "3", most=8), "k=9: expected an integer from 1 to 8 (3)."),
+        (lambda: count("steps", 0, "10"), "steps=0: expected an integer >= 1 (10)."),
+        (lambda: number("p", 1, "0.05", above=0, below=1), "p=1: expected a number above 0 and below 1 (0.05)."),
+        (lambda: number("p", 0, "0.05", above=0, below=1), "p=0: expected a number above 0 and below 1 (0.05)."),
+        (lambda: number("scale", -0.5, "0", least=0), "scale=-0.5: expected a number >= 0 (0)."),
+        (lambda: number("share", 1.5, "0.7", above=0, most=1), "share=1.5: expected a number above 0 and at most 1 (0.7)."),
+        (lambda: number("offset", float("nan"), "1"), "offset=nan: expected a number (1)."),
+        (lambda: number("offset", "1", "1"), "offset='1': expected a number (1)."),
+        (lambda: number("offset", False, "1"), "offset=False: expected a number (1)."),
+        (lambda: fraction("gamma", "3/0", 0, 1, "0.1"), "gamma='3/0': expected a number from 0 to 1 (0.1)."),
+        (lambda: eps_share("eps", 8), "eps=8: expected a number from 0 to 1 (a share"),
+        (lambda: one_of("mode", "c", ("a", "b")), "mode='c': expected a or b."),
+    ],
+)
+def test_a_refusal_says_what_is_allowed(check: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        check()
+    assert str(refused.value).startswith(sentence)
+
+
+def test_limits_that_may_be_reached_are_taken() -> None:
+    assert (integer("k", 8, 1, "", most=8), count("k", 1, "")) == (8, 1)
+    assert [number("x", x, "", least=0, most=1) for x in (0, 0.5, 1)] == [0.0, 0.5, 1.0]
+    assert fraction("eps", "8/255", 0, 1, "") == 8 / 255
+    assert fraction("kappa", "40", 0, None, "") == 40.0
