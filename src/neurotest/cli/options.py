@@ -52,6 +52,7 @@ Resume = Annotated[Path | None, typer.Option("--resume", help="Go on with this i
 Told = tuple[dict[str, Any], Callable[[], None]]  # a result as JSON, and how people are told
 
 _TOLD: dict[str, tuple[Any, Any]] = {"fail_if": (FailIf, None), "json": (Json, False), "quiet": (Quiet, False)}
+_CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
 _TARGET: dict[str, tuple[Any, Any]] = {
     "weights": (Weights, None),
     "trust_pickle": (TrustPickle, False),
@@ -74,10 +75,10 @@ def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
     own = _own(command)
     added = {name: option for name, option in _TARGET.items() if name not in own}
 
-    def run(**values: Any) -> Any:
+    def run(context: typer.Context, **values: Any) -> Any:
         resume = values.get("resume")
         if resume is not None:
-            values = explicit(values)
+            values = explicit(context, values)
         options = {name: values.pop(name) for name in added}
         rest = {name: options.pop(name) for name in ("trust_pickle", "device") if options.get(name) is not None}
         threads = options.pop("threads", None)
@@ -86,7 +87,7 @@ def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
         set_threads(threads)
         return command(**values, described={**describe(**options, toml=resume is None), **rest})
 
-    return widened(command, run, added, hidden=("described",))
+    return widened(command, run, {**added, **_CONTEXT}, hidden=("described",))
 
 
 def retakes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,26 +98,20 @@ def retakes_target(command: Callable[..., Any]) -> Callable[..., Any]:
     own = _own(command)
     added = {"target": (TargetAgain, None), **{name: option for name, option in _TARGET.items() if name not in own}}
 
-    def run(**values: Any) -> Any:
-        options = {name: explicit(values).get(name) for name in added}
+    def run(context: typer.Context, **values: Any) -> Any:
+        options = {name: value for name, value in explicit(context, values).items() if name in added}
         set_threads(options.pop("threads", None))
         spec = options.pop("target")
         rest = {name: value for name, value in values.items() if name not in added}
         return command(**rest, network=again(spec, describe(**options, toml=False)))
 
-    return widened(command, run, added, hidden=("network",))
+    return widened(command, run, {**added, **_CONTEXT}, hidden=("network",))
 
 
-def explicit(values: dict[str, Any]) -> dict[str, Any]:
+def explicit(context: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
     """The values with None for everything that is only a default."""
-    from click import get_current_context
-    from click.core import ParameterSource
-
-    context = get_current_context(silent=True)
-    if context is None:
-        return values
-    defaults = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
-    return {n: None if context.get_parameter_source(n) in defaults and n != "json" else v for n, v in values.items()}
+    sources = {name: getattr(context.get_parameter_source(name), "name", "") for name in values}
+    return {name: None if sources[name].startswith("DEFAULT") else value for name, value in values.items()}
 
 
 def opened(spec: str | None, described: dict[str, Any], resume: Path | None = None) -> Any:

@@ -101,7 +101,7 @@ def _checked(run: Run, target: Target, fingerprints: Sequence[Any]) -> Target:
     if target.fingerprint not in fingerprints:
         raise BadInput(
             f"the target is not the one {run.path} was made with (fingerprint {target.fingerprint[:12]}, the run's is "
-            f"{str(fingerprints[0])[:12]}): say --weights, --mean, --std or --bounds as they were, or start a new run for a "
-            "changed network."
+            f"{str(fingerprints[0])[:12]}): everything about a run is done on one and the same target. Say --weights, "
+            "--mean, --std or --bounds as they were, or start a new run for a changed network."
         )
     return target
