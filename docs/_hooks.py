@@ -54,7 +54,6 @@ HEADINGS = {
     "suite": "Runs that can be judged",
     "estimator": "Estimators of accuracy",
     "fitness": "Fitness of swarms",
-    "mutation set": "Mutation sets",
     "validity": "Validity of mutants",
     "split": "Generated pools",
     "target source": "Where a target comes from",
