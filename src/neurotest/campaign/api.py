@@ -252,7 +252,7 @@ def settings_of(plan: Plan, guide: Guide | None = None) -> Settings:
 
             raise BadInput(f"fuzz has no option {name!r}. {near(name, known)}")
     if "mutations" in said:
-        said["mutations"] = registry.build("mutation space", said["mutations"])
+        said["mutations"] = registry.build("mutation", said["mutations"])
     if "validity" in said:
         text = said["validity"]
         presets = registry.find("validity", "valid").presets

@@ -59,7 +59,7 @@ def _space(runs: list[Run], configs: list[dict[str, Any]]) -> dict[str, str]:
         if all(free(str(operator)) for (operator,) in run.rows("SELECT DISTINCT operator FROM mutant")):
             continue
         said = mutations(config)
-        if named and registry.build("mutation space", said) != registry.build("mutation space", named["mutations"]):
+        if named and registry.build("mutation", said) != registry.build("mutation", named["mutations"]):
             raise BadInput(f"{run.path} uses other mutations than {runs[0].path}: its faults could not be replayed beside them.")
         named.setdefault("mutations", said)
     return named

@@ -20,9 +20,9 @@ from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.guides import build_guide
 from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import Chain, free, words
 from neurotest.mutate.chain import replay as make
-from neurotest.mutate.rules import Space
 from neurotest.oracles import Court, Roots, court, predicted
 from neurotest.runs import codec
 from neurotest.runs.store import Run
@@ -61,8 +61,8 @@ class Workshop:
         )
 
     @cached_property
-    def space(self) -> Space:
-        return registry.build("mutation space", mutations(self.config))  # type: ignore[no-any-return]
+    def space(self) -> Mutations:
+        return registry.build("mutation", mutations(self.config))  # type: ignore[no-any-return]
 
     def root(self, position: int) -> NDArray[np.generic]:
         if position not in self.rows:

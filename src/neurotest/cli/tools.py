@@ -23,7 +23,7 @@ Root = Annotated[Path, typer.Option("--root", help="Folder that holds the runs."
 
 def list_kind(
     kind: Annotated[
-        str | None, typer.Argument(help="criterion, selector, mutation set, split, target source, data source; none: all")
+        str | None, typer.Argument(help="criterion, selector, mutation, split, target source, data source; none: all")
     ] = None,
     json: opt.Json = False,
 ) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from neurotest import registry, rng
 from neurotest.errors import BadInput
+from neurotest.mutate.operators import Operator
 
 MADE = 64  # style images there are when nobody gives any
 
@@ -141,7 +142,7 @@ class AdaIN:
 
 
 @dataclass(frozen=True, eq=False)
-class Style:
+class Style(Operator):
     """A transfer of the given ones and a style image, drawn per item; parameters: strength, number of the draw."""
 
     transfers: tuple[StyleTransfer, ...]

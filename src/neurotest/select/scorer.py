@@ -15,7 +15,8 @@ from neurotest.coverage.context import Context
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.mutate.mild import MildMutations
-from neurotest.mutate.space import NssMutations, from_unit, to_unit
+from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import BATCH, Batch, Progress, batches, wanted
 from neurotest.select.thinning import Thinned
 from neurotest.target import Probe, Target, Trace, Want
@@ -187,9 +188,9 @@ class _Partners:
         elif partner.reference == "dropout":
             self.thinned = Thinned(pool.target, pool.seed)
         elif partner.reference == "mild":
-            self.mild = MildMutations()
+            self.mild = MildMutations(rounding="pool")
         else:
-            self.mutations = NssMutations()
+            self.mutations = NssMutations(rounding="pool")
             streams = (rng.stream("select.remutate", pool.seed, number) for number in range(partner.mutants))
             self.draws = [self.mutations.draw(random, len(pool)) for random in streams]
 

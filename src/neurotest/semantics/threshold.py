@@ -21,8 +21,9 @@ from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
-from neurotest.mutate.rules import WIDTH, Rules95, Space
-from neurotest.mutate.space import Draws, from_unit, to_unit
+from neurotest.mutate.base import WIDTH, Draws, Mutations
+from neurotest.mutate.rules import Rules95
+from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress
 from neurotest.semantics.dissimilarity import Comparer
 from neurotest.semantics.paths import Paths, Reader
@@ -117,14 +118,14 @@ def stratified(source: Source, groups: NDArray[np.int64], per_class: int, seed: 
     return np.array([i for _, _, i in sorted(ranked)], dtype=np.int64)
 
 
-def every_rule(space: Space) -> Draws:
-    """All rules of a space, each once."""
+def every_rule(mutations: Mutations) -> Draws:
+    """All rules, each once."""
     kind, rows = [], []
-    for number, family in enumerate(space.families):
+    for number, family in enumerate(mutations.families):
         for rule in family.rules:
             kind.append(number)
             rows.append([*rule, *([0.0] * (WIDTH - len(rule)))])
-    return Draws(space.names, np.array(kind, dtype=np.int8), np.array(rows))
+    return Draws(mutations.names, np.array(kind, dtype=np.int8), np.array(rows))
 
 
 def read_sample(
@@ -144,10 +145,10 @@ def read_sample(
     groups = train.labels if train.labels is not None else _predicted(reader, train)
     chosen = stratified(train, groups, per_class, seed)
     part = train.take(chosen)
-    space = Rules95()
-    space.check(tuple(part.shape))
-    draws = every_rule(space)
-    key = blake2b(repr((VERSION, target.fingerprint, about, repr(space), per_class, seed)).encode(), digest_size=16)
+    mutations = Rules95()
+    mutations.check(tuple(part.shape))
+    draws = every_rule(mutations)
+    key = blake2b(repr((VERSION, target.fingerprint, about, repr(mutations), per_class, seed)).encode(), digest_size=16)
     key.update(np.ascontiguousarray(part.ids()).tobytes())
     place = cache_dir() / "paths" / f"{key.hexdigest()}.safetensors"
     if cache and (known := _load(place, len(part), len(draws))) is not None:
@@ -156,7 +157,7 @@ def read_sample(
     for start in range(0, len(part), GROUP):
         raw = part.read(np.arange(start, min(start + GROUP, len(part))))
         found, changed = _read_group(
-            reader, raw, space, draws, None if part.labels is None else part.labels[start : start + len(raw)]
+            reader, raw, mutations, draws, None if part.labels is None else part.labels[start : start + len(raw)]
         )
         references.append(found)
         mutants.append(changed)
@@ -169,14 +170,14 @@ def read_sample(
     return sample
 
 
-def _read_group(reader: Reader, raw: NDArray[Any], space: Space, draws: Draws, labels: Any) -> tuple[Paths, Paths]:
+def _read_group(reader: Reader, raw: NDArray[Any], mutations: Mutations, draws: Draws, labels: Any) -> tuple[Paths, Paths]:
     target, n, rules = reader.critic.target, len(raw), len(draws)
     x = target.prepare(raw)
     eight = raw.dtype == np.uint8
     every = Draws(draws.names, np.tile(draws.kind, n), np.tile(draws.parameters, (n, 1)))
     with torch.inference_mode():
         unit = to_unit(x, target.bounds).repeat_interleave(rules, 0)
-        made = from_unit(space.apply(unit, every, eight_bit=eight), target.bounds)
+        made = from_unit(mutations.apply(unit, every, eight_bit=eight), target.bounds)
     references = reader.references(x, labels)
     return references, reader.mutants(made, references[np.repeat(np.arange(n), rules)])
 

@@ -10,8 +10,8 @@ from torch import nn
 from neurotest import registry, rng
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
+from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.pools import nss_pool
-from neurotest.mutate.space import NssMutations
 from neurotest.select.api import rank, select
 from neurotest.select.scorer import Partner, Pool, _order
 from neurotest.select.sensitivity import NSS, Sensitivity

@@ -18,7 +18,7 @@ from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Settings
-from neurotest.mutate.space import Draws
+from neurotest.mutate.base import Draws
 from neurotest.mutate.validity import DIFFERENT
 
 AHEAD, FARTHER = 2, 8  # draws looked at per mutant that is wanted; after a miss more, because such a seed refuses most
@@ -106,7 +106,7 @@ class Proposer:
         windows = [chunk * (FARTHER if lane.misses else AHEAD) for lane in lanes]
         owner = np.repeat(np.arange(len(lanes)), windows)
         uniforms = np.concatenate([lane.look(window) for lane, window in zip(lanes, windows, strict=True)])
-        draws = space.draw(uniforms, np.array([lane.entry.used for lane in lanes])[owner])
+        draws = space.draw_from(uniforms, np.array([lane.entry.used for lane in lanes])[owner])
         assert draws.rule is not None
         sure = self._unchecked[draws.kind] & ~space.idle[draws.rule]  # valid without a look
         before = np.cumsum(sure) - sure
