@@ -27,11 +27,11 @@ from neurotest.campaign.store import FAULTS, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key
-from neurotest.generate.fuzz.proposals import distances
 from neurotest.generate.swarm.moves import SIDES, grid
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import PORTIONS
 from neurotest.mutate.chain import CHANGED, REGION, Chain, Step, free, words
+from neurotest.mutate.distances import distances
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import Run

@@ -26,12 +26,12 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput, Interrupted, near
 from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
-from neurotest.generate.noise import distances
 from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Scene, Settings, Swarm, controls
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
 from neurotest.generate.swarm.result import SwarmResult
 from neurotest.mutate.chain import FREE, Step
+from neurotest.mutate.distances import distances
 from neurotest.oracles import court, predicted
 from neurotest.runs import codec
 from neurotest.runs.store import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,7 @@ class Source:
         self.positions = np.arange(count)
         self.labels = None if labels is None else _checked_labels(labels, count, self.classes, self.what)
         self._ids: npt.NDArray[np.str_] | None = None
+        self._inputs_digest: bytes | None = None
         if originals is not None:
             self._check_originals(originals)
 
@@ -104,10 +105,26 @@ class Source:
     def ids(self) -> npt.NDArray[np.str_]:
         """(n,) content hashes, 16 hexadecimal digits each; computed once."""
         if self._ids is None:
-            step = max(1, CHUNK // max(1, int(np.prod(self.shape)) * self.dtype.itemsize))
-            parts = [content_ids(self._rows(np.arange(i, min(i + step, len(self))))) for i in range(0, len(self), step)]
+            parts = [content_ids(rows) for rows in self._chunks()]
             self._ids = np.concatenate(parts) if parts else np.empty(0, dtype="U16")
         return self._ids
+
+    def digest(self) -> str:
+        """One hash (64 hexadecimal digits) of dtype, shape, every byte of the inputs, and labels; inputs are read only once.
+
+        Equal data have equal digests wherever they come from: files, names, classes, spec and originals do not matter.
+        """
+        if self._inputs_digest is None:
+            inputs = hashlib.blake2b(f"{self.dtype.name} {shape_text(self.shape)} {len(self)} ".encode(), digest_size=32)
+            for rows in self._chunks():
+                inputs.update(np.ascontiguousarray(rows).data)
+            self._inputs_digest = inputs.digest()
+        labels = b"unlabelled" if self.labels is None else b"labels " + self.labels.astype("<i8").tobytes()
+        return hashlib.blake2b(self._inputs_digest + labels, digest_size=32).hexdigest()
+
+    def _chunks(self) -> Iterator[Array]:
+        step = max(1, CHUNK // max(1, int(np.prod(self.shape)) * self.dtype.itemsize))
+        return (self._rows(np.arange(i, min(i + step, len(self)))) for i in range(0, len(self), step))
 
     def take(self, index: npt.ArrayLike) -> Source:
         """The source with only these inputs, in this order (a boolean mask works too); labels and originals follow."""
@@ -121,6 +138,7 @@ class Source:
         part.names = None if self.names is None else self.names[index]
         part.originals = None if self.originals is None else self.originals.take(index)
         part._ids = None if self._ids is None else self._ids[index]
+        part._inputs_digest = None
         part._keep(index)
         return part
 

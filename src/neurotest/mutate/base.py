@@ -172,7 +172,9 @@ class Mutations(ABC):
         """Apply each item's draw to a batch in [0, 1], clipped and, for 8-bit data, rounded to 1/255."""
         self.check(tuple(x.shape[1:]))
         if len(draws) != len(x) or draws.names != self.names:
-            raise BadInput(f"{len(draws)} draws of {', '.join(draws.names)} do not fit {len(x)} inputs and {', '.join(self.names)}.")
+            raise BadInput(
+                f"{len(draws)} draws of {', '.join(draws.names)} do not fit {len(x)} inputs and {', '.join(self.names)}."
+            )
         out = x.clone()
         parameters = torch.from_numpy(draws.parameters)
         parameters = parameters if self.exact else parameters.to(x)

@@ -12,8 +12,8 @@ from neurotest import registry, rng, zoo
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.mutate.operators import BoxBlur, Brightness, Contrast, Operator, Rotation, Scale, Shear, Shift
 from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.operators import BoxBlur, Brightness, Contrast, RangeOperator, Rotation, Scale, Shear, Shift
 from neurotest.mutate.pools import nss_pool
 from neurotest.scan import batches
 from neurotest.select import compare
@@ -46,7 +46,7 @@ STAGES = {
     "lenet4": ("conv1", "pool1", "conv2", "pool2"),
     "lenet5": ("conv1", "pool1", "conv2", "pool2"),
 }
-FIXED: dict[str, Operator] = {
+FIXED: dict[str, RangeOperator] = {
     "shift": Shift(low=0.15, high=0.15),
     "rotation": Rotation(low=10, high=10),
     "scale": Scale(low=0.8, high=0.8),
@@ -167,7 +167,7 @@ def strength(step: int) -> NssMutations:
             "contrast": Contrast(low=1.1 + 0.4 * t, high=1.1 + 0.4 * t),
             "brightness": Brightness(low=1.1 + 0.4 * t, high=1.1 + 0.4 * t),
             "blur": BoxBlur(sizes=((2, 3, 5, 7, 7)[step - 1],)),
-        }
+        },
     )
 
 

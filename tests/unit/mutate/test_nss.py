@@ -61,9 +61,7 @@ def test_draws_are_a_function_of_the_stream() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(
-    mutations=st.sampled_from([NSS, POOL]), seed=st.integers(0, 1000), n=st.integers(1, 20), channels=st.sampled_from([1, 3])
-)
+@given(mutations=st.sampled_from([NSS, POOL]), seed=st.integers(0, 1000), n=st.integers(1, 20), channels=st.sampled_from([1, 3]))
 def test_a_described_draw_replays_to_equal_pixels(mutations: NssMutations, seed: int, n: int, channels: int) -> None:
     """Through JSON, as a run stores it."""
     draws, x = draw(n, seed), pictures(n, seed, channels)
@@ -182,12 +180,17 @@ def test_affine_ones_are_drawn_once_per_lineage() -> None:
 
 
 def test_milder_changes_lie_between_a_change_and_none() -> None:
-    for name, row, neutral in (("rotation", (-20.0,), 0), ("brightness", (1.4,), 1), ("contrast", (0.5,), 1), ("blur", (7.0,), 1)):
+    for name, row, neutral in (
+        ("rotation", (-20.0,), 0),
+        ("brightness", (1.4,), 1),
+        ("contrast", (0.5,), 1),
+        ("blur", (7.0,), 1),
+    ):
         milder = [values[0] for values in NSS.find(name).milder(row)]
         apart = [abs(value - neutral) for value in milder]
         assert milder
         assert apart == sorted(apart)
-        assert 0 < apart[0]
+        assert apart[0] > 0
         assert apart[-1] < abs(row[0] - neutral)
     assert list(NSS.find("blur").milder((2.0,))) == []
 

@@ -23,10 +23,11 @@ from neurotest.generate.differential.method import Method, Outcome, Search
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ENOUGH
-from neurotest.generate.noise import SAME, distances, shuffle
+from neurotest.generate.noise import shuffle
 from neurotest.generate.parts import Arrays, Parts, rebuilt, settings, stored_target
 from neurotest.generate.suite import Control
 from neurotest.generate.work import FILES, Batches, carry_out, check_sizes, go_on
+from neurotest.mutate.distances import SAME, distances
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.oracles import court, predicted
 from neurotest.runs.store import Run

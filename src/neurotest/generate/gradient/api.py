@@ -20,10 +20,11 @@ from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.diversity import Diversity
 from neurotest.generate.gradient.engine import Engine
-from neurotest.generate.noise import SAME, distances, shuffle
+from neurotest.generate.noise import shuffle
 from neurotest.generate.parts import Arrays, Parts, rebuilt, settings, stored_target
 from neurotest.generate.suite import AttackResult, Control
 from neurotest.generate.work import FILES, Batches, carry_out, check_sizes, go_on
+from neurotest.mutate.distances import SAME, distances
 from neurotest.oracles import court, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress

@@ -18,10 +18,11 @@ from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate.generator import Generator
 from neurotest.generate.illuminate.result import IlluminateResult
 from neurotest.generate.illuminate.settings import Illuminate
-from neurotest.generate.noise import distances, shuffle
+from neurotest.generate.noise import shuffle
 from neurotest.generate.parts import Arrays, Parts, rebuilt, settings, stored_target
 from neurotest.generate.suite import Control
 from neurotest.generate.work import FILES, Work, carry_out, check_sizes, go_on
+from neurotest.mutate.distances import distances
 from neurotest.oracles import court, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
