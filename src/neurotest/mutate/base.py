@@ -30,9 +30,9 @@ class Draws:
     """What was drawn for each item: `kind[i]` numbers the family in `names`, `parameters[i]` are its values."""
 
     names: tuple[str, ...]
-    kind: NDArray[np.int8]  # (n,)
-    parameters: NDArray[np.float64]  # (n, columns), unused columns are 0
-    rule: NDArray[np.int64] | None = None  # (n,) which of all rules; -1: a draw that is not from a list of rules
+    kind: np.ndarray  # (n,) int8
+    parameters: np.ndarray  # (n, columns) float64, unused columns are 0
+    rule: np.ndarray | None = None  # (n,) which of all rules; -1: a draw that is not from a list of rules
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -226,8 +226,8 @@ class RuleMutations(Mutations):
 
 @dataclass(frozen=True, kw_only=True)
 class RoundedMutations(Mutations):
-    """Base of those that pools and scores are made with. rounding: `exact` (each mutant is the same in every batch, so that it
-    can be replayed), or `pool`: single precision and halves to even, as the candidate pools and scores in use are made."""
+    """Base of the mutations of pools and scores. rounding: `exact` (a mutant is the same in every batch, so that it can be
+    replayed), or `pool` (single precision and halves to even, as in the candidate pools and scores published so far)."""
 
     rounding: Literal["exact", "pool"] = "exact"
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from neurotest.errors import BadInput
 from neurotest.mutate.base import WIDTH, Draws, Mutations
 
-REGION = "region"  # only this rectangle differs from the seed: top, left, height, width; made by shrinking
+REGION = "region"  # only this rectangle differs from the seed: top, left, height, width; written by shrinking
 FREE = "swarm-"  # steps that begin so follow no rule: the stored image is their record
 CHANGED = "changed values"  # how many differ from the seed; what shrinking writes for a step without a rule
 MOST = 64  # steps a chain may have
@@ -35,7 +35,7 @@ def step(mutations: Mutations, draws: Draws, i: int) -> Step:
 
 
 def free(operator: str) -> bool:
-    """Whether this follows no rule, so that it cannot be made again from its seed."""
+    """Whether this follows no rule, so that it cannot be replayed from its seed."""
     return operator.startswith(FREE)
 
 

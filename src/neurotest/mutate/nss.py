@@ -27,7 +27,7 @@ from neurotest.mutate.operators import Affine, BoxBlur, Brightness, Contrast, Ra
 class NssMutations(RoundedMutations):
     """Seven benign mutations, one drawn uniformly per input: shift, rotation, scale, shear, contrast, brightness, blur.
 
-    rounding: `exact`, or as the candidate `pool`s are made, where one bit of some mutants depends on the batch they are made in.
+    rounding: `exact`, or as in candidate `pool`s, where the last bit of some pixels depends on the rest of the batch.
     """
 
     operators: Mapping[str, RangeOperator] = field(

@@ -24,7 +24,7 @@ K = 15
 QUANTILE = 0.99
 SAMPLES = 1 << 14  # map values kept per neuron: the .99 quantile is then the .9885 to .9915 one in 19 of 20 cases
 INPUTS = 1 << 12  # pooled values kept per neuron
-FLOOR = 0.01  # a neuron's values are counted from this quantile: the least value seen would be one input's whim
+FLOOR = 0.01  # a neuron's values are counted from this quantile: the least value would depend on one input
 TENSORS = ("values", "index", "low", "high", "sums", "squares")
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -129,7 +129,7 @@ class Exemplars:
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise BadInput(f"k={self.k}: expected a whole number of exemplars >= 1 (15 is usual).")
+            raise BadInput(f"k={self.k}: expected an integer >= 1 (15 is usual).")
         if not 0 < self.quantile < 1:
             raise BadInput(f"quantile={self.quantile}: expected a number between 0 and 1 (0.99 is usual).")
         if self.labels is None:
@@ -194,7 +194,7 @@ class Exemplars:
         self.start = min(self.start, other.start)
         self.nonfinite += other.nonfinite
 
-    # -- what was found
+    # -- results
 
     def top(self, layer: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Positions and pooled values of a layer's exemplars, best first: (neurons, k) each; -1 where there are fewer."""
@@ -245,7 +245,7 @@ class Exemplars:
         return out
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `state_dict` of an equally made one gave."""
+        """Take over what `state_dict` of one with equal settings gave."""
         self.seen, self.start, self.nonfinite = (int(v) for v in state["seen"])
         self.counts = np.array(state["counts"])
         for number, best in enumerate(self.best.values()):

@@ -82,8 +82,8 @@ def tau(similarities: NDArray[np.float64], quantile: float = QUANTILE, seed: int
     values = np.sort(similarities.reshape(-1))
     if values[0] == values[-1]:
         raise BadInput(
-            f"tau has no spread: all {values.size:,} mutants have similarity {values[0]:g} to their image, so paths tell nothing "
-            "apart. Take more layers (depth=), another distance, or describe the neurons with another method."
+            f"tau has no spread: all {values.size:,} mutants have similarity {values[0]:g} to their image, so paths do not "
+            "differ. Take more layers (depth=), another distance, or describe the neurons with another method."
         )
     random = rng.stream("semantics.tau", seed)
     n = len(similarities)
@@ -97,9 +97,9 @@ def tau(similarities: NDArray[np.float64], quantile: float = QUANTILE, seed: int
 
 def _lower(values: NDArray[np.float64], quantile: float) -> float:
     """Of sorted values."""
-    found = float(values[min(int(quantile * values.size), values.size - 1)])
+    value = float(values[min(int(quantile * values.size), values.size - 1)])
     higher = values[np.searchsorted(values, values[0], side="right") :]
-    return float(higher[0]) if found == values[0] and len(higher) else found
+    return float(higher[0]) if value == values[0] and len(higher) else value
 
 
 def stratified(source: Source, groups: NDArray[np.int64], per_class: int, seed: int) -> NDArray[np.int64]:
@@ -151,15 +151,15 @@ def read_sample(
     key = blake2b(repr((VERSION, target.fingerprint, about, repr(mutations), per_class, seed)).encode(), digest_size=16)
     key.update(np.ascontiguousarray(part.ids()).tobytes())
     place = cache_dir() / "paths" / f"{key.hexdigest()}.safetensors"
-    if cache and (known := _load(place, len(part), len(draws))) is not None:
-        return known
+    if cache and (cached := _load(place, len(part), len(draws))) is not None:
+        return cached
     references, mutants = [], []
     for start in range(0, len(part), GROUP):
         raw = part.read(np.arange(start, min(start + GROUP, len(part))))
-        found, changed = _read_group(
+        originals, changed = _read_group(
             reader, raw, mutations, draws, None if part.labels is None else part.labels[start : start + len(raw)]
         )
-        references.append(found)
+        references.append(originals)
         mutants.append(changed)
         if progress is not None:
             progress(min(start + GROUP, len(part)), len(part))
@@ -177,19 +177,19 @@ def _read_group(reader: Reader, raw: NDArray[Any], mutations: Mutations, draws: 
     every = Draws(draws.names, np.tile(draws.kind, n), np.tile(draws.parameters, (n, 1)))
     with torch.inference_mode():
         unit = to_unit(x, target.bounds).repeat_interleave(rules, 0)
-        made = from_unit(mutations.apply(unit, every, eight_bit=eight), target.bounds)
+        changed = from_unit(mutations.apply(unit, every, eight_bit=eight), target.bounds)
     references = reader.references(x, labels)
-    return references, reader.mutants(made, references[np.repeat(np.arange(n), rules)])
+    return references, reader.mutants(changed, references[np.repeat(np.arange(n), rules)])
 
 
 def _predicted(reader: Reader, train: Source) -> NDArray[np.int64]:
     from neurotest.scan import batches
 
-    target, found = reader.critic.target, []
+    target, parts = reader.critic.target, []
     with torch.inference_mode():
         for part in batches(target, train):
-            found.append(target.logits(part.x).argmax(1).cpu().numpy())
-    return np.concatenate(found)
+            parts.append(target.logits(part.x).argmax(1).cpu().numpy())
+    return np.concatenate(parts)
 
 
 def _save(place: Path, sample: Sample) -> None:

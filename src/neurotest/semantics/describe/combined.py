@@ -35,7 +35,7 @@ class Combined:
         return repr(self)
 
     def describe(self, material: Material) -> Iterator[Description]:
-        labelled = material.given is not None and material.given.labels is not None
+        labelled = material.data is not None and material.data.labels is not None
         image = len(material.shape) == 3 and min(material.shape[1:]) >= 8
         looks = {(d.layer, d.neuron): d for d in self.attributes.describe(material)} if image else {}
         serves = {(d.layer, d.neuron): d for d in self.classes.describe(material)} if labelled or not image else {}

@@ -1,4 +1,4 @@
-"""Descriptions somebody else made, read from a CSV file: ours, MILAN's and CLIP-Dissect's."""
+"""Descriptions from elsewhere, read from a CSV file: ours, MILAN's and CLIP-Dissect's."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Imported:
 
     def describe(self, material: Material) -> Iterator[Description]:
         rows = self._rows(material.target)
-        known = sizes(material.target, dict.fromkeys(row.layer for row in rows), self.file)
+        counts = sizes(material.target, dict.fromkeys(row.layer for row in rows), self.file)
         for row in rows:
-            check_neuron(row.layer, row.neuron, known, self.file)
-        if lacking := [name for name in material.sizes if name not in known]:
+            check_neuron(row.layer, row.neuron, counts, self.file)
+        if lacking := [name for name in material.sizes if name not in counts]:
             raise BadInput(
-                f"{self.file} has no descriptions of layer {lacking[0]!r}: it has {', '.join(known)}; choose --layers among them."
+                f"{self.file} has no descriptions of layer {lacking[0]!r}: it has {', '.join(counts)}; choose --layers of these."
             )
         wanted = material.sizes
         seen: set[tuple[str, int]] = set()
@@ -93,10 +93,10 @@ class Imported:
         return [self._row(row, line, neuron, text, score) for line, row in enumerate(table, start=2)]
 
     def _column(self, row: dict[str, str], names: tuple[str, ...]) -> str:
-        found = next((name for name in names if name in row), None)
-        if found is None:
+        column = next((name for name in names if name in row), None)
+        if column is None:
             raise BadInput(f"{self.file} lacks the column {' or '.join(names)}: expected layer, neuron, description.")
-        return found
+        return column
 
     def _row(self, row: dict[str, str], line: int, neuron: str, text: str, score: str | None) -> Description:
         try:
