@@ -95,11 +95,15 @@ def lab(content: Tensor, style: Tensor, strength: Tensor) -> Tensor:
     """Give each channel of Lab space the style's mean and spread."""
     from kornia.color import lab_to_rgb, rgb_to_lab
 
-    here, there = rgb_to_lab(content), rgb_to_lab(style)
-    mean, spread = here.mean((2, 3), keepdim=True), here.std((2, 3), keepdim=True)
-    moved = (here - mean) / (spread + 1e-5) * there.std((2, 3), keepdim=True) + there.mean((2, 3), keepdim=True)
-    out: Tensor = lab_to_rgb((1 - strength) * here + strength * moved)
+    out: Tensor = lab_to_rgb(_with_statistics(rgb_to_lab(content), rgb_to_lab(style), strength))
     return out
+
+
+def _with_statistics(content: Tensor, style: Tensor, strength: Tensor) -> Tensor:
+    """Maps (n, c, h, w) moved towards the style's mean and spread of each channel."""
+    mean, spread = content.mean((2, 3), keepdim=True), content.std((2, 3), keepdim=True)
+    moved = (content - mean) / (spread + 1e-5) * style.std((2, 3), keepdim=True) + style.mean((2, 3), keepdim=True)
+    return (1 - strength) * content + strength * moved
 
 
 @registry.register("style transfer", "fourier", paper="Yang and Soatto, FDA, CVPR 2020", cost="three Fourier transforms")
@@ -133,9 +137,7 @@ class AdaIN:
             here, there = self.encoder(content), self.encoder(style)
             if here.ndim != 4:
                 raise BadInput(f"AdaIN: the encoder gives shape {tuple(here.shape)}; expected feature maps (n, c, h, w).")
-            mean, spread = here.mean((2, 3), keepdim=True), here.std((2, 3), keepdim=True)
-            moved = (here - mean) / (spread + 1e-5) * there.std((2, 3), keepdim=True) + there.mean((2, 3), keepdim=True)
-            out: Tensor = self.decoder((1 - strength) * here + strength * moved)
+            out: Tensor = self.decoder(_with_statistics(here, there, strength))
         if out.shape[-2:] != content.shape[-2:]:
             out = torch.nn.functional.interpolate(out, content.shape[-2:], mode="bilinear", align_corners=False)
         return out

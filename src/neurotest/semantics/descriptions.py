@@ -116,12 +116,7 @@ class Descriptions:
     def from_csv(cls, path: str | Path, target: Target) -> Descriptions:
         """Read what `to_csv` wrote; refused when it belongs to another network or names layers or neurons it does not have."""
         rows = read_rows(path, COLUMNS)
-        prints = {row["fingerprint"] for row in rows}
-        if prints != {target.fingerprint}:
-            raise BadInput(
-                f"{path} describes another target ({', '.join(sorted(p[:12] for p in prints))}, this one is "
-                f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
-            )
+        check_fingerprints(rows, target, path)
         descriptions = [_description(row, number, path) for number, row in enumerate(rows, start=2)]
         layers = sizes(target, dict.fromkeys(row.layer for row in descriptions), str(path))
         for row in descriptions:
@@ -136,6 +131,16 @@ def sizes(target: Target, names: Iterable[str], what: str) -> dict[str, int]:
         if name not in counts:
             raise BadInput(f"{what}: the target has no layer {name!r}. {near(name, filter(None, counts))}")
     return {name: count for name, count in counts.items() if name in names}
+
+
+def check_fingerprints(rows: Iterable[Mapping[str, str]], target: Target, path: str | Path) -> None:
+    """Refuse rows that were written for another network."""
+    prints = {row["fingerprint"] for row in rows}
+    if prints != {target.fingerprint}:
+        raise BadInput(
+            f"{path} describes another target ({', '.join(sorted(p[:12] for p in prints))}, this one is "
+            f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
+        )
 
 
 def check_neuron(layer: str, neuron: int, layers: Mapping[str, int], what: str) -> None:
@@ -195,8 +200,11 @@ def describe(
     method: a name of `neurotest list describer` (with options) or a Describer. layers: a preset or globs; default: outputs of
     activations and the output layer. k, quantile: exemplars per neuron and the level of their masks.
     """
-    from neurotest.semantics.describe.api import run
+    from neurotest.semantics.describe.api import described, prepare
 
-    return run(
-        target, data, method, layers, k=k, quantile=quantile, batch=batch, limit=limit, seed=seed, cache=cache, progress=progress
-    )
+    return described(
+        *prepare(
+            target, data, method, layers, k=k, quantile=quantile, batch=batch, limit=limit, seed=seed, cache=cache,
+            progress=progress,
+        )
+    )  # fmt: skip

@@ -94,11 +94,7 @@ class Comparer:
     def text(self, units: NDArray[np.int64], labels: NDArray[np.int64]) -> str:
         """The sentence of one path: units (layers, top)."""
         words = (
-            [self._whole]
-            if self._whole
-            else [self.texts[i][int(u)] for i, us in enumerate(units) for u in us]
-            if self.texts
-            else []
+            [self._whole] if self._whole else [texts[int(u)] for texts, row in zip(self.texts, units, strict=False) for u in row]
         )
         return sentence(words, [self.classes[int(c)] for c in labels[: self.settings.labels]] if self.classes else ())
 

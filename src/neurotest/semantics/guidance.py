@@ -99,7 +99,7 @@ class Guidance:
         comparer = self.comparison().start(reader.layers, bank, target.classes or train.classes)
         sample = estimate = None
         if self.tau is None:
-            about = f"{self.about()} {train_words(self, train)} {_dead(reader, bank)}"
+            about = f"{self.about()} {_first_inputs(train)} {_dead(reader, bank)}"
             sample = read_sample(
                 reader, train, about=about, per_class=self.per_class, seed=self.seed, cache=cache, progress=progress
             )
@@ -108,12 +108,11 @@ class Guidance:
         return Semantics(self, target, reader, comparer, bank, value, estimate, sample)
 
 
-def train_words(settings: Guidance, train: Source) -> str:
-    """What of the training data the choice of neurons depends on: the mean colour, or the usual values."""
+def _first_inputs(train: Source) -> str:
+    """A hash of the training data that the choice of neurons depends on: the mean colour, or the usual values."""
     from hashlib import blake2b
 
-    ids = train.ids()[: min(1000, len(train))]
-    return blake2b(np.ascontiguousarray(ids).tobytes(), digest_size=8).hexdigest()
+    return blake2b(np.ascontiguousarray(train.ids()[:1000]).tobytes(), digest_size=8).hexdigest()
 
 
 def _dead(reader: Reader, bank: Descriptions) -> list[tuple[str, int]]:

@@ -21,7 +21,8 @@ from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
-from neurotest.mutate.base import WIDTH, Draws, Mutations
+from neurotest.mutate.base import Draws, Mutations
+from neurotest.mutate.chain import Step, draws_of
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress
@@ -120,12 +121,7 @@ def stratified(source: Source, groups: NDArray[np.int64], per_class: int, seed: 
 
 def every_rule(mutations: Mutations) -> Draws:
     """All rules, each once."""
-    kind, rows = [], []
-    for number, family in enumerate(mutations.families):
-        for rule in family.rules:
-            kind.append(number)
-            rows.append([*rule, *([0.0] * (WIDTH - len(rule)))])
-    return Draws(mutations.names, np.array(kind, dtype=np.int8), np.array(rows))
+    return draws_of(mutations, [Step(f.name, (*rule, *(0.0,) * f.seeded)) for f in mutations.families for rule in f.rules])
 
 
 def read_sample(
@@ -174,7 +170,7 @@ def _read_group(reader: Reader, raw: NDArray[Any], mutations: Mutations, draws: 
     target, n, rules = reader.critic.target, len(raw), len(draws)
     x = target.prepare(raw)
     eight = raw.dtype == np.uint8
-    every = Draws(draws.names, np.tile(draws.kind, n), np.tile(draws.parameters, (n, 1)))
+    every = draws[np.tile(np.arange(rules), n)]
     with torch.inference_mode():
         unit = to_unit(x, target.bounds).repeat_interleave(rules, 0)
         changed = from_unit(mutations.apply(unit, every, eight_bit=eight), target.bounds)

@@ -179,7 +179,7 @@ def test_float64_becomes_float32() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "said"),
+    ("x", "message"),
     [
         (np.array([[1.0, 2.0], [np.nan, 1.0]]), "input 1 holds NaN"),
         (np.array([[1.0, np.inf]]), "input 0 holds NaN or infinity"),
@@ -191,8 +191,8 @@ def test_float64_becomes_float32() -> None:
         (np.zeros((5, 0), np.uint8), "empty"),
     ],
 )
-def test_inputs_that_cannot_be_used(x: np.ndarray, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_inputs_that_cannot_be_used(x: np.ndarray, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         ArraySource(x)
 
 
@@ -205,7 +205,7 @@ def test_a_nan_far_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
         ([0, 1], "2 labels for 3 inputs"),
         ([0, 1, -1], "label -1 of input 2.*0\\.\\.1"),
@@ -215,8 +215,8 @@ def test_a_nan_far_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         (np.zeros((3, 2, 2), int), "shape"),
     ],
 )
-def test_labels_that_cannot_be_used(labels: Any, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_labels_that_cannot_be_used(labels: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         ArraySource(np.zeros((3, 2), np.uint8), labels, classes=("no", "yes"))
 
 
@@ -244,7 +244,7 @@ def test_without_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("have", "want", "said"),
+    ("have", "want", "message"),
     [
         ((28, 28, 1), (1, 28, 28), "channels come last.*nhwc"),
         ((32, 30, 3), (3, 32, 30), "channels come last.*nhwc"),
@@ -253,8 +253,8 @@ def test_without_labels() -> None:
         ((3, 28, 28), (1, 28, 28), "3x28x28.*expects 1x28x28"),
     ],
 )
-def test_wrong_shape_or_channel_order(have: tuple[int, ...], want: tuple[int, ...], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_wrong_shape_or_channel_order(have: tuple[int, ...], want: tuple[int, ...], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         check_shape(ArraySource(np.zeros((1, *have), np.uint8), spec="npz:f.npz"), want)
 
 

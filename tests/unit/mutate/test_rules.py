@@ -87,12 +87,12 @@ def test_affine_once_per_lineage(mutations: Mutations) -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_chains_replay_value_for_value_alone_and_in_a_batch(mutations: Mutations, channels: int) -> None:
     x, draws = images(60, channels), mutations.draw_from(uniforms(60))
-    made = mutations.apply(x, draws, root=x)
-    assert torch.equal(made, (made * 255).round() / 255)
+    mutants = mutations.apply(x, draws, root=x)
+    assert torch.equal(mutants, (mutants * 255).round() / 255)
     kept = [chains.read(chains.plain((chains.step(mutations, draws, i),))) for i in range(60)]
-    assert torch.equal(chains.replay(mutations, x, kept), made)
+    assert torch.equal(chains.replay(mutations, x, kept), mutants)
     for i in range(0, 60, 7):
-        assert torch.equal(chains.replay(mutations, x[i : i + 1], kept[i : i + 1])[0], made[i])
+        assert torch.equal(chains.replay(mutations, x[i : i + 1], kept[i : i + 1])[0], mutants[i])
 
 
 @settings(max_examples=15, deadline=None)

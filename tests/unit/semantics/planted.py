@@ -16,9 +16,9 @@ def gabor(angle: float, period: float, side: int = 11, phase: float = 0.0) -> Te
     half = side // 2
     y, x = torch.meshgrid(torch.arange(-half, half + 1.0), torch.arange(-half, half + 1.0), indexing="ij")
     across = x * np.sin(angle) + y * np.cos(angle)
-    made = torch.cos(2 * np.pi * across / period + phase) * torch.exp(-(x**2 + y**2) / (2 * (side / 4) ** 2))
-    made = made - made.mean()
-    return made / made.norm()
+    wave = torch.cos(2 * np.pi * across / period + phase) * torch.exp(-(x**2 + y**2) / (2 * (side / 4) ** 2))
+    wave = wave - wave.mean()
+    return wave / wave.norm()
 
 
 class Oriented(nn.Module):

@@ -53,11 +53,11 @@ def small(words: int = 5, seed: int = 0) -> tuple[Decoder, LanguageModel]:
 
 def sequences(words: int, length: int) -> list[tuple[int, ...]]:
     """Every description of at most `length` words, padded with stops."""
-    found = set()
+    unique = set()
     for row in itertools.product(range(words), repeat=length + 1):
         end = row.index(STOP) if STOP in row else length + 1
-        found.add(row[:end] + (STOP,) * (length + 1 - end))
-    return sorted(found)
+        unique.add(row[:end] + (STOP,) * (length + 1 - end))
+    return sorted(unique)
 
 
 def test_probabilities_of_all_descriptions_sum_to_one() -> None:
@@ -91,15 +91,15 @@ def test_reranking_by_hand() -> None:
     vocabulary = Vocabulary((*SPECIAL, "a", "b"))
     vectors = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4))
     for temperature in (0.0, 0.2, 1.0):
-        found = best_descriptions(decoder, language, vocabulary, vectors, width=5, temperature=temperature)
+        descriptions = best_descriptions(decoder, language, vocabulary, vectors, width=5, temperature=temperature)
         words, likely = beam(decoder, vectors, width=5)
         for n in range(2):
             with torch.no_grad():
                 common = (language(words[n]) * until_stop(words[n])).sum(dim=1)
             best = int((likely[n] - temperature * common).argmax())
-            assert found[n][0] == vocabulary.decode(words[n, best].tolist())
+            assert descriptions[n][0] == vocabulary.decode(words[n, best].tolist())
             per_word = float((likely[n, best] / until_stop(words[n])[best].sum()).exp())
-            assert found[n][1] == pytest.approx(per_word, rel=1e-4)
+            assert descriptions[n][1] == pytest.approx(per_word, rel=1e-4)
 
 
 def test_decoders_learn_what_vectors_say() -> None:
@@ -122,12 +122,12 @@ def test_decoders_learn_what_vectors_say() -> None:
     losses = train_module(decoder, batches(), rate=1e-2)
     train_module(language, [(w,) for _, w in batches()[:30]])
     assert np.mean(losses[-5:]) < 0.3 * np.mean(losses[:5])
-    known = Decoders(decoder, language, vocabulary, torch.zeros(3), torch.ones(3))
-    said = known.describe(torch.eye(3).unsqueeze(1).expand(-1, 6, -1), width=10, temperature=0.2)
-    assert [text for text, _ in said] == texts
-    assert all(0 < score <= 1 for _, score in said)
+    decoders = Decoders(decoder, language, vocabulary, torch.zeros(3), torch.ones(3))
+    descriptions = decoders.describe(torch.eye(3).unsqueeze(1).expand(-1, 6, -1), width=10, temperature=0.2)
+    assert [text for text, _ in descriptions] == texts
+    assert all(0 < score <= 1 for _, score in descriptions)
     # Attention looks at any number of exemplars.
-    assert [text for text, _ in known.describe(torch.eye(3).unsqueeze(1), width=10, temperature=0.2)] == texts
+    assert [text for text, _ in decoders.describe(torch.eye(3).unsqueeze(1), width=10, temperature=0.2)] == texts
 
 
 def test_start_is_never_said_after_training() -> None:
@@ -166,10 +166,10 @@ def test_annotation_vectors_by_hand() -> None:
 
 
 def test_class_sets_name_classes_in_order() -> None:
-    found = class_pairs(annotator(1), "zoo:fashion-mnist/train[:80]", (1, 28, 28), 10, 5, seed=0)
+    pairs = class_pairs(annotator(1), "zoo:fashion-mnist/train[:80]", (1, 28, 28), 10, 5, seed=0)
     names = {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"}
-    assert all(set(text.lower().split(", ")) <= names for text in found.texts)
-    assert found.vectors.shape[:2] == (10, 5)
+    assert all(set(text.lower().split(", ")) <= names for text in pairs.texts)
+    assert pairs.vectors.shape[:2] == (10, 5)
 
 
 def annotations(root: Path) -> Path:
@@ -194,9 +194,9 @@ def test_human_annotations_are_read(tmp_path: Path) -> None:
     assert list(second[2]) == ["bright"]
     assert first[1].shape == (3, 28, 28)
     assert first[1][:, :14].all()
-    found = annotated_pairs(annotator(1), tmp_path / "a", 4)
-    assert found.texts == ("dark things", "night", "bright")
-    assert found.vectors[2, :, 0].tolist() == pytest.approx([200 / 255] * 4)
+    pairs = annotated_pairs(annotator(1), tmp_path / "a", 4)
+    assert pairs.texts == ("dark things", "night", "bright")
+    assert pairs.vectors[2, :, 0].tolist() == pytest.approx([200 / 255] * 4)
 
 
 def test_annotations_that_do_not_fit(tmp_path: Path) -> None:

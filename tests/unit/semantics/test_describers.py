@@ -211,7 +211,7 @@ def test_soft_wpmi_against_the_definition() -> None:
     random = np.random.default_rng(0)
     similarity = random.uniform(-1, 1, (30, 5))
     index = np.stack([random.permutation(30)[:10] for _ in range(4)])
-    found = soft_wpmi(similarity, index)
+    score = soft_wpmi(similarity, index)
     expected = np.zeros((4, 5))
     for neuron in range(4):
         for word in range(5):
@@ -220,7 +220,7 @@ def test_soft_wpmi_against_the_definition() -> None:
                 belongs = 0.998 - k * (0.998 - 0.97) / 10
                 expected[neuron, word] += np.log(1 + belongs * (row[word] / row.sum() - 1) + 1e-7)
     expected = expected - np.log(np.exp(expected).mean(axis=0))
-    assert np.allclose(found, expected)
+    assert np.allclose(score, expected)
 
 
 @settings(max_examples=20, deadline=None)

@@ -71,20 +71,13 @@ def output_layer(target: Target) -> Layer:
     return same[-1] if same else whole
 
 
-def run(
-    target: Target | str, data: Source | str | None, method: Any, layers: str | None, *, cache: bool = True, **settings: Any
-) -> Descriptions:
-    """`neurotest.semantics.descriptions.describe`: from the cache if exactly this was described before."""
-    return described(*_prepare(target, data, method, layers, cache=cache, **settings))
-
-
 def recorded(
     target: Target | str, data: Source | str | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
 ) -> tuple[Descriptions, Path, dict[str, Any]]:
     """The same as a run with the table, exemplars and contact sheets: the table, the run's place, how many have words."""
     from neurotest.semantics.describe import record
 
-    describer, work = _prepare(target, data, method, layers, **settings)
+    describer, work = prepare(target, data, method, layers, **settings)
     kept = record.begin(out, work, describer)
     try:
         table = described(describer, work)
@@ -95,9 +88,10 @@ def recorded(
     return table, kept.path, record.summary(table)
 
 
-def _prepare(
+def prepare(
     target: Target | str, data: Source | str | None, method: Any, layers: str | None, **settings: Any
 ) -> tuple[Describer, Material]:
+    """A describer, and what it works on: the settings are those of `material`."""
     describer = registry.build("describer", method)
     if not isinstance(describer, Describer):
         raise BadInput(f"{method!r} is no describer: give a name of `neurotest list describer` or a Describer.")

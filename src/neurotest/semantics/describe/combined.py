@@ -12,12 +12,7 @@ from neurotest.semantics.describe.profile import ClassProfile
 from neurotest.semantics.descriptions import Description
 
 
-@register(
-    "describer",
-    "combined",
-    paper="attributes and class-profile together",
-    cost="that of both",
-)
+@register("describer", "combined", paper="attributes and class-profile together", cost="that of both")
 @dataclass(frozen=True, kw_only=True)
 class Combined:
     """`attributes; classes`: what lights the neuron up on generated probes, then the classes that excite it most.

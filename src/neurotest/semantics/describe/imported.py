@@ -10,7 +10,7 @@ from pathlib import Path
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.semantics.describe.material import Material
-from neurotest.semantics.descriptions import UNKNOWN, Description, check_neuron, plain, read_rows, sizes
+from neurotest.semantics.descriptions import UNKNOWN, Description, check_fingerprints, check_neuron, plain, read_rows, sizes
 from neurotest.target import Target
 
 NEURON = ("neuron", "unit")
@@ -59,22 +59,10 @@ class Imported:
             raise BadInput(
                 f"{self.file} has no descriptions of layer {lacking[0]!r}: it has {', '.join(counts)}; choose --layers of these."
             )
-        wanted = material.sizes
-        seen: set[tuple[str, int]] = set()
-        for row in rows:
-            if row.layer in wanted and (row.layer, row.neuron) not in seen:  # the first of several descriptions counts
-                seen.add((row.layer, row.neuron))
-                yield row
-        material.notes.extend(self._notes)
-
-    @property
-    def _notes(self) -> list[str]:
-        have = read_rows(self.file, ())[0]
-        return (
-            []
-            if "fingerprint" in have
-            else [f"{self.file} carries no fingerprint: that it belongs to this network is not checked."]
-        )
+        first = {(row.layer, row.neuron): row for row in reversed(rows)}  # of several descriptions of a neuron
+        yield from (row for row in rows if row.layer in material.sizes and first[row.layer, row.neuron] is row)
+        if "fingerprint" not in read_rows(self.file, ())[0]:
+            material.notes.append(f"{self.file} carries no fingerprint: that it belongs to this network is not checked.")
 
     def _rows(self, target: Target) -> list[Description]:
         table = read_rows(self.file, ())
@@ -84,12 +72,8 @@ class Imported:
             self._column(table[0], ("layer",))
         neuron, text = (self._column(table[0], names) for names in (NEURON, TEXT))
         score = next((name for name in SCORE if name in table[0]), None)
-        prints = {row["fingerprint"] for row in table} if "fingerprint" in table[0] else {target.fingerprint}
-        if prints != {target.fingerprint}:
-            raise BadInput(
-                f"{self.file} describes another target ({', '.join(sorted(p[:12] for p in prints))}, this one is "
-                f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
-            )
+        if "fingerprint" in table[0]:
+            check_fingerprints(table, target, self.file)
         return [self._row(row, line, neuron, text, score) for line, row in enumerate(table, start=2)]
 
     def _column(self, row: dict[str, str], names: tuple[str, ...]) -> str:

@@ -154,10 +154,8 @@ class Milan:
             # Exemplars are left out and repeated at random: a neuron's are never as pure as a corpus makes them.
             kept = torch.from_numpy(random.integers(0, k, (BATCH, k)))
             texts = words[rows]
-            yield (
-                vectors[rows.unsqueeze(1), kept],
-                texts[:, : int(until_stop(texts).sum(1).max())],
-            )  # nothing counts behind the longest
+            longest = int(until_stop(texts).sum(1).max())  # nothing counts behind it
+            yield vectors[rows.unsqueeze(1), kept], texts[:, :longest]
 
     def _place(self, shape: tuple[int, ...], annotate: Annotator) -> Path:
         settings = replace(self, beam=1, temperature=0.0, least=0.0)  # what the weights do not depend on

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from neurotest.errors import BadInput
 from neurotest.semantics.describe.api import described, output_layer
 from neurotest.semantics.describe.material import Describer, Material, distinct
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions
+from neurotest.semantics.encoders import unit
 from neurotest.stats.bootstrap import Interval, mean_interval, wilson
 
 KS = (1, 5, 10, 15, 20)  # table 6
@@ -139,16 +140,11 @@ def by_decoder(
 
 def fewer(material: Material, k: int) -> Material:
     """The same material with only the first k exemplars of every neuron; no new pass."""
-    part = Material(
-        material.target, material.data, material.layers, k, material.quantile, material.batch, material.seed, material.cache
-    )
+    part = replace(material, k=k, progress=None, notes=[])
     part.__dict__["exemplars"] = material.exemplars.truncated(k)
     return part
 
 
 def _cosines(encode: Encode, texts: Sequence[str], names: Sequence[str]) -> NDArray[np.float64]:
-    vectors = np.asarray(encode([*texts, *names]), dtype=np.float64)
-    if vectors.ndim != 2 or len(vectors) != len(texts) + len(names):
-        raise BadInput(f"the encoder gave {vectors.shape} for {len(texts) + len(names)} texts: expected one vector per text.")
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    vectors = unit(encode([*texts, *names]), len(texts) + len(names)).astype(np.float64)
     return vectors[: len(texts)] @ vectors[len(texts) :].T
