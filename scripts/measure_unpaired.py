@@ -18,10 +18,11 @@ from torch import Tensor
 from neurotest import rng, zoo
 from neurotest.data.source import Source
 from neurotest.data.spec import data
-from neurotest.mutate.mild import CHANGES
+from neurotest.mutate.mild import MildMutations
+from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.operators import BoxBlur, Contrast, Operator, Rotation, Shift
 from neurotest.mutate.pools import nss_pool
-from neurotest.mutate.space import NssMutations, round8
+from neurotest.mutate.space import round8
 from neurotest.scan import batches
 from neurotest.stats.bootstrap import mean_interval
 from neurotest.target import Probe, Want
@@ -45,7 +46,7 @@ def apply(operator: Operator, parameters: Sequence[float], x: Tensor) -> Tensor:
 def measure(subject: str, source: Source) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Scores by idea, which inputs are faults, DeepGini."""
     target, n = load(f"zoo:{subject}"), len(source)
-    mutations = NssMutations()
+    mutations = NssMutations(rounding="pool")
     kinds = np.stack([rng.stream("kinds", i).permutation(14) % 7 for i in range(n)])  # (n, MUTANTS), two of each kind
     draws = []
     for number in range(MUTANTS):
@@ -71,12 +72,12 @@ def measure(subject: str, source: Source) -> tuple[dict[str, np.ndarray], np.nda
             random = [_changes(a, said, p, probe(mutations.apply(part.x, d[part.index])), WANT) for d in draws]
             for key in random[0]:
                 note(f"random {key}", torch.stack([r[key] for r in random], dim=1))
-            for name, (operator, fixed) in FIXED.items():
-                found = _changes(a, said, p, probe(apply(operator, fixed, part.x)), WANT)
+            for name, (change, fixed) in FIXED.items():
+                found = _changes(a, said, p, probe(apply(change, fixed, part.x)), WANT)
                 note(f"{name} l1", found["l1"])
                 note(f"{name} cosine", found["cosine"])
                 note(f"{name} loss", found["loss"])
-            mild = [_changes(a, said, p, probe(apply(o, v, part.x)), WANT) for o, v in CHANGES]
+            mild = [_changes(a, said, p, probe(x), WANT) for x in MildMutations(rounding="pool").variants(part.x)]
             for key in mild[0]:
                 note(f"mild {key}", torch.stack([r[key] for r in mild], dim=1))
     raw = {name: np.concatenate(parts) for name, parts in columns.items()}

@@ -20,8 +20,8 @@ from neurotest.generate.fuzz.mutants import Key
 from neurotest.jobs.life import finish, whole
 from neurotest.jobs.methods import stored_method
 from neurotest.mutate import chain as chains
+from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import free
-from neurotest.mutate.rules import Space
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import Run
@@ -58,7 +58,7 @@ def _common(runs: list[Run]) -> dict[str, Any]:
 
 def _space(runs: list[Run], configs: list[dict[str, Any]]) -> dict[str, Any]:
     """The one mutation space by which all of them can be replayed; what swarms found needs none."""
-    first: Space | None = None
+    first: Mutations | None = None
     for run, config in zip(runs, configs, strict=True):
         if all(map(free, Store(run).operators())):
             continue

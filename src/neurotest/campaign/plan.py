@@ -15,10 +15,10 @@ from neurotest.generate.fuzz.settings import Settings
 from neurotest.jobs.life import other_setting
 from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import stored_spec
-from neurotest.mutate.rules import Space
+from neurotest.mutate.base import Mutations
 from neurotest.runs.store import Run
 
-MUTATIONS = "mutation space"
+MUTATIONS = "mutation"
 PLAIN = ("keep_wrong", "limit", "layers", "neuron", "keep", "disk", "control")
 
 
@@ -101,12 +101,12 @@ class Plan:
                 raise BadInput(f"fuzz has no option {name!r}. {near(name, fields)}")
         return Settings(**{name: _option(name, value) for name, value in values.items()})
 
-    def space(self) -> Space:
+    def space(self) -> Mutations:
         """The mutations alone, for making faults again: the guide need not be one that can be made again."""
         text = self.options.get("mutations")
         if text is None:
             text = self.read_guide().defaults.get("mutations", "rules95")
-        space: Space = _option("mutations", text)
+        space: Mutations = _option("mutations", text)
         return space
 
 

@@ -21,9 +21,9 @@ from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import stored_target
+from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import Chain, free, words
 from neurotest.mutate.chain import replay as make
-from neurotest.mutate.rules import Space
 from neurotest.oracles import Oracles, Roots, build_oracles, predicted
 from neurotest.runs import codec
 from neurotest.runs.store import Run
@@ -61,7 +61,7 @@ class FaultReader:
         )
 
     @cached_property
-    def space(self) -> Space:
+    def space(self) -> Mutations:
         return self.plan.space()
 
     @cached_property

@@ -27,21 +27,18 @@ from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key
-from neurotest.generate.fuzz.proposals import distances
 from neurotest.generate.swarm.moves import SIDES, grid
 from neurotest.jobs.opening import AnyTarget
 from neurotest.mutate import chain as chains
+from neurotest.mutate.base import PORTIONS
 from neurotest.mutate.chain import CHANGED, REGION, Chain, Step, free, words
+from neurotest.mutate.distances import distances
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import Run
 
 JOBS = "jobs"
-MILDNESS = (1.0, 4.0, 7.0, 2.0, 5.0, 3.0, 8.0, 6.0, 9.0, 10.0)  # blurs, mildest first
-PORTIONS = np.arange(15, 0, -1) / 16  # how far towards changing nothing
-WHOLE = ("translation", "pixels", "brightness")  # their parameters are integers
 PART = 500  # variants in one forward pass
-KINDS = ("noise",)  # parameters name a kind and have no milder value
 
 
 @dataclass(frozen=True)
@@ -148,21 +145,8 @@ class _ChainSearch(_Search):
 
     def _gentler(self, step: Step) -> Iterator[Step]:
         """The same mutation with less of it, least first."""
-        family = self.reader.space.find(step.operator)
-        if step.operator == "blur":
-            for number in MILDNESS[: MILDNESS.index(step.parameters[0])] if step.parameters[0] in MILDNESS else ():
-                yield Step(step.operator, (number,))
-            return
-        if step.operator in KINDS and len(family.rules) > 1:
-            return
-        width = len(family.neutral)
-        for portion in PORTIONS:
-            values = [v + portion * (n - v) for v, n in zip(step.parameters, family.neutral, strict=False)]
-            if step.operator in WHOLE:
-                values = [float(round(v)) for v in values]
-            gentler = Step(step.operator, (*values, *step.parameters[width:]))
-            if gentler != step and tuple(values) != family.neutral:
-                yield gentler
+        for parameters in self.reader.space.find(step.operator).milder(step.parameters):
+            yield Step(step.operator, parameters)
 
     def _smaller(self, chain: Chain) -> Chain:
         """The smallest rectangle in which the change is enough."""

@@ -22,7 +22,6 @@ from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput, Interrupted, near
 from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
-from neurotest.generate.noise import distances
 from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Problem, Settings, Swarm, controls
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
@@ -33,6 +32,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.mutate.chain import FREE, Step
+from neurotest.mutate.distances import distances
 from neurotest.oracles import build_oracles, predicted
 from neurotest.runs import codec
 from neurotest.runs.store import Run

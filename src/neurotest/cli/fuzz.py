@@ -37,7 +37,7 @@ def fuzz(
         list[str] | None, typer.Option("--oracle", help="label (default), metamorphic, quantised:int8, ...; repeat for several.")
     ] = None,
     mutations: Annotated[
-        str | None, typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz.")
+        str | None, typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz, nss, mild.")
     ] = None,
     validity: Annotated[
         str | None, typer.Option("--validity", help="valid:alpha=0.2,beta=0.4, or nsgen-paper, nsgen-code, nlc-code, deephunter.")

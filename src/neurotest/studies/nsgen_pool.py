@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import choose_seeds
-from neurotest.mutate.rules import UNIFORMS, Rules95
+from neurotest.mutate.rules import Rules95
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.mutate.validity import Validity
 from neurotest.oracles import build_oracles
@@ -95,7 +95,7 @@ def _mutants(
     """So many valid mutants of every image: inputs, rows of their images, and which are faults."""
     space, validity = Rules95(bilateral=False), Validity()
     x = to_unit(target.prepare(np.ascontiguousarray(images)), target.bounds).repeat_interleave(4 * each, 0)
-    draws = space.draw(rng.stream("study.nsgen.pairs", 0).random((len(x), UNIFORMS)))
+    draws = space.draw(rng.stream("study.nsgen.pairs", 0), len(x))
     once = torch.from_numpy(space.once[draws.kind])
     with torch.inference_mode():
         made = space.apply(x, draws)

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from neurotest.data.source import ArraySource
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.measure.context import Context
+from neurotest.mutate.base import Family, RuleMutations
 from neurotest.mutate.pixel import Add, PixelChange
-from neurotest.mutate.rules import Family, Space
 from neurotest.mutate.validity import Validity
 from neurotest.oracles import build_oracles
 from neurotest.stats.comparison import a12
@@ -35,7 +35,7 @@ GUIDES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps(Space):
+class Steps(RuleMutations):
     """A little brighter, a little darker, and five times as often a single pixel, which leads nowhere."""
 
     def _families(self) -> Sequence[Family]:

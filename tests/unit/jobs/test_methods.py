@@ -73,4 +73,4 @@ def test_guides_as_text_and_as_objects() -> None:
 def test_a_plan_is_its_configuration() -> None:
     plan = Plan(guide="nlc", options={"tries": 3, "mutations": "rules95:white=false"}, keep=2, limit=9, control=False)
     assert Plan.read(plan.config()) == plan
-    assert Plan.read(plan.config()).space() == registry.build("mutation space", "rules95:white=false")
+    assert Plan.read(plan.config()).space() == registry.build("mutation", "rules95:white=false")

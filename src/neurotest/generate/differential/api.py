@@ -21,7 +21,7 @@ from neurotest.generate.differential.method import Method, Outcome, Search
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ENOUGH
-from neurotest.generate.noise import SAME, distances, shuffle
+from neurotest.generate.noise import shuffle
 from neurotest.generate.suite import Control
 from neurotest.generate.work import Batches, new_settings, old_method, old_settings
 from neurotest.jobs.methods import with_options
@@ -29,6 +29,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_targets
 from neurotest.jobs.work import carry_out, go_on
+from neurotest.mutate.distances import SAME, distances
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.oracles import build_oracles, predicted
 from neurotest.runs.store import Run

@@ -18,8 +18,8 @@ from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Settings
 from neurotest.generate.fuzz.turns import Turn
-from neurotest.mutate.space import Draws
-from neurotest.mutate.validity import DIFFERENT
+from neurotest.mutate.base import Draws
+from neurotest.mutate.distances import changed, distances
 
 AHEAD, FARTHER = 2, 8  # draws looked at per mutant that is wanted; after a miss more, because such a seed refuses most
 
@@ -106,7 +106,7 @@ class Proposer:
         windows = [chunk * (FARTHER if turn.misses else AHEAD) for turn in turns]
         owner = np.repeat(np.arange(len(turns)), windows)
         uniforms = np.concatenate([turn.look(window) for turn, window in zip(turns, windows, strict=True)])
-        draws = space.draw(uniforms, np.array([turn.entry.used for turn in turns])[owner])
+        draws = space.draw_from(uniforms, np.array([turn.entry.used for turn in turns])[owner])
         assert draws.rule is not None
         sure = self._unchecked[draws.kind] & ~space.idle[draws.rule]  # valid without a look
         before = np.cumsum(sure) - sure
@@ -136,7 +136,7 @@ class Proposer:
             if seeds.eight_bit:
                 valid = (stored != parents).reshape(len(parents), -1).any(1)
             else:
-                valid = ((made - before).abs_() > DIFFERENT).flatten(1).any(1).cpu().numpy()
+                valid = changed(made, before).flatten(1).any(1).cpu().numpy()
             if len(checked):
                 references = seeds.unit(np.stack([entries[i].reference for i in checked]), device)
                 valid[checked] &= settings.validity.check(made[torch.from_numpy(checked).to(device)], references).cpu().numpy()
@@ -167,10 +167,3 @@ def _unequal(number: NDArray[np.int64], rule: NDArray[np.int64]) -> tuple[NDArra
     pairs = np.where(rule >= 0, number * (1 << 20) + rule, -1 - np.arange(len(rule)))
     _, first, place = np.unique(pairs, return_index=True, return_inverse=True)
     return first, place
-
-
-def distances(x: Tensor, roots: Tensor) -> NDArray[np.float64]:
-    """(n, 3): L0 as a share of the values, L2 and Linf, in [0, 1]."""
-    apart = (x - roots).abs().flatten(1)
-    found = torch.stack([(apart > DIFFERENT).float().mean(1), apart.square().sum(1).sqrt(), apart.amax(1)], 1)
-    return np.asarray(found.double().cpu().numpy())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neurotest import rng
 from neurotest.generate.fuzz.corpus import Entry
-from neurotest.mutate.rules import UNIFORMS
+from neurotest.mutate.base import UNIFORMS
 
 BLOCK, EARLY = 64, 49  # turns whose first numbers are drawn together, and how many each has: whose turn it is, and 16 draws
 FRUITLESS = 50  # draws in a row that give no valid mutant end a turn

@@ -19,7 +19,7 @@ from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.diversity import Diversity
 from neurotest.generate.gradient.engine import Engine
-from neurotest.generate.noise import SAME, distances, shuffle
+from neurotest.generate.noise import shuffle
 from neurotest.generate.suite import AttackResult, Control
 from neurotest.generate.work import Batches, new_settings, old_method, old_settings
 from neurotest.jobs.life import other_setting
@@ -28,6 +28,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
+from neurotest.mutate.distances import SAME, distances
 from neurotest.oracles import build_oracles, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress

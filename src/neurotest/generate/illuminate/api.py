@@ -17,7 +17,7 @@ from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate.generator import Generator
 from neurotest.generate.illuminate.result import IlluminateResult
 from neurotest.generate.illuminate.settings import Illuminate
-from neurotest.generate.noise import distances, shuffle
+from neurotest.generate.noise import shuffle
 from neurotest.generate.suite import Control
 from neurotest.generate.work import Work, new_settings, old_method, old_settings
 from neurotest.jobs.methods import with_options
@@ -25,6 +25,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
+from neurotest.mutate.distances import distances
 from neurotest.oracles import build_oracles, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress

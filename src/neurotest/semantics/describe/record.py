@@ -21,13 +21,13 @@ SHEETS = "sheets"
 
 
 def begin(out: Any, material: Material, describer: Describer) -> Run:
-    """Make the run before the work, so that a place that cannot be written to is told at once."""
-    given = material.given
+    """Make the run before the work, so that a place that cannot be written to is refused at once."""
+    data = material.data
     config = {
         "target": material.target.spec,
         "fingerprint": material.target.fingerprint,
-        "data": None if given is None else given.spec,
-        "inputs": 0 if given is None else len(given),
+        "data": None if data is None else data.spec,
+        "inputs": 0 if data is None else len(data),
         "method": repr(describer),
         "layers": list(material.sizes),
         "k": material.k,
@@ -40,7 +40,7 @@ def begin(out: Any, material: Material, describer: Describer) -> Run:
 def finish(run: Run, material: Material, table: Descriptions) -> None:
     table.to_csv(run.path / "descriptions.csv")
     sheets = []
-    if material.given is not None:
+    if material.data is not None:
         _write_exemplars(run, material)
         sheets = write_sheets(run.path / SHEETS, material, table)
         if sheets:
@@ -75,15 +75,15 @@ def summary(table: Descriptions) -> dict[str, Any]:
 
 def _write_exemplars(run: Run, material: Material) -> None:
     """exemplars.csv: neuron by neuron the positions in the data, best first; the inputs themselves are rows of the run."""
-    source, found = material.source, material.exemplars
+    source, exemplars = material.source, material.exemplars
     used: set[int] = set()
     with whole(run.path / "exemplars.csv") as part, open(part, "w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out)
         writer.writerow(["layer", "neuron", "rank", "position", "value", "content"])
         ids = source.ids()
         for layer in material.sizes:
-            index, values = found.top(layer)
-            dead = found.dead(layer)
+            index, values = exemplars.top(layer)
+            dead = exemplars.dead(layer)
             for neuron, (places, row) in enumerate(zip(index, values, strict=True)):
                 for rank, (position, value) in enumerate(zip(places.tolist(), row.tolist(), strict=True), start=1):
                     if position >= 0 and not dead[neuron]:
