@@ -72,7 +72,7 @@ def swarm(
         "iterations": iterations, "labels": labels, "enough": enough, "start": start, "batch": batch, "seed": seed,
     }  # fmt: skip
     loaded = load(target, **described) if target is not None else None
-    with show.ticking("flying", quiet=quiet) as progress, show.patient() as stop:
+    with show.ticking("flying", quiet=quiet) as progress, show.interruptible() as stop:
         found = fly(
             loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron or "channel",
             labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=wanted, out=out, resume=resume,
