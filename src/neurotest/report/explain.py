@@ -80,13 +80,13 @@ def _cell(text: str) -> str:
 def page(explained: Explanation | Patterns) -> str:
     if isinstance(explained, Patterns):
         title, template = "What faults have in common", "patterns.html.j2"
-        content = {"text": _about(explained), "rows": explained.table()[:SHOWN]}
+        content: dict[str, Any] = {"text": _about(explained), "rows": explained.table()[:SHOWN]}
     else:
         title, template = f"Fault {explained.fault}", "explanation.html.j2"
         images = [_embed(_colours(x)) for x in explained.images]
         content = {"text": headline(explained), "parting": parting(explained), "images": images, "layers": _layers(explained)}
-    block = Block("explain", title, render(template, **content))
-    return assemble([block], explained.run.name, command="explain", version=__version__)
+    block = Block("explain", title, render(template, **content), explained.run.name)
+    return assemble([block], command="explain", version=__version__)
 
 
 def _layers(explained: Explanation) -> list[dict[str, Any]]:

@@ -9,12 +9,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateError
+from jinja2 import Environment, FunctionLoader, StrictUndefined, UndefinedError
 from markupsafe import Markup
 
 from neurotest.errors import BadInput
 from neurotest.files import write_text
-from neurotest.report.section import Row, Section, sections
+from neurotest.report.section import Section, sections
 from neurotest.runs.store import Run
 
 
@@ -24,6 +24,7 @@ class Block(NamedTuple):
     name: str
     title: str
     html: Markup
+    subject: str = ""
 
 
 def thousands(value: float | None) -> str:
@@ -52,25 +53,28 @@ def as_json(value: Any) -> str:
 @functools.cache
 def environment() -> Environment:
     """The one environment: everything is escaped, a name that is missing is an error."""
-    made = Environment(loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined)
-    made.filters |= {"thousands": thousands, "number": number, "percent": percent, "interval": interval, "json": as_json}
-    return made
+    shared = Environment(loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined)
+    shared.filters |= {"thousands": thousands, "number": number, "percent": percent, "interval": interval, "json": as_json}
+    return shared
 
 
 def _source(name: str) -> str | None:
-    """The template `FILE` of this package, or `PACKAGE:FILE` of another one."""
+    """The template `FILE` of this package, or `PACKAGE:FILE` of another one, which may use ours."""
     package, _, file = name.rpartition(":")
-    template = resources.files(package or "neurotest.report") / "templates" / file
-    return template.read_text(encoding="utf-8") if template.is_file() else None
+    for place in filter(None, (package, "neurotest.report")):
+        template = resources.files(place) / "templates" / file
+        if template.is_file():
+            return template.read_text(encoding="utf-8")
+    return None
 
 
 def render(template: str, **content: Any) -> Markup:
     return Markup(environment().get_template(template).render(content))
 
 
-def assemble(blocks: Sequence[Block], subject: str, **facts: Any) -> str:
-    """A whole page; `facts` are those of the footer."""
-    return render("base.html.j2", blocks=blocks, subject=subject, **{"created": None, "settings": None, **facts})
+def assemble(blocks: Sequence[Block], **facts: Any) -> str:
+    """A whole page; the first block heads it, `facts` are those of the footer."""
+    return render("base.html.j2", blocks=blocks, **{"created": None, "settings": None, **facts})
 
 
 def write_report(run_path: Path | str, out: Path | str | None = None) -> Path:
@@ -78,44 +82,30 @@ def write_report(run_path: Path | str, out: Path | str | None = None) -> Path:
     with Run.open(run_path) as run:
         page = run_page(run)
         path = Path(out) if out is not None else run.path / "report.html"
-    write_text(path, page)
+    write_text(path, page.encode("utf-8", "backslashreplace").decode())  # names of files need not be Unicode
     return path
 
 
 def run_page(run: Run) -> str:
     applying = [section for section in sections() if section.applies(run)]
-    if not applying:
-        raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that.")
-    if run["state"] != "done":
+    if applying and run["state"] != "done":
         raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
-    common: Row = {"config": run["config"], "summary": run["summary"]}
-    subject, blocks = "", []
-    for section in applying:
-        content = _read(section, run)
-        if content is not None:
-            subject = subject or str(content.get("subject", ""))
-            blocks.append(_block(section, run, {**common, **content}))
-    return assemble(
-        blocks, subject, command=run["command"], version=run["version"], created=run["created"], settings=common["config"]
-    )
+    blocks = [block for section in applying if (block := _block(section, run)) is not None]
+    if not blocks:
+        raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that.")
+    return assemble(blocks, command=run["command"], version=run["version"], created=run["created"], settings=run["config"])
 
 
-def _read(section: Section, run: Run) -> Row | None:
+def _block(section: Section, run: Run) -> Block | None:
+    template = environment().get_template(section.template)
     try:
-        return section.content(run)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(section, run, error) from error
-
-
-def _block(section: Section, run: Run, content: Row) -> Block:
-    try:
-        return Block(section.name, str(content.get("title", section.title)), render(section.template, **content))
-    except (TemplateError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(section, run, error) from error
-
-
-def _damaged(section: Section, run: Run, error: Exception) -> BadInput:
-    return BadInput(
-        f"{run.path}: the section {section.name!r} cannot be shown ({type(error).__name__}: {error}). The run is damaged or of "
-        f"another version; `neurotest {run['command']}` makes a new one."
-    )
+        content = section.content(run)
+        if content is None:
+            return None
+        html = Markup(template.render({"config": run["config"], "summary": run["summary"], **content}))
+        return Block(section.name, str(content.get("title", section.title)), html, str(content.get("subject", "")))
+    except (UndefinedError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(
+            f"{run.path}: the section {section.name!r} cannot be shown ({type(error).__name__}: {error}). The run is damaged or "
+            f"of another version; `neurotest {run['command']}` makes a new one."
+        ) from error
