@@ -20,7 +20,7 @@ SHARE = 20  # and so many times what one takes
 class Watcher(Protocol):
     """Is told after every batch; `new` are families seen for the first time."""
 
-    def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant]) -> None: ...
+    def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant], /) -> None: ...
 
 
 def progress(fuzzer: Fuzzer) -> dict[str, Any]:

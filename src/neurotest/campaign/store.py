@@ -181,6 +181,11 @@ class Store:
     def faults(self) -> list[StoredMutant]:
         return self.mutants("oracle IS NOT NULL")
 
+    def outcomes(self) -> list[tuple[Key, bool]]:
+        """The family of every mutant, and whether it is a fault, in the order they came out."""
+        rows = self.run.rows("SELECT expected, predicted, operator, oracle FROM mutant ORDER BY number")
+        return [((expected, predicted, operator), oracle is not None) for expected, predicted, operator, oracle in rows]
+
     def _read(self, row: tuple[Any, ...]) -> StoredMutant:
         where = self.run.path / "run.sqlite"
         try:

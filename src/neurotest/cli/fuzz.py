@@ -87,7 +87,7 @@ def fuzz(
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
     screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None))
-    with show.patient() as stop:
+    with show.interruptible() as stop:
         try:
             found = start(
                 loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,

@@ -69,7 +69,7 @@ def swarm(
         "iterations": iterations, "labels": labels, "enough": enough, "start": start, "batch": batch, "seed": seed,
     }  # fmt: skip
     loaded = opt.opened(target, described, resume)
-    with show.ticking("searching", quiet=quiet) as progress, show.patient() as stop:
+    with show.ticking("searching", quiet=quiet) as progress, show.interruptible() as stop:
         found = search(
             loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron,
             labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=controls, out=out, resume=resume,

@@ -60,7 +60,7 @@ def test_small_cells_make_tables() -> None:
 
 
 def test_charts_are_drawn_from_tables() -> None:
-    from neurotest.report.deepsensor import deepsensor_charts
+    from neurotest.report.study import drawn as charts_of
 
     rates = {"rate": 0.5, "low": 0.4, "high": 0.6}
     tables = {
@@ -71,7 +71,7 @@ def test_charts_are_drawn_from_tables() -> None:
         "figure 3: fitness per iteration": [{"swarm": "sensitivity-paper", "iteration": i, "fitness": 0.1 * i} for i in (1, 2)],
         "figures 3, 6: coverage gained, points": [{"network": "x", "suite": "random", "nc:0.2": 1.0}],
     }
-    drawn = deepsensor_charts(tables)
+    drawn = charts_of("deepsensor", tables)
     assert set(drawn) == set(tables)
     assert all(svg.startswith("<svg") for svg in drawn.values())
     from neurotest.report.deepsensor import COLOURS

@@ -186,7 +186,7 @@ def test_the_gallery_is_escaped() -> None:
 
 def test_charts_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vl_convert", reason="charts need vl-convert-python")
-    from neurotest.report.nsgen import nsgen_charts
+    from neurotest.report.study import drawn
 
     rows = [{"subject": "s", "guide": "nsgen", "x random": 2.0, "low": 1.5, "high": 2.5}]
     areas = [{"subject": "s", "path": "no-label", "auc": 0.7, "auc low": 0.6, "auc high": 0.8}]
@@ -197,9 +197,9 @@ def test_charts_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         "section 7.4: similarity and faults": areas,
         "figure 8: map": points,
     }
-    found = nsgen_charts(tables)
+    found = drawn("nsgen", tables)
     assert set(found) == set(tables)
-    assert all("<svg" in drawn for drawn in found.values())
+    assert all("<svg" in chart for chart in found.values())
 
 
 def test_the_report_keeps_the_studys_order() -> None:
