@@ -150,7 +150,7 @@ def test_a_healthy_network() -> None:
 @pytest.mark.parametrize(
     ("module", "check", "level", "says", "do"),
     [
-        (FunctionalReLU(), "activations", "warning", "2 activations are called as a function", "--layers pre_activation"),
+        (FunctionalReLU(), "activations", "ok", "every activation is a layer; 2 are functions: relu_1, relu_2", ""),
         (UsedTwice(), "reuse", "note", "'relu1' (2 times)", "relu1#2"),
         (DropoutLeftOn(), "determinism", "problem", "it begins in layer 'fc'", "dropout left on"),
         (Softmax(), "outputs", "problem", "a softmax at the end", "--outputs probs"),

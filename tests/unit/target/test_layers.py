@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from neurotest.errors import BadInput
 from neurotest.target import Layer, Survey, Target
-from neurotest.target.layers import last_operator
+from neurotest.target.survey import last_operator
 
 
 def survey(module: nn.Module, *shape: int) -> Survey:
@@ -67,14 +67,16 @@ def test_the_number_of_neurons() -> None:
     assert (conv.neurons("unit", inputs=True), fc1.neurons("unit", inputs=True)) == (16, 12)
 
 
-def test_functional_activations_are_told_from_missing_ones() -> None:
-    found = survey(Functional(), 1, 4, 4)
-    with pytest.raises(BadInput, match=r"2 activations are functions, not modules.*--layers pre_activation"):
-        found.find("post_activation")
+def test_functional_activations_are_layers() -> None:
+    network = survey(Functional(), 1, 4, 4)
+    assert names(network, "post_activation") == ["relu_1", "relu_2"]
+    assert names(network, "*") == ["conv", "relu_1", "fc1", "relu_2", "fc2", ""]
+    assert names(network, "*pool*") == ["max_pool2d_1"]
+    assert [layer.module for layer in network.find("relu*")] == ["", ""]
 
 
 def test_a_network_without_activations_says_which_preset_works() -> None:
-    with pytest.raises(BadInput, match=r"no module of this network gives such an output; use --layers pre_activation"):
+    with pytest.raises(BadInput, match=r"no module or function of this network gives such .*; use --layers pre_activation"):
         survey(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), 1, 2, 2).find("post_activation")
 
 
@@ -107,6 +109,31 @@ def test_a_glob_without_a_match_names_near_misses() -> None:
         found.find("preactivation")
     with pytest.raises(BadInput, match=r"layers='fx\*'"):
         found.find("fc1,fx*")
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("*", ["0.conv", "0.relu_1", "0", "1", "2", ""]),
+        ("0*", ["0.conv", "0.relu_1", "0"]),
+        ("0.*", ["0.conv", "0.relu_1"]),
+        ("0.*_1", ["0.relu_1"]),
+        ("*add*", ["0.add_1"]),
+        ("0.add_1", ["0.add_1"]),
+        ("*pool*", ["0.avg_pool2d_1"]),
+        ("0.*pool*,2", ["0.avg_pool2d_1", "2"]),
+    ],
+)
+def test_additions_and_poolings_are_layers_where_a_glob_spells_them(glob: str, expected: list[str]) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(2, 2, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.avg_pool2d(F.relu(self.conv(x)) + x, 2).mul(2).exp()
+
+    assert names(survey(nn.Sequential(Block(), nn.Flatten(), nn.Linear(8, 3)), 2, 4, 4), glob) == expected
 
 
 # -- where the channels lie
