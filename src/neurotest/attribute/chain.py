@@ -77,8 +77,8 @@ def find_chain(target: Target) -> Chain | None:
     shapes = {layer.name: layer.shape for layer in survey.everything}
     steps = []
     for layer in survey.everything:
-        known = isinstance(modules[layer.module], LINEAR + MAXIMA + MEANS + THROUGH + SHAPES)
-        if known != (not layer.function):
+        whole = isinstance(modules[layer.module], LINEAR + MAXIMA + MEANS + THROUGH + SHAPES)
+        if whole == bool(layer.function):
             continue  # a function inside a module that is itself a step, or a module whose functions are the steps
         step = _of_function(layer, shapes) if layer.function else _of_module(layer, modules[layer.module])
         if step is None:

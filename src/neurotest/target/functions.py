@@ -21,7 +21,7 @@ def function_name(function: Any) -> str:
 class Functions(TorchFunctionMode):
     """While active, hands calls of torch functions (those in `names`, or all) to `run(name, function, args, kwargs)`.
 
-    It has to be told which module runs: `enter` and `leave` go around every module's forward. Functions that call others are
+    `enter` and `leave` have to be called around every module's forward. Functions that call others are
     seen as one, and what runs outside of all modules is not seen.
     """
 

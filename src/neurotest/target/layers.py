@@ -87,8 +87,8 @@ class Survey:
         for glob in (part.strip() for part in layers.split(",")):
             matching = {layer.name for layer in candidates if layer.matches(glob)}
             if not matching:
-                known = [layer.name for layer in candidates if layer.name]
-                raise BadInput(f"layers={glob!r} matches no layer. {near(glob, [*known, *PRESETS])}")
+                words = [*(layer.name for layer in candidates if layer.name), *PRESETS]
+                raise BadInput(f"layers={glob!r} matches no layer. {near(glob, words)}")
             names |= matching
         return tuple(layer for layer in candidates if layer.name in names)
 
@@ -108,7 +108,7 @@ class Survey:
         )
 
     def _features(self, *, last: bool = False) -> Layer:
-        """The dense layer whose input is what the encoder found: the first on vectors after the last convolution or pooling;
+        """The dense layer whose input are the features: the first on vectors after the last convolution or pooling;
         with `last`, the one whose input is the last hidden layer."""
         dense = [layer for layer in self.layers if layer.made_by == "dense" and len(layer.input_shape) == 1]
         if not dense:

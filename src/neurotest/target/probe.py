@@ -194,7 +194,7 @@ class Probe:
         return hook if self._functions is None else self._functions.unseen(hook)
 
     def _watch_functions(self) -> Functions:
-        """The mode that runs wanted functions through `_function`, told by hooks which module runs."""
+        """The mode that runs wanted functions through `_function`; hooks keep count of the running modules."""
         names = {jobs[0].layer.function for jobs in self._jobs.values()}
         functions = Functions(self.target.module, self._function, names)
         hooks = watched(self.target.module, lambda path, _: functions.enter(path), lambda *_: functions.leave())

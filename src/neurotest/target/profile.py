@@ -106,12 +106,12 @@ class Profile:
             layers = {
                 name: Moments.load({key: tensors[f"{name}/{key}"] for key in Moments(1).state_dict()}) for name in about["layers"]
             }
-            found = cls(about["fingerprint"], Want(**about["want"]), layers)
+            profile = cls(about["fingerprint"], Want(**about["want"]), layers)
         except (SafetensorError, KeyError, TypeError) as error:
             raise BadInput(f"{base}.json is damaged ({error}): make the profile again.") from error
         if target is not None:
-            found.check(target)
-        return found
+            profile.check(target)
+        return profile
 
 
 def _base(path: str | Path) -> Path:

@@ -2,7 +2,7 @@
 
 A dispatch mode sees every operator and tags its result with what made it, in which module, and on which axis its channels
 lie; a function mode sees which torch function called it. So functional activations, exported graphs and modules that run
-twice are told apart by what they do.
+twice are distinguished by what they do.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Watch:
     activations: set[int] = field(default_factory=set)  # origins of those that are no layer so far
     kinds: set[str] = field(default_factory=set)  # of the operators that the running function called
     number: int = 0
-    batch: int = 0  # how many inputs the network was given
+    batch: int = 0  # how many inputs the network runs on
     time: int = 0
     last_spatial: int = 0
 
@@ -240,7 +240,7 @@ def _storage(tensor: Tensor) -> int:
 
 
 def _usual_axis(ndim: int) -> int:
-    """Channels where nothing tells more: (n, d), tokens (n, t, d), maps (n, c, h, w)."""
+    """Where channels usually lie: (n, d), tokens (n, t, d), maps (n, c, h, w)."""
     return 2 if ndim == 3 else 1
 
 
