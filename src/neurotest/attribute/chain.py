@@ -17,17 +17,10 @@ MAXIMA = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.Ada
 MEANS = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 # Relevance passes these unchanged.
 THROUGH = (
-    nn.ReLU,
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-    nn.Identity,
-    nn.BatchNorm1d,
-    nn.BatchNorm2d,
-    nn.BatchNorm3d,
-)
+    nn.ReLU, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.Identity, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d
+)  # fmt: skip
 SHAPES = (nn.Flatten, nn.Unflatten)
+Kind = Literal["linear", "max", "mean", "through"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +29,7 @@ class Step:
 
     name: str
     forward: Callable[[Tensor], Tensor]
-    kind: Literal["linear", "max", "mean", "through"]
+    kind: Kind
     before: tuple[int, ...]
     after: tuple[int, ...]
     in_place: bool = False
@@ -96,11 +89,8 @@ def find_chain(target: Target) -> Chain | None:
 
 
 def _of_module(layer: Layer, module: nn.Module) -> Step:
-    kind: Literal["linear", "max", "mean", "through"] = "through"
-    if isinstance(module, LINEAR):
-        kind = "linear"
-    elif isinstance(module, MAXIMA + MEANS):
-        kind = "max" if isinstance(module, MAXIMA) else "mean"
+    kinds: dict[Kind, tuple[type[nn.Module], ...]] = {"linear": LINEAR, "max": MAXIMA, "mean": MEANS}
+    kind: Kind = next((kind for kind, types in kinds.items() if isinstance(module, types)), "through")
     shapes = (-1, *layer.input_shape), (-1, *layer.shape)
     return Step(layer.name, module.forward, kind, *shapes, getattr(module, "inplace", False), module)
 
@@ -110,9 +100,7 @@ def _of_function(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> Step | Non
     if layer.apply is None or not (layer.function == "relu" or "_pool" in layer.function):
         return None
     name = layer.name if layer.alias is None else layer.alias  # a block that ends in a ReLU stands for it
-    kind: Literal["max", "mean", "through"] = "through"
-    if layer.function != "relu":
-        kind = "max" if "max" in layer.function else "mean"
+    kind: Kind = "through" if layer.function == "relu" else "max" if "max" in layer.function else "mean"
     return Step(name, layer.apply, kind, (-1, *layer.input_shape), (-1, *shapes[name]), layer.in_place)
 
 

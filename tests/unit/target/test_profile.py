@@ -126,6 +126,14 @@ def test_a_foreign_profile_is_refused(tmp_path: Path) -> None:
         Profile.load(file, described)
 
 
+def test_a_profile_of_other_layers_is_refused(tmp_path: Path) -> None:
+    """As one is that was made before functions were layers."""
+    old = profile([X])
+    del old.layers["3"]
+    with pytest.raises(BadInput, match=r"not the layers that 'pre_activation' stands for \(3\): make a new one"):
+        Profile.load(old.save(tmp_path / "p"), SUBJECT)
+
+
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot read the profile"):
         Profile.load(tmp_path / "absent.json")
