@@ -215,8 +215,8 @@ def _candidates(target: Target) -> list[Layer]:
     last = survey.layers[-1].time
     by_time: dict[int, Layer] = {}
     for layer in survey.layers:
-        owners = {layer.module[:i] for i, c in enumerate(layer.module) if c == "."}
-        if not layer.module or layer.time >= last or owners & blocks:
+        owners = {layer.name[:i].partition("#")[0] for i, c in enumerate(layer.name) if c == "."}
+        if not layer.name or layer.time >= last or owners & blocks:
             continue
         if layer.made_by == "activation" or layer.module in blocks:
             by_time.setdefault(layer.time, layer)

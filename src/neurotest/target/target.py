@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
-from neurotest.target.layers import Survey, last_operator, survey
+from neurotest.target.layers import Survey
+from neurotest.target.survey import last_operator, survey
 
 Outputs = Literal["logits", "probs", "sigmoid"]
 _LEAST = 1e-30  # below any float32 softmax value that matters; keeps log finite
