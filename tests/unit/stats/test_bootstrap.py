@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -90,16 +91,71 @@ def test_fdr_interval_does_not_depend_on_how_the_draws_are_cut(monkeypatch: pyte
     assert cut == pytest.approx(whole, abs=0.021)
 
 
-def test_fdr_interval_covers_the_true_rate_about_as_often_as_it_says() -> None:
+@pytest.mark.parametrize(("faults", "m"), [("1101000", 3), ("1010100", 5), ("1100110", 1), ("0111001", 7)])
+def test_fdr_interval_ends_at_the_quantiles_of_every_possible_resample(faults: str, m: int) -> None:
+    """All n^n resamples of a small pool, written out: the interval may be neither wider nor narrower than they are."""
+    pool, draws = np.array([c == "1" for c in faults]), 20_000
+    n = len(pool)
+    resamples = np.sort(np.indices((n,) * n).reshape(n, -1), axis=0)  # (n, n^n) places, best first
+    hits = np.bincount(pool[resamples[:m]].sum(axis=0), minlength=m + 1)
+    below = np.cumsum(hits) / n**n
+    checked = 0
+    for level in np.arange(0.02, 1, 0.02):
+        share = (1 - level) / 2
+        # A quantile nearer than five standard errors to a step of the distribution may fall on either side of it.
+        if min(np.abs(np.concatenate([below - share, below - (1 - share)]))) < 5 * math.sqrt(0.25 / draws):
+            continue
+        interval = bootstrap.fdr_interval(pool, m, draws=draws, level=level)
+        expected = (np.searchsorted(below, share) / m, np.searchsorted(below, 1 - share) / m)
+        assert interval == pytest.approx((pool[:m].mean(), *expected))
+        checked += 1
+    assert checked >= 10
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
+def test_fdr_interval_covers_the_true_rate_as_often_as_it_says(level: float) -> None:
+    """Scores are uniform and the chance of a fault, so the first tenth holds 95 % faults, the first fifth 90 %."""
     generator = np.random.default_rng(3)
-    hits = 0
-    for trial in range(200):
-        scores = generator.random(400)
-        faults = generator.random(400) < scores
-        order = np.argsort(-scores, kind="stable")
-        found = bootstrap.fdr_interval(faults[order], 40, draws=300, seed=trial)
-        hits += found.low <= 0.95 <= found.high  # the mean score of the highest tenth
-    assert hits >= 175
+    trials, n = 400, 2000
+    for share, truth in ((0.1, 0.95), (0.2, 0.9)):
+        m, hits = int(share * n), 0.0
+        for trial in range(trials):
+            scores = -np.sort(-generator.random(n))
+            interval = bootstrap.fdr_interval(generator.random(n) < scores, m, draws=300, level=level, seed=trial)
+            # Rates go in steps of 1 / m: an end stands for half a step to either side of it.
+            inner = interval.low + 0.5 / m <= truth <= interval.high - 0.5 / m
+            hits += inner or (interval.low - 0.5 / m <= truth <= interval.high + 0.5 / m) * 0.5
+        # Three standard errors of the count, and what 300 draws leave uncertain of the two ends.
+        error = math.sqrt(level * (1 - level) / trials) + math.sqrt(level * (1 - level) / 300 / 2)
+        assert hits / trials == pytest.approx(level, abs=3 * error)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_order_interval_is_moved_against_the_bias(level: float) -> None:
+    """The variance of a resample is too small by (n - 1) / n on average: Efron's BC takes later percentiles instead."""
+    values, draws, normal = np.random.default_rng(2).normal(0, 1, 15), 4000, NormalDist()
+    samples = np.var(np.random.default_rng(5).choice(values, (100_000, 15)), axis=1)
+    bias = normal.inv_cdf(float(np.mean(samples < np.var(values))))
+    assert bias > 0.2
+    interval = bootstrap.order_interval(np.var, values, draws=draws, level=level)
+    assert interval.value == np.var(values)
+    for end, sign in ((interval.low, -1), (interval.high, 1)):
+        z = 2 * bias + sign * normal.inv_cdf((1 + level) / 2)
+        share = normal.cdf(z)
+        # Standard errors: of a percentile of so many draws, and of the bias (a share near a half) times the slope at z.
+        error = math.hypot(math.sqrt(share * (1 - share) / draws), 2 * math.sqrt(0.25 / draws) / normal.pdf(0) * normal.pdf(z))
+        assert float(np.mean(samples < end)) == pytest.approx(share, abs=3 * error)
+        assert share - (1 + sign * level) / 2 > 6 * error  # uncorrected percentiles are far outside of that
+
+
+def test_order_interval_of_what_every_resample_underestimates() -> None:
+    """How many different inputs there are: resamples hold about 63 % of them, so the interval starts at their top."""
+    interval = bootstrap.order_interval(lambda items: float(len(np.unique(items))), np.arange(60), draws=300)
+    assert interval.high == interval.value == 60
+    assert 0.7 * 60 < interval.low < 60  # 3.3 standard deviations above the mean of a resample, 38.1 with 2.6
+    mirrored = bootstrap.order_interval(lambda items: -float(len(np.unique(items))), np.arange(60), draws=300)
+    assert mirrored.low == mirrored.value == -60
+    assert -60 < mirrored.high < -0.7 * 60
 
 
 @given(st.integers(1, 60), st.data())
