@@ -62,6 +62,58 @@ def test_an_order_of_nothing_but_faults_has_no_width() -> None:
     assert bootstrap.fdr_interval([False] * 20, 5) == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize("draws", [1, 2, 7])
+def test_every_draw_counts_however_few(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for chunk in (1 << 22, 40, 1):  # all draws at once, two at a time, one at a time
+        monkeypatch.setattr(bootstrap, "CHUNK", chunk)
+        assert bootstrap.fdr_interval([True] * 20, 20, draws=draws) == (1.0, 1.0, 1.0)
+        assert bootstrap.mean_interval([3.0] * 20, draws=draws) == (3.0, 3.0, 3.0)
+
+
+def test_one_draw_is_both_ends() -> None:
+    faults = np.arange(40) % 3 == 0
+    one = bootstrap.fdr_interval(faults, 15, draws=1)
+    assert one.low == one.high
+    mean = bootstrap.mean_interval(faults, draws=1)
+    assert mean.low == mean.high
+    random = bootstrap.random_interval(apfd, faults, draws=1)
+    assert random.low == random.value == random.high
+    order = bootstrap.order_interval(apfd, faults, draws=1)
+    assert order.value == apfd(faults)
+    assert order.low < order.high  # from the value to the one resample
+    assert order.value in (order.low, order.high)
+
+
+def test_draws_without_a_value_are_left_out() -> None:
+    # Of three inputs one is a fault: 8 of 27 resamples hold none, and APFD is not defined there.
+    interval = bootstrap.order_interval(apfd, [False, True, False], draws=200)
+    assert not any(map(math.isnan, interval))
+    assert interval.value == 0.5
+    assert bootstrap.random_interval(lambda items: math.nan if items[0] else 2.0, [True, False]) == (2.0, 2.0, 2.0)
+
+
+def test_resamples_equal_to_the_value_count_half() -> None:
+    """Is input 0 of 12 there? In 65 % of resamples: 35 % + 65 % / 2 lie below the value, a bias of 0.91 standard deviations."""
+
+    def there(items: np.ndarray) -> float:
+        return float(0 in items)
+
+    # The lower end is the percentile of 0.91 - z: no resample of the lowest 35 % is in it while z < 1.29.
+    ends = [bootstrap.order_interval(there, np.arange(12), draws=3000, level=level).low for level in (0.6, 0.7, 0.86, 0.9)]
+    assert ends == [1, 1, 0, 0]
+
+
+def test_the_defaults_are_those_of_the_documents() -> None:
+    faults = np.random.default_rng(0).random(60) < np.linspace(0.9, 0.1, 60)
+    same = {"level": 0.95, "seed": 0}
+    assert bootstrap.fdr_interval(faults, 20) == bootstrap.fdr_interval(faults, 20, draws=2000, **same)
+    assert bootstrap.mean_interval(faults) == bootstrap.mean_interval(faults, draws=2000, **same)
+    assert bootstrap.order_interval(apfd, faults) == bootstrap.order_interval(apfd, faults, draws=500, **same)
+    assert bootstrap.random_interval(apfd, faults) == bootstrap.random_interval(apfd, faults, draws=500, **same)
+    assert bootstrap.wilson(3, 9) == bootstrap.wilson(3, 9, level=0.95)
+    assert bootstrap.random_fdr(100, 30, 20) == bootstrap.random_fdr(100, 30, 20, level=0.95)
+
+
 def test_metrics_without_faults_have_no_interval() -> None:
     assert all(map(math.isnan, bootstrap.order_interval(apfd, [False] * 5, draws=5)))
     assert all(map(math.isnan, bootstrap.random_interval(apfd, [False] * 5, draws=5)))
@@ -239,6 +291,8 @@ def test_the_interval_of_an_order_metric_holds_its_value(types: list[int]) -> No
 def test_another_seed_gives_other_draws() -> None:
     faults = np.random.default_rng(0).random(500) < 0.5
     assert bootstrap.mean_interval(faults, seed=1) != bootstrap.mean_interval(faults, seed=2)
+    for interval in (bootstrap.order_interval, bootstrap.random_interval):
+        assert interval(apfd, faults, draws=20, seed=1) != interval(apfd, faults, draws=20, seed=2)
 
 
 # bad input
@@ -254,6 +308,22 @@ def test_values_without_a_mean_are_refused(values: list[float]) -> None:
 def test_impossible_settings_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(BadInput, match=next(iter(options))):
         bootstrap.fdr_interval([True], 1, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"draws": 0}, {"level": 1.0}])
+def test_impossible_settings_are_refused_everywhere(options: dict[str, float]) -> None:
+    for interval in (bootstrap.order_interval, bootstrap.random_interval):
+        with pytest.raises(BadInput, match=next(iter(options))):
+            interval(apfd, [True, False], **options)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=next(iter(options))):
+        bootstrap.mean_interval([1.0], **options)  # type: ignore[arg-type]
+
+
+def test_impossible_levels_are_refused_by_closed_forms() -> None:
+    with pytest.raises(BadInput, match="level"):
+        bootstrap.wilson(1, 2, level=1.0)
+    with pytest.raises(BadInput, match="level"):
+        bootstrap.random_fdr(4, 2, 2, level=0.0)
 
 
 @pytest.mark.parametrize(("k", "m"), [(-1, 5), (6, 5), (0, 0)])
