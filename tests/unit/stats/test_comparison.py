@@ -48,6 +48,13 @@ def test_samples_that_cannot_be_compared() -> None:
             correlation([1.0, 2.0], [1.0])
         with pytest.raises(BadInput, match="2 values against 3"):
             correlation([1.0, 2.0], [1.0, 2.0, 3.0])
+    with pytest.raises(BadInput, match=r"x: .*at least 2"):
+        within([1.0], [1.0, 2.0], [0, 0])
+    with pytest.raises(BadInput, match=r"y: .*at least 2"):
+        within([1.0, 2.0], [1.0], [0, 0])
+    assert within([1.0, 2.0], [1.0, 3.0], [0, 0]) == pytest.approx(1)
+    assert spearman([1.0, 2.0], [1.0, 3.0]) == pearson([1.0, 2.0], [1.0, 3.0]) == pytest.approx(1)
+    assert pearson([0.0, 1.0, 2.0], [0.0, 1.0, 0.5]) == pytest.approx(0.5)  # a range of exactly 1 is no constant
     with pytest.raises(BadInput, match="as many levels"):
         within([1.0, 2.0], [1.0, 2.0, 3.0], [0, 0])
 

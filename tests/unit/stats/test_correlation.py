@@ -160,3 +160,24 @@ def test_any_numbers(x: list[float], random) -> None:  # type: ignore[no-untyped
 def test_bad_input(x: list[float], y: list[float], more: dict[str, list[float]]) -> None:
     with pytest.raises(BadInput):
         correlate(x, y, **more)
+
+
+def test_messages_name_the_argument() -> None:
+    for options, name in (
+        ({"x": [1.0]}, "x:"),
+        ({"y": [1.0]}, "y:"),
+        ({"level": [1]}, "level of"),
+        ({"clusters": [1]}, "clusters of"),
+    ):
+        values = {"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0], **options}
+        with pytest.raises(BadInput, match=f"^{name}"):
+            correlate(**values)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"^level of"):
+        within_levels([1, 2], [1, 2], [1])
+    with pytest.raises(BadInput, match=r"^x:"):
+        within_levels([1], [1, 2], [1])
+    with pytest.raises(BadInput, match=r"^y:"):
+        within_levels([1, 2], [1], [1])
+    two = correlate([1, 2], [1, 2])
+    assert (two.r, two.n) == (pytest.approx(1), 2)
+    assert math.isnan(two.p)  # no degree of freedom is left

@@ -182,3 +182,36 @@ def test_points_know_how_many_they_are() -> None:
     assert len(points) == 7
     distance, index = nearest(np.array([[3.0, 4.0]]), np.array([[9.0, 9.0], [0.0, 0.0]]))
     assert (distance.tolist(), index.tolist()) == ([5.0], [1])
+
+
+@pytest.mark.parametrize("inverse", ["auto", "pinv", "none"])
+def test_single_precision_is_widened(inverse: str) -> None:
+    random = np.random.default_rng(0)
+    points = (100 + random.normal(size=(60, 3))).astype(np.float32)
+    values = 100 + random.normal(size=(5, 3))
+    wide = points.astype(np.float64)
+    for density, call in ((Gaussian, "squared_distance"), (Kernels, "log_density")):
+        narrow, full = (density(p, inverse=inverse) for p in (points, wide))  # type: ignore[arg-type]
+        assert getattr(narrow, call)(values) == pytest.approx(getattr(full, call)(values), rel=1e-12)
+    assert Gaussian(wide, inverse).shrunk is False  # type: ignore[arg-type]
+    assert Kernels(wide, "scott", inverse).shrunk is False  # type: ignore[arg-type]
+
+
+def test_shrunk_kernels_are_normal_densities_of_the_shrunk_covariance() -> None:
+    from scipy.stats import multivariate_normal
+
+    random = np.random.default_rng(0)
+    points, values = random.normal(size=(4, 6)), random.normal(size=(5, 6))
+    covariance = ledoit_wolf(points - points.mean(axis=0))
+    covariance += 1e-6 * np.trace(covariance) / 6 * np.eye(6)
+    covariance *= (4 ** (-1 / (6 + 4))) ** 2
+    plain = np.log(np.mean([multivariate_normal(point, covariance).pdf(values) for point in points], axis=0))
+    kernels = Kernels(points)
+    assert kernels.shrunk
+    assert kernels.log_density(values) == pytest.approx(plain, rel=1e-6)
+
+
+def test_one_point_is_a_very_narrow_kernel() -> None:
+    density = Kernels(np.ones((1, 2))).log_density(np.array([[1.0, 1.0], [2.0, 1.0]]))
+    assert density[0] > 0 > density[1]
+    assert np.isfinite(density).all()
