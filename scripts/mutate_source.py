@@ -30,6 +30,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +74,12 @@ class Mutant:
         """The outermost function around the change, by its name with its class; None: it is outside of any, or a default."""
         tree = ast.parse(self.file.read_text())
         changed = list(nodes_of(tree))[self.node]
-        for owner, prefix in [(tree, ""), *((node, f"{node.name}.") for node in tree.body if isinstance(node, ast.ClassDef))]:
-            for item in owner.body:
-                if isinstance(item, ast.FunctionDef) and any(changed is n for part in item.body for n in ast.walk(part)):
+        classes = [(f"{node.name}.", node.body) for node in tree.body if isinstance(node, ast.ClassDef)]
+        for prefix, body in [("", tree.body), *classes]:
+            for item in body:
+                within = [item, *(node for part in getattr(item, "body", []) for node in ast.walk(part))]
+                if isinstance(item, ast.FunctionDef) and any(changed is node for node in within):
                     return f"{prefix}{item.name}"
-                if changed is item and isinstance(item, ast.FunctionDef):
-                    return f"{prefix}{item.name}"  # a statement of its body
         return None
 
     def __str__(self) -> str:
@@ -114,7 +115,7 @@ def _operators(node: ast.AST) -> Iterator[tuple[str, Change]]:
     if isinstance(node, ast.Compare):
         for i, op in enumerate(node.ops):
             for new in COMPARISONS[type(op)]:
-                yield f"{type(op).__name__} -> {new.__name__}", lambda i=i, new=new: node.ops.__setitem__(i, new())
+                yield f"{type(op).__name__} -> {new.__name__}", partial(node.ops.__setitem__, i, new())
     elif isinstance(node, (ast.BinOp, ast.AugAssign)):
         other = ARITHMETIC[type(node.op)]
         yield f"{type(node.op).__name__} -> {other.__name__}", lambda: setattr(node, "op", other())
@@ -136,7 +137,7 @@ def _conditions(node: ast.AST) -> Iterator[tuple[str, Change]]:
         yield "condition negated", lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), test))
     elif isinstance(node, ast.comprehension):
         for i in range(len(node.ifs)):
-            yield "filter removed", lambda i=i: node.ifs.pop(i)
+            yield "filter removed", partial(node.ifs.pop, i)
 
 
 def _constants(node: ast.AST) -> Iterator[tuple[str, Change]]:
@@ -167,30 +168,26 @@ def _calls(node: ast.AST) -> Iterator[tuple[str, Change]]:
         yield f"{method.attr} -> {NAMES[method.attr]}", lambda: setattr(method, "attr", NAMES[method.attr])
     for i, keyword in enumerate(node.keywords):
         if keyword.arg is not None:
-            yield f"{keyword.arg}= left out", lambda i=i: node.keywords.pop(i)
+            yield f"{keyword.arg}= left out", partial(node.keywords.pop, i)
 
 
 def _bodies(node: ast.AST) -> Iterator[tuple[str, Change]]:
     for name in ("body", "orelse", "finalbody"):
-        body: list[ast.stmt] = getattr(node, name, [])
-        if not isinstance(body, list):
+        body: Any = getattr(node, name, [])
+        if not isinstance(body, list):  # of a conditional expression or a lambda
             continue
         for i, statement in enumerate(body):
             if isinstance(statement, ast.Expr) and isinstance(statement.value, (ast.Constant, ast.Yield, ast.YieldFrom)):
                 continue
             attribute = isinstance(statement, ast.Assign) and not isinstance(statement.targets[0], (ast.Name, ast.Tuple))
             bare = isinstance(statement, ast.Return) and statement.value is None
+            where = f"line {statement.lineno}"
             if isinstance(statement, REMOVABLE) or attribute or bare:
-                yield (
-                    f"line {statement.lineno} removed: {ast.unparse(statement)[:60]}",
-                    lambda body=body, i=i: body.__setitem__(i, ast.Pass()),
-                )
-            elif isinstance(statement, (ast.Break, ast.Continue)):
-                other = ast.Continue if isinstance(statement, ast.Break) else ast.Break
-                yield (
-                    f"line {statement.lineno}: {type(statement).__name__} -> {other.__name__}",
-                    lambda body=body, i=i, other=other: body.__setitem__(i, other()),
-                )
+                yield f"{where} removed: {ast.unparse(statement)[:60]}", partial(body.__setitem__, i, ast.Pass())
+            elif isinstance(statement, ast.Break):
+                yield f"{where}: break -> continue", partial(body.__setitem__, i, ast.Continue())
+            elif isinstance(statement, ast.Continue):
+                yield f"{where}: continue -> break", partial(body.__setitem__, i, ast.Break())
 
 
 def mutants_of(file: Path) -> Iterator[Mutant]:
