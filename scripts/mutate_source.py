@@ -1,7 +1,7 @@
 """Mutation testing: change one thing in the source at a time and see whether the tests notice.
 
 python scripts/mutate_source.py src/neurotest/stats --tests tests/unit/stats
-python scripts/mutate_source.py src/neurotest/runs --tests tests/unit/runs --sample 300 --seed 1 --out survivors.txt
+python scripts/mutate_source.py src/neurotest/runs --tests tests/unit/runs --sample 300 --seed 1
 python scripts/mutate_source.py src/neurotest/rng.py --tests tests/unit/test_rng.py --only 18,25
 
 No file is changed. The tests are collected once; every mutant gets a process forked from there, in which the code of one
@@ -153,8 +153,6 @@ def _constants(node: ast.AST) -> Iterator[tuple[str, Change]]:
             yield f"{value} -> {half}", lambda: setattr(node, "value", half)
     elif isinstance(value, str) and value:
         yield f"{value!r} changed", lambda: setattr(node, "value", f"X{value}")
-    elif isinstance(value, bytes):
-        yield f"{value!r} changed", lambda: setattr(node, "value", b"X" + value)
 
 
 def _calls(node: ast.AST) -> Iterator[tuple[str, Change]]:
@@ -196,6 +194,7 @@ def mutants_of(file: Path) -> Iterator[Mutant]:
             yield Mutant(file, getattr(node, "lineno", 1), number, variant, what)
 
 
+OUTPUT, NULL = os.dup(1), os.open(os.devnull, os.O_RDWR)  # the streams of a child are redirected
 Place = tuple[str, str]  # file, qualified name of a function
 
 
@@ -259,9 +258,8 @@ def forked(work: Callable[[], bool], limit: float) -> bool:
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
-        null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
-            os.dup2(null, stream)
+            os.dup2(NULL, stream)
         good = False
         with contextlib.suppress(BaseException):
             good = work()
@@ -368,9 +366,6 @@ def examine(mutants: list[tuple[int, Mutant]], files: list[Path], tests: list[st
 
         if not reaching or forked(work, 60 + 20 * sum(calls.seconds)):
             report(number, mutant, "", scratch)
-
-
-OUTPUT = os.dup(1)  # survives the redirection of a child's streams
 
 
 def main() -> None:
