@@ -1,7 +1,7 @@
 """Mutation testing: change one thing in the source at a time and see whether the tests notice.
 
 python scripts/mutate_source.py src/neurotest/stats --tests tests/unit/stats
-python scripts/mutate_source.py src/neurotest/runs --tests tests/unit/runs --sample 300 --seed 1
+python scripts/mutate_source.py src/neurotest/runs --tests tests/unit/runs --sample 300 --seed 1 --functions
 python scripts/mutate_source.py src/neurotest/rng.py --tests tests/unit/test_rng.py --only 18,25
 
 No file is changed. The tests are collected once; every mutant gets a process forked from there, in which the code of one
@@ -96,11 +96,12 @@ def nodes_of(tree: ast.AST) -> Iterator[ast.AST]:
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, (ast.Import, ast.ImportFrom)):
                 continue
-            if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
-                continue
-            if isinstance(child, ast.Raise) or (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
-                continue
-            if isinstance(child, ast.Assign) and ast.unparse(child.targets[0]) == "__all__":
+            docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+            if (
+                docstring
+                or isinstance(child, ast.Raise)
+                or (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING")
+            ):
                 continue
             yield from nodes_of(child)
 
@@ -125,10 +126,8 @@ def _operators(node: ast.AST) -> Iterator[tuple[str, Change]]:
     elif isinstance(node, ast.UnaryOp):
         if isinstance(node.op, ast.Not):
             yield "Not removed", lambda: setattr(node, "operand", ast.UnaryOp(ast.Not(), node.operand))
-        elif isinstance(node.op, ast.USub):
-            yield "minus removed", lambda: setattr(node, "op", ast.UAdd())
         else:
-            yield "~ removed", lambda: setattr(node, "op", ast.UAdd())
+            yield "sign removed", lambda: setattr(node, "op", ast.UAdd())
 
 
 def _conditions(node: ast.AST) -> Iterator[tuple[str, Change]]:
@@ -238,8 +237,7 @@ class Finder(importlib.machinery.PathFinder):
 
 def replace_code(mutant: Mutant, name: str) -> None:
     """Give every function object of that name the changed code."""
-    todo = [compile(mutant.tree(), str(mutant.file), "exec")]
-    code = None
+    todo, code = [compile(mutant.tree(), str(mutant.file), "exec")], None
     while todo and code is None:
         inner = [c for c in todo.pop().co_consts if isinstance(c, types.CodeType)]
         code = next((c for c in inner if c.co_qualname == name), None)
@@ -321,8 +319,8 @@ class Plugin:
             seconds[number] = time.perf_counter() - began
             if not passed:
                 return False
-        files = [str(item.path) for item in session.items]
-        (self.scratch / "calls").write_bytes(pickle.dumps(Calls(tests, seconds, files)))
+        calls = Calls(tests, seconds, [str(item.path) for item in session.items])
+        (self.scratch / "calls").write_bytes(pickle.dumps(calls))
         return True
 
     def run(self, session: Any, numbers: list[int]) -> bool:
@@ -335,10 +333,10 @@ class Plugin:
 
 
 def report(number: int, mutant: Mutant, why: str, scratch: Path) -> None:
-    line = f"[{number}] {mutant}{why}"
-    os.write(OUTPUT, f"{line}\n".encode())
+    line = f"[{number}] {mutant}{why}\n"
+    os.write(OUTPUT, line.encode())
     with open(scratch / "survivors", "a") as out:
-        out.write(f"{line}\n")
+        out.write(line)
 
 
 def run_tests(arguments: list[str], scratch: Path, plugin: Plugin | None = None) -> bool:
@@ -375,6 +373,7 @@ def main() -> None:
     parser.add_argument("--tests", nargs="+", required=True, help="tests that should notice")
     parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn at random (0: all)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--functions", action="store_true", help="leave out what lies outside functions (slower to test)")
     parser.add_argument("--only", default="", help="mutants with these numbers, joined by commas")
     options = parser.parse_args()
     os.chdir(ROOT)
@@ -385,6 +384,8 @@ def main() -> None:
         mutants = [mutants[int(number)] for number in options.only.split(",")]
     elif options.sample:
         mutants = sorted(random.Random(options.seed).sample(mutants, min(options.sample, total)), key=lambda pair: pair[0])
+    if options.functions:
+        mutants = [(number, mutant) for number, mutant in mutants if mutant.function() is not None]
     for name in SLOW:
         importlib.import_module(name)
     with tempfile.TemporaryDirectory() as folder:

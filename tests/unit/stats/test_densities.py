@@ -215,3 +215,12 @@ def test_one_point_is_a_very_narrow_kernel() -> None:
     density = Kernels(np.ones((1, 2))).log_density(np.array([[1.0, 1.0], [2.0, 1.0]]))
     assert density[0] > 0 > density[1]
     assert np.isfinite(density).all()
+
+
+def test_single_precision_points_are_searched_in_double() -> None:
+    random = np.random.default_rng(0)
+    points = (1e4 + random.normal(size=(30, 4))).astype(np.float32)
+    queries = 1e4 + random.normal(size=(9, 4))
+    narrow, wide = Points(points).nearest(queries), Points(points.astype(np.float64)).nearest(queries)  # type: ignore[arg-type]
+    assert narrow[0] == pytest.approx(wide[0], rel=1e-12)
+    assert narrow[1].tolist() == wide[1].tolist()
