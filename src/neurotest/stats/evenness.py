@@ -29,7 +29,7 @@ def entropy(counts: ArrayLike, *, corrected: bool = False) -> float:
 
 
 def evenness(numbers: ArrayLike, classes: int, *, corrected: bool = False) -> float | None:
-    """Entropy of class numbers over log(classes): 1 when all classes occur equally often, 0 when only one does. None without inputs.
+    """Entropy of class numbers over log(classes): 1: all classes occur equally often, 0: only one does. None without inputs.
 
     `classes` is how many the network has, not how many occur. The corrected value is cut at 1.
     """
