@@ -31,7 +31,7 @@ def as_faults(faults_in_order: ArrayLike) -> NDArray[np.bool_]:
 def check_count(m: int, n: int) -> int:
     """`m` as a number of inputs out of `n`."""
     if isinstance(m, bool) or int(m) != m or not 1 <= m <= n:
-        raise BadInput(f"m={m}: expected an integer of inputs from 1 to {n} (budget() reads '5%').")
+        raise BadInput(f"m={m}: expected an integer from 1 to {n} (budget() reads '5%').")
     return int(m)
 
 
@@ -76,7 +76,7 @@ def fault_types(true: ArrayLike, pred: ArrayLike, classes: int | None = None) ->
         return np.zeros(0, dtype=np.int64)
     both = np.concatenate([true, pred])
     if not np.issubdtype(both.dtype, np.integer) or both.min() < 0:
-        raise BadInput("true and pred must be whole class numbers from 0: leave inputs without a label out.")
+        raise BadInput("true and pred must be class numbers, integers from 0: leave inputs without a label out.")
     top = int(both.max()) + 1
     if classes is not None and classes < top:
         raise BadInput(f"classes={classes}: class {top - 1} occurs, so expected at least {top}.")
