@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import neurotest
 from neurotest import registry, rng
+from neurotest.campaign.replay import replay
+from neurotest.campaign.shrink import shrink
+from neurotest.cli.tools import list_kind
 from neurotest.errors import BadInput
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Draws
@@ -19,6 +24,7 @@ from neurotest.mutate.chain import Chain, Step
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.operators import Rotation
 from neurotest.mutate.space import round8
+from neurotest.runs.store import Run
 
 NSS, POOL = NssMutations(), NssMutations(rounding="pool")
 
@@ -201,3 +207,22 @@ def test_steps_leave_out_unused_columns() -> None:
     steps: list[Chain] = [(chains.step(NSS, draws, i),) for i in range(2)]
     assert steps == [(Step("rotation", (12.0,)),), (Step("shift", (0.1, -0.1)),)]
     assert torch.equal(chains.replay(NSS, pictures(2), steps), NSS.apply(pictures(2), draws))
+
+
+@pytest.mark.parametrize("name", ["nss", "mild"])
+def test_a_campaign_with_them_is_replayed_and_shrunk(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    neurotest.fuzz("zoo:mnist-lenet1", "zoo:mnist/test[:40]", "random", forwards=400, mutations=name, out=path)
+    with Run.open(path) as run:
+        faults = [number for (number,) in run.rows("SELECT number FROM mutant WHERE oracle IS NOT NULL")]
+    assert len(faults) > 3
+    replayed = [replay(f"{path}#{number}") for number in faults]
+    assert all(one.same_values and one.fails for one in replayed)
+    families = shrink(path)["families"]
+    assert sum(one["l2_after"] for one in families) < sum(one["l2_before"] for one in families)
+
+
+def test_old_names_of_the_kind_still_list_them(capsys: pytest.CaptureFixture[str]) -> None:
+    for kind in ("mutation", "mutations", "mutation-set", "mutation-spaces"):
+        list_kind(kind, json=True)
+        assert {"nss", "rules95"} <= set(json.loads(capsys.readouterr().out)["mutation"])

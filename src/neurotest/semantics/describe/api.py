@@ -74,7 +74,7 @@ def output_layer(target: Target) -> Layer:
 def recorded(
     target: Target | str, data: Source | str | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
 ) -> tuple[Descriptions, Path, dict[str, Any]]:
-    """The same as a run with the table, exemplars and contact sheets: the table, the run's place, how many have words."""
+    """Describe into a run with exemplars and contact sheets: the table, the run's place, how many neurons have words."""
     from neurotest.semantics.describe import record
 
     describer, work = prepare(target, data, method, layers, **settings)
