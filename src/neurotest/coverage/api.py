@@ -60,13 +60,13 @@ def cover(
     target = load(target)
     requested = _criteria(criteria)
     source = aligned(target, read_data(data, shape=target.shape, strict=strict, limit=limit))
-    fit(target, source)
+    width = fit(target, source)
     if by not in (None, "class"):
         raise BadInput(f"by={by!r}: expected class.")
     context = _context(target, train, profile, batch=batch, seed=seed, cache=cache, progress=progress)
     several = Several(requested)
     chosen = _fitting(requested, {"layers": layers, "neuron": neuron}, context, several)
-    classes = _classes(target, source) if by else ()
+    classes = tuple(target.classes or source.classes or map(str, range(width))) if by else ()
     needed = _check_memory(chosen, context, len(source), memory, copies=1 + len(classes))
     if tell is not None and needed > MEMORY:
         tell(f"the criteria will need about {needed / 1e9:.1f} GB of memory")
@@ -147,17 +147,6 @@ def _context(target: Target, train: Any, profile: Any, **settings: Any) -> Conte
         loaded.check(target)
         context.profiles[loaded.want] = loaded
     return context
-
-
-def _classes(target: Target, source: Source) -> tuple[str, ...]:
-    names = target.classes or source.classes
-    if names is not None:
-        return tuple(names)
-    import torch
-
-    with torch.inference_mode():
-        width = int(target.logits(target.prepare(source.read(np.arange(1)))).shape[1])
-    return tuple(map(str, range(width)))
 
 
 def _check_memory(chosen: Mapping[str, Criterion], context: Context, inputs: int, allowed: float, *, copies: int) -> int:

@@ -88,10 +88,7 @@ class HitState(BitState):
         self.bits |= self.hits(joined).any(axis=0).reshape(self.bits.shape)
         if not len(joined.values):
             return
-        if joined.bad is None:
-            low, high = joined.values.min(axis=0), joined.values.max(axis=0)
-        else:
-            low, high = np.fmin.reduce(joined.values, axis=0), np.fmax.reduce(joined.values, axis=0)
+        low, high = joined.extremes
         np.fmin(self.low, low, out=self.low)
         np.fmax(self.high, high, out=self.high)
 

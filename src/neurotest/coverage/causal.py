@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from neurotest.checks import integer, number, one_of
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.edges import Edges, Learner, Link, find_links
+from neurotest.coverage.edges import Edges, Learner, find_links
 from neurotest.coverage.tables import Rule, count, dependent
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
-from neurotest.measure.traces import Joined, Layout
+from neurotest.measure.traces import Joined, Layout, checked
 from neurotest.registry import register
 from neurotest.target import Trace, Want
 
@@ -133,19 +133,14 @@ class CausalState(State):
 
     def read(self, trace: Trace) -> Joined:
         """The reduced inputs of every layer, for counting what is not finite."""
-        reduced = [link.reduced(trace[self.want][link.name]) for link in self._links()]
-        values = np.concatenate(reduced, axis=1)
-        bad = ~np.isfinite(values)
-        if not bad.any():
-            return Joined(values, None)
-        starts = np.cumsum([0, *[r.shape[1] for r in reduced]])[:-1]
-        each = np.zeros(len(self.layout.names), dtype=np.int64)
-        numbers = [self.layout.names.index(link.name) for link in self._links()]
-        each[numbers] = np.add.reduceat(bad, starts, axis=1, dtype=np.int64).sum(axis=0)
-        return Joined(values, each)
-
-    def _links(self) -> list[Link]:
-        return [e.link for e in self.edges]
+        links = [e.link for e in self.edges]
+        reduced = [link.reduced(trace[self.want][link.name]) for link in links]
+        joined = checked(np.concatenate(reduced, axis=1), np.cumsum([0, *[r.shape[1] for r in reduced]])[:-1])
+        if joined.bad is None:
+            return joined
+        bad = np.zeros(len(self.layout.names), dtype=np.int64)
+        bad[[self.layout.names.index(link.name) for link in links]] = joined.bad
+        return Joined(joined.values, bad)
 
     def _update(self, joined: Joined, trace: Trace) -> None:
         for edges, flat in zip(self.edges, self._flat, strict=True):

@@ -189,8 +189,10 @@ class CovarianceState(State):
         for sums, place in zip(self.sums(), self._places, strict=True):
             before = sums.norm()
             for i in np.flatnonzero(joined.finite_rows):
-                after = _with(sums, joined.values[i, place]).norm() - before
-                gained[i] += max(0.0, after) if self.criterion.mode == "gated" else after
+                new = sums.copy()
+                new.add(joined.values[i, place][None])
+                change = new.norm() - before
+                gained[i] += max(0.0, change) if self.criterion.mode == "gated" else change
         return gained
 
     def _merge(self, other: Self) -> None:
@@ -219,9 +221,3 @@ class CovarianceState(State):
             sums.count = int(np.asarray(state["count"])[layer])
             for key in ("shift", "total", "products"):
                 setattr(sums, key, np.array(state[f"{key}/{name}"], dtype=np.float64).reshape(getattr(sums, key).shape))
-
-
-def _with(sums: Sums, row: Values) -> Sums:
-    new = sums.copy()
-    new.add(row[None])
-    return new

@@ -17,7 +17,7 @@ from neurotest.coverage.abstract import Abstract, build
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
-from neurotest.measure.traces import Joined, Layout, Values
+from neurotest.measure.traces import Joined, Layout, Values, checked
 from neurotest.registry import register
 from neurotest.target import Trace, Want
 
@@ -195,11 +195,7 @@ class PathState(State):
         self.bits: Bits = np.zeros((len(abstract), len(parts), criterion.buckets + (criterion.edges == "ceil")), dtype=bool)
 
     def read(self, trace: Trace) -> Joined:
-        values = self.reader(trace).values
-        bad = ~np.isfinite(values)
-        if not bad.any():
-            return Joined(values, None)
-        return Joined(values, np.add.reduceat(bad, self.layout.starts, axis=1, dtype=np.int64).sum(axis=0))
+        return checked(self.reader(trace).values, self.layout.starts)
 
     def _hits(self, trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which input hits which bit: (hits,) each."""

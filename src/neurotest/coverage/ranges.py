@@ -224,16 +224,9 @@ class CornerState(RangeState):
             return [sides[side]() for side in self.criterion.sides]
 
     def _update(self, joined: Joined, trace: Trace) -> None:
-        values = joined.values
-        if not len(values):
+        if not len(joined.values):
             return
-        if len(values) == 1:
-            least = most = values[0]
-        elif joined.bad is None:
-            least, most = values.min(axis=0), values.max(axis=0)
-        else:
-            least, most = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
-        for side, hit in enumerate(self._beyond(least, most)):
+        for side, hit in enumerate(self._beyond(*joined.extremes)):
             self.bits[:, side] |= hit
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:

@@ -188,15 +188,28 @@ class SurpriseState(State):
         """Take in scores; NaN and infinite ones have no bucket and are counted."""
         self.unscored += int(np.isnan(scores).sum())
         self.unseen += int(np.isinf(scores).sum())
-        scores = scores[np.isfinite(scores)]
         if self.criterion.relative:
-            self.scores.append(scores)
+            self.scores.append(scores[np.isfinite(scores)])
         else:
-            ids = self._buckets(scores)
-            self.hit.update(ids[self._counts(ids)].tolist())
+            self.hit.update(self.buckets_of(scores)[1].tolist())
+
+    def buckets_of(self, scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which of an evaluated set's scores falls into which bucket; some fall into none."""
+        rows = np.flatnonzero(np.isfinite(scores))
+        if not len(rows):
+            return rows, rows
+        ids = self._buckets(scores[rows])
+        if self._total is None:
+            return rows, ids
+        inside = (ids >= 0) & (self.criterion.relative | (ids < self._total))
+        return rows[inside], ids[inside]
 
     def _buckets(self, scores: Floats) -> NDArray[np.int64]:
         criterion = self.criterion
+        if criterion.relative:
+            assert criterion.sections is not None
+            rule = _sadl if criterion.buckets == "sadl" else _dnn_tip
+            return rule(scores, criterion.sections, criterion.upper, criterion.overflow)
         if criterion.buckets == "neural_coverage":
             return np.trunc(scores / criterion.bucket).astype(np.int64)
         if criterion.sections is not None and criterion.upper is not None:
@@ -204,51 +217,24 @@ class SurpriseState(State):
             return np.ceil(scores / criterion.upper * criterion.sections).clip(-1, 2**53).astype(np.int64) - 1
         return np.floor(scores / criterion.bucket).clip(-(2**53), 2**53).astype(np.int64)
 
-    def _counts(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        if self._total is None:
-            return np.ones(len(ids), dtype=bool)
-        return (ids >= 0) & (ids < self._total)
-
     @property
     def _total(self) -> int | None:
         return self.criterion.sections if self.criterion.buckets != "neural_coverage" else None
 
-    def _covered(self, extra: Floats | None = None) -> int:
+    def _covered(self, *extra: Floats) -> int:
         if not self.criterion.relative:
             return len(self.hit)
-        scores = np.concatenate([*self.scores, *([] if extra is None else [extra]), np.empty(0)])
-        if not len(scores):
-            return 0
-        assert self.criterion.sections is not None
-        rule = _sadl if self.criterion.buckets == "sadl" else _dnn_tip
-        ids = rule(scores, self.criterion.sections, self.criterion.upper, self.criterion.overflow)
-        return len(np.unique(ids[ids >= 0]))
-
-    def buckets_of(self, scores: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which of an evaluated set's scores falls into which bucket; some fall into none."""
-        rows = np.flatnonzero(np.isfinite(scores))
-        if not self.criterion.relative:
-            ids = self._buckets(scores[rows])
-            counts = self._counts(ids)
-            return rows[counts], ids[counts]
-        if not len(rows):
-            return rows, rows
-        assert self.criterion.sections is not None
-        rule = _sadl if self.criterion.buckets == "sadl" else _dnn_tip
-        ids = rule(scores[rows], self.criterion.sections, self.criterion.upper, self.criterion.overflow)
-        return rows[ids >= 0], ids[ids >= 0]
+        return len(np.unique(self.buckets_of(np.concatenate([*self.scores, *extra, np.empty(0)]))[1]))
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
-        scores = self.score(trace)
-        unit = self._total or 1
+        scores, unit = self.score(trace), self._total or 1
         gained = np.zeros(len(scores))
-        good = np.flatnonzero(np.isfinite(scores))
         if self.criterion.relative:
-            before = self._covered()
-            gained[good] = [(self._covered(scores[i : i + 1]) - before) / unit for i in good]
-            return gained
-        ids = self._buckets(scores[good])
-        gained[good] = [float(one not in self.hit) / unit for one in ids.tolist()] * self._counts(ids)
+            rows, before = np.flatnonzero(np.isfinite(scores)), self._covered()
+            gained[rows] = [(self._covered(scores[i : i + 1]) - before) / unit for i in rows]
+        else:
+            rows, ids = self.buckets_of(scores)
+            gained[rows] = [float(one not in self.hit) / unit for one in ids.tolist()]
         return gained
 
     def _merge(self, other: Self) -> None:

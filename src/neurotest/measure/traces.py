@@ -56,6 +56,15 @@ class Joined:
     def finite_rows(self) -> NDArray[np.bool_]:
         return np.asarray(np.isfinite(self.values).all(axis=1))
 
+    @cached_property
+    def extremes(self) -> tuple[Values, Values]:
+        """The least and the greatest value of every neuron; NaN counts in neither."""
+        if len(self.values) == 1:
+            return self.values[0], self.values[0]
+        if self.bad is None:
+            return self.values.min(axis=0), self.values.max(axis=0)
+        return np.fmin.reduce(self.values, axis=0), np.fmax.reduce(self.values, axis=0)
+
 
 def array(tensor: Tensor) -> Values:
     """A tensor as numpy; a view where it lies in the host's memory already."""
@@ -90,11 +99,16 @@ def _join(recorded: Mapping[str, Tensor], layout: Layout) -> Joined:
             f"the trace has {values.shape[1]} neurons, the criterion was started for {layout.neurons}: "
             "inputs of another size, or a profile of another target."
         )
+    return checked(values, layout.starts)
+
+
+def checked(values: Values, starts: NDArray[np.int64]) -> Joined:
+    """Values of layers that begin at `starts`, with the number of those that are not finite."""
     with np.errstate(all="ignore"):
         total = values.sum(dtype=np.float64)
     if np.isfinite(total):
         return Joined(values, None)
-    bad = np.add.reduceat(~np.isfinite(values).ravel().reshape(values.shape), layout.starts, axis=1, dtype=np.int64).sum(axis=0)
+    bad = np.add.reduceat(~np.isfinite(values), starts, axis=1, dtype=np.int64).sum(axis=0)
     return Joined(values, bad if bad.any() else None)
 
 

@@ -152,10 +152,7 @@ def score(
     predictions = np.full(len(pool), -1)
 
     def step(part: Batch, trace: Trace, probe: Probe) -> None:
-        if not bool(trace.logits.isfinite().all()):
-            raise BadInput(
-                f"the network gives NaN or infinite outputs, first for input {_first_bad(trace, part)}: it cannot be ranked."
-            )
+        check_outputs(trace, part)
         traces: dict[Partner, list[Trace]] = {}
         for name in [name for name in states if name not in several.errors]:
             with several.attempt(name):
@@ -166,7 +163,7 @@ def score(
         predictions[part.index] = trace.predictions.cpu().numpy()
 
     running = several.left(dict(scorers))
-    order = _order(pool, {s.sample for s in running.values()})
+    order = sample_first(pool, {s.sample for s in running.values()})
     each_batch(pool.target, pool.source, step, wants=wanted(running.values()), order=order, batch=batch, progress=progress)
     scores = {}
     for name, state in several.left(states).items():
@@ -197,12 +194,14 @@ def _start(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> tuple
     return states, makers
 
 
-def _first_bad(trace: Trace, part: Batch) -> int:
-    bad = ~trace.logits.isfinite().all(dim=1).cpu().numpy()
-    return int(part.index[bad].min())
+def check_outputs(trace: Trace, part: Batch) -> None:
+    finite = trace.logits.isfinite()
+    if not bool(finite.all()):
+        first = int(part.index[~finite.all(dim=1).cpu().numpy()].min())
+        raise BadInput(f"the network gives NaN or infinite outputs, first for input {first}: it cannot be ranked.")
 
 
-def _order(pool: Pool, samples: Set[int]) -> np.ndarray:
+def sample_first(pool: Pool, samples: Set[int]) -> np.ndarray:
     """Random samples of these sizes first, so that what needs one has it before the rest streams by; then the others.
 
     A smaller sample is the beginning of a larger one, so each method sees the sample it would see alone.

@@ -13,7 +13,7 @@ from neurotest.errors import BadInput
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.pools import nss_pool
 from neurotest.select.api import rank, select
-from neurotest.select.scorer import Partner, Pool, _order
+from neurotest.select.scorer import Partner, Pool, sample_first
 from neurotest.select.sensitivity import NSS, Sensitivity
 from neurotest.target import Target, Trace
 
@@ -167,12 +167,12 @@ def test_equals_a_plain_derivation(distance: str, identify: str, k: float, refer
 
 def test_a_smaller_sample_is_the_beginning_of_a_larger_one() -> None:
     place = Pool(Target(NET, shape=(1, 6, 6)), pool(), 0)
-    alone, both = _order(place, {5}), _order(place, {0, 5, 12})
-    assert set(alone[:5]) == set(both[:5]) < set(both[:12]) == set(_order(place, {12})[:12])
+    alone, both = sample_first(place, {5}), sample_first(place, {0, 5, 12})
+    assert set(alone[:5]) == set(both[:5]) < set(both[:12]) == set(sample_first(place, {12})[:12])
     for order in (alone, both):
         assert sorted(order) == list(range(N))
-    assert np.array_equal(_order(place, {0, N, 1000}), np.arange(N))
-    assert not np.array_equal(_order(Pool(place.target, place.source, 1), {5})[:5], alone[:5])
+    assert np.array_equal(sample_first(place, {0, N, 1000}), np.arange(N))
+    assert not np.array_equal(sample_first(Pool(place.target, place.source, 1), {5})[:5], alone[:5])
 
 
 def test_another_layer_and_channels() -> None:

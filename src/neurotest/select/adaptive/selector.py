@@ -13,25 +13,13 @@ from neurotest.checks import number
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.registry import register
-from neurotest.scan import BATCH, Progress, aligned, fit
+from neurotest.scan import BATCH, Batch, Progress, aligned, each_batch, fit
 from neurotest.select.adaptive.features import SAMPLE, WANT, Gather
 from neurotest.select.adaptive.learning import Loop
-from neurotest.select.scorer import Pool, Scorer, score
+from neurotest.select.scorer import Pool, Scorer, check_outputs, sample_first
 from neurotest.stats.faults import budget as read_count
-from neurotest.target import Target, Trace, Want
+from neurotest.target import Probe, Target, Trace, Want
 from neurotest.target.load import load
-
-
-class _Scanning(Scorer):
-    """What reads the facts that adaptive selection learns from."""
-
-    @property
-    def want(self) -> Want:
-        return WANT
-
-    @property
-    def sample(self) -> int:
-        return SAMPLE
 
 
 @register(
@@ -45,7 +33,7 @@ class _Scanning(Scorer):
     main="round",
 )
 @dataclass(frozen=True, kw_only=True)
-class Adaptive(_Scanning):
+class Adaptive(Scorer):
     """Learn from the labels given so far which inputs the network gets wrong; DeepGini until there is something to learn.
 
     A multinomial regression on the network's own features corrects its logits (the corrected head), a logistic regression asks
@@ -69,6 +57,14 @@ class Adaptive(_Scanning):
         number("audit", self.audit, "a share of every batch, for example 0.1", least=0, below=1)
         number("ridge", self.ridge, "30 by default", above=0)
         read_count(self.round, 10**9)
+
+    @property
+    def want(self) -> Want:
+        return WANT
+
+    @property
+    def sample(self) -> int:
+        return SAMPLE
 
     def labels_per_round(self, n: int) -> int:
         """How many labels one round asks for in a pool of n."""
@@ -169,25 +165,14 @@ def loop(
     source = aligned(target, data(pool, shape=target.shape))
     fit(target, source)
     candidates = Pool(target, source, seed, batch=batch)
-    scan = _Scan(Gather(candidates))
-    score(candidates, {"adaptive": scan}, batch=batch, progress=progress)
-    return Loop(scan.gather.value(), ridge=ridge, seed=seed, audit=audit)
+    state = AdaptiveState(Adaptive(ridge=ridge, audit=audit), candidates)
 
+    def step(part: Batch, trace: Trace, probe: Probe) -> None:
+        check_outputs(trace, part)
+        state.update(part.index, trace, ())
 
-@dataclass(frozen=True)
-class _Scan(_Scanning):
-    """The facts and nothing else."""
-
-    gather: Gather
-
-    def start(self, pool: Pool) -> _Scan:
-        return self
-
-    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        self.gather.update(index, trace)
-
-    def value(self) -> np.ndarray:
-        return np.zeros(len(self.gather.logits))
+    each_batch(target, source, step, wants=[WANT], order=sample_first(candidates, {SAMPLE}), batch=batch, progress=progress)
+    return state.loop
 
 
 def summary(loop: Loop, size: int) -> str:
