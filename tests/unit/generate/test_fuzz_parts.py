@@ -52,14 +52,14 @@ def seeds(n: int = 20, x: np.ndarray | None = None) -> Seeds:
     x = images(n) if x is None else x
     target = Target(Net().eval(), shape=(1, 8, 8))
     labels = predictions(x) if x.dtype == np.uint8 else None
-    judges = oracles.oracles(target, "label" if labels is not None else "metamorphic")
+    judges = oracles.build_oracles(target, "label" if labels is not None else "metamorphic")
     return choose_seeds(target, ArraySource(x, labels), judges)
 
 
 def fuzzer(guide: str, budget: Budget, n: int = 20, train: int | None = 10, **options: Any) -> Fuzzer:
     target = Target(Net().eval(), shape=(1, 8, 8))
     source = ArraySource(images(n), predictions(images(n)))
-    judges = oracles.oracles(target, "label")
+    judges = oracles.build_oracles(target, "label")
     chosen = choose_seeds(target, source, judges)
     context = Context(target=target, train=None if train is None else ArraySource(images(train, 3)))
     return Fuzzer(target, chosen, build_guide(guide).start(context, source), judges, Settings(**options), budget)
@@ -196,7 +196,7 @@ def test_the_room_that_is_left_for_change() -> None:
 def test_room_in_other_bounds() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (6, 1, 8, 8)).astype(np.float32)
     target = Target(Net().eval(), shape=(1, 8, 8), bounds=(-1.0, 1.0))
-    chosen = choose_seeds(target, ArraySource(x), oracles.oracles(target, "metamorphic"))
+    chosen = choose_seeds(target, ArraySource(x), oracles.build_oracles(target, "metamorphic"))
     kept = Corpus(chosen, Settings(energy="potential"))
     reference = np.full((1, 8, 8), -1.0, dtype=np.float32)
     reference[0, 0, :5] = 0.0
@@ -224,14 +224,14 @@ def test_labels_beyond_the_classes_and_other_oracles() -> None:
     x = images(6)
     labels = predictions(x)
     with pytest.raises(BadInput, match=r"has label 3, but the target has 3 classes \(0 to 2\)"):
-        choose_seeds(target, ArraySource(x, np.where(labels == labels[0], 3, labels)), oracles.oracles(target, "label"))
-    unlabelled = choose_seeds(target, ArraySource(x), oracles.oracles(target, "metamorphic"), batch=4)
+        choose_seeds(target, ArraySource(x, np.where(labels == labels[0], 3, labels)), oracles.build_oracles(target, "label"))
+    unlabelled = choose_seeds(target, ArraySource(x), oracles.build_oracles(target, "metamorphic"), batch=4)
     assert unlabelled.roots.labels.tolist() == [-1] * 6
     assert unlabelled.roots.predicted.tolist() == labels.tolist()
     # A label that is not predicted is no seed, whatever the oracle; the others keep their place in the data.
     wrong = labels.copy()
     wrong[[0, 3]] = (wrong[[0, 3]] + 1) % 3
-    some = choose_seeds(target, ArraySource(x, wrong), oracles.oracles(target, "metamorphic"))
+    some = choose_seeds(target, ArraySource(x, wrong), oracles.build_oracles(target, "metamorphic"))
     assert (some.positions.tolist(), some.set_aside) == ([1, 2, 4, 5], 2)
     assert np.array_equal(some.x, x[[1, 2, 4, 5]])
     assert some.roots.labels.tolist() == wrong[[1, 2, 4, 5]].tolist()
@@ -315,7 +315,7 @@ def test_what_an_output_says_of_itself(guide: str) -> None:
 def test_without_labels_the_prediction_for_the_seed_is_expected() -> None:
     target = Target(Net().eval(), shape=(1, 8, 8))
     source = ArraySource(images(10))
-    judges = oracles.oracles(target, "metamorphic")
+    judges = oracles.build_oracles(target, "metamorphic")
     state = build_guide("random").start(Context(target=target), source)
     loop = Fuzzer(target, choose_seeds(target, source, judges), state, judges, Settings(), Budget(iterations=40))
     for m in outputs(loop):
