@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from neurotest.coverage.context import Context
 from torch import Tensor, nn
 
 from neurotest import oracles, registry
@@ -18,6 +17,7 @@ from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guid
 from neurotest.generate.fuzz.corpus import Corpus
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.measure.context import Context
 from neurotest.target import Probe, Target
 
 
