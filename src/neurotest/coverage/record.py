@@ -10,6 +10,8 @@ from typing import Any
 from neurotest.coverage.criterion import Criterion
 from neurotest.coverage.result import Coverage
 from neurotest.data.source import Source
+from neurotest.jobs.opening import stored_spec
+from neurotest.jobs.stored import target_config
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
@@ -17,9 +19,8 @@ from neurotest.target import Target
 def begin(out: Any, target: Target, source: Source, criteria: Mapping[str, Criterion], settings: dict[str, Any]) -> Run:
     """Make the run before the work, so that a place that cannot be written to is refused at once."""
     config = {
-        "target": target.spec,
-        "fingerprint": target.fingerprint,
-        "data": source.spec,
+        **target_config(target),
+        "data": stored_spec(source),
         "criteria": {name: repr(criterion) for name, criterion in criteria.items()},
         **settings,
     }

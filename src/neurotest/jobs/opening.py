@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from torch import nn
 
 from neurotest.data.source import Source
 from neurotest.data.spec import data
-from neurotest.errors import BadInput
-from neurotest.scan import aligned, fit
+from neurotest.errors import BadInput, Remark
+from neurotest.scan import aligned, fit, remarks
 from neurotest.target import Target
 from neurotest.target.description import Description
 from neurotest.target.load import load
@@ -26,8 +27,14 @@ def open_target(target: AnyTarget) -> Target:
 
 
 def open_data(target: Target, source: Source | str, *, limit: int | None = None, strict: bool = False) -> Source:
-    """Inputs for a target: of its size, in its bounds, labels numbered as the target numbers its classes."""
-    opened = aligned(target, data(source, shape=target.shape, limit=limit, strict=strict))
+    """Inputs for a target: of its size, in its bounds, labels numbered as the target numbers its classes.
+
+    What a user should know about them (skipped files, the order of classes) is warned about.
+    """
+    opened = data(source, shape=target.shape, limit=limit, strict=strict)
+    for sentence in remarks(target, opened):
+        warnings.warn(sentence, Remark, stacklevel=3)
+    opened = aligned(target, opened)
     if not len(opened):
         raise BadInput(f"{opened.what} is empty: give data with at least one input.")
     classes = fit(target, opened)

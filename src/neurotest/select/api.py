@@ -14,6 +14,8 @@ from neurotest import registry, zoo
 from neurotest.data.source import Source, check_shape, content_ids
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
+from neurotest.jobs.opening import stored_spec
+from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
 from neurotest.runs.store import Run
 from neurotest.scan import BATCH, Progress, aligned, fit, remarks
@@ -150,9 +152,8 @@ def _estimate(pool: Pool, order: np.ndarray, predictions: np.ndarray, weights: n
 def _begin(command: str, out: Any, target: Target, source: Source, scorers: dict[str, Any], settings: dict[str, Any]) -> Run:
     """Make the run before the work, so that a place that cannot be written to is refused at once."""
     config = {
-        "target": target.spec,
-        "fingerprint": target.fingerprint,
-        "pool": source.spec,
+        **target_config(target),
+        "pool": stored_spec(source),
         "methods": {name: repr(scorer) for name, scorer in scorers.items()},
         **settings,
     }
