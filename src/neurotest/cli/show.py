@@ -122,14 +122,15 @@ _CONDITION = re.compile(r"\s*([\w./:%@-]+?)\s*(>=|<=|==|>|<)\s*([-+.\deE]+)\s*")
 
 
 def check_fail_if(conditions: Sequence[str] | None, content: dict[str, Any]) -> None:
-    """Exit 1 when a condition such as `fdr>0.05` or `random.fdr<0.1` holds for the JSON result."""
+    """Exit 1 when a condition such as `fdr>0.05`, `random.fdr<0.1` or `runs.0.faults>9` holds for the JSON result."""
     for condition in conditions or ():
         path, sign, limit = read_condition(condition)
         value: Any = content
         for part in path.split("."):
-            if not isinstance(value, dict) or part not in value:
-                raise BadInput(f"--fail-if {condition!r}: the result has no number {path!r}.")
-            value = value[part]
+            try:
+                value = value[int(part) if isinstance(value, list) else part]
+            except (LookupError, TypeError, ValueError):
+                raise BadInput(f"--fail-if {condition!r}: the result has no number {path!r}.") from None
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise BadInput(f"--fail-if {condition!r}: {path!r} is no number.")
         holds = {">": value > limit, "<": value < limit, ">=": value >= limit, "<=": value <= limit, "==": value == limit}[sign]

@@ -85,7 +85,7 @@ class Target:
         training = next((name for name, m in self.module.named_modules() if m.training), None)
         if training is not None:
             raise BadInput(
-                f"the network is in training mode (module {training or 'itself'!r}): call .eval() on it first "
+                f"the network is in training mode{f' (module {training!r})' if training else ''}: call .eval() on it first "
                 "(before it is exported, if it is a .pt2)."
             )
 
