@@ -36,7 +36,8 @@ def test_it_equals_a_plain_loop() -> None:
     for i in range(5):
         one = torch.from_numpy(x[i : i + 1]).float() / 255
         said = int(net(one).argmax())
-        lost = [1 - float(net(changed).double().softmax(1)[0, said]) for changed in MildMutations(rounding="pool").variants(one)[:3]]
+        mild = MildMutations(rounding="pool").variants(one)[:3]
+        lost = [1 - float(net(changed).double().softmax(1)[0, said]) for changed in mild]
         assert found.all_scores[i] == pytest.approx(np.mean(lost), abs=1e-6)
 
 
