@@ -5,13 +5,16 @@ python scripts/measure_guides.py            # about three minutes on one core
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import torch
 
-from neurotest.studies.planted import MOST, REPORT, measure
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from tests.quality.planted import MOST, REPORT, measure  # noqa: E402
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "fuzzing.md"
+PAGE = ROOT / "docs" / "fuzzing.md"
 BEGIN, END = "<!-- measured by scripts/measure_guides.py -->", "<!-- end of what was measured -->"
 
 
@@ -34,9 +37,9 @@ def main() -> None:
     page = PAGE.read_text()
     before, rest = page.split(BEGIN)
     after = rest.split(END)[1]
-    made = table()
-    PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}")
-    print(made)
+    rows = table()
+    PAGE.write_text(f"{before}{BEGIN}\n\n{rows}\n\n{END}{after}")
+    print(rows)
 
 
 if __name__ == "__main__":

@@ -78,10 +78,10 @@ def arrives(guide: str, seed: int, priority: str | None = None) -> int:
     seeds = choose_seeds(target, source, judges)
     built = build_guide(guide)
     state = built.start(Context(target=target, train=source), source)
-    said: dict[str, Any] = {key: value for key, value in built.defaults.items() if key in ("priority", "accept")}
-    said |= {"priority": priority} if priority else {}
+    options: dict[str, Any] = {key: value for key, value in built.defaults.items() if key in ("priority", "accept")}
+    options |= {"priority": priority} if priority else {}
     settings = Settings(
-        mutations=Steps(choice="rule"), validity=Validity(beta=1.0), max_depth=30, batch=32, seed=seed, tries=16, **said
+        mutations=Steps(choice="rule"), validity=Validity(beta=1.0), max_depth=30, batch=32, seed=seed, tries=16, **options
     )  # fmt: skip
     with Fuzzer(target, seeds, state, judges, settings, Budget(faults=1, forwards=MOST)) as fuzzer:
         for _ in fuzzer.run():
