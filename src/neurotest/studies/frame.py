@@ -18,6 +18,8 @@ SCALES = ("quick", "full")
 ABSENT = "absent"  # the key under which a cell says why it has no content
 Row = dict[str, Any]
 Reason = tuple[str, str]  # what is not in the tables, and why
+Groups = dict[tuple[str, str], list[Any]]  # repetitions by subject and method
+Results = tuple[dict[str, list[Row]], dict[str, float]]  # tables, checks
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,15 @@ class Study(ABC):
     absent: ClassVar[Sequence[Reason]] = ()  # what of the paper cannot be rerun here
     absent_title: ClassVar[str] = "not rerun"
 
+    def cells(self, scale: str) -> list[Cell]:
+        return list(self.each_cell(scale))
+
     @abstractmethod
-    def cells(self, scale: str) -> Sequence[Cell]:
+    def each_cell(self, scale: str) -> Iterable[Cell]:
         """Everything there is to compute, in this order."""
 
     @abstractmethod
-    def results(self, scale: str, done: dict[str, Any]) -> tuple[dict[str, list[Row]], dict[str, float]]:
+    def results(self, scale: str, done: dict[str, Any]) -> Results:
         """Tables by title, and claims as numbers, from the finished cells that have content."""
 
     def left_out(self, scale: str, done: dict[str, Any]) -> Iterable[Reason]:
@@ -94,6 +99,12 @@ class Study(ABC):
 def repeated(done: dict[str, Any], pattern: str, count: int) -> list[Any]:
     """The cells of several seeds: `pattern` has one {} for the number of the seed."""
     return [done[key] for i in range(count) if (key := pattern.format(i)) in done]
+
+
+def grouped(done: dict[str, Any], pattern: str, count: int, names: dict[str, Iterable[str]]) -> Groups:
+    """The repetitions there are of every subject's methods (`names`); in `pattern` {s} is the subject and {m} the method."""
+    keys = {(s, m): pattern.replace("{s}", s).replace("{m}", m) for s, methods in names.items() for m in methods}
+    return {key: cells for key, text in keys.items() if (cells := repeated(done, text, count))}
 
 
 def below(done: dict[str, Any], start: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ STOPPED = "interrupted after {done} of {all} cells, all of them are kept. Go on 
 
 
 class Runnable(Protocol):
-    """What is asked of a study; `frame.Study` gives it."""
+    """What running needs of a study; `frame.Study` has it."""
 
     def cells(self, scale: str) -> Sequence[Cell]: ...
 

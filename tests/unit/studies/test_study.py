@@ -81,7 +81,7 @@ class Partial(Study):
     subjects = Subjects(("mnist-lenet1",), ("mnist-lenet1", "cifar10-resnet56"))
     absent = (("figure 1", "a drawing"),)
 
-    def cells(self, scale: str) -> list[Cell]:
+    def each_cell(self, scale: str) -> list[Cell]:
         return [Cell("a/0", lambda: {"value": 1}), Cell("b/0", self._refuse), Cell("b/1", self._refuse)]
 
     def _refuse(self) -> None:

@@ -179,11 +179,9 @@ def against_paper(rows: Sequence[Row]) -> list[Row]:
     compared = []
     for metric, model, attack, column in cells():
         theirs = paper.published(metric, model, attack, column)
-        row = {"metric": metric, "model": model, "attack": attack, "t": paper.THRESHOLDS[column]}
+        row: Row = {"metric": metric, "model": model, "attack": attack, "t": paper.THRESHOLDS[column]}
         ours = by_cell.get(tuple(row.values()))
-        away = (
-            0.0 if ours is None and theirs is None else None if ours is None or theirs is None else round(abs(ours - theirs), 4)
-        )
+        away = 0.0 if ours is theirs is None else None if ours is None or theirs is None else round(abs(ours - theirs), 4)
         compared.append({**row, "ours": ours, "paper": theirs, "away": away})
     return compared
 

@@ -67,8 +67,8 @@ FIGURE_8 = {"favoured": 8, "share of the favoured": 0.45, "evenness": 0.26}
 
 def published(metric: str, model: str, attack: str, column: int) -> float | None:
     """One printed cell of tables 4 to 6; None where the study prints NA or has no such row."""
-    found = METRICS[metric][1].get(model)
-    return None if found is None else found[("cw", "pgd").index(attack)][column]
+    row = METRICS[metric][1].get(model)
+    return None if row is None else row[("cw", "pgd").index(attack)][column]
 
 
 def printed(metric: str, model: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from neurotest.studies.coverage import cells, correlations, tables, xplore
 from neurotest.studies.coverage import published as paper
 from neurotest.studies.coverage.cells import Plan
 from neurotest.studies.coverage.correlations import HOPED, METRICS, SHOWN
-from neurotest.studies.frame import Cell, Reason, Row, Study, Subjects, below, cell
+from neurotest.studies.frame import Cell, Reason, Results, Row, Study, Subjects, below, cell
 
 SUBJECTS = tuple(paper.OURS)
 STRENGTHS = {"pgd": (0.1, 0.2, 0.3), "pgd-first": (0.1, 0.2, 0.3), "cw": (0.0, 20.0, 40.0)}
@@ -98,12 +98,10 @@ class CoverageStudy(Study):
         if self.from_csv is not None:
             correlations.read_csv(self.from_csv)  # a file that does not fit is refused before there is a run
 
-    def cells(self, scale: str) -> Sequence[Cell]:
+    def each_cell(self, scale: str) -> Iterator[Cell]:
         if self.from_csv is not None:
-            return [cell("published suites", correlations.from_csv, self.from_csv)]
-        return list(self._cells(scale))
-
-    def _cells(self, scale: str) -> Iterator[Cell]:
+            yield cell("published suites", correlations.from_csv, self.from_csv)
+            return
         for part in here(scale):
             for draw in part.draws:
                 yield cell(f"clean/{part.subject}/{draw}", cells.original, part.subject, draw, part.images)
@@ -122,7 +120,7 @@ class CoverageStudy(Study):
         whole: Row = done.get("published suites", {"tables": {}, "checks": {}})
         return whole
 
-    def results(self, scale: str, done: dict[str, Any]) -> tuple[dict[str, list[Row]], dict[str, float]]:
+    def results(self, scale: str, done: dict[str, Any]) -> Results:
         rows = list(below(done, "suite/").values())
         suites = [tables.as_suite(row) for row in rows]
         correlated = tables.beside_paper(correlations.correlations(suites, METRICS, paper.THRESHOLDS, HOPED))

@@ -22,9 +22,9 @@ def as_suite(row: Row, *, exists: bool = False) -> Suite:
 def beside_paper(rows: list[Row]) -> list[Row]:
     """Correlations with the printed ones."""
     for row in rows:
-        known = row["metric"] in paper.METRICS and row["attack"] in ("cw", "pgd")
+        printed = row["metric"] in paper.METRICS and row["attack"] in ("cw", "pgd")
         column = paper.THRESHOLDS.index(row["t"])
-        row["paper"] = paper.published(row["metric"], paper.OURS[row["model"]], row["attack"], column) if known else None
+        row["paper"] = paper.published(row["metric"], paper.OURS[row["model"]], row["attack"], column) if printed else None
     return rows
 
 
@@ -39,7 +39,7 @@ def gains(done: dict[str, Any], suites: list[Row]) -> list[Row]:
     """Table 2: coverage of the clean suite, and by how many per cent regularised suites raise it; random noise beside."""
     rows = []
     for (subject,), group in _by(suites, "subject").items():
-        clean = {draw: done.get(f"clean/{subject}/{draw}") for draw in {r["draw"] for r in group}}
+        clean: dict[int, Any] = {draw: done.get(f"clean/{subject}/{draw}") for draw in {r["draw"] for r in group}}
         regularised = [r for r in group if r["weight"] > 0 and r["attack"] != "pgd-first" and clean[r["draw"]] is not None]
         for column, threshold in enumerate(paper.THRESHOLDS if regularised else ()):
             before = np.array([clean[r["draw"]]["nc"][column] for r in regularised])

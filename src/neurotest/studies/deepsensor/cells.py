@@ -59,20 +59,24 @@ def reach(name: str, scale: str, draw: int, n: int, norm: str, radius: float, me
     ball = Ball(settings.norm, radius, True)
     row: Row = {"seeds": len(on.x)}
     for method in methods:
-        if method in ("noise", "pgd"):
-            if method == "noise":
-                control = controls.noise(on.target, on.x, on.y, ball, most, random=draw)
-            else:
-                control = controls.pgd(on.target, on.x, on.y, ball, random=draw)
-            failed, labels, evaluations = control.failed, control.labels, control.forwards / len(on.x)
+        if method == "noise":
+            row[method] = _control(on, controls.noise(on.target, on.x, on.y, ball, most, random=draw))
+        elif method == "pgd":
+            row[method] = _control(on, controls.pgd(on.target, on.x, on.y, ball, random=draw))
+        elif method == "tiles":  # what the default does where it cannot read a map
+            row[method] = _counts(search(on, "excitability", dataclasses.replace(settings, moves="tiles")))
         else:
-            if method == "tiles":  # what the default does where it cannot read a map
-                trajectory = search(on, "excitability", dataclasses.replace(settings, moves="tiles"))
-            else:
-                trajectory = search(on, method, settings)
-            failed, labels, evaluations = len(trajectory.failed), len(trajectory.hits), float(trajectory.spent.double().mean())
-        row[method] = {"failed": failed, "labels": labels, "evaluations": evaluations}
+            row[method] = _counts(search(on, method, settings))
     return row
+
+
+def _counts(trajectory: Flight) -> Row:
+    evaluations = float(trajectory.spent.double().mean())
+    return {"failed": len(trajectory.failed), "labels": len(trajectory.hits), "evaluations": evaluations}
+
+
+def _control(on: Subject, control: controls.Control) -> Row:
+    return {"failed": control.failed, "labels": control.labels, "evaluations": control.forwards / len(on.x)}
 
 
 # -- tables II, 3: errors, categories
@@ -155,8 +159,8 @@ def _deephunter(on: Subject, draw: int) -> tuple[int, int]:
 
     kinds: set[tuple[int, int]] = set()
 
-    def watch(fuzzer: Any, mutants: list[Any], new: list[Any]) -> None:
-        kinds.update((m.root, m.predicted) for m in mutants if m.fault)
+    def watch(fuzzer: Any, found: list[Any], new: list[Any]) -> None:
+        kinds.update((m.root, m.predicted) for m in found if m.fault)
 
     train = f"zoo:{zoo.find(on.target.spec.removeprefix('zoo:')).dataset}/train[:1000]"
     budget: Row = {"outputs": ROUNDS * len(on.x), "forwards": 20 * ROUNDS * len(on.x)}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
 from neurotest.studies.deepsensor import cells, figures, published, tables
 from neurotest.studies.deepsensor.cells import DEEP, FEW, GENERATORS, MAIN, METHODS, NARROW, SETS, SIZES
-from neurotest.studies.frame import Cell, Row, Study, Subjects, below, cell
+from neurotest.studies.frame import Cell, Results, Study, Subjects, below, cell, grouped
 
 BALLS = (("linf", 0.05), ("linf", 0.1), ("linf", 0.2), ("linf", 0.3), ("l2", 1.0))
 FAULTY = {
@@ -37,10 +37,7 @@ class DeepSensorStudy(Study):
     subjects = Subjects(("mnist-lenet1", MAIN, DEEP), ("mnist-lenet1", "mnist-lenet4", MAIN, DEEP))
     absent = published.ABSENT
 
-    def cells(self, scale: str) -> Sequence[Cell]:
-        return list(self._cells(scale))
-
-    def _cells(self, scale: str) -> Iterator[Cell]:
+    def each_cell(self, scale: str) -> Iterator[Cell]:
         size = SIZES[scale]
         for draw in range(SETS):
             yield cell(f"reach/{draw}", cells.reach, MAIN, scale, draw, size.reach, "linf", 0.1, METHODS)
@@ -64,14 +61,15 @@ class DeepSensorStudy(Study):
             seeds = getattr(size, figure.__name__, size.figures)
             yield cell(f"{figure.__name__}/{MAIN}", figure, MAIN, scale, 0, seeds)
 
-    def results(self, scale: str, done: dict[str, Any]) -> tuple[dict[str, list[Row]], dict[str, float]]:
+    def results(self, scale: str, done: dict[str, Any]) -> Results:
         reach, polluted = tables.reach(below(done, "reach/")), tables.polluted(below(done, "polluted/"))
+        names = dict.fromkeys(self.subjects.here(scale), GENERATORS)
         course, coverage = below(done, "course/"), below(done, "coverage/")
         return {
             "what fails in Linf 0.1": reach,
             "what fails on ResNet-20 in Linf 2/255": tables.reach(below(done, "deep/")),
             "balls": tables.balls(below(done, "ball/")),
-            "II, 3: adversarial inputs": tables.errors(done, self.subjects.here(scale)),
+            "II, 3: adversarial inputs": tables.errors(grouped(done, "errors/{s}/{}/{m}", SETS, names)),
             "III, 4: polluted": polluted,
             "neurons that carry the patch": tables.carriers(below(done, "polluted/")),
             "IV, 5: incompletely trained": tables.incomplete(below(done, "incomplete/")),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from neurotest.studies.deepsensor import published
-from neurotest.studies.deepsensor.cells import FEW, GENERATORS, MAIN, METHODS, SETS
-from neurotest.studies.frame import Row, repeated
+from neurotest.studies.deepsensor.cells import FEW, MAIN, METHODS
+from neurotest.studies.frame import Groups, Row
 from neurotest.studies.rows import share, spread
 
 Cells = dict[str, Row]
@@ -44,17 +42,14 @@ def balls(cells: Cells) -> list[Row]:
     ]  # fmt: skip
 
 
-def errors(done: dict[str, Any], subjects: list[str]) -> list[Row]:
-    rows = []
-    for name in subjects:
-        for method in GENERATORS:
-            sets = repeated(done, f"errors/{name}/{{}}/{method}", SETS)
-            if sets:
-                row: Row = {"subject": name, "method": method}
-                row |= {what: sum(c[what] for c in sets) for what in ("seeds", "errors", "of", "categories")}
-                row |= spread([c["categories"] / c["seeds"] for c in sets], 3, ("average", "average low", "average high"))
-                rows.append({**row, "paper average": published.average(name, method)})
-    return rows
+def errors(groups: Groups) -> list[Row]:
+    return [
+        {"subject": name, "method": method,
+         **{what: sum(c[what] for c in sets) for what in ("seeds", "errors", "of", "categories")},
+         **spread([c["categories"] / c["seeds"] for c in sets], 3, ("average", "average low", "average high")),
+         "paper average": published.average(name, method)}
+        for (name, method), sets in groups.items()
+    ]  # fmt: skip
 
 
 def polluted(cells: Cells) -> list[Row]:
@@ -170,8 +165,8 @@ def checks(reach: list[Row], polluted: list[Row]) -> dict[str, float]:
         claims["over noise"] = medians["excitability"] - medians["noise"]
         claims["over PGD"] = medians["excitability"] - medians["pgd"]
     networks = {row["network"]: row for row in polluted}
-    clean = networks.pop(MAIN, None)
-    for name, row in networks.items() if clean else ():
-        title = f"{name.partition('+')[2]}: into the class, low end over the clean network's high end"
-        claims[title] = row["low"] - clean["high"]
+    if clean := networks.pop(MAIN, None):
+        for name, row in networks.items():
+            title = f"{name.partition('+')[2]}: into the class, low end over the clean network's high end"
+            claims[title] = row["low"] - clean["high"]
     return claims

@@ -50,10 +50,12 @@ def fuzzer_of(
     context: Context, source: Source, guide: Guide, budget: Budget, *, batch: int = BATCH, every_fault: bool = False
 ) -> Fuzzer:
     """A campaign as the paper's: 95 rules, and faults by the label."""
-    judges = court(context.target, "label")
-    seeds = choose_seeds(context.target, source, judges)
+    target = context.target
+    assert target is not None
+    judges = court(target, "label")
+    seeds = choose_seeds(target, source, judges)
     settings = Settings(mutations=Rules95(bilateral=False), every_fault=every_fault, seed=context.seed, batch=batch)
-    return Fuzzer(context.target, seeds, guide.start(context, source), judges, settings, budget)
+    return Fuzzer(target, seeds, guide.start(context, source), judges, settings, budget)
 
 
 class Stepped:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
-from neurotest.studies.frame import Cell, Row, Study, Subjects, cell, repeated
+from neurotest.studies.frame import Cell, Results, Study, Subjects, cell, grouped
 from neurotest.studies.fuzzing import published, tables
 from neurotest.studies.fuzzing.cells import GUIDES, LIMITS, MOST, campaign
 
@@ -39,7 +39,7 @@ class FuzzingStudy(Study):
         ("style transfer among the mutations", "the published code's 95 rules have none; `rules98` adds a weight-free one"),
     )
 
-    def cells(self, scale: str) -> Sequence[Cell]:
+    def each_cell(self, scale: str) -> Sequence[Cell]:
         return [
             cell(f"{subject}/{seed}/{guide}", campaign, subject, seed, guide, scale)
             for subject in self.subjects.here(scale)
@@ -47,13 +47,8 @@ class FuzzingStudy(Study):
             for guide in GUIDES
         ]
 
-    def results(self, scale: str, done: dict[str, Any]) -> tuple[dict[str, list[Row]], dict[str, float]]:
-        groups = {
-            (subject, guide): campaigns
-            for subject in self.subjects.here(scale)
-            for guide in GUIDES
-            if (campaigns := repeated(done, f"{subject}/{{}}/{guide}", SEEDS[scale]))
-        }
+    def results(self, scale: str, done: dict[str, Any]) -> Results:
+        groups = grouped(done, "{s}/{}/{m}", SEEDS[scale], dict.fromkeys(self.subjects.here(scale), GUIDES))
         return {
             "3: equal iterations": tables.equal(groups, "iterations"),
             "4: diversity": tables.diversity(groups),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from neurotest.stats.comparison import a12
-from neurotest.studies.frame import Row
+from neurotest.studies.frame import Groups, Row
 from neurotest.studies.fuzzing import published
 from neurotest.studies.fuzzing.cells import GUIDES, PROTOCOLS
 from neurotest.studies.rows import mean, spread
 
-Groups = dict[tuple[str, str], list[Row]]  # the campaigns of a subject and a guide, one per set of seeds
 Column = Callable[[str, str], tuple[str, int | None]]  # subject, guide -> the paper's name and column
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
-from neurotest.studies.frame import Cell, Reason, Row, Study, Subjects, cell, repeated
+from neurotest.studies.frame import Cell, Reason, Results, Row, Study, Subjects, cell, grouped
 from neurotest.studies.illumination import cells, suites, tables
 
 QUICK = ("fashion-lenet5", "cifar10-resnet20")
@@ -36,7 +36,7 @@ class IlluminationStudy(Study):
     )
     absent_title = "not run"
 
-    def cells(self, scale: str) -> Sequence[Cell]:
+    def each_cell(self, scale: str) -> Sequence[Cell]:
         return [cell(f"{name}/control", cells.control, name) for name in self.subjects.here(scale)] + [
             cell(f"{name}/{forwards}/{draw}/{generator}", cells.judged, name, draw, generator, forwards)
             for name in self.subjects.here(scale)
@@ -45,17 +45,14 @@ class IlluminationStudy(Study):
             for generator in generators(name, scale)
         ]
 
-    def results(self, scale: str, done: dict[str, Any]) -> tuple[dict[str, list[Row]], dict[str, float]]:
+    def results(self, scale: str, done: dict[str, Any]) -> Results:
         results: dict[str, list[Row]] = {}
         checks: dict[str, float] = {}
         for forwards in FORWARDS[scale]:
             rows, compared = [], []
             for name in self.subjects.here(scale):
-                groups = {
-                    generator: sets
-                    for generator in generators(name, scale)
-                    if (sets := repeated(done, f"{name}/{forwards}/{{}}/{generator}", DRAWS[scale]))
-                }
+                by_key = grouped(done, f"{{s}}/{forwards}/{{}}/{{m}}", DRAWS[scale], {name: generators(name, scale)})
+                groups = {generator: sets for (_, generator), sets in by_key.items()}
                 rows += [tables.row(name, generator, sets) for generator, sets in groups.items()]
                 beside, numbers = tables.against_best(name, groups)
                 compared += beside

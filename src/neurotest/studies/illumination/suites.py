@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,28 +115,19 @@ def _affordable(on: Subject, run: Callable[[int], AttackResult], each: int) -> S
     began = time.process_time()
     result = run(max(1, min(SEEDS, on.forwards // each)))
     rows = np.flatnonzero(result.fault)
-    arrays = (values[rows] for values in (result.x, result.seeds, result.expected, result.positions))
-    return Suite(*arrays, len(rows), _cost(result), time.process_time() - began)
+    x, seeds, expected, roots = result.x[rows], result.seeds[rows], result.expected[rows], result.positions[rows]
+    return Suite(x, seeds, expected, roots, len(rows), _cost(result), time.process_time() - began)
 
 
-def attacked(text: str, each: int, diversity: float = 0.0) -> Make:
-    def make(on: Subject) -> Suite:
-        def run(n: int) -> AttackResult:
-            return attack(on.target, on.source, on.method(text), diversity, limit=n, seed=on.draw, out=False)
-
-        return _affordable(on, run, each)
-
-    return make
+def attacked(on: Subject, text: str, each: int, diversity: float = 0.0) -> Suite:
+    method = on.method(text)
+    return _affordable(on, lambda n: attack(on.target, on.source, method, diversity, limit=n, seed=on.draw, out=False), each)
 
 
-def differing(text: str, each: int, second: bool = False) -> Make:
+def differing(on: Subject, text: str, each: int, second: bool = False) -> Suite:
     """second: beside another network of the same data."""
-
-    def make(on: Subject) -> Suite:
-        others = [f"zoo:{SECOND[on.name.partition('-')[0]]}"] if second else []
-        return _affordable(on, lambda n: diff([on.target, *others], on.source, text, limit=n, seed=on.draw, out=False), each)
-
-    return make
+    others = [f"zoo:{SECOND[on.name.partition('-')[0]]}"] if second else []
+    return _affordable(on, lambda n: diff([on.target, *others], on.source, text, limit=n, seed=on.draw, out=False), each)
 
 
 Faults = tuple[NDArray[np.generic], NDArray[np.int64], int]  # inputs, rows of their seeds among those given, cost
@@ -159,53 +150,48 @@ def _while_paid(on: Subject, run: Callable[[Source, int], Faults], few: int) -> 
     return Suite(np.concatenate(xs), seeds.x[where], seeds.roots.labels[where], where, len(where), spent, seconds)
 
 
-def one_by_one(text: str) -> Make:
+def one_by_one(on: Subject, text: str) -> Suite:
     """An attack of the toolbox, whose cost is not known before."""
 
-    def make(on: Subject) -> Suite:
-        def run(source: Source, left: int) -> Faults:
-            result = attack(on.target, source, on.method(text), seed=on.draw, out=False)
-            rows = np.flatnonzero(result.fault)
-            return result.x[rows], result.positions[rows], _cost(result)
+    def run(source: Source, left: int) -> Faults:
+        result = attack(on.target, source, on.method(text), seed=on.draw, out=False)
+        rows = np.flatnonzero(result.fault)
+        return result.x[rows], result.positions[rows], _cost(result)
 
-        return _while_paid(on, run, 1)
-
-    return make
+    return _while_paid(on, run, 1)
 
 
-def swarmed(fitness: str) -> Make:
+def swarmed(on: Subject, fitness: str) -> Suite:
     """A swarm; its faults are run again, and weighing neurons takes a backward pass."""
 
-    def make(on: Subject) -> Suite:
-        def run(source: Source, left: int) -> Faults:
-            each = max(1, min(on.forwards // SHARE, left // len(source)))
-            settings = {"evaluations": each, "radius": on.eps, "seed": on.draw}
-            result = swarm(on.target, source, fitness, train=on.train, beside=(), out=False, **settings)
-            cost = max(result.tally.forwards, round(result.evaluations * result.seeds)) + len(result.x)
-            return result.x, result.rows, cost
+    def run(source: Source, left: int) -> Faults:
+        each = max(1, min(on.forwards // SHARE, left // len(source)))
+        result = swarm(
+            on.target, source, fitness, train=on.train, evaluations=each, radius=on.eps, seed=on.draw, beside=(), out=False
+        )
+        return result.x, result.rows, max(result.tally.forwards, round(result.evaluations * result.seeds)) + len(result.x)
 
-        return _while_paid(on, run, SHARE)
-
-    return make
+    return _while_paid(on, run, SHARE)
 
 
 Make = Callable[[Subject], Suite]
 DEEPXPLORE: dict[str, Make] = {
-    f"deepxplore {kind}": differing(f"deepxplore:{kind}", 90, second=True) for kind in ("light", "occlusion", "blackout")
+    f"deepxplore {kind}": partial(differing, text=f"deepxplore:{kind}", each=90, second=True)
+    for kind in ("light", "occlusion", "blackout")
 }
 # What a seed costs an attack: 3 per step, and what is run again, rounded and not, and for the control.
 GENERATORS: dict[str, Make] = {
     "illuminate": illuminated,
-    **{name: functools.partial(fuzzed, name=name) for name in (*OTHERS, *GUIDES)},
-    "fgsm": attacked("fgsm:{eps:.5f}", 6),
-    "pgd": attacked(f"pgd:{PGD}", 33),
-    "pgd, diversity 1": attacked(f"pgd:{PGD}", 33, 1.0),
-    "cw": attacked("cw:steps=30,searches=3,weight=0.1", 273),
-    "deepfool": one_by_one("deepfool:steps=10"),
-    "jsma": one_by_one("jsma"),
-    "autoattack": one_by_one(f"autoattack:{PGD},queries=50"),
-    "dlfuzz": differing("dlfuzz", 30),
-    "adapt": differing("adapt", 30),
-    **{f"swarm, {fitness}": swarmed(fitness) for fitness in ("excitability", "sensitivity")},
+    **{name: partial(fuzzed, name=name) for name in (*OTHERS, *GUIDES)},
+    "fgsm": partial(attacked, text="fgsm:{eps:.5f}", each=6),
+    "pgd": partial(attacked, text=f"pgd:{PGD}", each=33),
+    "pgd, diversity 1": partial(attacked, text=f"pgd:{PGD}", each=33, diversity=1.0),
+    "cw": partial(attacked, text="cw:steps=30,searches=3,weight=0.1", each=273),
+    "deepfool": partial(one_by_one, text="deepfool:steps=10"),
+    "jsma": partial(one_by_one, text="jsma"),
+    "autoattack": partial(one_by_one, text=f"autoattack:{PGD},queries=50"),
+    "dlfuzz": partial(differing, text="dlfuzz", each=30),
+    "adapt": partial(differing, text="adapt", each=30),
+    **{f"swarm, {fitness}": partial(swarmed, fitness=fitness) for fitness in ("excitability", "sensitivity")},
     **DEEPXPLORE,
 }

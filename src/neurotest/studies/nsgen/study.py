@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
-from neurotest.studies.frame import ABSENT, Cell, Reason, Row, Study, Subjects, below, cell, repeated
+from neurotest.studies.frame import ABSENT, Cell, Reason, Results, Row, Study, Subjects, below, cell, grouped
 from neurotest.studies.fuzzing.cells import GUIDES as CRITERIA
 from neurotest.studies.fuzzing.cells import PROTOCOLS
 from neurotest.studies.fuzzing.tables import diversity
@@ -69,7 +69,7 @@ class NSGenStudy(Study):
     subjects = Subjects(QUICK, (*QUICK, "fashion-lenet1", "fashion-resnet20", "cifar10-mobilenetv2", "cifar10-vgg16bn"))
     absent = published.ABSENT
 
-    def cells(self, scale: str) -> Sequence[Cell]:
+    def each_cell(self, scale: str) -> Sequence[Cell]:
         """What decides comes first: NSGen, its controls and the baselines on every subject; then the rest."""
         first: list[Cell] = []
         later: list[Cell] = []
@@ -86,14 +86,9 @@ class NSGenStudy(Study):
         single += [cell(f"words/{subject}", words.words, subject, scale) for subject in words.SUBJECTS[scale]]
         return [*first, *single, *later]
 
-    def results(self, scale: str, done: dict[str, Any]) -> tuple[dict[str, list[Row]], dict[str, float]]:
-        subjects = self.subjects.here(scale)
-        groups = {
-            (subject, name): campaigns
-            for subject in subjects
-            for name in guides(subject, scale)
-            if (campaigns := repeated(done, f"fuzz/{subject}/{{}}/{name}", SEEDS[scale]))
-        }
+    def results(self, scale: str, done: dict[str, Any]) -> Results:
+        names = {subject: guides(subject, scale) for subject in self.subjects.here(scale)}
+        groups = grouped(done, "fuzz/{s}/{}/{m}", SEEDS[scale], names)
         core = {key: campaigns for key, campaigns in groups.items() if key[1] in (*BASELINES[scale], *CORE)}
         pools, described = below(done, "pool/"), below(done, "words/")
         return {

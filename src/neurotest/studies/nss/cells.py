@@ -94,6 +94,7 @@ def selection(subject: str, seed: int, word: str, limit: int | None) -> Row:
     """Tables V and VII, figure 4: one method on one pool."""
     text, source = method(word), pool(subject, seed, limit)
     (result,), wrong = _orders(subject, source, [text], seed, split_of(subject, "train"))
+    assert source.labels is not None
     types = metrics.fault_types(source.labels, result.predictions)[result.order]
     n = len(source)
     return {
@@ -154,17 +155,12 @@ def mutated(source: Source, mutations: NssMutations, seed: int) -> Source:
 def strength(step: int) -> NssMutations:
     """The seven mutations at strength 1 .. 5: from the weak to the strong end of the paper's ranges (it does not say how)."""
     t = (step - 1) / 4
-    return NssMutations(
-        operators={
-            "shift": Shift(low=0.05 + 0.1 * t, high=0.05 + 0.1 * t),
-            "rotation": Rotation(low=5 + 20 * t, high=5 + 20 * t),
-            "scale": Scale(low=0.96 - 0.16 * t, high=0.96 - 0.16 * t),
-            "shear": Shear(low=15 + 15 * t, high=15 + 15 * t),
-            "contrast": Contrast(low=1.1 + 0.4 * t, high=1.1 + 0.4 * t),
-            "brightness": Brightness(low=1.1 + 0.4 * t, high=1.1 + 0.4 * t),
-            "blur": BoxBlur(sizes=((2, 3, 5, 7, 7)[step - 1],)),
-        }
-    )
+    ranges: dict[str, tuple[type[Operator], float, float]] = {
+        "shift": (Shift, 0.05, 0.1), "rotation": (Rotation, 5, 20), "scale": (Scale, 0.96, -0.16), "shear": (Shear, 15, 15),
+        "contrast": (Contrast, 1.1, 0.4), "brightness": (Brightness, 1.1, 0.4),
+    }  # fmt: skip
+    operators = {name: kind(low=start + more * t, high=start + more * t) for name, (kind, start, more) in ranges.items()}
+    return NssMutations(operators={**operators, "blur": BoxBlur(sizes=((2, 3, 5, 7, 7)[step - 1],))})
 
 
 def early_stage(subject: str) -> Target:

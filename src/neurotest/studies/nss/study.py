@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
-from neurotest.studies.frame import Cell, Reason, Row, Study, Subjects, cell, repeated
+from neurotest.studies.frame import Cell, Reason, Results, Study, Subjects, cell, grouped, repeated
 from neurotest.studies.nss import cells, published, tables
 
 QUICK = ("mnist-lenet1", "fashion-lenet1")
@@ -35,10 +35,8 @@ class NssStudy(Study):
     subjects = Subjects(QUICK, FULL)
     absent = published.ABSENT
 
-    def cells(self, scale: str) -> list[Cell]:
-        return list(self._cells(scale, LIMIT[scale]))
-
-    def _cells(self, scale: str, limit: int | None) -> Iterator[Cell]:
+    def each_cell(self, scale: str) -> Iterator[Cell]:
+        limit = LIMIT[scale]
         for subject in self.subjects.here(scale):
             for seed in range(SEEDS[scale]):
                 for word in cells.METHODS:
@@ -52,14 +50,9 @@ class NssStudy(Study):
             for name in cells.FIXED:
                 yield cell(f"fixed/{subject}/{name}", cells.fixed, subject, name, limit)
 
-    def results(self, scale: str, done: dict[str, Any]) -> tuple[dict[str, list[Row]], dict[str, float]]:
+    def results(self, scale: str, done: dict[str, Any]) -> Results:
         subjects, seeds = self.subjects.here(scale), SEEDS[scale]
-        picked = {
-            (subject, word): pools
-            for subject in subjects
-            for word in cells.METHODS
-            if (pools := repeated(done, f"select/{subject}/{{}}/{word}", seeds))
-        }
+        picked = grouped(done, "select/{s}/{}/{m}", seeds, dict.fromkeys(subjects, cells.METHODS))
         shares, layers = (
             {s: pools for s in subjects if (pools := repeated(done, f"{kind}/{s}/{{}}", seeds))} for kind in ("shares", "layers")
         )

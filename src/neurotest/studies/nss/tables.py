@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from neurotest.studies.frame import Row, below
+from neurotest.studies.frame import Groups, Row, below
 from neurotest.studies.nss import published
 from neurotest.studies.nss.cells import CURVE, STRENGTHS
 from neurotest.studies.nss.published import BUDGETS, LAYERS, SHARES
 from neurotest.studies.rows import mean, spread, with_ends
 
-Picked = dict[tuple[str, str], list[Row]]  # the pools of a subject and a method
 
-
-def rates(picked: Picked) -> list[Row]:
+def rates(picked: Groups) -> list[Row]:
     return [
         {"subject": subject, "budget": f"{budget}%", "method": word, **spread([pool["fdr"][column] for pool in pools], 2),
          "paper": published.rate(subject, word, column)}
@@ -25,7 +23,7 @@ def rates(picked: Picked) -> list[Row]:
     ]  # fmt: skip
 
 
-def areas(picked: Picked) -> list[Row]:
+def areas(picked: Groups) -> list[Row]:
     """Ours is the mean coverage over budgets of 1 to 20 %; the paper does not say how it normalises."""
     return [
         {"subject": s, "method": w, **spread([p["area"] for p in pools], 2), "paper": published.AREA.get(s, {}).get(w)}
@@ -33,7 +31,7 @@ def areas(picked: Picked) -> list[Row]:
     ]
 
 
-def curves(picked: Picked) -> list[Row]:
+def curves(picked: Groups) -> list[Row]:
     return [
         {"subject": s, "method": w, "budget": f"{column + 1}%", **spread([pool["curve"][column] for pool in pools], 2)}
         for (s, w), pools in picked.items()
@@ -100,7 +98,7 @@ def overhead(done: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def checks(picked: Picked, done: dict[str, Any]) -> dict[str, float]:
+def checks(picked: Groups, done: dict[str, Any]) -> dict[str, float]:
     """The paper's claims as numbers: differences in points, positive where the claim holds."""
 
     def gap(word: str, other: str, field: str, column: int | None = None) -> float | None:
