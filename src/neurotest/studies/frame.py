@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -101,7 +101,7 @@ def repeated(done: dict[str, Any], pattern: str, count: int) -> list[Any]:
     return [done[key] for i in range(count) if (key := pattern.format(i)) in done]
 
 
-def grouped(done: dict[str, Any], pattern: str, count: int, names: dict[str, Iterable[str]]) -> Groups:
+def grouped(done: dict[str, Any], pattern: str, count: int, names: Mapping[str, Iterable[str]]) -> Groups:
     """The repetitions there are of every subject's methods (`names`); in `pattern` {s} is the subject and {m} the method."""
     keys = {(s, m): pattern.replace("{s}", s).replace("{m}", m) for s, methods in names.items() for m in methods}
     return {key: cells for key, text in keys.items() if (cells := repeated(done, text, count))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -155,7 +156,7 @@ def mutated(source: Source, mutations: NssMutations, seed: int) -> Source:
 def strength(step: int) -> NssMutations:
     """The seven mutations at strength 1 .. 5: from the weak to the strong end of the paper's ranges (it does not say how)."""
     t = (step - 1) / 4
-    ranges: dict[str, tuple[type[Operator], float, float]] = {
+    ranges: dict[str, tuple[Callable[..., Operator], float, float]] = {
         "shift": (Shift, 0.05, 0.1), "rotation": (Rotation, 5, 20), "scale": (Scale, 0.96, -0.16), "shear": (Shear, 15, 15),
         "contrast": (Contrast, 1.1, 0.4), "brightness": (Brightness, 1.1, 0.4),
     }  # fmt: skip
