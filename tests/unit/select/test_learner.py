@@ -56,4 +56,4 @@ def test_the_stack_trusts_who_foretold() -> None:
     right, silent = (2 * faults - 1) * 2, torch.zeros(60, dtype=torch.float64)
     assert learner.stack(silent, right, faults) > 0.95
     assert learner.stack(right, -right, faults) < 0.05
-    assert 0.1 < learner.stack(silent[:0], silent[:0], faults[:0]) < 0.2  # nothing predicted yet: the burden of proof is the learner's
+    assert 0.1 < learner.stack(silent[:0], silent[:0], faults[:0]) < 0.2  # nothing predicted yet: the learner must prove itself
