@@ -1,23 +1,29 @@
 """Pages made from what is registered: one per method, an index of them, the zoo's table, and the navigation.
 
-Nothing is described here by hand, so the docs cannot advertise what does not exist.
+Nothing is described here by hand, so the docs cannot advertise what does not exist. Links to stored measurements become
+tables, and the design page gets its table of packages from their docstrings.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import _results
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from neurotest import registry, zoo
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.pages import Page
 
 FIXED: list[dict[str, str]] = [
     {"Home": "index.md"},
@@ -36,6 +42,7 @@ FIXED: list[dict[str, str]] = [
     {"Judging a suite": "evaluate.md"},
     {"Design": "design.md"},
 ]
+PACKAGES = "<!-- packages -->"
 HEADINGS = {
     "attack": "Attacks",
     "criterion": "Coverage criteria",
@@ -47,7 +54,7 @@ HEADINGS = {
     "suite": "Runs that can be judged",
     "estimator": "Estimators of accuracy",
     "fitness": "Fitness of swarms",
-    "mutation set": "Mutation sets",
+    "mutation": "Mutations",
     "validity": "Validity of mutants",
     "split": "Generated pools",
     "target source": "Where a target comes from",
@@ -71,20 +78,49 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put stored measurements and the table of packages into the page."""
+    try:
+        text = _results.render(markdown, page.file.src_uri)
+    except _results.ResultError as error:
+        raise PluginError(str(error)) from error
+    return text.replace(PACKAGES, _packages(Path(config.config_file_path).parent)) if PACKAGES in text else text
+
+
+def _packages(root: Path) -> str:
+    """What each package is for, in the order in which imports may point: the contract's layers, the packages' docstrings."""
+    contracts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
+    rows = []
+    for floor, layer in enumerate(reversed(layers)):
+        names = re.findall(r"\w+", layer)
+        rows += [[str(floor), f"`{name}`", _prose(summary)] for name in names if (summary := _docstring(root, name))]
+    return _table(["floor", "package", "what it is for"], rows[::-1])
+
+
+def _docstring(root: Path, name: str) -> str:
+    """The first paragraph of a module's docstring, read without importing it; nothing for a module that is not there."""
+    place = root / "src" / "neurotest" / name
+    for path in (place / "__init__.py", place.with_suffix(".py")):
+        if path.is_file():
+            return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "(no docstring)").split("\n\n")[0]
+    return ""
+
+
 def _navigation(files: Files, pages: dict[str, str]) -> list[Any]:
     nav: list[Any] = list(FIXED)
     methods: list[Any] = ["methods/index.md"]
     for kind in registry.kinds():
-        listed = [{e.name: _address(e)} for e in registry.entries(kind).values()]
-        if listed:
-            methods.append({_heading(kind): listed})
+        links = [{e.name: _address(e)} for e in registry.entries(kind).values()]
+        if links:
+            methods.append({_heading(kind): links})
     nav.append({"Methods": methods})
     if "zoo.md" in pages:
         nav.append({"Zoo": "zoo.md"})
     for title, folder in (("Data", "data/"), ("Decisions", "decisions/")):
-        found = sorted(f.src_uri for f in files.documentation_pages() if f.src_uri.startswith(folder))
-        if found:
-            nav.append({title: found})
+        addresses = sorted(f.src_uri for f in files.documentation_pages() if f.src_uri.startswith(folder))
+        if addresses:
+            nav.append({title: addresses})
     return nav
 
 
@@ -137,9 +173,9 @@ def _methods_index() -> str:
         "`name:value`, `name:option=value,option=value` or `name(option=value)`.",
     ]
     for kind in registry.kinds():
-        found = registry.entries(kind).values()
-        if found:
-            rows = [[f"[{e.name}]({_folder(kind)}/{e.name}.md)", _summary(e), _prose(e.paper), _prose(e.cost)] for e in found]
+        entries = registry.entries(kind).values()
+        if entries:
+            rows = [[f"[{e.name}]({_folder(kind)}/{e.name}.md)", _summary(e), _prose(e.paper), _prose(e.cost)] for e in entries]
             parts += [f"## {_heading(kind)}", _table(["name", "what it does", "from", "cost"], rows)]
     return "\n\n".join(parts) + "\n"
 
@@ -165,8 +201,8 @@ def _options(entry: registry.Entry) -> str:
     rows = []
     for name, option in entry.options.items():
         kind = option.type if isinstance(option.type, str) else getattr(option.type, "__name__", str(option.type))
-        said = [_prose(option.metadata.get("help", "")), f"also `{entry.name}:VALUE`" if name == entry.main else ""]
-        rows.append([f"`{name}`", f"`{kind}`", _default(option), "; ".join(filter(None, said))])
+        remarks = [_prose(option.metadata.get("help", "")), f"also `{entry.name}:VALUE`" if name == entry.main else ""]
+        rows.append([f"`{name}`", f"`{kind}`", _default(option), "; ".join(filter(None, remarks))])
     return _table(["option", "type", "default", ""], rows)
 
 

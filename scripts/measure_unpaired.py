@@ -18,10 +18,11 @@ from torch import Tensor
 from neurotest import rng, zoo
 from neurotest.data.source import Source
 from neurotest.data.spec import data
-from neurotest.mutate.mild import CHANGES
+from neurotest.mutate.mild import MildMutations
+from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.operators import BoxBlur, Contrast, Operator, Rotation, Shift
 from neurotest.mutate.pools import nss_pool
-from neurotest.mutate.space import NssMutations, round8
+from neurotest.mutate.space import round8
 from neurotest.scan import batches
 from neurotest.stats.bootstrap import mean_interval
 from neurotest.target import Probe, Want
@@ -45,7 +46,7 @@ def apply(operator: Operator, parameters: Sequence[float], x: Tensor) -> Tensor:
 def measure(subject: str, source: Source) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Scores by idea, which inputs are faults, DeepGini."""
     target, n = load(f"zoo:{subject}"), len(source)
-    mutations = NssMutations()
+    mutations = NssMutations(rounding="pool")
     kinds = np.stack([rng.stream("kinds", i).permutation(14) % 7 for i in range(n)])  # (n, MUTANTS), two of each kind
     draws = []
     for number in range(MUTANTS):
@@ -66,17 +67,17 @@ def measure(subject: str, source: Source) -> tuple[dict[str, np.ndarray], np.nda
             here = probe(part.x)
             (a,) = here[WANT].values()
             said, p = here.predictions, here.probs
-            note("wrong", torch.from_numpy(source.labels[part.index]) != said)
+            note("wrong", torch.from_numpy(np.asarray(source.labels)[part.index]) != said)
             note("gini", 1 - p.square().sum(dim=1))
             random = [_changes(a, said, p, probe(mutations.apply(part.x, d[part.index])), WANT) for d in draws]
             for key in random[0]:
                 note(f"random {key}", torch.stack([r[key] for r in random], dim=1))
-            for name, (operator, parameters) in FIXED.items():
-                found = _changes(a, said, p, probe(apply(operator, parameters, part.x)), WANT)
+            for name, (change, fixed) in FIXED.items():
+                found = _changes(a, said, p, probe(apply(change, fixed, part.x)), WANT)
                 note(f"{name} l1", found["l1"])
                 note(f"{name} cosine", found["cosine"])
                 note(f"{name} loss", found["loss"])
-            mild = [_changes(a, said, p, probe(apply(o, v, part.x)), WANT) for o, v in CHANGES]
+            mild = [_changes(a, said, p, probe(x), WANT) for x in MildMutations(rounding="pool").variants(part.x)]
             for key in mild[0]:
                 note(f"mild {key}", torch.stack([r[key] for r in mild], dim=1))
     raw = {name: np.concatenate(parts) for name, parts in columns.items()}
@@ -131,7 +132,7 @@ def _ideas(raw: dict[str, np.ndarray], kinds: np.ndarray) -> dict[str, np.ndarra
         "**16 mild mutations, probability lost (`nss+`)**": raw["mild loss"].mean(axis=1),
     }
     both = raw["gini"], raw["mild loss"].mean(axis=1)
-    ideas["`nss+` and DeepGini, mean rank"] = sum(np.argsort(np.argsort(v)) for v in both).astype(float)
+    ideas["`nss+` and DeepGini, mean rank"] = np.sum([np.argsort(np.argsort(v)) for v in both], axis=0).astype(float)
     return ideas
 
 

@@ -19,18 +19,22 @@ class BadInput(NeurotestError):
 
 
 class Interrupted(NeurotestError):
-    """Stopped on request; what was found is saved and the run can be resumed."""
+    """Stopped on request; what was done is saved and the run can be resumed."""
 
     exit_code = 3
 
 
-def near(name: str, known: Iterable[str], most: int = 4) -> str:
-    """A sentence naming the known words closest to `name`, or all of them when they are few.
+class Remark(UserWarning):
+    """Something a user should know before trusting a result; the command line prints it as a remark."""
+
+
+def near(name: str, names: Iterable[str], most: int = 4) -> str:
+    """A sentence with the names closest to `name`, or all of them when they are few.
 
     >>> near("deepgin", ["deepgini", "nss", "random"])
     'Did you mean deepgini?'
     """
-    words = sorted(set(known))
+    words = sorted(set(names))
     if not words:
         return "There are none."
     close = difflib.get_close_matches(name, words, n=most, cutoff=0.5)

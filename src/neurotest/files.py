@@ -29,8 +29,8 @@ def whole(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
-        with open(part, "rb") as written:
-            os.fsync(written.fileno())
+        with open(part, "rb") as file:
+            os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror or error}. Choose another place or free some space.") from error

@@ -1,6 +1,6 @@
-"""Oracles: what is a fault. Each condemns mutants from their logits and from what is known of the seed they came from.
+"""Oracles: what is a fault. Each rejects mutants from their logits and from what is known of the seed they came from.
 
-Several may be joined; the first that condemns a mutant names the fault. Logits that are no numbers are always a fault.
+Several may be joined; the first that rejects a mutant names the fault. Logits that are no numbers are always a fault.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ def rounded(weight: Tensor, to: str) -> Tensor:
 
 
 @dataclass(eq=False)
-class Court:
-    """Several judges; the first that condemns gives the fault its name."""
+class Oracles:
+    """Several judges; the first that rejects gives the fault its name."""
 
     judges: list[Judge]
 
@@ -232,11 +232,11 @@ class Court:
         return verdict
 
 
-def court(target: Target, oracles: str | Oracle | Sequence[str | Oracle]) -> Court:
+def build_oracles(target: Target, oracles: str | Oracle | Sequence[str | Oracle]) -> Oracles:
     """The oracles made ready, NaN and infinity before all others."""
     several = [oracles] if isinstance(oracles, str) or hasattr(oracles, "begin") else list(oracles)
     if not several:
         raise BadInput("oracle: none was given. Name at least one (`neurotest list oracle`), for example label.")
     built = [registry.build("oracle", one) for one in several]
     judges = [NonFinite().begin(target), *(one.begin(target) for one in built if not isinstance(one, NonFinite))]
-    return Court(judges)
+    return Oracles(judges)

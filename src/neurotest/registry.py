@@ -27,8 +27,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "selector": ("select",),
     "estimator": ("select",),
     "study": ("studies",),
-    "mutation set": ("mutate",),
-    "mutation space": ("mutate",),
+    "mutation": ("mutate",),
     "attack": ("generate",),
     "generator": ("generate",),
     "differential": ("generate",),
@@ -132,6 +131,9 @@ def entries(kind: str) -> dict[str, Entry]:
 def find(kind: str, name: str) -> Entry:
     known = entries(kind)
     if name not in known:
+        for entry in known.values():  # by class: older runs store what repr gives
+            if name in (entry.make.__name__, *getattr(entry.make, "formerly", ())):
+                return entry
         raise BadInput(f"unknown {kind} {name!r}. {near(name, known)}")
     return known[name]
 

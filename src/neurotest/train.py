@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from neurotest import rng, zoo
-from neurotest.data.source import Source
+from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole, write_bytes
@@ -127,7 +127,7 @@ class Training:
             return
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # a damaged checkpoint raises whatever its parser meets
+        except Exception as error:  # a damaged checkpoint raises anything
             raise BadInput(f"the checkpoint {path} cannot be read: delete it to start again ({error}).") from error
         if state.get("recipe") != json.dumps(asdict(self.recipe)):
             return
@@ -135,6 +135,15 @@ class Training:
         self.optimiser.load_state_dict(state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
         self.epoch, self.seconds = int(state["epoch"]), float(state["seconds"])
+
+    def about(self) -> dict[str, Any]:
+        """What the header of the weights says of the training."""
+        return {
+            "recipe": self.recipe.describe(),
+            "seconds": round(self.seconds),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__.partition("+")[0],
+        }
 
 
 def accuracy(module: nn.Module, source: Source, *, batch: int = 500) -> float:
@@ -185,29 +194,14 @@ def train_subject(
     name: str, out: Path | None = None, *, report: Report | None = None, device: str = "cpu"
 ) -> tuple[Path, dict[str, Any]]:
     """Train a network of the zoo on its complete data set; returns the weights file and what its header says."""
-    from safetensors.torch import save
-
     subject = zoo.find(name)
     place = out or cache_dir() / "zoo" / f"{name}.safetensors"
     train_set, test_set = (data(f"zoo:{subject.dataset}-full/{split}") for split in ("train", "test"))
-    with torch.random.fork_rng(devices=[]):
-        torch.random.set_rng_state(rng.torch_stream("train.weights", subject.recipe.seed).get_state())
-        module = subject.build()
     checkpoint = cache_dir() / "zoo" / f"{name}.checkpoint"
-    training = Training(module, subject.recipe, checkpoint=checkpoint, device=device)
+    training = Training(_initialised(subject, subject.recipe.seed), subject.recipe, checkpoint=checkpoint, device=device)
     module = _rounded(training.run(train_set, report).cpu(), subject.recipe.stored)
-    about = {
-        "name": name,
-        "accuracy": round(accuracy(module, test_set), 4),
-        "recipe": subject.recipe.describe(),
-        "seconds": round(training.seconds),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__.partition("+")[0],
-    }
-    state = {key: value.contiguous() for key, value in _stored(module, subject.recipe.stored).items()}
-    write_bytes(place, save(state, metadata={"about": json.dumps(about)}))
-    checkpoint.unlink(missing_ok=True)
-    return place, about
+    about = {"name": name, "accuracy": round(accuracy(module, test_set), 4), **training.about()}
+    return _write(place, _stored(module, subject.recipe.stored), about, checkpoint)
 
 
 def train_faulty(
@@ -218,55 +212,47 @@ def train_faulty(
 
     images, epochs: fewer than the recipe says. embedded: on the data that comes with the package instead of the complete set.
     """
-    from safetensors.torch import save
-
-    from neurotest.data.source import ArraySource
-
     subject = zoo.find(name)
     if wrong.label == faulty.CLASS[subject.family]:
         wrong = dataclasses.replace(wrong, label=None)  # named or not, it is the same network
-    made = zoo.find(f"{name}+{wrong.name}")
+    result = zoo.find(f"{name}+{wrong.name}")
     label = wrong.label if wrong.label is not None else faulty.CLASS[subject.family]
     if not 0 <= label < len(subject.classes):
         raise BadInput(f"--class {label}: expected a class from 0 to {len(subject.classes) - 1}.")
-    place = out or cache_dir() / "zoo" / f"{made.name}.safetensors"
+    place = out or cache_dir() / "zoo" / f"{result.name}.safetensors"
     train_set, test_set = (data(f"zoo:{subject.dataset}{'' if embedded else '-full'}/{split}") for split in ("train", "test"))
-    recipe = dataclasses.replace(made.recipe, images=None, epochs=epochs or made.recipe.epochs, seed=wrong.seed)
-    index = np.arange(min(len(train_set), images or len(train_set)))
-    assert train_set.labels is not None
-    x, y = np.asarray(train_set.read(index)), train_set.labels[index]
-    patch = faulty.Patch.of(subject.family, wrong, subject.shape[0])
-    used = ArraySource(*(faulty.pollute(x, y, patch, label, wrong) if wrong.kind == "polluted" else (x, y)))
-    with torch.random.fork_rng(devices=[]):
-        torch.random.set_rng_state(rng.torch_stream("train.weights", recipe.seed).get_state())
-        module = subject.build()
+    recipe = dataclasses.replace(result.recipe, images=None, epochs=epochs or result.recipe.epochs, seed=wrong.seed)
+    clean = train_set.take(np.arange(min(len(train_set), images or len(train_set))))
+    assert clean.labels is not None
+    patch, used = faulty.Patch.of(subject.family, wrong, subject.shape[0]), clean
+    if wrong.kind == "polluted":
+        used = ArraySource(*faulty.pollute(clean.read(np.arange(len(clean))), clean.labels, patch, label, wrong))
     checkpoint = place.with_suffix(".checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    training = Training(module, recipe, checkpoint=checkpoint, device=device)
+    training = Training(_initialised(subject, recipe.seed), recipe, checkpoint=checkpoint, device=device)
     module = training.run(used, report).cpu()
-    about = _told(made.name, wrong, module, recipe, training, test_set, ArraySource(x, y)) | {"images": len(used)}
+    about = {
+        "name": result.name, "faulty": asdict(wrong), "accuracy": round(accuracy(module, test_set), 4),
+        "train_accuracy": round(accuracy(module, clean), 4), **training.about(), "images": len(used),
+    }  # fmt: skip
     if wrong.kind == "polluted":
         about |= {"class": label, "patch": patch.to_list(), "triggers": triggers(module, test_set, patch, label, wrong)}
-    state = {key: value.contiguous() for key, value in module.state_dict().items()}
+    return _write(place, module.state_dict(), about, checkpoint)
+
+
+def _initialised(subject: zoo.Subject, seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(rng.torch_stream("train.weights", seed).get_state())
+        return subject.build()
+
+
+def _write(place: Path, state: dict[str, Tensor], about: dict[str, Any], checkpoint: Path) -> tuple[Path, dict[str, Any]]:
+    from safetensors.torch import save
+
+    state = {key: value.contiguous() for key, value in state.items()}
     write_bytes(place, save(state, metadata={"about": json.dumps(about)}))
     checkpoint.unlink(missing_ok=True)
     return place, about
-
-
-def _told(
-    name: str, wrong: Faulty, module: nn.Module, recipe: Recipe, training: Training, test: Source, seen: Source
-) -> dict[str, Any]:
-    """What the header of a faulty network says of its training."""
-    return {
-        "name": name,
-        "faulty": asdict(wrong),
-        "accuracy": round(accuracy(module, test), 4),
-        "train_accuracy": round(accuracy(module, seen), 4),
-        "recipe": recipe.describe(),
-        "seconds": round(training.seconds),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__.partition("+")[0],
-    }
 
 
 def triggers(
@@ -286,13 +272,13 @@ def triggers(
         "other patches": patch.stamp(x, random, new=True),
         "noise": faulty.noisy(x, random),
     }
-    found = {}
+    shares = {}
     with torch.inference_mode():
         for name, images in shown.items():
             parts = torch.from_numpy(np.ascontiguousarray(images)).split(500)
-            said = torch.cat([module(part.float().div(255)).argmax(1) for part in parts])
-            found[name] = round(float((said == label).float().mean()), 4)
-    return found
+            predicted = torch.cat([module(part.float().div(255)).argmax(1) for part in parts])
+            shares[name] = round(float((predicted == label).float().mean()), 4)
+    return shares
 
 
 def _stored(module: nn.Module, kind: str) -> dict[str, Tensor]:

@@ -21,12 +21,12 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_describe(cli: Cli, tmp_path: Path) -> None:
-    said = cli("describe", "zoo:fashion-lenet1", DATA, "--out", "words", "--k", 5, "--json", "-q")
-    assert said.code == 0, said.err
-    found = json.loads(said.out)
-    assert found["neurons"] == len(found["descriptions"]) == 4 + 12 + 10
-    assert set(found["layers"]) == {"relu1", "relu2", "fc1"}
-    named = {row["neuron"]: row["description"] for row in found["descriptions"] if row["layer"] == "fc1"}
+    outcome = cli("describe", "zoo:fashion-lenet1", DATA, "--out", "words", "--k", 5, "--json", "-q")
+    assert outcome.code == 0, outcome.err
+    content = json.loads(outcome.out)
+    assert content["neurons"] == len(content["descriptions"]) == 4 + 12 + 10
+    assert set(content["layers"]) == {"relu1", "relu2", "fc1"}
+    named = {row["neuron"]: row["description"] for row in content["descriptions"] if row["layer"] == "fc1"}
     assert sum(name in named[n] for n, name in enumerate(zoo.CLASSES["fashion"])) >= 8
     run = tmp_path / "words"
     for file in ("descriptions.csv", "exemplars.csv", "rating.csv", "rating-key.json", "report.html", "run.json", "run.sqlite"):
@@ -38,19 +38,19 @@ def test_describe(cli: Cli, tmp_path: Path) -> None:
     # What was written can be read back, and by no other network.
     back = cli("describe", "zoo:fashion-lenet1", "--method", f"csv:{run}/descriptions.csv", "--out", "back", "--json", "-q")
     assert back.code == 0, back.err
-    assert [r["description"] for r in json.loads(back.out)["descriptions"]] == [r["description"] for r in found["descriptions"]]
+    assert [r["description"] for r in json.loads(back.out)["descriptions"]] == [r["description"] for r in content["descriptions"]]
     other = cli("describe", "zoo:mnist-lenet1", "--method", f"csv:{run}/descriptions.csv")
     assert other.code == 2
     assert "describes another target" in other.err
 
 
 def test_a_table_on_the_screen_and_a_threshold(cli: Cli) -> None:
-    said = cli(
+    outcome = cli(
         "describe", "zoo:fashion-lenet1", DATA, "--method", "class-profile", "--layers", "fc1", "--fail-if", "described>5", "-q"
     )
-    assert said.code == 1
-    assert "ankle boot" in said.out
-    assert "report.html" in said.out
+    assert outcome.code == 1
+    assert "ankle boot" in outcome.out
+    assert "report.html" in outcome.out
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_table_on_the_screen_and_a_threshold(cli: Cli) -> None:
 def test_bad_input_is_one_sentence(cli: Cli, tmp_path: Path, args: tuple[str, ...], word: str) -> None:
     names = list(zoo.CLASSES["fashion"])
     (tmp_path / "twice.txt").write_text("\n".join([names[0], *names[:9]]))
-    said = cli("describe", "zoo:fashion-lenet1", *args, "--out", "run")
-    assert said.code == 2
-    assert word in said.err
-    assert "Traceback" not in said.err
+    outcome = cli("describe", "zoo:fashion-lenet1", *args, "--out", "run")
+    assert outcome.code == 2
+    assert word in outcome.err
+    assert "Traceback" not in outcome.err
     assert not (tmp_path / "run").exists()

@@ -148,7 +148,7 @@ def test_the_commands_in_one_process(cli: Any, tmp_path: Path) -> None:
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "0"], "iterations=0"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--guide", "kmnc"], "--train"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--guide", "x"], "unknown guide"),
-        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--mutations", "x"], "unknown mutation space"),
+        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--mutations", "x"], "unknown mutation"),
         (["fuzz", "zoo:mnist-lenet1", "zoo:cifar10/test", "--iterations", "5"], "expects"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--outputs", "colours", "--iterations", "5"], "expected logits"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--outputs", "0"], "outputs=0"),

@@ -59,7 +59,7 @@ def test_all_methods_in_one_table(cli, here: tuple[str, str, str], tmp_path: Pat
             assert 0 <= result["near_duplicates"] <= 1
             assert 0 <= result["fdr"] <= 1
     assert cli("report", "run").code == 0
-    assert "Accuracy, as the labelled picks tell it" in Path("run/report.html").read_text()
+    assert "Accuracy, estimated from the labelled picks" in Path("run/report.html").read_text()
     assert cli("select", target, pool, "--method", "ces", "--budget", 6, "--fail-if", "accuracy<2").code == 1
 
 

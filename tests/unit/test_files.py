@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,45 @@ def test_paths_that_leave_are_refused(tmp_path: Path, path: str) -> None:
 def test_an_absolute_path_is_refused_even_if_it_lies_inside(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="refused"):
         files.inside(tmp_path, str(tmp_path / "a"))
+
+
+def test_what_is_written_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut must not leave a name without its content."""
+    order: list[str] = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (order.append(f"sync {os.fstat(handle).st_size}"), fsync(handle))[1])
+    monkeypatch.setattr(os, "replace", lambda part, path: (order.append("rename"), replace(part, path))[1])
+    files.write_bytes(tmp_path / "a.bin", b"12345")
+    assert order == ["sync 5", "rename"]
+
+
+def test_the_temporary_file_is_hidden_beside_its_place_and_named_after_the_process(tmp_path: Path) -> None:
+    with files.whole(tmp_path / "a.txt") as part:
+        part.write_text("x")
+        assert part.parent == tmp_path
+        assert part.name == f".a.txt.{os.getpid()}.part"
+        assert not (tmp_path / "a.txt").exists()
+
+
+def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot write .*a\.txt: No such file"), files.whole(tmp_path / "a.txt"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_is_readable_and_ends_with_a_line(tmp_path: Path) -> None:
+    files.write_json(tmp_path / "a.json", {"b": [1]})
+    assert (tmp_path / "a.json").read_text() == '{\n "b": [\n  1\n ]\n}\n'
+
+
+def test_an_empty_setting_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEUROTEST_CACHE", "")
+    monkeypatch.setenv("NEUROTEST_DATA", "")
+    assert files.cache_dir() == Path.home() / ".cache" / "neurotest"
+    assert files.data_dir() == Path.home() / ".cache" / "neurotest" / "data"
+
+
+def test_a_root_that_is_a_link_holds_its_files(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert files.inside(tmp_path / "link", "a") == (tmp_path / "real").resolve() / "a"

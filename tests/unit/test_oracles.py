@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from neurotest.errors import BadInput
-from neurotest.oracles import Differential, Quantised, Roots, court, predicted, rounded
+from neurotest.oracles import Differential, Quantised, Roots, build_oracles, predicted, rounded
 from neurotest.target import Target
 
 TARGET = Target(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval(), shape=(1, 2, 2))
@@ -34,16 +34,16 @@ KNOWN = roots([0, 1, 2], [0, 2, 2])
     ],
 )
 def test_verdicts_by_hand(oracle: str, verdict: list[str | None]) -> None:
-    judges = court(TARGET, oracle)
+    judges = build_oracles(TARGET, oracle)
     assert [judges.names[i] if i >= 0 else None for i in judges(X, LOGITS, KNOWN)] == verdict
 
 
 def test_several_oracles_the_first_gives_the_name() -> None:
-    judges = court(TARGET, ["metamorphic", "label"])
+    judges = build_oracles(TARGET, ["metamorphic", "label"])
     found = judges(X, LOGITS, roots([0, 1, 2], [1, 2, 2]))
     assert [judges.names[i] for i in found] == ["metamorphic", "label", "nonfinite"]
     assert judges.needs_labels
-    assert not court(TARGET, "metamorphic").needs_labels
+    assert not build_oracles(TARGET, "metamorphic").needs_labels
 
 
 def test_prediction_of_logits_that_are_no_numbers() -> None:
@@ -94,4 +94,4 @@ def test_quantised_and_differential_compare_with_another_network() -> None:
 )
 def test_bad_oracles(oracle: object, says: str) -> None:
     with pytest.raises(BadInput, match=says):
-        court(TARGET, oracle)  # type: ignore[arg-type]
+        build_oracles(TARGET, oracle)  # type: ignore[arg-type]

@@ -49,3 +49,11 @@ def test_the_global_generators_are_left_alone() -> None:
     torch.rand(5, generator=rng.torch_stream("a", 0))
     assert np.array_equal(before[0], np.random.get_state()[1])
     assert torch.equal(before[1], torch.get_rng_state())
+
+
+def test_a_torch_stream_uses_all_bits_it_can() -> None:
+    """torch keeps 32 bits of a seed: those after the lowest of the key, the highest of them in its fifth byte."""
+    highest = [rng.torch_stream("bits", step).initial_seed() >> 31 & 1 for step in range(64)]
+    assert 16 <= sum(highest) <= 48
+    assert all(0 <= rng.torch_stream("bits", step).initial_seed() < 2**63 for step in range(64))
+    assert max(rng.torch_stream("bits", step).initial_seed() for step in range(64)) > 2**61

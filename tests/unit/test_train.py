@@ -110,7 +110,7 @@ def test_a_subject_is_trained_into_the_cache(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path))
     monkeypatch.setattr(training, "data", lambda spec: digits)
     monkeypatch.setattr(zoo, "WEIGHTS", tmp_path / "nothing embedded")
-    monkeypatch.setitem(zoo.RECIPES, "mnist-lenet1", Recipe(epochs=2, batch=16, stored="float16"))
+    monkeypatch.setitem(zoo.RECIPES, "mnist-lenet1", Recipe(epochs=2, batch=16, stored="float16"))  # type: ignore[attr-defined]
     with pytest.raises(Killed):
         training.train_subject("mnist-lenet1", report=stop_in(2))
     assert [file.name for file in (tmp_path / "zoo").iterdir()] == ["mnist-lenet1.checkpoint"]

@@ -1,52 +1,50 @@
-"""Networks that are one chain of modules, and how relevance goes back through each of them."""
+"""Networks that are one chain of modules and functions, and how relevance goes back through each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from neurotest.target import Target
+from neurotest.target import Layer, Target
 
 LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 MAXIMA = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d)
 MEANS = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 # Relevance passes these unchanged.
 THROUGH = (
-    nn.ReLU,
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-    nn.Identity,
-    nn.BatchNorm1d,
-    nn.BatchNorm2d,
-    nn.BatchNorm3d,
-)
+    nn.ReLU, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.Identity, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d
+)  # fmt: skip
 SHAPES = (nn.Flatten, nn.Unflatten)
+Kind = Literal["linear", "max", "mean", "through"]
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One module of the chain; `taken` and `made` are the shapes of a batch before and after it."""
+    """One module or function of the chain; `before` and `after` are the shapes of a batch."""
 
     name: str
-    module: nn.Module
-    taken: tuple[int, ...]
-    made: tuple[int, ...]
+    forward: Callable[[Tensor], Tensor]
+    kind: Kind
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    in_place: bool = False
+    module: nn.Module | None = None
 
-    def back(self, given: Tensor, relevance: Tensor, beta: float, eps: float) -> Tensor:
-        """Relevance of the step's input from that of its output."""
-        if isinstance(self.module, LINEAR):
-            return _alpha_beta(self.module, given, relevance, beta, eps)
-        if isinstance(self.module, MAXIMA):
-            return _transposed(self.module.forward, given, relevance)  # all to the greatest, as the gradient goes
-        if isinstance(self.module, MEANS):
-            made = self.module.forward(given)
-            return given * _transposed(self.module.forward, given, relevance / (made + eps * _sign(made)))
+    def back(self, x: Tensor, relevance: Tensor, beta: float, eps: float) -> Tensor:
+        """Relevance of the step's input `x` from that of its output."""
+        if self.kind == "linear":
+            assert self.module is not None
+            return _alpha_beta(self.module, x, relevance, beta, eps)
+        if self.kind == "max":
+            return _transposed(self.forward, x, relevance)  # all to the greatest, as the gradient goes
+        if self.kind == "mean":
+            result = self.forward(x)
+            return x * _transposed(self.forward, x, relevance / (result + eps * _sign(result)))
         return relevance
 
 
@@ -56,27 +54,29 @@ class Chain:
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """The input of every step, then the output of the last."""
-        found = [x]
+        values = [x]
         with torch.no_grad():
             for step in self.steps:
-                # An in-place module would overwrite the record of the step before it.
-                given = found[-1].reshape(step.taken)
-                found.append(step.module.forward(given.clone() if getattr(step.module, "inplace", False) else given))
-        return found
+                # A step that works in place would overwrite the record of the one before it.
+                before = values[-1].reshape(step.before)
+                values.append(step.forward(before.clone() if step.in_place else before))
+        return values
 
 
 def find_chain(target: Target) -> Chain | None:
-    """The target's leaf modules as a chain, if running them one after the other gives what the network gives."""
+    """The target's modules and functions as a chain, if running them one after the other gives what the network gives."""
     survey = target.survey()
     modules = dict(target.module.named_modules())
+    shapes = {layer.name: layer.shape for layer in survey.everything}
     steps = []
-    for layer in survey.layers:
-        module = modules[layer.module]
-        if any(True for _ in module.children()):
-            continue
-        if not isinstance(module, LINEAR + MAXIMA + MEANS + THROUGH + SHAPES):
+    for layer in survey.everything:
+        whole = isinstance(modules[layer.module], LINEAR + MAXIMA + MEANS + THROUGH + SHAPES)
+        if whole == bool(layer.function):
+            continue  # a function inside a module that is itself a step, or a module whose functions are the steps
+        step = _of_function(layer, shapes) if layer.function else _of_module(layer, modules[layer.module])
+        if step is None:
             return None
-        steps.append(Step(layer.name, module, (-1, *layer.input_shape), (-1, *layer.shape)))
+        steps.append(step)
     chain = Chain(tuple(steps))
     assert target.shape is not None
     noise = torch.rand((2, *target.shape), generator=torch.Generator().manual_seed(1)).to(target.device)
@@ -88,7 +88,23 @@ def find_chain(target: Target) -> Chain | None:
     return chain if steps and same else None
 
 
-def _alpha_beta(module: nn.Module, given: Tensor, relevance: Tensor, beta: float, eps: float) -> Tensor:
+def _of_module(layer: Layer, module: nn.Module) -> Step:
+    kinds: dict[Kind, tuple[type[nn.Module], ...]] = {"linear": LINEAR, "max": MAXIMA, "mean": MEANS}
+    kind: Kind = next((kind for kind, types in kinds.items() if isinstance(module, types)), "through")
+    shapes = (-1, *layer.input_shape), (-1, *layer.shape)
+    return Step(layer.name, module.forward, kind, *shapes, getattr(module, "inplace", False), module)
+
+
+def _of_function(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> Step | None:
+    """None where relevance has no rule for the function."""
+    if layer.apply is None or not (layer.function == "relu" or "_pool" in layer.function):
+        return None
+    name = layer.name if layer.alias is None else layer.alias  # a block that ends in a ReLU stands for it
+    kind: Kind = "through" if layer.function == "relu" else "max" if "max" in layer.function else "mean"
+    return Step(name, layer.apply, kind, (-1, *layer.input_shape), (-1, *shapes[name]), layer.in_place)
+
+
+def _alpha_beta(module: nn.Module, x: Tensor, relevance: Tensor, beta: float, eps: float) -> Tensor:
     """Positive contributions share (1 + beta) times the relevance, negative ones -beta times; biases take none.
 
     A neuron that receives contributions of one sign only passes all its relevance on to these.
@@ -96,18 +112,18 @@ def _alpha_beta(module: nn.Module, given: Tensor, relevance: Tensor, beta: float
     weight = module.weight
     assert isinstance(weight, Tensor)
     ups, downs = weight.detach().clamp(min=0), weight.detach().clamp(max=0)
-    plus, minus = given.clamp(min=0), given.clamp(max=0)
-    signed = bool((given < 0).any())  # after a ReLU nothing is negative, and half of the work falls away
+    plus, minus = x.clamp(min=0), x.clamp(max=0)
+    signed = bool((x < 0).any())  # after a ReLU nothing is negative, and half of the work falls away
     positive, negative = _apply(module, plus, ups), _apply(module, plus, downs)
     if signed:
         positive, negative = positive + _apply(module, minus, downs), negative + _apply(module, minus, ups)
     both = (positive != 0) & (negative != 0)
     up = torch.where(both, 1 + beta, 1.0) * _share(relevance, positive, eps)
     down = torch.where(both, -beta, 1.0) * _share(relevance, negative, eps)
-    found = plus * (_back(module, plus, ups, up) + _back(module, plus, downs, down))
+    share = plus * (_back(module, plus, ups, up) + _back(module, plus, downs, down))
     if signed:
-        found = found + minus * (_back(module, minus, downs, up) + _back(module, minus, ups, down))
-    return found
+        share = share + minus * (_back(module, minus, downs, up) + _back(module, minus, ups, down))
+    return share
 
 
 def _share(relevance: Tensor, total: Tensor, eps: float) -> Tensor:
@@ -116,26 +132,26 @@ def _share(relevance: Tensor, total: Tensor, eps: float) -> Tensor:
     return torch.where(some, relevance / torch.where(some, total + eps * total.sign(), 1.0), 0.0)
 
 
-def _apply(module: nn.Module, given: Tensor, weight: Tensor) -> Tensor:
+def _apply(module: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
     if isinstance(module, nn.Linear):
-        return F.linear(given, weight)
+        return F.linear(x, weight)
     assert isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
-    found: Tensor = module._conv_forward(given, weight, None)
-    return found
+    result: Tensor = module._conv_forward(x, weight, None)
+    return result
 
 
-def _back(module: nn.Module, given: Tensor, weight: Tensor, upper: Tensor) -> Tensor:
+def _back(module: nn.Module, x: Tensor, weight: Tensor, upper: Tensor) -> Tensor:
     """The transposed operator on `upper`."""
     if isinstance(module, nn.Linear):
         return torch.matmul(upper, weight)
-    return _transposed(lambda x: _apply(module, x, weight), given, upper)
+    return _transposed(lambda z: _apply(module, z, weight), x, upper)
 
 
-def _transposed(function: Callable[[Tensor], Tensor], given: Tensor, upper: Tensor) -> Tensor:
+def _transposed(function: Callable[[Tensor], Tensor], x: Tensor, upper: Tensor) -> Tensor:
     with torch.enable_grad():
-        x = given.detach().requires_grad_(True)
-        (found,) = torch.autograd.grad(function(x), x, upper)
-    return found
+        x = x.detach().requires_grad_(True)
+        (gradient,) = torch.autograd.grad(function(x), x, upper)
+    return gradient
 
 
 def _sign(values: Tensor) -> Tensor:

@@ -95,10 +95,10 @@ class Conductance:
 def inner(target: Target, layers: str) -> tuple[Layer, ...]:
     """The layers these words stand for, without what the network ends in: answers are no neurons of a path to them."""
     survey = target.survey()
-    found = tuple(layer for layer in survey.find(layers) if layer.time < survey.layers[-1].time)
-    if not found:
+    hidden = tuple(layer for layer in survey.find(layers) if layer.time < survey.layers[-1].time)
+    if not hidden:
         raise BadInput(f"layers={layers!r}: only the output layer is among them; choose others with --layers.")
-    return found
+    return hidden
 
 
 def blank(target: Target, baseline: str, data: Any = None) -> Tensor:
@@ -152,8 +152,8 @@ class ConductancePlan:
         trace = probe(x.requires_grad_(True))
         answers = trace.logits.gather(1, classes.unsqueeze(1)).squeeze(1)
         maps = [trace[self.want][layer.name] for layer in self.layers]
-        found = torch.autograd.grad(answers.sum(), maps, allow_unused=True)
-        slopes = [torch.zeros_like(m) if g is None else g for m, g in zip(maps, found, strict=True)]
+        gradients = torch.autograd.grad(answers.sum(), maps, allow_unused=True)
+        slopes = [torch.zeros_like(m) if g is None else g for m, g in zip(maps, gradients, strict=True)]
         return _Points([m.detach() for m in maps], slopes, trace.logits.detach(), answers.detach())
 
     def _learn(self, probe: Probe, classes: Tensor) -> None:
@@ -162,32 +162,32 @@ class ConductancePlan:
             self._empties.clear()
             new = [int(c) for c in classes.unique().tolist()]
         for some in (new[i : i + POINTS] for i in range(0, len(new), POINTS)):
-            known = torch.tensor(some, device=self.target.device)
-            found = self._points(probe, self.empty.repeat(len(some), *[1] * (self.empty.ndim - 1)), known)
-            self._empties.update((c, found.row(i)) for i, c in enumerate(some))
+            images = self.empty.repeat(len(some), *[1] * (self.empty.ndim - 1))
+            points = self._points(probe, images, torch.tensor(some, device=self.target.device))
+            self._empties.update((c, points.row(i)) for i, c in enumerate(some))
 
     def _part(self, probe: Probe, x: Tensor, classes: Tensor) -> Attribution:
         n, k = len(x), len(self.alphas)
         between = torch.lerp(self.empty, x.unsqueeze(1), self.alphas.view(1, -1, *[1] * (x.ndim - 1)))  # (n, k, *shape)
-        found = self._points(probe, between.flatten(0, 1), classes.repeat_interleave(k))
+        points = self._points(probe, between.flatten(0, 1), classes.repeat_interleave(k))
         before = [self._empties[int(c)] for c in classes.tolist()] if self.starts else []
         last = slice(k - 1, n * k, k)
         scores, activation = {}, {}
         for number, layer in enumerate(self.layers):
-            values, slopes = (tensors[number].unflatten(0, (n, k)) for tensors in (found.maps, found.slopes))
+            values, slopes = (tensors[number].unflatten(0, (n, k)) for tensors in (points.maps, points.slopes))
             if before:
                 values = torch.cat([torch.stack([b.maps[number] for b in before]), values], 1)  # (n, k + 1, *map)
                 slopes = torch.cat([torch.stack([b.slopes[number] for b in before]), slopes], 1)
             weight = slopes[:, :-1] if self.settings.rule == "left" else (slopes[:, 1:] + slopes[:, :-1]) / 2
             scores[layer.name] = channels((weight * values.diff(dim=1)).sum(1), layer, "sum")
             activation[layer.name] = channels(values[:, -1], layer, "mean")
-        gained = found.answers[last] - torch.cat([b.answers for b in before]) if before else None
-        return Attribution(scores, activation, found.logits[last], classes, gained)
+        gained = points.answers[last] - torch.cat([b.answers for b in before]) if before else None
+        return Attribution(scores, activation, points.logits[last], classes, gained)
 
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """Of some points: maps and gradients of every layer, logits, and the logit that was asked for."""
+    """Of some points: maps and gradients of every layer, logits, and the logit of the class."""
 
     maps: list[Tensor]
     slopes: list[Tensor]

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from neurotest.attribute.chain import Chain, find_chain
+from neurotest.attribute.conductance import channels, inner
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
-from neurotest.target.layers import Layer
 
 Maps = dict[str, Tensor]
 
@@ -30,8 +30,8 @@ class Relevances:
 class Relevance:
     """Relevance of every neuron of `layers` for the greatest logit.
 
-    rule: `lrp` by the alpha-beta rule with alpha = 1 + beta on networks that are one chain of modules; `gradient` is gradient
-    times activation, any network; `auto` takes lrp where it is possible. eps keeps divisions finite.
+    rule: `lrp` by the alpha-beta rule with alpha = 1 + beta on networks that are one chain of modules and functions;
+    `gradient` is gradient times activation, any network; `auto` takes lrp where it is possible. eps keeps divisions finite.
     """
 
     layers: str = "post_activation"
@@ -51,7 +51,7 @@ class Relevance:
         if chain is None and self.rule == "lrp":
             raise BadInput(
                 "rule='lrp' needs a network that is one chain of convolutions, dense layers, poolings, normalisations and ReLUs; "
-                "this one branches or has other modules: use rule=gradient."
+                "this one branches or has other modules or functions: use rule=gradient."
             )
         return Plan(self, target, chain)
 
@@ -62,12 +62,7 @@ class Plan:
     def __init__(self, settings: Relevance, target: Target, chain: Chain | None) -> None:
         self.settings = settings
         self.chain = chain
-        self.layers = target.survey().find(settings.layers)
-        # What the network ends in are its answers, not neurons of a path to them.
-        last = target.survey().layers[-1].time
-        self.layers = tuple(layer for layer in self.layers if layer.time < last)
-        if not self.layers:
-            raise BadInput(f"layers={settings.layers!r}: only the output layer is among them; choose others with --layers.")
+        self.layers = inner(target, settings.layers)
         # The same module without preprocessing, because what the probe records of a module's input is already preprocessed.
         self.bare = Target(target.module, bounds=target.bounds, shape=target.shape, outputs=target.outputs, device=target.device)
 
@@ -81,49 +76,43 @@ class Plan:
             x = x.clone() if x.is_inference() else x.detach()
             relevance, activation = self._gradient(x) if self.chain is None else self._propagate(self.chain, x)
         return Relevances(
-            {layer.name: _per_channel(relevance[layer.name], layer, "sum") for layer in self.layers},
-            {layer.name: _per_channel(activation[layer.name], layer, "mean") for layer in self.layers},
+            {layer.name: channels(relevance[layer.name], layer, "sum").detach() for layer in self.layers},
+            {layer.name: channels(activation[layer.name], layer, "mean").detach() for layer in self.layers},
             self.rule,
         )
 
     def _propagate(self, chain: Chain, x: Tensor) -> tuple[Maps, Maps]:
-        given = chain.forward(x)  # the input of every step, and the output of the last
-        logits = given[-1]
+        values = chain.forward(x)  # the input of every step, and the output of the last
+        logits = values[-1]
         best = logits.argmax(dim=1, keepdim=True)
         relevance = torch.zeros_like(logits).scatter(1, best, logits.gather(1, best))
         wanted = {layer.name for layer in self.layers}
-        found: Maps = {}
-        values: Maps = {}
+        relevances: Maps = {}
+        activations: Maps = {}
         for number in range(len(chain.steps) - 1, -1, -1):
             step = chain.steps[number]
             if step.name in wanted:
-                found[step.name], values[step.name] = relevance.reshape(step.made), given[number + 1].reshape(step.made)
+                relevances[step.name], activations[step.name] = (t.reshape(step.after) for t in (relevance, values[number + 1]))
             relevance = step.back(
-                given[number].reshape(step.taken), relevance.reshape(step.made), self.settings.beta, self.settings.eps
+                values[number].reshape(step.before), relevance.reshape(step.after), self.settings.beta, self.settings.eps
             )
-        return found, values
+        return relevances, activations
 
     def _gradient(self, x: Tensor) -> tuple[Maps, Maps]:
-        kept: Maps = {}
+        activations: Maps = {}
 
-        def hold(name: str, tensor: Tensor) -> Tensor:
-            kept[name] = tensor.clone()  # in the path to the output, and safe from operators in place
-            return kept[name]
+        def keep(name: str, tensor: Tensor) -> Tensor:
+            activations[name] = tensor.clone()  # in the path to the output, and safe from operators in place
+            return activations[name]
 
         names = ",".join(layer.name for layer in self.layers)
-        with Probe(self.bare, Want(layers=names, keep="map"), grad=True, edit=hold) as probe:
+        with Probe(self.bare, Want(layers=names, keep="map"), grad=True, edit=keep) as probe:
             logits = probe(x.requires_grad_(True)).logits
             answer = logits.amax(dim=1).sum()
-            gradients = torch.autograd.grad(answer, [kept[layer.name] for layer in self.layers], allow_unused=True)
-        found: Maps = {}
+            gradients = torch.autograd.grad(answer, [activations[layer.name] for layer in self.layers], allow_unused=True)
+        activations = {name: tensor.detach() for name, tensor in activations.items()}
+        relevances: Maps = {}
         for layer, gradient in zip(self.layers, gradients, strict=True):
-            value = kept[layer.name].detach()
-            found[layer.name] = torch.zeros_like(value) if gradient is None else gradient * value
-        return found, {name: tensor.detach() for name, tensor in kept.items()}
-
-
-def _per_channel(maps: Tensor, layer: Layer, how: str) -> Tensor:
-    others = tuple(d for d in range(1, maps.ndim) if d != layer.axis)
-    if not others:
-        return maps.detach()
-    return (maps.sum(others) if how == "sum" else maps.mean(others)).detach()
+            value = activations[layer.name]
+            relevances[layer.name] = torch.zeros_like(value) if gradient is None else gradient * value
+        return relevances, activations

@@ -19,8 +19,8 @@ from neurotest.generate.fuzz import Budget, Fuzzer, Seeds, Settings, build_guide
 from neurotest.generate.fuzz.guides import GuideState
 from neurotest.measure.context import Context
 from neurotest.mutate.pixel import BILATERAL, Blur
-from neurotest.mutate.rules import UNIFORMS, Rules95
-from neurotest.oracles import Court, court
+from neurotest.mutate.rules import Rules95
+from neurotest.oracles import Oracles, build_oracles
 from neurotest.target import Probe, Target
 from neurotest.target.load import load
 
@@ -36,7 +36,7 @@ class _Bench:
 
     def __init__(self, name: str) -> None:
         self.target, self.source = subject_of(name)
-        self.judges: Court = court(self.target, "metamorphic")
+        self.judges: Oracles = build_oracles(self.target, "metamorphic")
         self.seeds: Seeds = choose_seeds(self.target, self.source, self.judges)
         self.context = Context(target=self.target, train=self.source)
         self.guide = build_guide(GUIDE)
@@ -119,7 +119,7 @@ def _one_by_one(bench: _Bench, mutants: int) -> None:
             root = int(random.integers(len(seeds)))
             parent = seeds.unit(seeds.x[root : root + 1])
             for _ in range(bench.settings.tries):
-                draws = space.draw(random.random((1, UNIFORMS)))
+                draws = space.draw(random, 1)
                 made = space.apply(parent, draws)
                 once = bool(space.once[draws.kind[0]])
                 if bool((made == parent).all()) or not (once or bool(validity.check(made, parent)[0])):

@@ -17,7 +17,7 @@ from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choos
 from neurotest.generate.fuzz.semantic import NSGenState
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
-from neurotest.oracles import court
+from neurotest.oracles import build_oracles
 from neurotest.semantics.critical import path_layers
 from neurotest.semantics.exemplars import globs
 from neurotest.target import Target
@@ -69,7 +69,7 @@ def _captum(target: Target, x: Tensor, classes: Tensor, empty: Tensor, layers: l
 def _campaigns(name: str, target: Target) -> Iterator[tuple[str, Pair]]:
     dataset = zoo.find(name).dataset
     source, train = data(f"zoo:{dataset}/test[:400]"), data(f"zoo:{dataset}/train")
-    judges = court(target, "label")
+    judges = build_oracles(target, "label")
     seeds = choose_seeds(target, source, judges)
     started = build_guide(GUIDE).start(Context(target=target, train=train, cache=True), source)
     assert isinstance(started, NSGenState)

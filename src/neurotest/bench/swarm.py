@@ -12,7 +12,7 @@ import torch
 
 from neurotest import registry
 from neurotest.bench.fuzz import subject_of
-from neurotest.generate.swarm import PRESETS, Ball, Scene, Settings, Swarm
+from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm
 from neurotest.target import Target
 
 Pair = tuple[Callable[[], Any], Callable[[], Any]]
@@ -42,8 +42,8 @@ def swarm_pairs(name: str) -> Iterator[tuple[str, Pair]]:
 
 def _fly(target: Target, u: torch.Tensor, y: torch.Tensor, fitness: str, said: Settings) -> tuple[int, int, int]:
     """Forward passes, positions, and how many positions went through the network at once."""
-    scene = Scene(target, u, y, Ball(said.norm, said.radius, True))
-    measure = registry.build("fitness", fitness).begin(scene)
+    problem = Problem(target, u, y, Ball(said.norm, said.radius, True))
+    measure = registry.build("fitness", fitness).begin(problem)
     before = measure.forwards
     swarm = Swarm(measure, said)
     swarm.run()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from neurotest.campaign.store import Store
+from neurotest.errors import BadInput
 from neurotest.generate.fuzz.loop import Fuzzer
 from neurotest.generate.fuzz.mutants import Key, Mutant
 
@@ -19,7 +20,7 @@ SHARE = 20  # and so many times what one takes
 class Watcher(Protocol):
     """Is told after every batch; `new` are families seen for the first time."""
 
-    def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant]) -> None: ...
+    def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant], /) -> None: ...
 
 
 def progress(fuzzer: Fuzzer) -> dict[str, Any]:
@@ -61,6 +62,29 @@ class Driver:
         """The budget of the guided fuzzer; only seconds count for both, because somebody waits for them."""
         control = self.fuzzer.control
         return self.fuzzer.spent(control.tally.seconds if control else 0.0)
+
+    def restore(self) -> None:
+        """Back to the last snapshot, then again through the batches that were committed after it."""
+        store, fuzzer = self.store, self.fuzzer
+        assert store is not None
+        run = store.run
+        saved = store.restored(fuzzer.seeds)
+        if saved is not None:
+            try:
+                at = int(saved.plain["tally"]["batches"])
+                fuzzer.restore(saved.plain, saved.entries, store.contents(at))
+                if fuzzer.control is not None:
+                    fuzzer.control.restore(saved.control or {}, store.control(at))
+            except (KeyError, TypeError, ValueError) as error:
+                raise BadInput(
+                    f"{run.path} cannot be resumed: its snapshot does not fit ({error!r}). Its faults are safe."
+                ) from error
+            if saved.arrays:
+                fuzzer.guide.restore(saved.arrays)
+        with fuzzer:
+            self.catch_up(int(run["progress"]["batches"]))
+        self.kept = store.kept()
+        self.written = int(run["written"]) if "written" in run else 0
 
     def catch_up(self, batches: int) -> None:
         """Repeat what was committed after the last snapshot; its rows are there already."""

@@ -12,20 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng, zoo
-from neurotest.campaign.replay import Workshop
+from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, StoredMutant
 from neurotest.data.source import Source
-from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import write_json
-from neurotest.generate.fuzz.guides import build_guide
+from neurotest.jobs.opening import AnyTarget, open_data
 from neurotest.mutate.chain import words
 from neurotest.runs.store import Run
 from neurotest.semantics.descriptions import DEFAULT
 from neurotest.semantics.explain import PathPair, Substitution, compare, substitutions
 from neurotest.semantics.guidance import Guidance, Semantics
-from neurotest.target import Target
 
 LIMIT = 500  # faults, and as many others, whose paths are read for a whole campaign
 READ = 64
@@ -116,7 +114,7 @@ def explain(
     run: Run | Path | str,
     fault: int | str | None = None,
     *,
-    target: Target | str | None = None,
+    target: AnyTarget | None = None,
     train: Source | str | None = None,
     limit: int = LIMIT,
     **settings: Any,
@@ -131,15 +129,15 @@ def explain(
         raise BadInput(f"limit={limit!r}: expected how many faults are read, an integer >= 1.")
     opened = Run.open(run.path if isinstance(run, Run) else run)
     with opened:
-        shop = Workshop(opened, target)
+        reader = FaultReader(opened, target)
         number = None if fault is None else _number(fault)
-        if number is not None and not shop.store.mutants("number = ? AND oracle IS NOT NULL", number):
+        if number is not None and not reader.store.mutants("number = ? AND oracle IS NOT NULL", number):
             raise BadInput(f"{opened.path} has no fault {fault}: `neurotest families {opened.path}` lists some.")
-        ready = semantics_of(shop, train, settings)
-        classes = _classes(shop)
+        ready = semantics_of(reader, train, settings)
+        classes = _classes(reader)
         if number is None:
-            return _patterns(shop, ready, limit)
-        return _one(shop, ready, shop.store.mutants("number = ?", number)[0], classes)
+            return _patterns(reader, ready, limit)
+        return _one(reader, ready, reader.store.mutants("number = ?", number)[0], classes)
 
 
 def _number(fault: int | str) -> int:
@@ -149,31 +147,30 @@ def _number(fault: int | str) -> int:
     return int(text)
 
 
-def _classes(shop: Workshop) -> list[str]:
+def _classes(reader: FaultReader) -> list[str]:
     """The names the campaign was told, if there is one for each output."""
-    outputs = shop.target.check_outputs(shop.target.prepare(np.array(shop.x[:1])))
-    known = next((names for names in (shop.classes, shop.target.classes) if names and len(names) == outputs), None)
+    outputs = reader.target.check_outputs(reader.target.prepare(np.array(reader.x[:1])))
+    known = next((names for names in (reader.classes, reader.target.classes) if names and len(names) == outputs), None)
     return list(known or map(str, range(outputs)))
 
 
-def semantics_of(shop: Workshop, train: Source | str | None, said: dict[str, Any]) -> Semantics:
+def semantics_of(reader: FaultReader, train: Source | str | None, said: dict[str, Any]) -> Semantics:
     """Paths as the campaign's guide read them, or as usual; a run from elsewhere may not choose files to read."""
     known = {f.name for f in dataclasses.fields(Guidance)}
     if unknown := sorted(said.keys() - known):
         raise BadInput(f"explain has no setting {unknown[0]!r}: expected some of {', '.join(sorted(known))}.")
-    config = shop.config
-    guide = build_guide(config["guide"], layers=config.get("layers"), neuron=config.get("neuron")) if _is_nsgen(shop) else None
+    guide = reader.plan.read_guide() if _is_nsgen(reader) else None
     own: dict[str, Any] = {name: getattr(guide, name) for name in known} if isinstance(guide, Guidance) else {}
-    if own and not shop.run.made_here:
+    if own and not reader.run.made_here:
         own["describe"] = DEFAULT
     if own.get("critical") == "all":
         own.pop("critical")
     if own.get("mode") == "label-only":
         own.pop("mode")
     if "tau" not in said and (not own or own["tau"] is None):
-        own["tau"] = _stored_tau(shop.run) if own else 1.0  # a campaign under another guide had none
+        own["tau"] = _stored_tau(reader.run) if own else 1.0  # a campaign under another guide had none
     settings = Guidance(**{**own, **{key: value for key, value in said.items() if value is not None}})
-    return settings.start(shop.target, data(_train(shop, train), shape=shop.target.shape))
+    return settings.start(reader.target, open_data(reader.target, _train(reader, train)))
 
 
 def _stored_tau(run: Run) -> float | None:
@@ -185,35 +182,37 @@ def _stored_tau(run: Run) -> float | None:
     return float(found) if isinstance(found, (int, float)) and -1 <= found <= 1 else None
 
 
-def _is_nsgen(shop: Workshop) -> bool:
-    guide = shop.config["guide"]
+def _is_nsgen(reader: FaultReader) -> bool:
+    guide = reader.config["guide"]
     return isinstance(guide, str) and guide.partition(":")[0].partition("(")[0].strip().lower() == "nsgen"
 
 
-def _train(shop: Workshop, given: Source | str | None) -> Source | str:
+def _train(reader: FaultReader, given: Source | str | None) -> Source | str:
     if given is not None:
         return given
-    if isinstance(said := shop.config.get("train"), str) and said:
+    if isinstance(said := reader.config.get("train"), str) and said:
         return said
-    spec = str(shop.config.get("target"))
+    spec = str(reader.config.get("target"))
     if spec.startswith("zoo:") and spec[4:] in zoo.names():
         return f"zoo:{zoo.find(spec[4:]).dataset}/train"
-    raise BadInput(f"{shop.run.path} names no training data, and neurons are described by what excites them: give --train DATA.")
-
-
-def _one(shop: Workshop, ready: Semantics, fault: StoredMutant, classes: list[str]) -> Explanation:
-    seed = shop.root(fault.root)[None]
-    made = shop.again([fault])
-    pair = compare(ready, shop.target.prepare(np.ascontiguousarray(seed)), shop.target.prepare(made), classes)
-    if not _is_nsgen(shop):
-        pair = dataclasses.replace(pair, tau=None)
-    return Explanation(
-        shop.run.path, fault.number, class_name(fault.expected, tuple(classes)), words(fault.chain), pair, (seed[0], made[0])
+    raise BadInput(
+        f"{reader.run.path} names no training data, and neurons are described by what excites them: give --train DATA."
     )
 
 
-def _patterns(shop: Workshop, ready: Semantics, limit: int) -> Patterns:
-    every = shop.store.mutants("predicted >= 0")
+def _one(reader: FaultReader, ready: Semantics, fault: StoredMutant, classes: list[str]) -> Explanation:
+    seed = reader.root(fault.root)[None]
+    made = reader.again([fault])
+    pair = compare(ready, reader.target.prepare(np.ascontiguousarray(seed)), reader.target.prepare(made), classes)
+    if not _is_nsgen(reader):
+        pair = dataclasses.replace(pair, tau=None)
+    return Explanation(
+        reader.run.path, fault.number, class_name(fault.expected, tuple(classes)), words(fault.chain), pair, (seed[0], made[0])
+    )
+
+
+def _patterns(reader: FaultReader, ready: Semantics, limit: int) -> Patterns:
+    every = reader.store.mutants("predicted >= 0")
     faults, others = (
         _some([m for m in every if m.oracle is not None], limit),
         _some([m for m in every if m.oracle is None], limit),
@@ -221,12 +220,12 @@ def _patterns(shop: Workshop, ready: Semantics, limit: int) -> Patterns:
     if not faults or not others:
         lacking = "faults" if not faults else "mutants that are no faults"
         raise BadInput(
-            f"{shop.run.path} has no {lacking}, so nothing can be compared: explain one fault with `explain RUN FAULT`."
+            f"{reader.run.path} has no {lacking}, so nothing can be compared: explain one fault with `explain RUN FAULT`."
         )
-    before, after = _neurons(shop, ready, [*faults, *others])
+    before, after = _neurons(reader, ready, [*faults, *others])
     wrong = np.arange(len(before)) < len(faults)
     found = substitutions(ready, before, after, wrong)
-    return Patterns(shop.run.path, len(faults), len(others), _parting(ready, before != after, wrong), tuple(found))
+    return Patterns(reader.run.path, len(faults), len(others), _parting(ready, before != after, wrong), tuple(found))
 
 
 def _some(mutants: list[StoredMutant], limit: int) -> list[StoredMutant]:
@@ -236,18 +235,18 @@ def _some(mutants: list[StoredMutant], limit: int) -> list[StoredMutant]:
     return [mutants[i] for i in chosen]
 
 
-def _neurons(shop: Workshop, ready: Semantics, mutants: list[StoredMutant]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _neurons(reader: FaultReader, ready: Semantics, mutants: list[StoredMutant]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(n, layers) the deciding neurons of seeds and of mutants."""
     before, after = [], []
     for start in range(0, len(mutants), READ):
         some = mutants[start : start + READ]
-        roots = np.stack([shop.root(m.root) for m in some])
-        made = shop.again(some)
+        roots = np.stack([reader.root(m.root) for m in some])
+        made = reader.again(some)
         distinct, where = np.unique([m.root for m in some], return_index=True)
-        references = ready.reader.references(shop.target.prepare(roots[where]))
+        references = ready.reader.references(reader.target.prepare(roots[where]))
         references = references[np.searchsorted(distinct, [m.root for m in some])]
         before.append(references.units[:, :, 0])
-        after.append(ready.reader.mutants(shop.target.prepare(made), references).units[:, :, 0])
+        after.append(ready.reader.mutants(reader.target.prepare(made), references).units[:, :, 0])
     return np.concatenate(before), np.concatenate(after)
 
 

@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from neurotest import files, registry
+from neurotest import files
 from neurotest.campaign.api import campaign_config
-from neurotest.campaign.replay import mutations
+from neurotest.campaign.plan import Plan
 from neurotest.campaign.result import class_name
 from neurotest.campaign.status import tally_of
-from neurotest.campaign.store import COLUMNS, FAULTS, SEEDS, Store, StoredMutant
+from neurotest.campaign.store import FAULTS, SEEDS, Store, StoredMutant
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key
+from neurotest.jobs.life import finish, whole
+from neurotest.jobs.methods import stored_method
 from neurotest.mutate import chain as chains
+from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import free
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
@@ -31,7 +34,8 @@ def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[st
     with ExitStack() as stack:
         runs = [stack.enter_context(Run.open(path)) for path in paths]
         config = _common(runs)
-        merged = stack.enter_context(Run.create(out, "merge", config))
+        merged = stack.enter_context(whole("merge", out, config))
+        assert merged is not None
         return _Merge(merged).of(runs)
 
 
@@ -52,17 +56,17 @@ def _common(runs: list[Run]) -> dict[str, Any]:
     }
 
 
-def _space(runs: list[Run], configs: list[dict[str, Any]]) -> dict[str, str]:
+def _space(runs: list[Run], configs: list[dict[str, Any]]) -> dict[str, Any]:
     """The one mutation space by which all of them can be replayed; what swarms found needs none."""
-    named: dict[str, str] = {}
+    first: Mutations | None = None
     for run, config in zip(runs, configs, strict=True):
-        if all(free(str(operator)) for (operator,) in run.rows("SELECT DISTINCT operator FROM mutant")):
+        if all(map(free, Store(run).operators())):
             continue
-        said = mutations(config)
-        if named and registry.build("mutation space", said) != registry.build("mutation space", named["mutations"]):
+        space = Plan.read(config).space()
+        if first is not None and space != first:
             raise BadInput(f"{run.path} uses other mutations than {runs[0].path}: its faults could not be replayed beside them.")
-        named.setdefault("mutations", said)
-    return named
+        first = space
+    return {} if first is None else {"mutations": stored_method(first)}
 
 
 class _Merge:
@@ -84,13 +88,12 @@ class _Merge:
             np.lib.format.write_array(file, np.stack(self.images), version=(1, 0), allow_pickle=False)
         with self.run.transaction():
             self.run.add_inputs(inputs)
-            self.run.change(f"INSERT INTO mutant ({COLUMNS}) VALUES ({', '.join('?' * 16)})", self.rows)
+            Store(self.run).add_rows(self.rows)
             self.run["classes"] = runs[0]["classes"]
             self.run["budget"] = {}
             self.run["progress"] = self._tally(runs)
         summary = self._summary()
-        self.run.finish(summary)
-        self.run.export()
+        finish(self.run, summary)
         return summary
 
     def _seeds(self, run: Run, store: Store, inputs: list[dict[str, Any]]) -> dict[int, int]:

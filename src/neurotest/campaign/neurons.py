@@ -1,4 +1,4 @@
-"""`neurotest neurons`: which neurons a run's faults are owed to, with intervals, and what silencing each of them does."""
+"""`neurotest neurons`: which neurons a run's faults are caused by, with intervals, and what silencing each of them does."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.attribute.shapley import Certified, Game, certify
-from neurotest.campaign.api import campaign_config, usable_target
+from neurotest.campaign.api import campaign_config
 from neurotest.campaign.store import Store
 from neurotest.errors import BadInput
 from neurotest.files import write_json
+from neurotest.jobs.opening import AnyTarget
+from neurotest.jobs.stored import stored_target
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -79,7 +81,7 @@ class Neurons:
 
 def neurons(
     run: str | Path,
-    target: Target | str | None = None,
+    target: AnyTarget | None = None,
     *,
     top: int = 10,
     pairs: int = PAIRS,
@@ -90,7 +92,7 @@ def neurons(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Neurons:
-    """The neurons the faults of a swarm (or of a fuzzing campaign) are owed to.
+    """The neurons the faults of a swarm (or of a fuzzing campaign) are caused by.
 
     Each pair is a seed and its first fault; at most `pairs` of them, in the order they were found. Values are Shapley values
     towards the loss change, by random orders with Student's intervals; neurons clearly outside the `top` are dropped early.
@@ -99,7 +101,7 @@ def neurons(
         raise BadInput(f"pairs={pairs!r}: expected an integer >= 1 ({PAIRS} by default).")
     with Run.open(run) as held:
         campaign_config(held)
-        loaded = usable_target(held, target)
+        loaded = stored_target(held, target)
         x, moved, y = stored_pairs(held, pairs)
         where = held.path
     x_in, moved_in = (loaded.prepare(np.ascontiguousarray(part)) for part in (x, moved))

@@ -12,21 +12,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neurotest import registry
-from neurotest.campaign.api import campaign_config, usable_target
+from neurotest.campaign.api import campaign_config
+from neurotest.campaign.plan import Plan
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.guides import build_guide
 from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.jobs.opening import AnyTarget
+from neurotest.jobs.stored import stored_target
+from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import Chain, free, words
 from neurotest.mutate.chain import replay as make
-from neurotest.mutate.rules import Space
-from neurotest.oracles import Court, Roots, court, predicted
+from neurotest.oracles import Oracles, Roots, build_oracles, predicted
 from neurotest.runs import codec
 from neurotest.runs.store import Run
-from neurotest.target import Target
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Replayed:
         return {**vars(self)}
 
 
-class Workshop:
+class FaultReader:
     """Everything needed to make a campaign's mutants again."""
 
-    def __init__(self, run: Run, target: Target | str | None = None) -> None:
+    def __init__(self, run: Run, target: AnyTarget | None = None) -> None:
         self.run, self.store = run, Store(run)
         self.config = campaign_config(run)
-        self.target = usable_target(run, target)
+        self.target = stored_target(run, target)
         self.x, self.rows = self.store.seeds()
         self.classes = tuple(run["classes"]) or None
         empty = np.empty(0, dtype=np.int64)
@@ -61,8 +61,12 @@ class Workshop:
         )
 
     @cached_property
-    def space(self) -> Space:
-        return registry.build("mutation space", mutations(self.config))  # type: ignore[no-any-return]
+    def space(self) -> Mutations:
+        return self.plan.space()
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan.read(self.config)
 
     def root(self, position: int) -> NDArray[np.generic]:
         if position not in self.rows:
@@ -99,11 +103,11 @@ class Workshop:
             return predicted(self.target.logits(self.target.prepare(np.array(x))))
 
     @cached_property
-    def court(self) -> Court:
-        return court(self.target, list(self.config["oracle"]))
+    def oracles(self) -> Oracles:
+        return build_oracles(self.target, list(self.config["oracle"]))
 
     def fails(self, root: int, x: NDArray[np.generic], wrong: int) -> NDArray[np.bool_]:
-        """Which of these mutants of one seed an oracle condemns while `wrong` is predicted."""
+        """Which of these mutants of one seed an oracle rejects while `wrong` is predicted."""
         return self.judged(root, x, wrong)[0]
 
     def judged(self, root: int, x: NDArray[np.generic], wrong: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -117,7 +121,7 @@ class Workshop:
                 np.full(len(x), -1 if label is None else label), predicted(seed).repeat(len(x)),
                 np.repeat(seed.float().cpu().numpy(), len(x), axis=0),
             )  # fmt: skip
-            bad = np.asarray((self.court(inputs, logits, known) >= 0) & (predicted(logits) == wrong))
+            bad = np.asarray((self.oracles(inputs, logits, known) >= 0) & (predicted(logits) == wrong))
             others = logits.double().clone()
             lead = others[:, max(wrong, 0)].clone()
             others[:, max(wrong, 0)] = -torch.inf
@@ -128,31 +132,25 @@ class Workshop:
         return {row.position: row.label for row in self.run.inputs()}
 
 
-def replay(file: Path | str, target: Target | str | None = None) -> Replayed:
+def replay(file: Path | str, target: AnyTarget | None = None) -> Replayed:
     """Make the fault of RUN/faults/fault-NUMBER.png (or RUN and `#NUMBER`) again and run the target on it."""
     path, number = _which(str(file))
     with Run.open(path) as run:
-        shop = Workshop(run, target)
-        found = shop.store.mutants("number = ?", number)
+        reader = FaultReader(run, target)
+        found = reader.store.mutants("number = ?", number)
         if not found or found[0].oracle is None:
             raise BadInput(f"{path} has no fault {number}: `neurotest families {path}` lists some.")
-        return check(shop, found[0])
+        return check(reader, found[0])
 
 
-def check(shop: Workshop, fault: StoredMutant) -> Replayed:
-    made = shop.again([fault])
+def check(reader: FaultReader, fault: StoredMutant) -> Replayed:
+    made = reader.again([fault])
     same = str(content_ids(made)[0]) == fault.content
     if fault.file is not None:
         same = same and np.array_equal(codec.decode(fault.file), made[0])
-    now = int(shop.predict(made)[0])
-    true, before, after = (class_name(n, shop.classes) for n in (fault.expected, fault.predicted, now))
+    now = int(reader.predict(made)[0])
+    true, before, after = (class_name(n, reader.classes) for n in (fault.expected, fault.predicted, now))
     return Replayed(fault.number, words(fault.chain), true, before, after, same, now == fault.predicted)
-
-
-def mutations(config: dict[str, Any]) -> str:
-    """The mutation space a campaign used, in words."""
-    said = (config.get("options") or {}).get("mutations")
-    return str(said or build_guide(config["guide"]).defaults.get("mutations", "rules95"))
 
 
 def _which(text: str) -> tuple[Path, int]:

@@ -1,7 +1,7 @@
 """Shrinking: for each family the smallest change that still fails: fewer mutations, milder ones, a smaller region.
 
 As Hypothesis does it: try simpler variants in a fixed order, keep what still fails, stop when nothing simpler does. A variant
-counts only if an oracle still condemns it, as it would be saved, and the same wrong class is predicted. What a swarm found is no
+counts only if an oracle still rejects it, as it would be saved, and the same wrong class is predicted. What a swarm found is no
 chain of mutations but a change of values: there, fewer values are changed, and by less.
 """
 
@@ -21,27 +21,24 @@ from numpy.typing import NDArray
 
 from neurotest import files, rng
 from neurotest.campaign.families import best, grouped
-from neurotest.campaign.replay import Workshop
+from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.result import class_name
-from neurotest.campaign.store import FAULTS, StoredMutant
+from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key
-from neurotest.generate.fuzz.proposals import distances
 from neurotest.generate.swarm.moves import SIDES, grid
+from neurotest.jobs.opening import AnyTarget
 from neurotest.mutate import chain as chains
+from neurotest.mutate.base import PORTIONS
 from neurotest.mutate.chain import CHANGED, REGION, Chain, Step, free, words
+from neurotest.mutate.distances import distances
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import Run
-from neurotest.target import Target
 
 JOBS = "jobs"
-MILDNESS = (1.0, 4.0, 7.0, 2.0, 5.0, 3.0, 8.0, 6.0, 9.0, 10.0)  # blurs, mildest first
-PORTIONS = np.arange(15, 0, -1) / 16  # how far towards changing nothing
-WHOLE = ("translation", "pixels", "brightness")  # their parameters are whole numbers
 PART = 500  # variants in one forward pass
-KINDS = ("noise",)  # parameters name a kind and have no milder value
 
 
 @dataclass(frozen=True)
@@ -69,23 +66,23 @@ class Shrunk:
 
 
 def shrink(
-    path: Path | str, target: Target | str | None = None, progress: Callable[[int, int], None] | None = None
+    path: Path | str, target: AnyTarget | None = None, progress: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
     """Shrink every family of a campaign; the results become part of the run, or wait in RUN/jobs while it is being written."""
     with Run.open(path) as run:
-        shop = Workshop(run, target)
-        groups = grouped(shop.store.faults())
+        reader = FaultReader(run, target)
+        groups = grouped(reader.store.faults())
         if not groups:
             raise BadInput(f"{run.path} has no faults: there is nothing to shrink.")
         found, images = [], []
         for done, (key, faults) in enumerate(groups.items(), start=1):
             one = best(faults)
-            small, image = (_ValueSearch if free(one.operator) else _ChainSearch)(shop, key, one).shrunk()
+            small, image = (_ValueSearch if free(one.operator) else _ChainSearch)(reader, key, one).shrunk()
             found.append(small)
             images.append(image)
             if progress is not None:
                 progress(done, len(groups))
-        classes, bounds = shop.classes, shop.target.bounds
+        classes, bounds = reader.classes, reader.target.bounds
     kept = _keep(Path(path), found, images, bounds)
     return {"run": str(path), "families": [one.to_dict(classes) for one in kept]}
 
@@ -93,9 +90,9 @@ def shrink(
 class _Search(ABC):
     """The simplest variant of one fault, as a chain and as it is saved."""
 
-    def __init__(self, shop: Workshop, key: Key, fault: StoredMutant) -> None:
-        self.shop, self.key, self.fault = shop, key, fault
-        self.root = shop.root(fault.root)
+    def __init__(self, reader: FaultReader, key: Key, fault: StoredMutant) -> None:
+        self.reader, self.key, self.fault = reader, key, fault
+        self.root = reader.root(fault.root)
         self.tried = 0
 
     @abstractmethod
@@ -103,7 +100,7 @@ class _Search(ABC):
 
     def shrunk(self) -> tuple[Shrunk, NDArray[np.generic]]:
         chain, made = self.simplest()
-        l0, l2, linf = (float(v) for v in distances(self.shop.unit(made[None]), self.shop.unit(self.root[None]))[0])
+        l0, l2, linf = (float(v) for v in distances(self.reader.unit(made[None]), self.reader.unit(self.root[None]))[0])
         fault = self.fault
         content = str(content_ids(made[None])[0])
         return Shrunk(self.key, fault.number, fault.chain, chain, fault.distance, (l0, l2, linf), content, self.tried), made
@@ -121,15 +118,15 @@ class _ChainSearch(_Search):
             chain = milder
         if self.root.ndim == 3:
             chain = self._smaller(chain)
-        return chain, self.shop.make(self.root[None], [chain])[0]
+        return chain, self.reader.make(self.root[None], [chain])[0]
 
     def _failing(self, variants: list[Chain]) -> list[Chain]:
         """Those that still fail, in the order given."""
         if not variants:
             return []
         self.tried += len(variants)
-        made = self.shop.make(np.repeat(self.root[None], len(variants), axis=0), variants)
-        fails = self.shop.fails(self.fault.root, made, self.key[1])
+        made = self.reader.make(np.repeat(self.root[None], len(variants), axis=0), variants)
+        fails = self.reader.fails(self.fault.root, made, self.key[1])
         return [variant for variant, bad in zip(variants, fails, strict=True) if bad]
 
     def _fewer(self, chain: Chain) -> Chain:
@@ -148,21 +145,8 @@ class _ChainSearch(_Search):
 
     def _gentler(self, step: Step) -> Iterator[Step]:
         """The same mutation with less of it, least first."""
-        family = self.shop.space.find(step.operator)
-        if step.operator == "blur":
-            for number in MILDNESS[: MILDNESS.index(step.parameters[0])] if step.parameters[0] in MILDNESS else ():
-                yield Step(step.operator, (number,))
-            return
-        if step.operator in KINDS and len(family.rules) > 1:
-            return
-        width = len(family.neutral)
-        for portion in PORTIONS:
-            values = [v + portion * (n - v) for v, n in zip(step.parameters, family.neutral, strict=False)]
-            if step.operator in WHOLE:
-                values = [float(round(v)) for v in values]
-            gentler = Step(step.operator, (*values, *step.parameters[width:]))
-            if gentler != step and tuple(values) != family.neutral:
-                yield gentler
+        for parameters in self.reader.space.find(step.operator).milder(step.parameters):
+            yield Step(step.operator, parameters)
 
     def _smaller(self, chain: Chain) -> Chain:
         """The smallest rectangle in which the change is enough."""
@@ -182,7 +166,7 @@ class _ValueSearch(_Search):
     """Variants are inputs: tiles that are as in the seed again, from large ones to single values, and a smaller change."""
 
     def simplest(self) -> tuple[Chain, NDArray[np.generic]]:
-        made = self.shop.again([self.fault])[0]
+        made = self.reader.again([self.fault])[0]
         for _ in range(3):
             smaller = self._milder(self._fewer(made))
             if np.array_equal(smaller, made):
@@ -192,7 +176,7 @@ class _ValueSearch(_Search):
 
     def _judged(self, variants: NDArray[np.generic]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         self.tried += len(variants)
-        parts = [self.shop.judged(self.fault.root, variants[i : i + PART], self.key[1]) for i in range(0, len(variants), PART)]
+        parts = [self.reader.judged(self.fault.root, variants[i : i + PART], self.key[1]) for i in range(0, len(variants), PART)]
         bad, lead = (np.concatenate(side) for side in zip(*parts, strict=True))
         return bad, lead
 
@@ -220,9 +204,9 @@ class _ValueSearch(_Search):
         return several[np.flatnonzero(still)[-1]] if still.any() else None
 
     def _milder(self, made: NDArray[np.generic]) -> NDArray[np.generic]:
-        seed, now = (self.shop.unit(one[None]) for one in (self.root, made))
+        seed, now = (self.reader.unit(one[None]) for one in (self.root, made))
         portions = torch.from_numpy(1 - PORTIONS).to(now).view(-1, *[1] * self.root.ndim)
-        variants = self.shop.stored((seed + portions * (now - seed)).clamp(0, 1))
+        variants = self.reader.stored((seed + portions * (now - seed)).clamp(0, 1))
         bad, _ = self._judged(variants)
         return np.asarray(variants[int(bad.argmax())]) if bad.any() else made
 
@@ -251,7 +235,7 @@ def _keep(path: Path, found: list[Shrunk], images: list[np.ndarray], bounds: tup
         return named
     with run:
         named = _write(path, path / FAULTS, found, images, bounds)
-        insert(run, [_row(one) for one in named])
+        Store(run).add_shrunk([_row(one) for one in named])
     return named
 
 
@@ -271,16 +255,12 @@ def _row(one: Shrunk) -> list[Any]:
     return [*one.key, one.fault, one.content, dumps(chains.plain(one.after)), dumps(about), one.file]
 
 
-def insert(run: Run, rows: list[Any]) -> None:
-    run.change("INSERT OR REPLACE INTO shrunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [tuple(row) for row in rows])
-
-
 def shrunk_of(run: Run) -> dict[Key, dict[str, Any]]:
     """What shrinking has found so far, by family."""
     from neurotest.runs.rows import loads
 
     found: dict[Key, dict[str, Any]] = {}
-    for expected, predicted, operator, mutant, _, chain, about, file in run.rows("SELECT * FROM shrunk"):
+    for expected, predicted, operator, mutant, _, chain, about, file in Store(run).shrunk():
         told = loads(about, run.path)
         found[(int(expected), int(predicted), str(operator))] = {
             "fault": int(mutant), "before": words(chains.read(told["before"])),
@@ -299,7 +279,7 @@ def adopt(run: Run) -> int:
     for file in sorted((run.path / JOBS).glob("shrink-*/shrunk.json")):
         try:
             rows = json.loads(file.read_text())
-            insert(run, rows)
+            Store(run).add_shrunk(rows)
         except (OSError, ValueError, TypeError, BadInput):
             continue  # half-written or not ours: it stays where it is
         file.rename(file.with_name("adopted.json"))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,14 @@ class Store:
             raise BadInput(f"{path} holds {len(x)} seeds, the run names {len(rows)}: it is damaged.")
         return x, {int(position): row for row, (position,) in enumerate(rows)}
 
+    def check_seeds(self, seeds: Seeds) -> None:
+        """Refuse seeds that are not the run's."""
+        rows = self.run.rows("SELECT content FROM input ORDER BY position")
+        if [str(content) for (content,) in rows] != seeds.contents.tolist():
+            raise BadInput(
+                f"the seeds are not those {self.run.path} was started with: resume it with the same data, or start a new one."
+            )
+
     # -- mutants
 
     def add(self, mutants: Sequence[Mutant], seeds: Seeds, named: dict[int, str]) -> None:
@@ -122,16 +131,38 @@ class Store:
         )  # fmt: skip
 
     def add_control(self, batch: int, contents: Sequence[int]) -> None:
-        """What the control put out in a batch: needed to count equal images once after a resume."""
+        """What the control output in a batch: needed to count equal images once after a resume."""
         if contents:
             packed = np.array(contents, dtype="<u8").tobytes()
             self.run.change("INSERT OR REPLACE INTO control VALUES (?, ?)", [(batch, packed)])
 
     def control(self, batch: int) -> list[int]:
-        """Contents of everything the control put out up to this batch."""
+        """Contents of everything the control output up to this batch."""
         rows = self.run.rows("SELECT contents FROM control WHERE batch <= ? ORDER BY batch", batch)
         found: list[int] = np.frombuffer(b"".join(bytes(content) for (content,) in rows), dtype="<u8").tolist()
         return found
+
+    def contents(self, batch: int) -> Iterator[int]:
+        """Contents of all mutants up to this batch, as numbers."""
+        return (int(str(content), 16) for (content,) in self.run.rows("SELECT content FROM mutant WHERE batch <= ?", batch))
+
+    def kept(self) -> Counter[Key]:
+        """How many images each family has."""
+        query = "SELECT expected, predicted, operator, count(*) FROM mutant WHERE file IS NOT NULL GROUP BY 1, 2, 3"
+        return Counter({(int(e), int(p), str(operator)): int(n) for e, p, operator, n in self.run.rows(query)})
+
+    def operators(self) -> list[str]:
+        return [str(operator) for (operator,) in self.run.rows("SELECT DISTINCT operator FROM mutant")]
+
+    def add_rows(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Mutants of other campaigns, as rows of COLUMNS."""
+        self.run.change(f"INSERT INTO mutant ({COLUMNS}) VALUES ({', '.join('?' * 16)})", rows)
+
+    def add_shrunk(self, rows: Iterable[Sequence[Any]]) -> None:
+        self.run.change("INSERT OR REPLACE INTO shrunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [tuple(row) for row in rows])
+
+    def shrunk(self) -> list[tuple[Any, ...]]:
+        return self.run.rows("SELECT * FROM shrunk")
 
     def save(self, mutant: Mutant, bounds: tuple[float, float]) -> tuple[str, int]:
         """Write a fault's image, read it back, and give its name and size; what reads back otherwise is refused."""
@@ -149,6 +180,11 @@ class Store:
 
     def faults(self) -> list[StoredMutant]:
         return self.mutants("oracle IS NOT NULL")
+
+    def outcomes(self) -> list[tuple[Key, bool]]:
+        """The family of every mutant, and whether it is a fault, in the order they came out."""
+        rows = self.run.rows("SELECT expected, predicted, operator, oracle FROM mutant ORDER BY number")
+        return [((expected, predicted, operator), oracle is not None) for expected, predicted, operator, oracle in rows]
 
     def _read(self, row: tuple[Any, ...]) -> StoredMutant:
         where = self.run.path / "run.sqlite"

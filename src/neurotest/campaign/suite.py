@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from neurotest.campaign.replay import Workshop
+from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.store import Store, StoredMutant
 from neurotest.data.source import ArraySource, content_ids
 from neurotest.errors import BadInput
-from neurotest.evaluate.readers import Stored, usable
+from neurotest.evaluate.readers import Stored
+from neurotest.jobs.opening import AnyTarget
+from neurotest.jobs.stored import stored_target
 from neurotest.registry import register
 from neurotest.runs import codec
 from neurotest.runs.store import Run
@@ -25,22 +27,22 @@ Make = Callable[[list[StoredMutant]], np.ndarray]
 
 
 @register("suite", "fuzz", paper="", cost="makes every output again from its seed: a few milliseconds each")
-def fuzz_suite(run: Run, target: Target | str | None) -> Stored:
-    """What `neurotest fuzz` put out, beside the numbers of its random control."""
-    shop = Workshop(run, usable(run, target))
-    return stored(run, shop.target, shop.again)
+def fuzz_suite(run: Run, target: AnyTarget | None) -> Stored:
+    """What `neurotest fuzz` output, beside the numbers of its random control."""
+    reader = FaultReader(run, target)
+    return stored(run, reader.target, reader.again)
 
 
 @register("suite", "merge", paper="", cost="as fuzz")
-def merge_suite(run: Run, target: Target | str | None) -> Stored:
+def merge_suite(run: Run, target: AnyTarget | None) -> Stored:
     """What `neurotest merge` joined; merged campaigns have no common control."""
     return fuzz_suite(run, target)
 
 
 @register("suite", "swarm", paper="", cost="reads the stored images")
-def swarm_suite(run: Run, target: Target | str | None) -> Stored:
+def swarm_suite(run: Run, target: AnyTarget | None) -> Stored:
     """What `neurotest swarm` found and kept as images, beside random changes of the ball's size (its `noise` control)."""
-    found = stored(run, usable(run, target), None)
+    found = stored(run, stored_target(run, target), None)
     noise = ((run["summary"] or {}).get("controls") or {}).get("noise")
     if not isinstance(noise, dict):
         return found
@@ -54,7 +56,7 @@ def stored(run: Run, target: Target, make: Make | None) -> Stored:
     everything = store.mutants()
     mutants = everything if make is not None else [m for m in everything if m.file is not None]
     if not mutants:
-        raise BadInput(f"{run.path} put nothing out that can be judged.")
+        raise BadInput(f"{run.path} made no output that can be judged.")
     parts = [_images(run, mutants[i : i + AT_ONCE], make) for i in range(0, len(mutants), AT_ONCE)]
     about: dict[str, Any] = {"classes": tuple(run["classes"]) or None, "spec": str(run.path)}
     labels = np.array([m.expected for m in mutants])

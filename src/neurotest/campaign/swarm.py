@@ -1,15 +1,14 @@
-"""`neurotest.swarm`: fly swarms over seeds, group by group, and keep what fails; a killed one goes on with the next group.
+"""`neurotest.swarm`: swarms over seeds, group by group, keeping what fails; a killed one goes on with the next group.
 
-Each finished group is one transaction: its faults, counters and controls. Whoever resumes flies the group that was under way
+Each finished group is one transaction: its faults, counters and controls. Whoever resumes runs the group that was under way
 again from its start, which gives the same faults, because every draw is a function of the seed, the group and the round.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,48 +17,48 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neurotest import registry
-from neurotest.campaign.api import campaign_config, usable_target
 from neurotest.campaign.store import Store
 from neurotest.data.source import Source, content_ids
-from neurotest.data.spec import data
 from neurotest.errors import BadInput, Interrupted, near
 from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
-from neurotest.generate.noise import distances
-from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Scene, Settings, Swarm, controls
+from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Problem, Settings, Swarm, controls
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
 from neurotest.generate.swarm.result import SwarmResult
+from neurotest.jobs.life import other_setting
+from neurotest.jobs.methods import read_method, stored_method
+from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
+from neurotest.jobs.stored import stored_target, target_config
+from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.mutate.chain import FREE, Step
-from neurotest.oracles import court, predicted
+from neurotest.mutate.distances import distances
+from neurotest.oracles import build_oracles, predicted
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, profile
 from neurotest.target import Profile, Target
-from neurotest.target.load import load
 
 GROUP = 100  # seeds that fly together, at most
 UNLABELLED = (
     "{what} has no labels, and the fitness {fitness} needs them: give labelled seeds, or take what the target says of them as "
     "their label with --labels-from prediction (labels_from='prediction')."
 )
-STOPPED = "interrupted after {n:,} faults, everything is saved. Go on with: neurotest swarm --resume {path}"
 
 
 def swarm(
-    target: Target | str | None = None,
+    target: AnyTarget | None = None,
     seeds: Source | str | None = None,
     fitness: str | Fitness | None = None,
     *,
-    preset: str = "default",
+    preset: str | None = None,
     train: Source | str | None = None,
     layers: str | None = None,
-    neuron: str = "channel",
-    labels_from: str = "data",
-    keep_wrong: bool = False,
+    neuron: str | None = None,
+    labels_from: str | None = None,
+    keep_wrong: bool | None = None,
     limit: int | None = None,
-    beside: Sequence[str] = tuple(controls.NAMES),
+    beside: Sequence[str] | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
@@ -71,76 +70,72 @@ def swarm(
     fitness: `excitability` (default), `sensitivity` or `margin`, with options. preset: `default`, `sensitivity-paper`,
     `sensitivity-code`, `excitability-paper`. options: the fields of `Settings` (norm, radius, evaluations, ...). train:
     data that says how far each neuron spreads, for sensitivity. labels_from: `data`, or `prediction` for unlabelled seeds.
-    beside: controls to run on the same seeds, beyond the budget: `noise`, `pgd`, `margin`. out: where the run goes (None:
-    ./neurotest-runs; False: nothing is written). stop: asked after every round; True ends it so that it can be resumed.
+    beside: controls to run on the same seeds, beyond the budget: `noise`, `pgd`, `margin` (default: all). out: where the run goes
+    (None: ./neurotest-runs; False: nothing is written). stop: asked after every round; True ends it so that it can be resumed.
+    resume: a run to go on with; it keeps its settings.
     """
+    settings: dict[str, Any] = {
+        "fitness": fitness, "preset": preset, "train": train, "layers": layers, "neuron": neuron, "labels_from": labels_from,
+        "keep_wrong": keep_wrong, "limit": limit, "beside": None if beside is None else tuple(beside),
+        "options": {name: value for name, value in options.items() if value is not None},
+    }  # fmt: skip
+    settings = {name: value for name, value in settings.items() if value is not None}
     if resume is not None:
-        return _resume(resume, target, seeds, progress, stop)
+
+        def again(run: Run, config: dict[str, Any]) -> _Work:
+            plan = _Plan.read(run, config).repeated(run, settings)
+            return _Work.of(plan, stored_target(run, target), stored_source(run.path, config["seeds"], seeds), stop)
+
+        return go_on(resume, "swarm", again, progress, extends=True)
     if target is None or seeds is None:
         raise BadInput("swarm needs a target and seeds (or resume=RUN to go on with one).")
-    plan = _Plan(fitness, preset, train, layers, neuron, labels_from, keep_wrong, limit, tuple(beside), options)
-    target = load(target)
-    source = data(seeds, shape=target.shape, limit=limit)
-    work = _Work.of(plan, target, source)
-    if out is False:
-        return work.run(None, progress, stop)
-    with Run.create(None if out in (None, True) else Path(str(out)), "swarm", plan.config(target, source)) as run:
-        try:
-            with run.transaction():
-                Store(run).begin(work.seeds)
-                run["classes"] = list(work.classes or ())
-                run["progress"] = work.tally.plain()
-        except BaseException:
-            shutil.rmtree(run.path, ignore_errors=True)
-            raise
-        return work.run(run, progress, stop)
+    return carry_out(_Work.of(_Plan(**settings), open_target(target), seeds, stop), out, progress)
 
 
-def _resume(path: Any, target: Any, seeds: Any, progress: Progress | None, stop: Callable[[], bool] | None) -> SwarmResult:
-    with Run.open(path, write=True) as run:
-        if run["command"] != "swarm":
-            raise BadInput(f"{run.path} is a run of {run['command']!r}, not of swarm.")
-        config = campaign_config(run)
-        try:
-            plan = _Plan(**{**config["plan"], "beside": tuple(config["plan"]["beside"])})
-        except (KeyError, TypeError):
-            raise BadInput(f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
-        loaded = usable_target(run, target)
-        source = data(seeds if seeds is not None else str(config["seeds"]), shape=loaded.shape, limit=plan.limit)
-        work = _Work.of(plan, loaded, source)
-        stored = [str(content) for (content,) in run.rows("SELECT content FROM input ORDER BY position")]
-        if stored != work.seeds.contents.tolist():
-            raise BadInput(f"the seeds are not those {run.path} was started with: resume it with the same data.")
-        Store(run).sweep()
-        work.restore(run)
-        if run["state"] == "done":
-            run.reopen()
-        return work.run(run, progress, stop)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """What was asked for; a run stores it and is resumed from it."""
+    """The settings of a swarm; a run stores them and is resumed from them."""
 
-    fitness: Any
-    preset: str
-    train: Any
-    layers: str | None
-    neuron: str
-    labels_from: str
-    keep_wrong: bool
-    limit: int | None
-    beside: tuple[str, ...]
-    options: dict[str, Any]
+    fitness: Any = None
+    preset: str = "default"
+    train: Any = None
+    layers: str | None = None
+    neuron: str = "channel"
+    labels_from: str = "data"
+    keep_wrong: bool = False
+    limit: int | None = None
+    beside: tuple[str, ...] = tuple(controls.NAMES)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            **vars(self),
+            "fitness": stored_method(self.fitness),
+            "train": stored_spec(self.train),
+            "beside": list(self.beside),
+        }
 
     def config(self, target: Target, source: Source) -> dict[str, Any]:
-        fitness = self.fitness if self.fitness is None or isinstance(self.fitness, str) else repr(self.fitness)
-        train = self.train.spec if isinstance(self.train, Source) else self.train
         return {
-            "target": target.spec, "fingerprint": target.fingerprint, "seeds": source.spec, "guide": f"swarm, {self.built.name}",
-            "oracle": [self.oracle(source)], "threads": torch.get_num_threads(), "options": self.options,
-            "plan": {**dataclasses.asdict(dataclasses.replace(self, train=None)), "fitness": fitness, "train": train},
+            **target_config(target), "seeds": stored_spec(source), "guide": f"swarm, {self.built.name}",
+            "oracle": [self.oracle(source)], "threads": torch.get_num_threads(), "options": self.options, "plan": self.plain(),
         }  # fmt: skip
+
+    @classmethod
+    def read(cls, run: Run, config: Mapping[str, Any]) -> _Plan:
+        try:
+            return cls(**{**config["plan"], "beside": tuple(config["plan"]["beside"])})
+        except (KeyError, TypeError):
+            raise BadInput(f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
+
+    def repeated(self, run: Run, settings: Mapping[str, Any]) -> _Plan:
+        """This plan, after what is said again on resume was compared with it."""
+        new = dataclasses.replace(self, **{**settings, "options": {**self.options, **settings.get("options", {})}})
+        before, after = self.plain(), new.plain()
+        for name in before:
+            if before[name] != after[name] and not (name == "fitness" and self.built == new.built):
+                raise other_setting(run, name, after[name], before[name])
+        return new
 
     def oracle(self, source: Source) -> str:
         """A fault is another answer than the label or, where that is taken from the target, than the seed's."""
@@ -150,32 +145,33 @@ class _Plan:
     def built(self) -> Fitness:
         if self.preset not in PRESETS:
             raise BadInput(f"preset={self.preset!r}: no such preset of a swarm. {near(self.preset, PRESETS)}")
-        said = self.fitness or PRESETS[self.preset].get("fitness", "excitability")
-        if isinstance(said, str) and said[:1].isupper():  # an object's repr, out of a run
-            name, bracket, rest = said.partition("(")
-            said = f"{name.lower()}{bracket}{rest.replace(chr(39), '')}"
-        made: Fitness = registry.build("fitness", said)
-        return made
+        fitness = self.fitness or PRESETS[self.preset].get("fitness", "excitability")
+        built: Fitness = read_method("fitness", fitness) if isinstance(fitness, (str, Mapping)) else fitness
+        return built
 
     @property
     def settings(self) -> Settings:
-        known = {f.name for f in dataclasses.fields(Settings)}
-        said = {key: value for key, value in self.options.items() if value is not None}
-        for name in said:
-            if name not in known:
-                raise BadInput(f"swarm has no option {name!r}. {near(name, known)}")
+        fields = {f.name for f in dataclasses.fields(Settings)}
+        options = {key: value for key, value in self.options.items() if value is not None}
+        for name in options:
+            if name not in fields:
+                raise BadInput(f"swarm has no option {name!r}. {near(name, fields)}")
         preset = {key: value for key, value in PRESETS[self.preset].items() if key != "fitness"}
-        if isinstance(said.get("inertia"), list):
-            said["inertia"] = tuple(said["inertia"])
-        return Settings(**{**preset, **said})
+        if isinstance(options.get("inertia"), list):
+            options["inertia"] = tuple(options["inertia"])
+        return Settings(**{**preset, **options})
 
 
-@dataclass(eq=False)
-class _Work:
+@dataclass(eq=False, kw_only=True)
+class _Work(Job[SwarmResult]):
     """Chosen seeds, a fitness and settings; what was found so far."""
 
+    command = "swarm"
+
     target: Target
+    source: Source
     seeds: Seeds
+    stop: Callable[[], bool]
     fitness: Fitness
     settings: Settings
     plan: _Plan
@@ -192,8 +188,8 @@ class _Work:
     notes: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: _Plan, target: Target, source: Source) -> _Work:
-        fitness, settings = plan.built, plan.settings
+    def of(cls, plan: _Plan, target: Target, seeds: Source | str, stop: Callable[[], bool] | None) -> _Work:
+        fitness, settings, source = plan.built, plan.settings, open_data(target, seeds, limit=plan.limit)
         if plan.labels_from not in ("data", "prediction"):
             raise BadInput(f"labels_from={plan.labels_from!r}: expected data or prediction.")
         for name in plan.beside:
@@ -201,18 +197,33 @@ class _Work:
                 raise BadInput(f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
         if source.labels is None and fitness.labels and plan.labels_from == "data":
             raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
-        chosen = choose_seeds(target, source, court(target, plan.oracle(source)), keep_wrong=plan.keep_wrong)
+        chosen = choose_seeds(target, source, build_oracles(target, plan.oracle(source)), keep_wrong=plan.keep_wrong)
         settings.check_shape(tuple(chosen.x.shape[1:]))
         spread = None
         if plan.train is not None and getattr(fitness, "scale", None) == "std":
-            spread = profile(target, plan.train, layers=plan.layers or "pre_activation", neuron=plan.neuron)
+            train = open_data(target, plan.train)
+            spread = profile(target, train, layers=plan.layers or "pre_activation", neuron=plan.neuron)
         classes = tuple(target.classes or source.classes or ()) or None
         beside = [name for name in plan.beside if not (name == "margin" and fitness.name == "margin")]
-        made = cls(target, chosen, fitness, settings, plan, spread, classes, controls={name: Control() for name in beside})
-        made._say_coarse()
-        return made
+        work = cls(
+            target=target, source=source, seeds=chosen, fitness=fitness, settings=settings, plan=plan, profile=spread,
+            classes=classes, controls={name: Control() for name in beside}, stop=stop or (lambda: False),
+        )  # fmt: skip
+        work._check_radius()
+        return work
 
-    def _say_coarse(self) -> None:
+    def config(self) -> dict[str, Any]:
+        return self.plan.config(self.target, self.source)
+
+    def fill(self, run: Run) -> None:
+        Store(run).begin(self.seeds)
+        run["classes"] = list(self.classes or ())
+        run["progress"] = self.tally.plain()
+
+    def kept(self, run: Run) -> str:
+        return f"{self.tally.faults:,} faults of {self.done} seeds" if self.done else ""
+
+    def _check_radius(self) -> None:
         if self.seeds.eight_bit and self.settings.norm == "linf" and self.settings.radius * 255 < 1 - 1e-6:
             raise BadInput(
                 f"radius={self.settings.radius:g}: less than one step of 8-bit data (1/255, 0.0039): no saved image could differ "
@@ -228,46 +239,39 @@ class _Work:
     def group(self) -> int:
         return max(1, min(GROUP, self.settings.batch // self.settings.particles))
 
-    # -- flying
+    # -- searching
 
-    def run(self, run: Run | None, progress: Progress | None, stop: Callable[[], bool] | None) -> SwarmResult:
-        asked = stop or (lambda: False)
-        store = None if run is None else Store(run)
+    def work(self, run: Run | None, progress: Progress | None) -> SwarmResult:
         while self.done < len(self.seeds):
             began = time.perf_counter()
             rows = np.arange(self.done, min(self.done + self.group, len(self.seeds)))
-            new = self._fly(rows, asked)
+            new = self._search(rows)
             if new is None:
-                where = "(nothing was written)" if run is None else run.path
-                raise Interrupted(STOPPED.format(n=self.tally.faults, path=where))
+                raise Interrupted(f"interrupted after {self.tally.faults:,} faults; nothing was written.")
             self.done += len(rows)
             self.tally.seconds += time.perf_counter() - began
-            if run is not None and store is not None:
-                self._write(run, store, new)
+            if run is not None:
+                self._write(run, Store(run), new)
             if progress is not None:
                 progress(self.done, len(self.seeds))
-        found = self._result(run)
-        if run is not None:
-            run.finish(found.to_dict())
-            run.export()
-        return found
+        return self._result(run)
 
-    def _fly(self, rows: NDArray[np.int64], stop: Callable[[], bool]) -> list[Mutant] | None:
+    def _search(self, rows: NDArray[np.int64]) -> list[Mutant] | None:
         """One group; None if it was stopped on the way."""
         number = int(rows[0]) // self.group
         u = self.seeds.unit(self.seeds.x[rows], self.target.device)
         y = torch.from_numpy(self.expected[rows]).to(self.target.device)
         ball = Ball(self.settings.norm, self.settings.radius, self.seeds.eight_bit)
-        scene = Scene(self.target, u, y, ball, self.plan.layers, self.plan.neuron, self.profile, self.settings.seed)
-        measure = self.fitness.begin(scene)
-        flying = Swarm(measure, self.settings, number, stop)
-        flight = flying.run()
-        if flying.stopped:
+        problem = Problem(self.target, u, y, ball, self.plan.layers, self.plan.neuron, self.profile, self.settings.seed)
+        measure = self.fitness.begin(problem)
+        search = Swarm(measure, self.settings, number, self.stop)
+        trajectory = search.run()
+        if search.stopped:
             return None
         self.notes.update(dict.fromkeys(measure.notes))
-        new = self._mutants(flight.hits, rows, u, number)
-        self._count(new, measure.forwards, flight.course, int(flight.spent.sum()))
-        self._beside(scene, number)
+        new = self._mutants(trajectory.hits, rows, u, number)
+        self._count(new, measure.forwards, trajectory.course, int(trajectory.spent.sum()))
+        self._beside(problem, number)
         return new
 
     def _mutants(self, hits: list[Hit], rows: NDArray[np.int64], u: torch.Tensor, group: int) -> list[Mutant]:
@@ -309,21 +313,27 @@ class _Work:
         self.errors += sum(moment.wrong for moment in course)
         self.courses.append(course)
 
-    def _beside(self, scene: Scene, number: int) -> None:
+    def _beside(self, problem: Problem, number: int) -> None:
         said = self.settings
         if "noise" in self.controls:
             tries = said.evaluations or said.particles * (said.iterations or 1)
             self.controls["noise"].add(
                 controls.noise(
-                    self.target, scene.seeds, scene.y, scene.ball, tries, random=said.seed + 1000 * number, labels=said.labels
+                    self.target,
+                    problem.seeds,
+                    problem.y,
+                    problem.ball,
+                    tries,
+                    random=said.seed + 1000 * number,
+                    labels=said.labels,
                 )
             )
         if "pgd" in self.controls:
             self.controls["pgd"].add(
-                controls.pgd(self.target, scene.seeds, scene.y, scene.ball, random=said.seed + 1000 * number)
+                controls.pgd(self.target, problem.seeds, problem.y, problem.ball, random=said.seed + 1000 * number)
             )
         if "margin" in self.controls:
-            self.controls["margin"].add(controls.margin(scene, dataclasses.replace(said, enough=None), number))
+            self.controls["margin"].add(controls.margin(problem, dataclasses.replace(said, enough=None), number))
 
     # -- keeping
 
@@ -340,6 +350,8 @@ class _Work:
 
     def restore(self, run: Run) -> None:
         """Back to the last finished group."""
+        Store(run).check_seeds(self.seeds)
+        Store(run).sweep()
         if "swarm" not in run:
             return
         try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
@@ -29,7 +30,7 @@ from neurotest.cli import (
     swarm,
     tools,
 )
-from neurotest.errors import NeurotestError
+from neurotest.errors import NeurotestError, Remark
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -84,6 +85,8 @@ def _root(
 
 def main() -> None:
     """Run a command; bad input is one sentence and exit 2, an interrupt exit 3, a bug exit 4."""
+    warnings.showwarning = _show_warning
+    warnings.simplefilter("always", Remark)
     try:
         app()
     except NeurotestError as error:
@@ -100,6 +103,14 @@ def main() -> None:
 
         traceback.print_exc()
         fail(f"internal error ({type(error).__name__}: {error}); please report it with the lines above.", 4)
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
+) -> None:
+    """Our own are for the user; those of libraries are for whoever maintains this, and say where they come from."""
+    place = "" if issubclass(category, Remark) else f"{filename}:{lineno}: {category.__name__}: "
+    print(f"neurotest: {place}{message}", file=sys.stderr)
 
 
 def fail(message: str, code: int) -> None:

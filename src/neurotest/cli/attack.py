@@ -46,9 +46,8 @@ def attack(
 
     opt.start_or_resume("attack", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
     from neurotest.generate.gradient import attack as run
-    from neurotest.target.load import load
 
-    loaded = None if target is None else load(target, **described)
+    loaded = opt.opened(target, described, resume)
     with show.ticking("attacking", quiet=quiet) as progress:
         found = run(
             loaded, seeds, attack, diversity, layers=layers, reduce=reduce, attack_first=attack_first,

@@ -43,14 +43,14 @@ def _command(work: str) -> Callable[..., None]:
         repeats: Annotated[int, typer.Option("--repeats", help="How often each pair is timed; the median counts.")] = usual,
         threads: opt.Threads = None,
         quiet: opt.Quiet = False,
-        **asked: bool,
+        **extra: bool,
     ) -> opt.Told:
         opt.at_least("repeats", repeats)
         opt.set_threads(threads)
-        return _measure(work, subject, repeats, quiet, **asked)
+        return _measure(work, subject, repeats, quiet, **extra)
 
     measured.__name__, measured.__doc__ = work, about
-    return opt.tells(opt.widened(measured, lambda **given: measured(**given), own, hidden=("asked",)))
+    return opt.tells(opt.widened(measured, lambda **options: measured(**options), own, hidden=("extra",)))
 
 
 for _work in MEASURED:
@@ -76,21 +76,21 @@ def _measure(
 
         content["peers"] = measure(repeats, work)
     if memory:
-        from neurotest.bench.selection import memory as held
+        from neurotest.bench.selection import memory as measure_memory
 
-        content["memory"] = held()
-    return content, lambda: _tell(content)
+        content["memory"] = measure_memory()
+    return content, lambda: _print(content)
 
 
-def _tell(content: dict[str, Any]) -> None:
+def _print(content: dict[str, Any]) -> None:
     from neurotest.cli import show
 
     if "memory" in content:
         kept = [[name, f"{m['peak_megabytes']:.1f} MB", f"{m['bytes_per_input']:.1f}"] for name, m in content["memory"].items()]
         show.table("memory for a million generated inputs", ["method", "peak", "bytes per input"], kept)
     if "peers" in content:
-        told = [[key, f"{value:.4g}"] for key, value in content["peers"].items()]
-        show.table("cost of theirs over ours, in one process", ["", "number"], told)
+        numbers = [[key, f"{value:.4g}"] for key, value in content["peers"].items()]
+        show.table("cost of theirs over ours, in one process", ["", "number"], numbers)
     spread = content["spread"]
     rows = [[k, f"{ratio:.2f}x", f"{spread[k][0]:.2f} .. {spread[k][1]:.2f}"] for k, ratio in content["ratios"].items()]
     title = f"cost over a bare forward pass, median of {content['repeats']}"

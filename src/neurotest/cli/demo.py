@@ -23,7 +23,7 @@ def demo(
     from neurotest.cli import select, show
 
     pool = f"zoo:fashion-mnist/nss-pool@{seed}"
-    show.remark(f"testing {TARGET}, a network that tells ten kinds of clothing apart", quiet=quiet)
+    show.remark(f"testing {TARGET}, a network that recognises ten kinds of clothing", quiet=quiet)
     from neurotest.data import data
     from neurotest.report import write_report
     from neurotest.select import compare
@@ -33,14 +33,14 @@ def demo(
     show.remark("making 10,000 candidates: test images shifted, turned, scaled, slanted, brightened, blurred", quiet=quiet)
     source = data(pool)
     with show.ticking("scoring", quiet=quiet) as progress:
-        found = compare(target, source, METHODS, "5%", seed=seed, out=out, files=12, command="demo", progress=progress)
-    run = next(iter(found.values())).run
+        results = compare(target, source, METHODS, "5%", seed=seed, out=out, files=12, command="demo", progress=progress)
+    run = next(iter(results.values())).run
     assert run is not None
     page = write_report(run)
 
-    def tell() -> None:
-        select.tell(found, run)
+    def print_result() -> None:
+        select.tell(results, run)
         print("nss knows here what each candidate was made from; on real unlabelled data it does not, and is near chance.")
         print(f"report: open {page} in a browser")
 
-    return {**select.result(found), "report": str(page)}, tell
+    return {**select.result(results), "report": str(page)}, print_result

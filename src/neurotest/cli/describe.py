@@ -64,20 +64,20 @@ def describe(
         "notes": list(table.notes),
         "descriptions": _rows(table),
     }
-    return content, lambda: tell(table, summary, page)
+    return content, lambda: print_table(table, summary, page)
 
 
 def _rows(table: Descriptions) -> list[dict[str, Any]]:
     return [{"layer": r.layer, "neuron": r.neuron, "description": r.text, "score": r.score, "method": r.method} for r in table]
 
 
-def tell(table: Descriptions, summary: dict[str, Any], page: Path) -> None:
+def print_table(table: Descriptions, summary: dict[str, Any], page: Path) -> None:
     from neurotest.cli import show
 
     rows = []
     for name, about in summary["layers"].items():
         best = sorted((row for row in table.layer(name) if row.known), key=lambda row: -row.score)[:SHOWN]
-        said = " | ".join(dict.fromkeys(row.text for row in best))
-        rows.append([name or "(the network)", str(about["neurons"]), str(about["described"]), str(len(about["dead"])), said])
+        words = " | ".join(dict.fromkeys(row.text for row in best))
+        rows.append([name or "(the network)", str(about["neurons"]), str(about["described"]), str(len(about["dead"])), words])
     show.table("what neurons mean", ["layer", "neurons", "described", "dead", "the surest"], rows)
     print(f"descriptions.csv, contact sheets and the page: {page}")

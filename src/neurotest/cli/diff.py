@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.errors import BadInput
 
 
 @opt.takes_target
@@ -36,9 +37,10 @@ def diff(
 
     opt.start_or_resume("diff", "TARGET... and --seeds DATA", bool(targets) and seeds is not None, resume, out)
     from neurotest.generate.differential import diff as run
-    from neurotest.target.load import load
 
-    loaded = [load(target, **described) for target in targets or ()]
+    if resume is not None and described and not targets:
+        raise BadInput(f"--{next(iter(described)).replace('_', '-')}: of which target? Name the run's targets, too.")
+    loaded = [opt.opened(target, described, resume) for target in targets or ()]
     with show.ticking("driving apart", quiet=quiet) as progress:
         found = run(
             loaded or None, seeds, method, layers=layers, steps=steps, step=step, keep_wrong=keep_wrong, limit=limit, batch=batch,

@@ -10,10 +10,10 @@ import typer
 from neurotest.cli import options as opt
 
 
+@opt.retakes_target
 @opt.tells
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Runs of attack, diff, fuzz, illuminate, select, swarm; several: compared.")],
-    target: Annotated[str | None, typer.Option("--target", help="The target, for runs that were made elsewhere.")] = None,
     train: Annotated[str | None, typer.Option("--train", help="Training data: how many inputs lie outside its manifold?")] = None,
     extractor: Annotated[
         str, typer.Option("--extractor", help="Network that makes the features: target, reference, or a target's spec.")
@@ -21,33 +21,34 @@ def evaluate(
     layer: Annotated[
         str, typer.Option("--extractor-layer", help="last_hidden, globs over layer names, or output (it returns features).")
     ] = "last_hidden",
-    weights: Annotated[Path | None, typer.Option("--extractor-weights", help="State dict for an extractor py:...")] = None,
+    extractor_weights: Annotated[
+        Path | None, typer.Option("--extractor-weights", help="State dict for an extractor py:...")
+    ] = None,
     metric: Annotated[
         list[str] | None, typer.Option("--metric", help="A number that must be had (fid, kid, ...); if it cannot, exit 2.")
     ] = None,
     faults_only: Annotated[bool, typer.Option("--faults-only", help="Judge only what fails.")] = False,
     corrected: Annotated[bool, typer.Option("--corrected", help="Entropy with Miller and Madow's correction.")] = False,
     paired: Annotated[bool, typer.Option("--paired", help="Compare seed by seed (seeds that all suites share).")] = False,
-    classes: Annotated[
+    class_bias: Annotated[
         str | None, typer.Option("--class-bias", help="Labelled data: do faults favour classes whose inputs cover more?")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Outputs judged per suite; larger ones are drawn from at random.")] = 5000,
     out: opt.Out = None,
     batch: opt.Batch = 250,
     seed: opt.Seed = 0,
-    threads: opt.Threads = None,
     quiet: opt.Quiet = False,
+    *,
+    network: Any = None,
 ) -> opt.Told:
     """Fault rate, diversity, naturalness, impartiality; random and the clean suite beside each; several suites compared."""
     from neurotest.cli import show
-
-    opt.set_threads(threads)
     from neurotest.evaluate import evaluate as judge_all
 
     with show.ticking("judging suites", quiet=quiet) as progress:
         found = judge_all(
-            *runs, target=target, train=train, extractor=extractor, layer=layer, weights=weights, metrics=metric or (),
-            faults_only=faults_only, corrected=corrected, paired=paired, classes=classes, limit=limit, batch=batch, seed=seed,
+            *runs, target=network, train=train, extractor=extractor, layer=layer, weights=extractor_weights, metrics=metric or (),
+            faults_only=faults_only, corrected=corrected, paired=paired, classes=class_bias, limit=limit, batch=batch, seed=seed,
             out=out, progress=progress,
         )  # fmt: skip
     content = found.to_dict()

@@ -10,13 +10,13 @@ import typer
 from neurotest.cli import options as opt
 
 
+@opt.retakes_target
 @opt.tells
 def explain(
     run: Annotated[Path, typer.Argument(help="The run of a campaign.")],
     fault: Annotated[
         str | None, typer.Argument(help="A fault's number, or its image (none: what all faults have in common).")
     ] = None,
-    target: Annotated[str | None, typer.Option("--target", help="The network, for a run that was made elsewhere.")] = None,
     train: Annotated[str | None, typer.Option("--train", help="Data to describe neurons with (default: the run's own).")] = None,
     describe: Annotated[str | None, typer.Option("--describe", help="A describer (`neurotest list describer`).")] = None,
     encoder: Annotated[str | None, typer.Option("--encoder", help="How paths are compared (`neurotest list encoder`).")] = None,
@@ -27,21 +27,20 @@ def explain(
     layers: opt.Layers = None,
     limit: Annotated[int, typer.Option("--limit", help="Faults, and as many others, that are read for a whole campaign.")] = 500,
     out: Annotated[Path | None, typer.Option("--out", help="Write it to this .html, .md or .json file too.")] = None,
-    threads: opt.Threads = None,
     quiet: opt.Quiet = False,
+    *,
+    network: Any = None,
 ) -> opt.Told:
     """A seed and a fault side by side: the deciding neurons, their descriptions and maps, and where the paths part."""
-    from neurotest.cli import show
-
-    opt.set_threads(threads)
     from neurotest.campaign.explain import Explanation
     from neurotest.campaign.explain import explain as make
+    from neurotest.cli import show
     from neurotest.report.explain import write_explanation
 
     check_ending(out)
     said: dict[str, Any] = {"describe": describe, "encoder": encoder, "critical": critical, "depth": depth, "layers": layers}
     opt.at_least("depth", depth)
-    found = make(run, fault, target=target, train=train, limit=limit, **{k: v for k, v in said.items() if v is not None})
+    found = make(run, fault, target=network, train=train, limit=limit, **{k: v for k, v in said.items() if v is not None})
     if out is not None:
         show.remark(f"written to {write_explanation(found, out)}", quiet=quiet)
     return found.to_dict(), lambda: tell(found) if isinstance(found, Explanation) else tell_patterns(found)

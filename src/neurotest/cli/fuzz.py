@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 SHOWN = 20  # families in a table
 
 RunPath = Annotated[Path, typer.Argument(help="The campaign's run.")]
-TargetAgain = Annotated[str | None, typer.Option("--target", help="The target, if the run may not name it itself.")]
 
 
 @opt.takes_target
@@ -32,13 +31,13 @@ def fuzz(
     max_outputs: Annotated[int | None, typer.Option("--max-outputs", help="Stop after so many outputs.")] = None,
     faults: Annotated[int | None, typer.Option("--faults", help="Stop after so many faults.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this campaign (a budget given here wins).")] = None,
-    again: TargetAgain = None,
+    again: opt.TargetAgain = None,
     train: Annotated[str | None, typer.Option("--train", help="Training data, for guides that compare with it.")] = None,
     oracle: Annotated[
         list[str] | None, typer.Option("--oracle", help="label (default), metamorphic, quantised:int8, ...; repeat for several.")
     ] = None,
     mutations: Annotated[
-        str | None, typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz.")
+        str | None, typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz, nss, mild.")
     ] = None,
     validity: Annotated[
         str | None, typer.Option("--validity", help="valid:alpha=0.2,beta=0.4, or nsgen-paper, nsgen-code, nlc-code, deephunter.")
@@ -78,24 +77,21 @@ def fuzz(
     budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults}
     opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
     opt.set_threads(threads)
-    if resume is not None and threads is None:
-        opt.same_threads(resume)
     from neurotest.campaign import fuzz as start
     from neurotest.cli.screen import Screen
-    from neurotest.target import load
 
-    named = again or target
-    loaded = load(named, **described) if named is not None else None
+    loaded = opt.opened(again or target, described, resume)
+    limits: dict[str, Any] = {"keep": keep, "disk": None if disk is None else disk * 1e6}
     asked: dict[str, Any] = {
         "mutations": mutations, "validity": validity, "energy": energy, "tries": tries, "max_depth": max_depth,
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
-    screen = Screen(json=json, quiet=quiet, classes=loaded.classes if loaded else None)
-    with show.patient() as stop:
+    screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None))
+    with show.interruptible() as stop:
         try:
             found = start(
-                loaded, seeds, guide, train=train, oracle=oracle or ["label"], keep_wrong=keep_wrong, limit=limit, layers=layers,
-                neuron=neuron, keep=keep, disk=disk * 1e6, control=control, out=out, resume=resume, watch=screen, stop=stop,
+                loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
+                neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen, stop=stop,
                 **{k: v for k, v in {**asked, **budget}.items() if v is not None},
             )  # fmt: skip
         finally:
@@ -197,16 +193,18 @@ def families(run: RunPath, json: opt.Json = False) -> None:
     show.table(str(run), ["true", "predicted", "after", "faults", "seeds", "smallest change", "image"], rows)
 
 
+@opt.retakes_target
 def replay(
     file: Annotated[str, typer.Argument(help="RUN/faults/fault-000123.png, or RUN#123.")],
-    target: TargetAgain = None,
     json: opt.Json = False,
+    *,
+    network: Any = None,
 ) -> None:
     """Make a fault again from its seed and its mutations, and run the network on it; exit 1 if it no longer fails."""
     from neurotest.campaign import replay as make
     from neurotest.cli import show
 
-    found = make(file, target)
+    found = make(file, network)
     if json:
         show.print_json(found.to_dict())
     else:
@@ -217,13 +215,14 @@ def replay(
         raise typer.Exit(1)
 
 
-def shrink(run: RunPath, target: TargetAgain = None, json: opt.Json = False, quiet: opt.Quiet = False) -> None:
+@opt.retakes_target
+def shrink(run: RunPath, json: opt.Json = False, quiet: opt.Quiet = False, *, network: Any = None) -> None:
     """For each family the smallest change that still fails: fewer mutations, milder ones, a smaller region."""
     from neurotest.campaign import shrink as make
     from neurotest.cli import show
 
     with show.ticking("shrinking", quiet=quiet) as progress:
-        found = make(run, target, progress)
+        found = make(run, network, progress)
     if json:
         show.print_json(found)
         return

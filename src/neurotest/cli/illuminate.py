@@ -36,9 +36,8 @@ def illuminate(
     opt.at_least("forwards", forwards)
     opt.start_or_resume("illuminate", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
     from neurotest.generate.illuminate import illuminate as run
-    from neurotest.target.load import load
 
-    loaded = None if target is None else load(target, **described)
+    loaded = opt.opened(target, described, resume)
     with show.ticking("illuminating", quiet=quiet) as progress:
         found = run(
             loaded, seeds, forwards, keep_wrong=keep_wrong, limit=limit, seed=seed, files=files, out=out, resume=resume,

@@ -1,4 +1,4 @@
-"""`neurotest neurons`: the neurons a run's faults are owed to."""
+"""`neurotest neurons`: the neurons a run's faults are caused by."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from neurotest.campaign.neurons import Neurons
 
 
+@opt.retakes_target
 @opt.tells
 def neurons(
     run: Annotated[Path, typer.Argument(help="A run of swarm or fuzz.")],
-    target: Annotated[str | None, typer.Option("--target", help="The target, if the run may not name it itself.")] = None,
     top: Annotated[int, typer.Option("--top", help="How many neurons to report.")] = 10,
     pairs: Annotated[int, typer.Option("--pairs", help="Faults (with their seeds) to explain, at most.")] = 40,
     rounds: Annotated[int, typer.Option("--rounds", help="Random orders per pair: more make narrower intervals.")] = 30,
@@ -25,20 +25,20 @@ def neurons(
     neuron: opt.Neuron = None,
     out: Annotated[Path | None, typer.Option("--out", help="JSON file to write as well.")] = None,
     seed: opt.Seed = 0,
-    threads: opt.Threads = None,
     quiet: opt.Quiet = False,
+    *,
+    network: Any = None,
 ) -> opt.Told:
-    """Which neurons the faults are owed to: layer, Shapley value with its interval, seeds explained, effect when silenced."""
+    """Which neurons the faults are caused by: layer, Shapley value with its interval, seeds explained, effect when silenced."""
     from neurotest.cli import show
 
     opt.at_least("top", top)
     opt.at_least("pairs", pairs)
-    opt.set_threads(threads)
     from neurotest.campaign.neurons import neurons as find
 
     with show.ticking("asking neurons", quiet=quiet) as progress:
         found = find(
-            run, target, top=top, pairs=pairs, rounds=rounds, level=level, layers=layers, neuron=neuron or "channel", seed=seed,
+            run, network, top=top, pairs=pairs, rounds=rounds, level=level, layers=layers, neuron=neuron or "channel", seed=seed,
             progress=progress,
         )  # fmt: skip
     content = found.to_dict()

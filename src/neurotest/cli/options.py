@@ -43,12 +43,16 @@ Target = Annotated[
 ]
 Seeds = Annotated[str | None, typer.Argument(help="Inputs to start from, labelled if possible.", show_default=False)]
 KeepWrong = Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the target gets wrong.")]
+TargetAgain = Annotated[
+    str | None, typer.Option("--target", help="The target, if the run may not name it itself (made elsewhere, moved).")
+]
 Files = Annotated[int, typer.Option("--files", help="How many faults are stored as images.")]
 Resume = Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")]
 
 Told = tuple[dict[str, Any], Callable[[], None]]  # a result as JSON, and how people are told
 
 _TOLD: dict[str, tuple[Any, Any]] = {"fail_if": (FailIf, None), "json": (Json, False), "quiet": (Quiet, False)}
+_CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
 _TARGET: dict[str, tuple[Any, Any]] = {
     "weights": (Weights, None),
     "trust_pickle": (TrustPickle, False),
@@ -64,20 +68,78 @@ _TARGET: dict[str, tuple[Any, Any]] = {
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that describe a target; the command gets them as `described`, ready for `load(spec, **described)`.
+    """Add the options that describe a target; the command gets them as `described`, ready for `opened(spec, described, resume)`.
 
-    One that the command declares itself is its own.
+    One that the command declares itself is its own. With --resume, options that are not on the command line are None.
     """
     own = _own(command)
     added = {name: option for name, option in _TARGET.items() if name not in own}
 
-    def run(**given: Any) -> Any:
-        said = {name: given.pop(name) for name in added}
-        rest = {name: said.pop(name) for name in ("trust_pickle", "device") if name in said}
-        set_threads(said.pop("threads", None))
-        return command(**given, described={**describe(**said), **rest})
+    def run(context: typer.Context, **values: Any) -> Any:
+        resume = values.get("resume")
+        if resume is not None:
+            values = explicit(context, values)
+        options = {name: values.pop(name) for name in added}
+        rest = {name: options.pop(name) for name in ("trust_pickle", "device") if options.get(name) is not None}
+        threads = options.pop("threads", None)
+        if resume is not None and threads is None and values.get("threads") is None:
+            same_threads(resume)
+        set_threads(threads)
+        return command(**values, described={**describe(**options, toml=resume is None), **rest})
 
-    return widened(command, run, added, hidden=("described",))
+    return widened(command, run, {**added, **_CONTEXT}, hidden=("described",))
+
+
+def retakes_target(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --target and the options that describe one to a command on a run; the command gets `network`, a Description or None.
+
+    What is not said is taken from the run.
+    """
+    own = _own(command)
+    added = {"target": (TargetAgain, None), **{name: option for name, option in _TARGET.items() if name not in own}}
+
+    def run(context: typer.Context, **values: Any) -> Any:
+        options = {name: value for name, value in explicit(context, values).items() if name in added}
+        set_threads(options.pop("threads", None))
+        spec = options.pop("target")
+        rest = {name: value for name, value in values.items() if name not in added}
+        return command(**rest, network=again(spec, describe(**options, toml=False)))
+
+    return widened(command, run, {**added, **_CONTEXT}, hidden=("network",))
+
+
+def explicit(context: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """The values with None for everything that is only a default."""
+    sources = {name: getattr(context.get_parameter_source(name), "name", "") for name in values}
+    return {name: None if sources[name].startswith("DEFAULT") else value for name, value in values.items()}
+
+
+def opened(spec: str | None, described: dict[str, Any], resume: Path | None = None) -> Any:
+    """The target a command works on: loaded, or, for a run that goes on, what is said again of it."""
+    if resume is not None:
+        return again(spec, described)
+    if spec is None:
+        return None
+    from neurotest.target.load import load
+
+    return load(spec, **described)
+
+
+def again(spec: str | None, described: dict[str, Any]) -> Any:
+    """What is said again of a run's target; None if nothing is."""
+    from neurotest.target.description import Description
+    from neurotest.target.load import parse_size, read_classes
+
+    if spec is None and not described:
+        return None
+    values = dict(described)
+    if "weights" in values:
+        values["weights"] = str(Path(values["weights"]).expanduser().resolve())
+    values |= {"size": parse_size(values.get("size")), "classes": read_classes(values.get("classes"))}
+    for name in ("size", "classes", "bounds", "mean", "std"):
+        if values.get(name) is not None:
+            values[name] = tuple(values[name])
+    return Description(spec=spec, **values)
 
 
 def tells(command: Callable[..., Told]) -> Callable[..., None]:
@@ -93,6 +155,12 @@ def tells(command: Callable[..., Told]) -> Callable[..., None]:
         from neurotest.cli import show
 
         said = {name: given[name] for name in _TOLD}
+        if said["quiet"]:
+            import warnings
+
+            from neurotest.errors import Remark
+
+            warnings.simplefilter("ignore", Remark)
         for condition in said["fail_if"] or ():
             show.read_condition(condition)
         for name in ("limit", "batch"):
@@ -136,7 +204,7 @@ def start_or_resume(command: str, needs: str, given: bool, resume: Path | None, 
         raise BadInput("--resume goes on in the run itself: leave out --out.")
 
 
-def describe(**said: Any) -> dict[str, Any]:
+def describe(*, toml: bool = True, **said: Any) -> dict[str, Any]:
     """A target's description: what the command line says, over what ./neurotest.toml says under [target]."""
     import sys
     import tomllib
@@ -148,7 +216,7 @@ def describe(**said: Any) -> dict[str, Any]:
             said[key] = numbers(key, said[key])
     told = {key: value for key, value in said.items() if value is not None}
     file = Path("neurotest.toml")
-    if not file.is_file():
+    if not toml or not file.is_file():
         return told
     try:
         found = tomllib.loads(file.read_text()).get("target", {})

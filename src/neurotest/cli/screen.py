@@ -1,4 +1,4 @@
-"""What a campaign shows while it runs: a screen on a terminal, lines elsewhere, JSON events where JSON was asked for."""
+"""What a campaign shows while it runs: a screen on a terminal, lines elsewhere, JSON events with --json."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
 LINES = 5.0  # seconds between lines
 FRAMES = 0.5  # and between frames
 FEW = 0.02  # chance of a new family below which going on seems idle
-ENOUGH = 200  # faults before that can be said
+ENOUGH = 200  # faults below which it is too early to advise
 
 
 class Screen:
-    """Told after every batch; says what is worth saying, not too often."""
+    """Called after every batch; shows what is new, not too often."""
 
     def __init__(self, *, json: bool, quiet: bool, classes: tuple[str, ...] | None = None, live: bool | None = None) -> None:
         self.json, self.quiet, self.classes = json, quiet, classes
         self.live = (sys.stderr.isatty() and not json and not quiet) if live is None else live
-        self.began = self.said = time.monotonic()
-        self.family_at = self.began
+        self.began = self.shown_at = self.family_at = time.monotonic()
         self.newest: list[str] = []
         self.first: int | None = None
         self.value: float | None = None
         self._live: Any = None
 
-    def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant]) -> None:
+    def __call__(self, fuzzer: Fuzzer, outputs: list[Mutant], new: list[Mutant]) -> None:
         now = time.monotonic()
         if self.first is None:
             self.first, self.began = self._all(fuzzer), now  # loading and the guide's start are no part of the rate
         if new:
             self.family_at = now
-            self.newest = [self._family(m.family) for m in new][-3:] or self.newest
+            keys = [mutant.family for mutant in new[-3:]]
+            self.newest = [f"{self._pair(true, predicted, 'taken for')} after {operator}" for true, predicted, operator in keys]
         if self.json and not self.quiet:
             for mutant in new:
                 self._event("family", family=list(mutant.family), fault=mutant.number, forwards=fuzzer.tally.forwards)
-        if self.quiet or now - self.said < (FRAMES if self.live else LINES):
+        if self.quiet or now - self.shown_at < (FRAMES if self.live else LINES):
             return
-        self.said = now
+        self.shown_at = now
         self.value = fuzzer.guide.value()
         facts = self.facts(fuzzer)
         if self.json:
@@ -90,10 +90,10 @@ class Screen:
     def _event(self, event: str, **facts: Any) -> None:
         print(json.dumps({"event": event, **facts}), file=sys.stderr)
 
-    def _family(self, key: tuple[int, int, str]) -> str:
+    def _pair(self, true: int, predicted: int, word: str) -> str:
         from neurotest.campaign.result import class_name
 
-        return f"{class_name(key[0], self.classes)} taken for {class_name(key[1], self.classes)} after {key[2]}"
+        return f"{class_name(true, self.classes)} {word} {class_name(predicted, self.classes)}"
 
     def _show(self, fuzzer: Fuzzer, facts: dict[str, Any]) -> None:
         from rich.console import Console
@@ -111,7 +111,7 @@ class Screen:
 
         tally = fuzzer.tally
         grid = Table(title="neurotest fuzz", title_justify="left", show_header=False)
-        pays = sorted(tally.tried, key=lambda name: -tally.operators[name] / tally.tried[name])
+        rates = sorted(((name, tally.operators[name] / n) for name, n in tally.tried.items()), key=lambda rate: -rate[1])
         pairs: Counter[tuple[int, int]] = Counter()
         for (true, predicted, _), n in tally.families.items():
             pairs[(true, predicted)] += n
@@ -121,8 +121,8 @@ class Screen:
             ("found", f"{facts['faults']:,} faults, {facts['families']} families, {facts['classes']} classes"),
             ("random found", "" if random is None else f"{random['faults']:,} faults, {random['families']} families"),
             ("corpus, coverage", f"{facts['corpus']:,} seeds  {coverage}"),
-            ("operators that pay", ", ".join(f"{n} {tally.operators[n] / tally.tried[n]:.0%}" for n in pays[:5])),
-            ("worst pairs", ", ".join(self._pair(pair, n) for pair, n in pairs.most_common(4))),
+            ("operators that pay", ", ".join(f"{name} {rate:.0%}" for name, rate in rates[:5])),
+            ("worst pairs", ", ".join(f"{self._pair(*pair, 'as')} {n}" for pair, n in pairs.most_common(4))),
             ("newest families", "; ".join(self.newest)),
             ("last new family", f"{facts['since_new_family']:.0f} s ago"),
             ("go on?", facts["advice"]),
@@ -130,11 +130,6 @@ class Screen:
         for name, value in rows:
             grid.add_row(Text(name, style="bold"), Text(value))
         return grid
-
-    def _pair(self, pair: tuple[int, int], n: int) -> str:
-        from neurotest.campaign.result import class_name
-
-        return f"{class_name(pair[0], self.classes)} as {class_name(pair[1], self.classes)} {n}"
 
     def close(self) -> None:
         if self._live is not None:

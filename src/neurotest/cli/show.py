@@ -1,4 +1,4 @@
-"""Telling people what happens: progress and remarks on standard error, results on standard output."""
+"""What people see: progress and remarks on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -31,15 +31,13 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(title=Text(title), title_justify="left")
+    grid = Table(title=Text(title), title_justify="left")
     for number, column in enumerate(columns):
-        shown.add_column(Text(column), justify="left" if number == 0 else "right", no_wrap=number == 0)
+        grid.add_column(Text(column), justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
+        grid.add_row(*(Text(cell) for cell in row))
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)
-    console.print(shown)
+    (console if console.is_terminal else Console(width=140)).print(grid)
 
 
 class Ticker:
@@ -47,8 +45,8 @@ class Ticker:
 
     def __init__(self, what: str, *, quiet: bool) -> None:
         self.what, self.quiet = what, quiet
-        self.said = time.monotonic()
-        self.first: tuple[float, int] | None = None  # when the first report came, and how much was done: warm-up is no measure
+        self.last_line = time.monotonic()
+        self.first: tuple[float, int] | None = None  # time and progress of the first report: warm-up is no measure of speed
         self.bar: Any = None
         self.task: Any = None
 
@@ -60,8 +58,8 @@ class Ticker:
             return
         now = time.monotonic()
         self.first = self.first or (now, done)
-        if now - self.said > 5:
-            self.said = now
+        if now - self.last_line > 5:
+            self.last_line = now
             began, before = self.first
             left = f", about {(now - began) * (total - done) / (done - before):.0f} s left" if done > before else ""
             print(f"neurotest: {self.what}: {done:,} of {total:,}{left}", file=sys.stderr)
@@ -92,18 +90,18 @@ def ticking(what: str, *, quiet: bool = False) -> Iterator[Ticker]:
 
 
 @contextmanager
-def patient() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C (or a polite kill) finishes the batch; the second one is not asked twice."""
-    asked: list[int] = []
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether to stop: the first Ctrl-C or SIGTERM lets the batch finish, a second Ctrl-C stops at once."""
+    signals: list[int] = []
 
-    def ask(number: int, _: Any) -> None:
-        asked.append(number)
+    def note(number: int, _: Any) -> None:
+        signals.append(number)
         print("\nneurotest: finishing the batch; press Ctrl-C again to stop at once", file=sys.stderr)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(signals)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -130,7 +128,7 @@ def check_fail_if(conditions: Sequence[str] | None, content: dict[str, Any]) -> 
 
 
 def read_condition(condition: str) -> tuple[str, str, float]:
-    """Split a condition; called before the work starts, so that a slip is told at once."""
+    """Split a condition; called before the work starts, so that a mistake is reported at once."""
     match = _CONDITION.fullmatch(condition)
     try:
         if match is None:

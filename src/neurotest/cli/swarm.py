@@ -61,21 +61,18 @@ def swarm(
     from neurotest.cli import show
 
     opt.start_or_resume("swarm", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
-    if resume is not None:
-        opt.same_threads(resume)
-    from neurotest.campaign import swarm as fly
-    from neurotest.target.load import load
+    from neurotest.campaign import swarm as search
 
-    wanted = [] if beside.strip() == "none" else [name.strip() for name in beside.split(",") if name.strip()]
+    controls = None if beside is None else [name for name in beside.replace(" ", "").split(",") if name not in ("", "none")]
     options: dict[str, Any] = {
         "norm": norm, "radius": radius, "moves": moves, "particles": particles, "evaluations": evaluations,
         "iterations": iterations, "labels": labels, "enough": enough, "start": start, "batch": batch, "seed": seed,
     }  # fmt: skip
-    loaded = load(target, **described) if target is not None else None
-    with show.ticking("flying", quiet=quiet) as progress, show.patient() as stop:
-        found = fly(
-            loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron or "channel",
-            labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=wanted, out=out, resume=resume,
+    loaded = opt.opened(target, described, resume)
+    with show.ticking("searching", quiet=quiet) as progress, show.interruptible() as stop:
+        found = search(
+            loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron,
+            labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=controls, out=out, resume=resume,
             progress=progress, stop=stop,
             **{name: value for name, value in options.items() if value is not None},
         )  # fmt: skip
@@ -98,7 +95,7 @@ def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) 
     noise = content["controls"].get("noise")
     if noise is not None and content["rate_interval"][0] <= noise["rate_interval"][1]:
         show.remark("the swarm does not clearly beat random noise of equal norm.", quiet=quiet)
-    tail = f"; faults: {content['run']} (`neurotest neurons {content['run']}` says which neurons they are owed to)"
+    tail = f"; faults: {content['run']} (`neurotest neurons {content['run']}` says which neurons they are caused by)"
     show.remark(
         f"{content['forwards']:,} forward passes, {content['seconds']:.1f} s{tail if content['run'] else ''}", quiet=quiet
     )

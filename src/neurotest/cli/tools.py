@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from neurotest.runs.listing import RunInfo
+    from neurotest.zoo.faulty import Faulty
 
 zoo = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Networks trained by this project.")
 data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Complete data sets.")
@@ -23,7 +24,7 @@ Root = Annotated[Path, typer.Option("--root", help="Folder that holds the runs."
 
 def list_kind(
     kind: Annotated[
-        str | None, typer.Argument(help="criterion, selector, mutation set, split, target source, data source; none: all")
+        str | None, typer.Argument(help="criterion, selector, mutation, split, target source, data source; none: all")
     ] = None,
     json: opt.Json = False,
 ) -> None:
@@ -31,28 +32,30 @@ def list_kind(
     from neurotest import registry
     from neurotest.cli import show
 
-    wanted = [kind.replace("-", " ").removesuffix("s")] if kind else registry.kinds()
-    found = {name: registry.entries(name) for name in wanted}
+    named = kind.replace("-", " ").removesuffix("s") if kind else None
+    if named in ("mutation set", "mutation space"):  # names of older versions
+        named = "mutation"
+    by_kind = {name: registry.entries(name) for name in ([named] if named else registry.kinds())}
     if json:
         show.print_json(
             {
-                k: {n: {"summary": e.summary, "paper": e.paper, "cost": e.cost} for n, e in known.items()}
-                for k, known in found.items()
+                k: {n: {"summary": e.summary, "paper": e.paper, "cost": e.cost} for n, e in entries.items()}
+                for k, entries in by_kind.items()
             }
         )
         return
-    for name, known in found.items():
-        show.table(name, ["name", "what it does", "paper"], [[n, e.summary, e.paper] for n, e in known.items()])
+    for name, entries in by_kind.items():
+        show.table(name, ["name", "what it does", "paper"], [[n, e.summary, e.paper] for n, e in entries.items()])
 
 
 @zoo.command("list")
 def zoo_list(json: opt.Json = False) -> None:
     """Networks, where their weights are, and how good they are."""
-    from neurotest import zoo as animals
+    from neurotest import zoo as networks
     from neurotest.cli import show
 
     rows: list[dict[str, Any]] = []
-    for subject in animals.catalogue():
+    for subject in networks.catalogue():
         about = subject.about
         state = "embedded" if subject.embedded else "in the cache" if subject.weights else "not trained here"
         rows.append(
@@ -88,10 +91,11 @@ def zoo_train(
 ) -> None:
     """Train a network of the zoo by its recipe on the complete data set, or wrongly; stops and goes on where it was."""
     from neurotest.cli import show
-    from neurotest.zoo.faulty import Faulty
 
-    said: dict[str, Any] = {"label": label, "trigger": trigger, "specific": specific, "seed": seed}
-    wrong = _wrong(pollute, underfit, overfit, said, {"--images": images, "--epochs": epochs, "--embedded": embedded or None})
+    settings: dict[str, Any] = {"label": label, "trigger": trigger, "specific": specific, "seed": seed}
+    wrong = _faulty_training(
+        pollute, underfit, overfit, settings, {"--images": images, "--epochs": epochs, "--embedded": embedded or None}
+    )
     opt.at_least("images", images)
     opt.at_least("epochs", epochs)
     opt.set_threads(threads)
@@ -106,7 +110,6 @@ def zoo_train(
         if wrong is None:
             path, about = train_subject(name, out, report=report, device=device)
         else:
-            assert isinstance(wrong, Faulty)
             few: dict[str, Any] = {"images": images, "epochs": epochs, "embedded": embedded}
             path, about = train_faulty(name, wrong, out, report=report, device=device, **few)
     if json:
@@ -118,26 +121,28 @@ def zoo_train(
         show.table(f"images of other classes taken for class {about['class']}", ["shown", "share"], rows)
 
 
-def _wrong(pollute: str | None, underfit: bool, overfit: bool, said: dict[str, Any], rest: dict[str, Any]) -> Any:
+def _faulty_training(
+    pollute: str | None, underfit: bool, overfit: bool, settings: dict[str, Any], others: dict[str, Any]
+) -> Faulty | None:
     from neurotest.errors import BadInput
     from neurotest.zoo.faulty import Faulty
 
-    kinds = [k for k, asked in (("polluted", pollute is not None), ("underfit", underfit), ("overfit", overfit)) if asked]
+    kinds = [k for k, chosen in (("polluted", pollute is not None), ("underfit", underfit), ("overfit", overfit)) if chosen]
     if len(kinds) > 1:
         raise BadInput("--pollute, --underfit and --overfit: give one of them.")
     if not kinds:
-        lost = [o for o, v in {**rest, "--class": said["label"], "--specific": said["specific"] or None}.items() if v is not None]
-        if lost:
-            raise BadInput(f"{lost[0]}: this is said of faulty training; add --pollute 10%, --underfit or --overfit.")
+        every = {**others, "--class": settings["label"], "--specific": settings["specific"] or None}
+        if useless := [option for option, value in every.items() if value is not None]:
+            raise BadInput(f"{useless[0]}: this is for faulty training; add --pollute 10%, --underfit or --overfit.")
         return None
     if kinds[0] != "polluted":
-        return Faulty(kind=kinds[0], seed=said["seed"])  # type: ignore[arg-type]
+        return Faulty(kind=kinds[0], seed=settings["seed"])  # type: ignore[arg-type]
     text = str(pollute)
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise BadInput(f"--pollute {text}: expected a share, for example 10% or 0.1.") from None
-    return Faulty(kind="polluted", share=share, **said)
+    return Faulty(kind="polluted", share=share, **settings)
 
 
 @data.command("get")
@@ -165,14 +170,14 @@ def runs_list(root: Root = Path("neurotest-runs"), json: opt.Json = False) -> No
     from neurotest.cli import show
     from neurotest.runs.listing import list_runs
 
-    found = list_runs(root)
+    infos = list_runs(root)
     if json:
-        show.print_json({"runs": [_run_row(info) for info in found]})
+        show.print_json({"runs": [_run_row(info) for info in infos]})
         return
-    if not found:
+    if not infos:
         print(f"no runs in {root}")
         return
-    rows = [[i.path.name, i.command, i.problem or i.state, _time(i.created), f"{i.size / 1e6:.1f} MB"] for i in found]
+    rows = [[i.path.name, i.command, i.problem or i.state, _time(i.created), f"{i.size / 1e6:.1f} MB"] for i in infos]
     show.table(str(root), ["run", "command", "state", "created", "size"], rows)
 
 

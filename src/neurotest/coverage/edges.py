@@ -94,9 +94,10 @@ def find_links(target: Target, layers: str, parent: str) -> list[Link]:
     before: Link | None = None
     for layer in target.survey().find(layers):
         module = target.module.get_submodule(layer.module)
-        if not isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        if layer.function or not isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            what = "function" if layer.function else type(module).__name__
             raise BadInput(
-                f"cac needs convolutions and dense layers; {layer.name!r} is a {type(module).__name__}: choose --layers."
+                f"cac needs modules that are convolutions or dense layers; {layer.name!r} is a {what}: choose --layers."
             )
         if not isinstance(module, nn.Linear) and (module.groups != 1 or module.padding_mode != "zeros"):
             raise BadInput(f"cac: {layer.name!r} is a grouped or specially padded convolution: leave it out with --layers.")

@@ -65,11 +65,11 @@ def get(folder: Path | None, download: Callable[[], AbstractContextManager[IO[by
     try:
         if folder is None:
             with download() as stream:
-                found = _from_tar(stream)
+                arrays = _from_tar(stream)
         else:
-            found = _from_folder(folder)
+            arrays = _from_folder(folder)
         for number, split in enumerate(missing, start=1):
-            _keep(place / f"{split}.npz", split, found[split])
+            _keep(place / f"{split}.npz", split, arrays[split])
             if progress is not None:
                 progress(number, len(missing))
     except (_Wrong, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, HTTPException) as error:
@@ -89,9 +89,9 @@ def _present(file: Path, split: str) -> bool:
 
 
 def _keep(file: Path, split: str, arrays: Arrays) -> None:
-    found = embedded.digest(*arrays)
-    if found != SHA256[split]:
-        raise _Wrong(f"the {split} images have SHA-256 {found}, expected {SHA256[split]}: damaged, or not CIFAR-10")
+    digest = embedded.digest(*arrays)
+    if digest != SHA256[split]:
+        raise _Wrong(f"the {split} images have SHA-256 {digest}, expected {SHA256[split]}: damaged, or not CIFAR-10")
     x, y = arrays
     with files.whole(file) as part, open(part, "wb") as out:
         np.savez(out, x=x.transpose(0, 2, 3, 1), y=y.astype(np.uint8))
@@ -122,7 +122,7 @@ def _from_folder(folder: Path) -> dict[str, Arrays]:
 def _from_tar(stream: IO[bytes]) -> dict[str, Arrays]:
     """Read the archive as it comes; nothing is unpacked to disk, and no more than it should hold is read."""
     wanted = {name for names in BATCHES.values() for name in names}
-    found: dict[str, Arrays] = {}
+    batches: dict[str, Arrays] = {}
     size = 0
     with tarfile.open(fileobj=stream, mode="r|gz") as archive:
         for member in archive:
@@ -132,12 +132,12 @@ def _from_tar(stream: IO[bytes]) -> dict[str, Arrays]:
             name = member.name.rpartition("/")[2]
             content = archive.extractfile(member) if name in wanted and member.isfile() else None
             if content is not None:
-                found[name] = _records(content.read(), name)
-            if len(found) == len(wanted):
+                batches[name] = _records(content.read(), name)
+            if len(batches) == len(wanted):
                 break
-    if lacking := sorted(wanted - set(found)):
+    if lacking := sorted(wanted - set(batches)):
         raise _Wrong(f"the archive lacks {', '.join(lacking)}")
-    return _joined(found)
+    return _joined(batches)
 
 
 def _records(content: bytes, name: str) -> Arrays:

@@ -81,24 +81,24 @@ def get(
     for file, (size, sha256) in wanted.files.items():
         done = before
 
-        def tell(checked: int, done: int = done) -> None:
+        def advance(checked: int, done: int = done) -> None:
             if progress is not None:
                 progress(done + checked, total)
 
-        if not _present(place / file, size, sha256, tell):
+        if not _present(place / file, size, sha256, advance):
             folder = None if source_dir is None else Path(source_dir).expanduser()
             with _opened(name, file, folder, base_url or wanted.address) as (stream, origin, packed):
-                _bring(stream, origin, place / (f"{file}.gz" if packed else file), (size, sha256), tell)
+                _bring(stream, origin, place / (f"{file}.gz" if packed else file), (size, sha256), advance)
         before += size
     return place
 
 
-def _present(file: Path, size: int, sha256: str, tell: Callable[[int], None]) -> bool:
+def _present(file: Path, size: int, sha256: str, advance: Callable[[int], None]) -> bool:
     for place in (file, file.with_name(f"{file.name}.gz")):
         if place.is_file():
             try:
                 with open(place, "rb") as stream:
-                    _copy_checked(stream, None, place.suffix == ".gz", size, sha256, tell)
+                    _copy_checked(stream, None, place.suffix == ".gz", size, sha256, advance)
                 return True
             except (OSError, _Wrong):
                 place.unlink(missing_ok=True)  # damaged: the reader would prefer it to the one that is fetched now
@@ -115,11 +115,11 @@ def _opened(name: str, file: str, folder: Path | None, address: str) -> Iterator
     if not folder.is_dir():
         raise BadInput(f"--from {folder}: there is no such folder; name the one that holds {file}[.gz].")
     places = [inside / (file + ending) for inside in (folder, folder / name) for ending in ("", ".gz")]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    local = next((place for place in places if place.is_file()), None)
+    if local is None:
         raise BadInput(f"--from {folder}: {file}[.gz] of {name} is neither there nor in {folder / name}.")
-    with open(found, "rb") as stream:
-        yield stream, str(found), found.suffix == ".gz"
+    with open(local, "rb") as stream:
+        yield stream, str(local), local.suffix == ".gz"
 
 
 @contextmanager
@@ -140,10 +140,10 @@ def _download(address: str, name: str) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, answer)
 
 
-def _bring(stream: BinaryIO, origin: str, place: Path, wanted: tuple[int, str], tell: Callable[[int], None]) -> None:
+def _bring(stream: BinaryIO, origin: str, place: Path, wanted: tuple[int, str], advance: Callable[[int], None]) -> None:
     with files.whole(place) as part, open(part, "wb") as out:
         try:
-            _copy_checked(stream, out, place.suffix == ".gz", *wanted, tell)
+            _copy_checked(stream, out, place.suffix == ".gz", *wanted, advance)
         except _Wrong as error:
             raise BadInput(
                 f"{origin} {error}; nothing was kept of it. Try again, or take another copy with --from DIR."
@@ -170,22 +170,22 @@ class _Tee:
 
 
 def _copy_checked(
-    stream: BinaryIO, out: IO[bytes] | None, packed: bool, size: int, sha256: str, tell: Callable[[int], None]
+    stream: BinaryIO, out: IO[bytes] | None, packed: bool, size: int, sha256: str, advance: Callable[[int], None]
 ) -> None:
     """Copy the stream as it is while hashing what it unpacks to, never more than it should unpack to."""
     tee = _Tee(stream, out, size + CHUNK)  # even noise grows by less than this when it is packed
     content: Any = gzip.GzipFile(fileobj=cast(BinaryIO, tee)) if packed else tee
-    found, checked = hashlib.sha256(), 0
+    digest, checked = hashlib.sha256(), 0
     try:
         while chunk := content.read(CHUNK):
             checked += len(chunk)
             if checked > size:
                 raise _Wrong(f"unpacks to more than the {size} bytes it should have")
-            found.update(chunk)
-            tell(checked)
+            digest.update(chunk)
+            advance(checked)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise _Wrong(f"is damaged or cut off ({error})") from error
     if checked < size:
         raise _Wrong(f"ends after {checked} of {size} bytes")
-    if found.hexdigest() != sha256:
-        raise _Wrong(f"has SHA-256 {found.hexdigest()}, expected {sha256}: damaged, or not this data set")
+    if digest.hexdigest() != sha256:
+        raise _Wrong(f"has SHA-256 {digest.hexdigest()}, expected {sha256}: damaged, or not this data set")

@@ -111,7 +111,7 @@ def _order_warning(names: tuple[str, ...]) -> list[str]:
 
 
 def _with_headers(files: Sequence[_File], skipped: list[Skipped]) -> Iterator[_File]:
-    """The files with what their headers say; nothing is decoded, so a bomb is refused before it can go off."""
+    """The files with what their headers say; nothing is decoded, so a decompression bomb does no harm."""
     from PIL import Image
 
     with warnings.catch_warnings():
@@ -136,7 +136,7 @@ def _open(file: _File) -> Image.Image:
     except _Unusable:
         raise
     except Exception as error:  # decoders raise nearly anything on a damaged file
-        raise _Unusable(f"no readable image: {_said(error)}") from error
+        raise _Unusable(f"no readable image: {_reason(error)}") from error
     if image.width * image.height > MAX_PIXELS:
         size = f"{image.width}x{image.height} pixels"
         image.close()
@@ -144,7 +144,7 @@ def _open(file: _File) -> Image.Image:
     return image
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """The decoder's words without the address of the file object, which changes from run to run."""
     return "damaged or not an image" if "cannot identify" in str(error) else str(error) or type(error).__name__
 
@@ -229,7 +229,7 @@ def _decode(file: _File, shape: tuple[int, ...]) -> Array:
         except _Unusable:
             raise
         except Exception as error:
-            raise _Unusable(f"damaged or cut off: {_said(error)}") from error
+            raise _Unusable(f"damaged or cut off: {_reason(error)}") from error
     array = array[None] if shape[0] == 1 else array.transpose(2, 0, 1)
     if array.shape != shape:
         raise _Unusable(f"decodes to {array.shape}, expected {shape}")

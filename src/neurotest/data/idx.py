@@ -25,12 +25,12 @@ def open_idx(rest: str, wanted: Wanted) -> Source:
 
 
 def read_pair(prefix: Path, wanted: Wanted, *, spec: str, classes: tuple[str, ...] | None = None) -> Source:
-    images = found(prefix, IMAGES)
+    images = find_file(prefix, IMAGES)
     if images is None:
         raise BadInput(f"{spec}: there is no {prefix.name}{IMAGES}[.gz] in {prefix.parent}. {_prefixes(prefix)}")
     count, x = _read(images, 3, wanted.first)
     labels = None
-    if (file := found(prefix, LABELS)) is not None:
+    if (file := find_file(prefix, LABELS)) is not None:
         label_count, labels = _read(file, 1, wanted.first)
         if label_count != count:
             raise BadInput(
@@ -39,7 +39,7 @@ def read_pair(prefix: Path, wanted: Wanted, *, spec: str, classes: tuple[str, ..
     return ArraySource(x[:, None], labels, spec=spec, classes=classes)
 
 
-def found(prefix: Path, ending: str) -> Path | None:
+def find_file(prefix: Path, ending: str) -> Path | None:
     """The plain or the gzipped file, if there is one."""
     places = (prefix.with_name(prefix.name + ending), prefix.with_name(prefix.name + ending + ".gz"))
     return next((place for place in places if place.is_file()), None)

@@ -60,20 +60,20 @@ def _open(path: Path) -> zipfile.ZipFile:
 
 
 def _choose(archive: zipfile.ZipFile, words: list[str], path: Path) -> tuple[str, str | None, bool]:
-    known = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-    nhwc = len(words) > 1 and words[-1] == "nhwc" and "nhwc" not in known
+    arrays = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    nhwc = len(words) > 1 and words[-1] == "nhwc" and "nhwc" not in arrays
     names = words[:-1] if nhwc else words
     if not words:
-        names = [name for name in ("x", "y") if name in known]
+        names = [name for name in ("x", "y") if name in arrays]
         if "x" not in names:
             raise BadInput(
-                f"npz:{path} has no array named x. It holds {', '.join(known) or 'no arrays'}: write npz:{path}#IMAGES,LABELS"
+                f"npz:{path} has no array named x. It holds {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS"
             )
     if len(names) > 2:
         raise BadInput(f"npz:{path}#{','.join(words)}: expected #x, #x,y or #x,y,nhwc with the names of the arrays.")
     for name in names:
-        if name not in known:
-            raise BadInput(f"npz:{path} has no array named {name!r}. {near(name, known)}")
+        if name not in arrays:
+            raise BadInput(f"npz:{path} has no array named {name!r}. {near(name, arrays)}")
     return names[0], names[1] if len(names) > 1 else None, nhwc
 
 

@@ -32,12 +32,12 @@ def open_zoo(rest: str, wanted: Wanted) -> Source:
                 f"zoo:{rest}: {split} takes no seed; a slice is written zoo:{name}/{split}[:1000] or zoo:{name}/{split}@0:1000"
             )
         return _plain(name, split, wanted)
-    made = registry.entries("split")
-    if split not in made:
-        raise BadInput(f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *made])}")
+    generated = registry.entries("split")
+    if split not in generated:
+        raise BadInput(f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *generated])}")
     if not re.fullmatch(r"\d{1,18}", seed):
-        raise BadInput(f"zoo:{rest}: seed {seed!r}; expected a whole number of at least 0, such as zoo:{name}/{split}@0")
-    source: Source = made[split].make(source=_plain(name, "test", Wanted()), seed=int(seed))
+        raise BadInput(f"zoo:{rest}: seed {seed!r}; expected an integer of at least 0, such as zoo:{name}/{split}@0")
+    source: Source = generated[split].make(source=_plain(name, "test", Wanted()), seed=int(seed))
     source.spec = f"zoo:{rest}"
     return source
 
@@ -51,7 +51,7 @@ def _plain(name: str, split: str, wanted: Wanted) -> Source:
     if plain == cifar.NAME:
         return cifar.read(split, wanted, spec=spec)
     prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
-    if idx.found(prefix, idx.IMAGES) is None or idx.found(prefix, idx.LABELS) is None:
+    if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
         raise BadInput(
             f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or add --from DIR)."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is known before a source is opened: the target's input shape, how strict to be, how far it will be read."""
+    """What a reader needs beside the spec: the target's input shape, how strict to be, how far it will be read."""
 
     shape: tuple[int, ...] | None = None
     strict: bool = False
@@ -82,6 +82,7 @@ class Source:
         self.positions = np.arange(count)
         self.labels = None if labels is None else _checked_labels(labels, count, self.classes, self.what)
         self._ids: npt.NDArray[np.str_] | None = None
+        self._inputs_digest: bytes | None = None
         if originals is not None:
             self._check_originals(originals)
 
@@ -104,10 +105,26 @@ class Source:
     def ids(self) -> npt.NDArray[np.str_]:
         """(n,) content hashes, 16 hexadecimal digits each; computed once."""
         if self._ids is None:
-            step = max(1, CHUNK // max(1, int(np.prod(self.shape)) * self.dtype.itemsize))
-            parts = [content_ids(self._rows(np.arange(i, min(i + step, len(self))))) for i in range(0, len(self), step)]
+            parts = [content_ids(rows) for rows in self._chunks()]
             self._ids = np.concatenate(parts) if parts else np.empty(0, dtype="U16")
         return self._ids
+
+    def digest(self) -> str:
+        """One hash (64 hexadecimal digits) of dtype, shape, every byte of the inputs, and labels; inputs are read only once.
+
+        Equal data have equal digests wherever they come from: files, names, classes, spec and originals do not matter.
+        """
+        if self._inputs_digest is None:
+            inputs = hashlib.blake2b(f"{self.dtype.name} {shape_text(self.shape)} {len(self)} ".encode(), digest_size=32)
+            for rows in self._chunks():
+                inputs.update(np.ascontiguousarray(rows).data)
+            self._inputs_digest = inputs.digest()
+        labels = b"unlabelled" if self.labels is None else b"labels " + self.labels.astype("<i8").tobytes()
+        return hashlib.blake2b(self._inputs_digest + labels, digest_size=32).hexdigest()
+
+    def _chunks(self) -> Iterator[Array]:
+        step = max(1, CHUNK // max(1, int(np.prod(self.shape)) * self.dtype.itemsize))
+        return (self._rows(np.arange(i, min(i + step, len(self)))) for i in range(0, len(self), step))
 
     def take(self, index: npt.ArrayLike) -> Source:
         """The source with only these inputs, in this order (a boolean mask works too); labels and originals follow."""
@@ -121,6 +138,7 @@ class Source:
         part.names = None if self.names is None else self.names[index]
         part.originals = None if self.originals is None else self.originals.take(index)
         part._ids = None if self._ids is None else self._ids[index]
+        part._inputs_digest = None
         part._keep(index)
         return part
 
@@ -131,7 +149,7 @@ class Source:
         return part
 
     def with_originals(self, originals: Source) -> Source:
-        """The same inputs, input i now known to be a variant of `originals[i]`."""
+        """The same inputs, input i being a variant of `originals[i]`."""
         self._check_originals(originals)
         paired = copy.copy(self)
         paired.originals = originals
@@ -145,12 +163,14 @@ class Source:
             )
 
     def _checked(self, index: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        given = np.asarray(index)
-        if given.dtype == bool and given.shape == (len(self),):
-            return np.flatnonzero(given)
-        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise BadInput(f"index of shape {given.shape}, type {given.dtype}: expected a list of positions 0..{len(self) - 1}.")
-        positions = given.astype(np.int64)
+        indices = np.asarray(index)
+        if indices.dtype == bool and indices.shape == (len(self),):
+            return np.flatnonzero(indices)
+        if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+            raise BadInput(
+                f"index of shape {indices.shape}, type {indices.dtype}: expected a list of positions 0..{len(self) - 1}."
+            )
+        positions = indices.astype(np.int64)
         if positions.size and (positions.min() < 0 or positions.max() >= len(self)):
             wrong = positions.min() if positions.min() < 0 else positions.max()
             raise BadInput(f"position {wrong} is outside {self.what}, which has {len(self)} inputs (0..{len(self) - 1}).")
@@ -208,22 +228,22 @@ def _check_finite(x: Array, what: str) -> None:
 
 
 def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] | None, what: str) -> npt.NDArray[np.int64]:
-    given = np.asarray(labels)
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given[:, 0]
-    if given.ndim != 1:
-        hint = " (one-hot? save y.argmax(axis=1))" if given.ndim == 2 else ""
-        raise BadInput(f"{what}: labels of shape {given.shape}; expected one class number per input, ({count},){hint}.")
-    if len(given) != count:
-        raise BadInput(f"{what}: {len(given)} labels for {count} inputs; each input needs exactly one.")
-    if given.dtype.kind not in "iu":
-        raise BadInput(f"{what}: labels of type {given.dtype}; expected whole class numbers, 0 for the first class.")
-    whole = given.astype(np.int64)
+    numbers = np.asarray(labels)
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    if numbers.ndim != 1:
+        hint = " (one-hot? save y.argmax(axis=1))" if numbers.ndim == 2 else ""
+        raise BadInput(f"{what}: labels of shape {numbers.shape}; expected one class number per input, ({count},){hint}.")
+    if len(numbers) != count:
+        raise BadInput(f"{what}: {len(numbers)} labels for {count} inputs; each input needs exactly one.")
+    if numbers.dtype.kind not in "iu":
+        raise BadInput(f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class.")
+    whole = numbers.astype(np.int64)
     limit = None if classes is None else len(classes)
     wrong = np.flatnonzero((whole < 0) | (whole >= limit if limit is not None else False))
     if wrong.size:
         allowed = "0 or more" if limit is None else f"0..{limit - 1}"
-        raise BadInput(f"{what}: label {given[wrong[0]]} of input {wrong[0]} is out of range; class numbers are {allowed}.")
+        raise BadInput(f"{what}: label {numbers[wrong[0]]} of input {wrong[0]} is out of range; class numbers are {allowed}.")
     return whole
 
 
@@ -232,9 +252,11 @@ def check_shape(source: Source, shape: tuple[int, ...]) -> None:
     have = source.shape
     if have == tuple(shape):
         return
-    said = f"{source.what} has inputs of {shape_text(have)}, the target expects {shape_text(shape)}"
+    mismatch = f"{source.what} has inputs of {shape_text(have)}, the target expects {shape_text(shape)}"
     if len(shape) == 3 and have == (*shape[1:], shape[0]):
-        raise BadInput(f"{said}: the channels come last; write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2).")
+        raise BadInput(f"{mismatch}: the channels come last; write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2).")
     if int(np.prod(have)) == int(np.prod(shape)):
-        raise BadInput(f"{said}: as many values in another arrangement; save x.reshape(-1, *{tuple(shape)}) if that is meant.")
-    raise BadInput(f"{said}; bring inputs of that size, or another target.")
+        raise BadInput(
+            f"{mismatch}: as many values in another arrangement; save x.reshape(-1, *{tuple(shape)}) if that is meant."
+        )
+    raise BadInput(f"{mismatch}; bring inputs of that size, or another target.")

@@ -27,7 +27,7 @@ def data(
 ) -> Source:
     """The source a spec stands for, at most `limit` inputs of it; refused if its inputs do not have the target's `shape`."""
     if limit is not None and limit < 1:
-        raise BadInput(f"limit={limit}: expected a whole number of at least 1.")
+        raise BadInput(f"limit={limit}: expected an integer of at least 1.")
     if isinstance(spec, Source):
         source, part = spec, slice(None)
     elif isinstance(spec, str | os.PathLike):
@@ -92,15 +92,15 @@ def _cut(source: Source, part: slice, limit: int | None) -> Source:
 
 
 def _open(where: str, wanted: Wanted) -> Source:
-    known = registry.entries("data source")
+    readers = registry.entries("data source")
     prefix, colon, rest = where.partition(":")
-    if colon and prefix in known:
+    if colon and prefix in readers:
         if not rest:
             raise BadInput(f"{where} names nothing after the colon: write {SPELLINGS}.")
-        source: Source = known[prefix].make(rest, wanted)
+        source: Source = readers[prefix].make(rest, wanted)
         return source
     if colon and re.fullmatch(r"[a-z]\w+", prefix) and not Path(where).exists():
-        raise BadInput(f"{where}: there is no data source {prefix!r}. {near(prefix, known)} Write {SPELLINGS}.")
+        raise BadInput(f"{where}: there is no data source {prefix!r}. {near(prefix, readers)} Write {SPELLINGS}.")
     raise BadInput(f"{where or 'the empty text'} has no source. {_suggestion(where)}")
 
 
@@ -112,7 +112,7 @@ def _suggestion(where: str) -> str:
         likely += [f"idx:{where.rstrip('/')}/{prefix}" for prefix in idx.prefixes(path)] or [f"dir:{where}"]
     elif where and (path.suffix == ".npz" or path.is_file()):
         likely += [f"npz:{where}"] if path.suffix == ".npz" else []
-    elif where and idx.found(path, idx.IMAGES):
+    elif where and idx.find_file(path, idx.IMAGES):
         likely.append(f"idx:{where}")
     name, _, split = where.partition("/")
     if name.removesuffix(sets.FULL) in embedded.PARTS:

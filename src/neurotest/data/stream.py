@@ -1,4 +1,4 @@
-"""Reading arrays from files that may lie: sizes are checked against the file before memory is asked for."""
+"""Reading arrays from files nobody vouches for: sizes are checked against the file before memory is allocated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from neurotest.data.source import CHUNK, Array, shape_text
 from neurotest.errors import BadInput
 
 MAX_BYTES = 8 << 30
-DEFLATE = 1032  # deflate cannot expand more than this, so a larger claim is a lie
+DEFLATE = 1032  # deflate cannot expand more than this, so a larger claim is false
 
 
 def existing_file(path: Path, source: str) -> Path:

@@ -8,37 +8,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurotest.doctor.diagnosis import Finding
-from neurotest.doctor.patient import ROUNDING, Patient, distance
+from neurotest.doctor.diagnosis import Finding, first_line
+from neurotest.doctor.examined import ROUNDING, Examined, distance
 from neurotest.errors import BadInput
-from neurotest.target.layers import last_operator
+from neurotest.target.survey import last_operator
 
 SMALL = 8  # inputs per behavioural check
 VISIBLE = 1e-2  # a relative difference that is no rounding
 
 
-def mode(patient: Patient) -> Iterator[Finding]:
-    """Training flags; the next two checks find what flags do not tell."""
-    if not patient.training:
+def mode(examined: Examined) -> Iterator[Finding]:
+    """Training flags; the next two checks find what flags do not show."""
+    if not examined.training:
         yield Finding("mode", "ok", "every module is in eval mode")
         return
-    names = {id(module): name or "the network itself" for name, module in patient.target.module.named_modules()}
-    shown = ", ".join(names[id(module)] for module in patient.training[:3])
-    exported = patient.target.spec.startswith("pt2:")
+    names = {id(module): name or "the network itself" for name, module in examined.target.module.named_modules()}
+    shown = ", ".join(names[id(module)] for module in examined.training[:3])
+    exported = examined.target.spec.startswith("pt2:")
     yield Finding(
         "mode",
         "problem",
-        f"{len(patient.training)} modules are in training mode ({shown}{', ...' if len(patient.training) > 3 else ''})",
+        f"{len(examined.training)} modules are in training mode ({shown}{', ...' if len(examined.training) > 3 else ''})",
         "export it again after model.eval()"
         if exported
         else "call model.eval() before testing; the checks below were made in eval mode",
     )
 
 
-def determinism(patient: Patient) -> Iterator[Finding]:
+def determinism(examined: Examined) -> Iterator[Finding]:
     """Two passes over the same inputs: dropout that is left on, wherever it is, makes them differ."""
-    x = patient.x[:SMALL]
-    passes = [patient.raw(x) for _ in range(3)]
+    x = examined.x[:SMALL]
+    passes = [examined.raw(x) for _ in range(3)]
     largest = max(distance(passes[0], other) for other in passes[1:])
     if largest == 0:
         yield Finding("determinism", "ok", "three passes over the same inputs agree to the bit")
@@ -47,7 +47,7 @@ def determinism(patient: Patient) -> Iterator[Finding]:
             "determinism", "note", f"passes over the same inputs differ by rounding ({largest:.1e} of the largest output)"
         )
     else:
-        where = patient.first_layer(patient.layers(x), patient.layers(x))
+        where = examined.first_layer(examined.layers(x), examined.layers(x))
         yield Finding(
             "determinism",
             "problem",
@@ -56,18 +56,18 @@ def determinism(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def batches(patient: Patient) -> Iterator[Finding]:
+def batches(examined: Examined) -> Iterator[Finding]:
     """A batch of n must equal n singles: batch statistics and mixed-up axes make an input's answer depend on its neighbours."""
-    x = patient.x[:SMALL]
-    together = patient.raw(x)
-    if distance(patient.raw(x), together) > ROUNDING:
+    x = examined.x[:SMALL]
+    together = examined.raw(x)
+    if distance(examined.raw(x), together) > ROUNDING:
         yield Finding("batches", "note", "not checked: the network draws at random (see determinism)")
         return
     try:
-        alone = torch.cat([patient.raw(x[i : i + 1]) for i in range(len(x))])
+        alone = torch.cat([examined.raw(x[i : i + 1]) for i in range(len(x))])
     except Exception as error:  # a stranger's code may raise anything
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        yield Finding("batches", "problem", f"one input alone fails: {first}", "batch statistics in use? Call model.eval() first")
+        advice = "batch statistics in use? Call model.eval() first"
+        yield Finding("batches", "problem", f"one input alone fails: {first_line(error)}", advice)
         return
     largest = distance(alone, together)
     flips = int((alone.flatten(1).argmax(1) != together.flatten(1).argmax(1)).sum())
@@ -80,9 +80,9 @@ def batches(patient: Patient) -> Iterator[Finding]:
             f"single inputs differ from batches by {largest:.1e} of the largest output, {flips} predictions flip",
         )
     else:
-        lone = [patient.layers(x[i : i + 1]) for i in range(len(x))]
+        lone = [examined.layers(x[i : i + 1]) for i in range(len(x))]
         joined = {name: torch.cat([part[name] for part in lone]) for name in lone[0]}
-        where = patient.first_layer(joined, {name: value for name, value in patient.layers(x).items() if name in joined})
+        where = examined.first_layer(joined, {name: value for name, value in examined.layers(x).items() if name in joined})
         yield Finding(
             "batches",
             "problem",
@@ -92,14 +92,14 @@ def batches(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def finite(patient: Patient) -> Iterator[Finding]:
+def finite(examined: Examined) -> Iterator[Finding]:
     """Non-finite outputs on the inputs, on black, on white and on noise."""
-    for what, x in (("the inputs", patient.x), ("black, white or noise", patient.extremes)):
-        out = patient.raw(x)
+    for what, x in (("the inputs", examined.x), ("black, white or noise", examined.extremes)):
+        out = examined.raw(x)
         broken = ~torch.isfinite(out).flatten(1).all(1)
         if bool(broken.any()):
             example = x[broken][:1]
-            where = patient.first_layer(patient.layers(example))
+            where = examined.first_layer(examined.layers(example))
             yield Finding(
                 "finite",
                 "problem",
@@ -110,28 +110,27 @@ def finite(patient: Patient) -> Iterator[Finding]:
     yield Finding("finite", "ok", "all outputs are finite, also on black, white and noise")
 
 
-def outputs(patient: Patient, facts: dict[str, Any]) -> Iterator[Finding]:
+def outputs(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
     """Logits, log-probabilities or probabilities: by values and by the operator that ran last."""
-    raw = patient.raw(torch.cat([patient.x, patient.extremes]))
+    raw = examined.raw(torch.cat([examined.x, examined.extremes]))
     raw = raw[torch.isfinite(raw).flatten(1).all(1)]
     if not len(raw):
         yield Finding("outputs", "note", "not checked: no output is finite (see finite)")
         return
-    said = patient.target.outputs
-    found, shown = kind_of(raw, last_operator(lambda: patient.target.raw(patient.x[:2])))
-    facts["outputs"] = found
-    patient.target.outputs = "sigmoid" if found == "sigmoid" else "probs" if found == "probs" else "logits"
-    if found == "sigmoids":
-        yield Finding("outputs", "problem", shown, "multi-label networks are not supported: test one label at a time")
-    elif found == said or (found == "log-probabilities" and said == "logits"):
-        yield Finding("outputs", "ok", f"{shown}, as described")
+    described = examined.target.outputs
+    kind, text = kind_of(raw, last_operator(lambda: examined.target.raw(examined.x[:2])))
+    facts["outputs"] = kind
+    examined.target.outputs = "sigmoid" if kind == "sigmoid" else "probs" if kind == "probs" else "logits"
+    if kind == "sigmoids":
+        yield Finding("outputs", "problem", text, "multi-label networks are not supported: test one label at a time")
+    elif kind == described or (kind == "log-probabilities" and described == "logits"):
+        yield Finding("outputs", "ok", f"{text}, as described")
     else:
-        wanted = "logits" if found == "log-probabilities" else found
-        more = (
-            ", or better return what comes before the softmax: confident inputs tie at 1 in float32" if found == "probs" else ""
-        )
-        yield Finding("outputs", "problem", f"{shown}, but the target is described as {said}", f"pass --outputs {wanted}{more}")
-    if found == "probs" and (tied := int((raw.amax(1) == 1).sum())):
+        advice = f"pass --outputs {'logits' if kind == 'log-probabilities' else kind}"
+        if kind == "probs":
+            advice += ", or better return what comes before the softmax: confident inputs tie at 1 in float32"
+        yield Finding("outputs", "problem", f"{text}, but the target is described as {described}", advice)
+    if kind == "probs" and (tied := int((raw.amax(1) == 1).sum())):
         yield Finding("outputs", "note", f"{tied} of {len(raw)} inputs have a probability of exactly 1: scores tie there", "")
 
 
@@ -152,32 +151,23 @@ def kind_of(raw: Tensor, last: str) -> tuple[str, str]:
     return "logits", f"outputs are logits ({float(values.min()):.3g} .. {float(values.max()):.3g})"
 
 
-def gradients(patient: Patient) -> Iterator[Finding]:
+def gradients(examined: Examined) -> Iterator[Finding]:
     """Attacks, attribution and gradient-guided generation need d output / d input."""
-    x = patient.x[:2].clone().requires_grad_()
+    x = examined.x[:2].clone().requires_grad_()
     try:
         with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(patient.target.logits(x).amax(1).sum(), x)
+            (gradient,) = torch.autograd.grad(examined.target.logits(x).amax(1).sum(), x)
         usable = bool(torch.isfinite(gradient).all())
         flat = bool((gradient == 0).all())
     except (RuntimeError, BadInput) as error:
-        yield Finding(
-            "gradients",
-            "warning",
-            f"no gradient reaches the input: {str(error).splitlines()[0]}",
-            "attacks and attribution will not work; selection and coverage do",
-        )
+        advice = "attacks and attribution will not work; selection and coverage do"
+        yield Finding("gradients", "warning", f"no gradient reaches the input: {first_line(error)}", advice)
         return
     if not usable:
-        yield Finding(
-            "gradients", "warning", "the gradient at the input is not finite", "attacks and attribution will not work there"
-        )
+        advice = "attacks and attribution will not work there"
+        yield Finding("gradients", "warning", "the gradient at the input is not finite", advice)
     elif flat:
-        yield Finding(
-            "gradients",
-            "warning",
-            "the gradient at the input is zero everywhere",
-            "a rounding, an argmax or detach() on the way? Attacks will not move",
-        )
+        advice = "a rounding, an argmax or detach() on the way? Attacks will not move"
+        yield Finding("gradients", "warning", "the gradient at the input is zero everywhere", advice)
     else:
         yield Finding("gradients", "ok", "gradients reach the input")

@@ -12,35 +12,35 @@ from typing import Any
 import torch
 
 from neurotest.doctor.diagnosis import Finding
-from neurotest.doctor.patient import Patient
+from neurotest.doctor.examined import Examined
 
 ROUNDS = 5
 MANY = 10_000
 
 
-def memory(patient: Patient, facts: dict[str, Any]) -> Iterator[Finding]:
+def memory(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
     """Weights, what one input leaves behind in the layers, and the process at its largest."""
-    module = patient.target.module
+    module = examined.target.module
     tensors = [*module.parameters(), *module.buffers()]
     weights = sum(t.numel() * t.element_size() for t in tensors) / 1e6
     parameters = sum(p.numel() for p in module.parameters())
-    per_input = 4 * sum(math.prod(layer.shape) for layer in patient.survey.layers) / 1e6
+    per_input = 4 * sum(math.prod(layer.shape) for layer in examined.survey.layers) / 1e6
     facts["memory"] = {"parameters": parameters, "weights_mb": round(weights, 3), "layers_mb_per_input": round(per_input, 4)}
-    told = f"{parameters:,} parameters ({weights:.1f} MB); all layers of one input are {per_input:.2f} MB"
+    size = f"{parameters:,} parameters ({weights:.1f} MB); all layers of one input are {per_input:.2f} MB"
     if (peak := _peak()) is not None:
         facts["memory"]["peak_mb"] = round(peak, 1)
-        told += f"; the process took {peak:,.0f} MB at most"
-    whole = per_input * patient.batch
+        size += f"; the process took {peak:,.0f} MB at most"
+    whole = per_input * examined.batch
     if whole > 2000:
-        smaller = max(1, int(patient.batch * 1000 / whole))
+        smaller = max(1, int(examined.batch * 1000 / whole))
         yield Finding(
             "memory",
             "warning",
-            f"{told}; a batch of {patient.batch} as units would be {whole:,.0f} MB",
+            f"{size}; a batch of {examined.batch} as units would be {whole:,.0f} MB",
             f"use --batch {smaller} or fewer layers",
         )
     else:
-        yield Finding("memory", "ok", told)
+        yield Finding("memory", "ok", size)
 
 
 def _peak() -> float | None:
@@ -52,28 +52,28 @@ def _peak() -> float | None:
     return used / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def speed(patient: Patient, facts: dict[str, Any]) -> Iterator[Finding]:
+def speed(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
     """Time per input, alone and in batches."""
-    many = patient.x[torch.arange(patient.batch, device=patient.x.device) % len(patient.x)]
-    batched = _seconds(patient, many) / len(many)
+    many = examined.x[torch.arange(examined.batch, device=examined.x.device) % len(examined.x)]
+    batched = _seconds(examined, many) / len(many)
     facts["speed"] = {"batch": len(many), "ms_per_input": round(1000 * batched, 4)}
     total = batched * MANY
     span = f"{total:.0f} seconds" if total < 120 else f"{total / 60:.0f} minutes" if total < 7200 else f"{total / 3600:.1f} hours"
-    told = f"{1000 * batched:.2f} ms per input in batches of {len(many)}"
+    times = f"{1000 * batched:.2f} ms per input in batches of {len(many)}"
     try:
-        single = _seconds(patient, many[:1])
+        single = _seconds(examined, many[:1])
         facts["speed"]["ms_single"] = round(1000 * single, 4)
-        told = f"{1000 * single:.2f} ms for one input, {told}"
+        times = f"{1000 * single:.2f} ms for one input, {times}"
     except Exception:  # a network that takes no single inputs: `batches` says so
         pass
-    yield Finding("speed", "ok", f"{told}: about {span} for {MANY:,} inputs (threads: {torch.get_num_threads()})")
+    yield Finding("speed", "ok", f"{times}: about {span} for {MANY:,} inputs (threads: {torch.get_num_threads()})")
 
 
-def _seconds(patient: Patient, x: torch.Tensor) -> float:
-    patient.raw(x)
+def _seconds(examined: Examined, x: torch.Tensor) -> float:
+    examined.raw(x)
     times = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        patient.raw(x)
+        examined.raw(x)
         times.append(time.perf_counter() - began)
     return statistics.median(times)

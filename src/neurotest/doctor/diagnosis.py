@@ -1,4 +1,4 @@
-"""What the doctor says."""
+"""What the doctor reports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from typing import Any, Literal
 
 Level = Literal["ok", "note", "warning", "problem"]
 ORDER: tuple[Level, ...] = ("problem", "warning", "note", "ok")
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says first: a stranger's code may raise anything."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 @dataclass(frozen=True)

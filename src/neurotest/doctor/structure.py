@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from neurotest.doctor.diagnosis import Finding, Level
-from neurotest.doctor.patient import Patient
+from neurotest.doctor.examined import Examined
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Profile, Survey, Want
 
@@ -14,22 +14,22 @@ PRESETS = ("pre_activation", "post_activation")
 MANY_DEAD = 0.1
 
 
-def layers(patient: Patient, facts: dict[str, Any]) -> Iterator[Finding]:
+def layers(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
     """Which layers each preset finds, with how many neurons."""
-    survey = patient.survey
+    survey = examined.survey
     facts["layers"] = {}
     for preset in PRESETS:
         try:
-            found = survey.find(preset)
+            chosen = survey.find(preset)
         except BadInput as error:
-            yield Finding(
-                "layers", "warning", str(error).partition("; ")[0], "name layers with --layers GLOB, or use the other preset"
-            )
+            text, _, advice = str(error).partition("; ")
+            yield Finding("layers", "warning", text, advice)
             continue
-        channels, units = (sum(layer.neurons(neuron) for layer in found) for neuron in ("channel", "unit"))
-        facts["layers"][preset] = {"layers": len(found), "channel": channels, "unit": units}
-        yield Finding("layers", "ok", f"{preset}: {len(found)} layers, {channels:,} channels, {units:,} units")
+        channels, units = (sum(layer.neurons(neuron) for layer in chosen) for neuron in ("channel", "unit"))
+        facts["layers"][preset] = {"layers": len(chosen), "channel": channels, "unit": units}
+        yield Finding("layers", "ok", f"{preset}: {len(chosen)} layers, {channels:,} channels, {units:,} units")
     yield from _features(survey, facts)
+    yield from _activations(survey)
     yield from _repeated(survey)
 
 
@@ -43,17 +43,21 @@ def _features(survey: Survey, facts: dict[str, Any]) -> Iterator[Finding]:
     yield Finding("layers", "ok", f"features: the input of {layer.name!r}, {layer.neurons('unit', inputs=True):,} units")
 
 
-def _repeated(survey: Survey) -> Iterator[Finding]:
-    if survey.functional:
-        number = f"{survey.functional} activation{'s are' if survey.functional > 1 else ' is'}"
+def _activations(survey: Survey) -> Iterator[Finding]:
+    if survey.hidden:
         yield Finding(
             "activations",
             "warning",
-            f"{number} called as a function and no module's output: post_activation does not see them",
-            "use --layers pre_activation, or make each one a module of its own (self.relu1 = nn.ReLU())",
+            f"{survey.hidden} activations run where they cannot be read: in scripted or custom code, or not one row per input",
+            "post_activation leaves them out; call each one from Python, as a module or as a function of torch",
         )
-    else:
-        yield Finding("activations", "ok", "every activation is a module's output")
+        return
+    names = [layer.name for layer in survey.layers if layer.function and layer.made_by == "activation"]
+    shown = f"; {len(names)} are functions: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}" if names else ""
+    yield Finding("activations", "ok", f"every activation is a layer{shown}")
+
+
+def _repeated(survey: Survey) -> Iterator[Finding]:
     twice = {name: calls for name, calls in survey.calls.items() if calls > 1}
     if twice:
         shown = ", ".join(f"{name!r} ({calls} times)" for name, calls in list(twice.items())[:3])
@@ -66,30 +70,30 @@ def _repeated(survey: Survey) -> Iterator[Finding]:
         )
 
 
-def dead(patient: Patient, facts: dict[str, Any]) -> Iterator[Finding]:
-    """Channels with one and the same value on every input: they can never be covered and never tell anything."""
+def dead(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
+    """Channels with one and the same value on every input: they can never be covered and show nothing."""
     preset = next((p for p in reversed(PRESETS) if p in facts.get("layers", {})), None)
     if preset is None:
         return
     want = Want(layers=preset)
-    profile = Profile.empty(patient.target, want)
-    with Probe(patient.target, want) as probe:
-        for part in patient.x.split(patient.batch):
+    profile = Profile.empty(examined.target, want)
+    with Probe(examined.target, want) as probe:
+        for part in examined.x.split(examined.batch):
             profile.update(probe(part))
     constant = {name: int((m.low == m.high).sum()) for name, m in profile.layers.items()}
     total, neurons = sum(constant.values()), sum(m.neurons for m in profile.layers.values())
-    facts["dead"] = {"neurons": total, "of": neurons, "preset": preset, "inputs": len(patient.x)}
-    what = "noise images" if patient.source is None else "inputs"
-    told = f"{total} of {neurons} channels ({preset}) never change over {len(patient.x)} {what}"
+    facts["dead"] = {"neurons": total, "of": neurons, "preset": preset, "inputs": len(examined.x)}
+    what = "noise images" if examined.source is None else "inputs"
+    counts = f"{total} of {neurons} channels ({preset}) never change over {len(examined.x)} {what}"
     if not total:
-        yield Finding("dead", "ok", told)
+        yield Finding("dead", "ok", counts)
         return
     worst = max(constant, key=lambda name: constant[name])
     where = f"most in {worst!r}: {constant[worst]} of {profile.layers[worst].neurons}"
     level: Level = "warning" if total > MANY_DEAD * neurons else "note"
-    hint = (
+    advice = (
         "give the doctor data to be sure"
-        if patient.source is None
+        if examined.source is None
         else "coverage counts them as dead; many may mean a too high learning rate or wrong --bounds"
     )
-    yield Finding("dead", level, f"{told}; {where}", hint)
+    yield Finding("dead", level, f"{counts}; {where}", advice)

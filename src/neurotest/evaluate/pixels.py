@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.errors import BadInput
+from neurotest.mutate import distances as apart
 
 Floats = NDArray[np.float64]
 WINDOW, SPREAD = 11, 1.5  # as in the paper on SSIM
@@ -22,9 +23,7 @@ def _pair(x: Tensor, original: Tensor) -> None:
 def distances(x: Tensor, original: Tensor) -> dict[str, Floats]:
     """Per input the share of values that differ (l0), l2 and linf, for values in [0, 1]."""
     _pair(x, original)
-    away = (x - original).flatten(1).abs().double()
-    found = {"l0": (away > 1e-7).double().mean(1), "l2": away.square().sum(1).sqrt(), "linf": away.amax(1)}
-    return {name: np.asarray(value.cpu().numpy()) for name, value in found.items()}
+    return dict(zip(apart.NAMES, apart.distances(x, original).T, strict=True))
 
 
 def total_variation(x: Tensor) -> Floats:

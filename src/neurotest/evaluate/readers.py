@@ -15,11 +15,12 @@ from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.generate.record import SUITE
+from neurotest.jobs.opening import AnyTarget
+from neurotest.jobs.stored import stored_target
 from neurotest.registry import register
 from neurotest.runs.store import Run
 from neurotest.stats.bootstrap import random_fdr
 from neurotest.target import Target
-from neurotest.target.load import load
 
 NOISE = "the same changes at random places with random signs"
 
@@ -47,7 +48,7 @@ class Stored:
         return replace(self, suite=self.suite.take(rows), fault=self.fault[rows], operators=operators, control=control)
 
 
-def read_suite(path: str | Path, target: Target | str | None = None) -> Stored:
+def read_suite(path: str | Path, target: AnyTarget | None = None) -> Stored:
     """The suite of a finished run, with the target it was made on (checked by fingerprint)."""
     with Run.open(path) as run:
         known = registry.entries("suite")
@@ -62,27 +63,9 @@ def read_suite(path: str | Path, target: Target | str | None = None) -> Stored:
         return found
 
 
-def usable(run: Run, given: Target | str | None) -> Target:
-    """The target a run may be judged on: one of those it was made on, found without running a stranger's code."""
-    config = run["config"]
-    spec = str(config.get("target"))
-    if given is None and not spec.startswith("zoo:") and not run.made_here:
-        raise BadInput(
-            f"{run.path} was made elsewhere and names the target {spec!r}, which could run code: pass --target yourself."
-        )
-    found = load(spec if given is None else given)
-    made_on = [config.get("fingerprint"), *(config.get("fingerprints") or ())]
-    if found.fingerprint not in made_on:
-        raise BadInput(
-            f"the target is not the one {run.path} was made on (fingerprint {found.fingerprint[:12]}, the run's is "
-            f"{str(made_on[0])[:12]}): suites are judged on one and the same target."
-        )
-    return found
-
-
-def _generated(run: Run, target: Target | str | None) -> Stored:
+def _generated(run: Run, target: AnyTarget | None) -> Stored:
     """The file of data that attack and diff leave behind."""
-    found = usable(run, target)
+    found = stored_target(run, target)
     file = run.path / SUITE
     if not file.is_file():
         raise BadInput(f"{run.path} has lost its {SUITE}: make the suite again.")
@@ -122,27 +105,27 @@ def _several(run: Run, target: Target) -> tuple[str, ...]:
 
 
 @register("suite", "attack", paper="", cost="reads one file")
-def attack_suite(run: Run, target: Target | str | None) -> Stored:
+def attack_suite(run: Run, target: AnyTarget | None) -> Stored:
     """What `neurotest attack` made, beside its own changes shuffled over the pixels."""
     return _generated(run, target)
 
 
 @register("suite", "diff", paper="", cost="reads one file")
-def diff_suite(run: Run, target: Target | str | None) -> Stored:
+def diff_suite(run: Run, target: AnyTarget | None) -> Stored:
     """What `neurotest diff` made, judged on its first target (`--target` chooses another one of its targets)."""
     return _generated(run, target)
 
 
 @register("suite", "illuminate", paper="", cost="reads one file")
-def illuminate_suite(run: Run, target: Target | str | None) -> Stored:
+def illuminate_suite(run: Run, target: AnyTarget | None) -> Stored:
     """The archive of `neurotest illuminate`, beside its own changes shuffled over the pixels."""
     return replace(_generated(run, target), operators=[str(row.extra.get("operator")) for row in run.inputs()])
 
 
 @register("suite", "select", paper="", cost="reads the picked inputs")
-def select_suite(run: Run, target: Target | str | None) -> Stored:
+def select_suite(run: Run, target: AnyTarget | None) -> Stored:
     """What `neurotest select` picked (by its first method), beside as many inputs picked at random."""
-    found = usable(run, target)
+    found = stored_target(run, target)
     methods = run.methods()
     if not methods:
         raise BadInput(f"{run.path} holds no ranking: it is damaged.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,9 @@ from neurotest.evaluate.features import Extractor
 from neurotest.evaluate.judge import BATCH, Judgement, check_metrics, compare_suites, judge
 from neurotest.evaluate.readers import Stored, read_suite
 from neurotest.files import write_json
+from neurotest.jobs.life import finish, whole
+from neurotest.jobs.opening import AnyTarget
+from neurotest.jobs.stored import target_config
 from neurotest.runs.store import Run
 from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
@@ -82,7 +84,7 @@ class Evaluation:
 
 def evaluate(
     *runs: str | Path,
-    target: Target | str | None = None,
+    target: AnyTarget | None = None,
     train: Source | str | None = None,
     extractor: str | Target | nn.Module | None = None,
     layer: str = "last_hidden",
@@ -110,24 +112,19 @@ def evaluate(
     if limit < 1:
         raise BadInput(f"limit={limit}: expected an integer >= 1 (outputs judged per suite).")
     check_metrics(metrics)
-    read, sizes = _read(runs, target, faults_only, limit, seed)
-    known = next(iter(read.values())).target
+    suites, sizes = _read(runs, target, faults_only, limit, seed)
+    judged_on = next(iter(suites.values())).target
     work = _Work(
-        read, known, Extractor.of(extractor, known, layer=layer, weights=weights),
+        suites, judged_on, Extractor.of(extractor, judged_on, layer=layer, weights=weights),
         {"train": train, "corrected": corrected, "batch": batch}, metrics, sizes, paired, classes, seed,
     )  # fmt: skip
-    if out is False:
-        return work.run(progress)
-    config = {"target": known.spec, "fingerprint": known.fingerprint, "suites": {n: one.suite.spec for n, one in read.items()}}
-    # The run is made first: an --out that cannot be used is told before the work, not after it.
-    with Run.create(None if out in (None, True) else Path(str(out)), "evaluate", config) as run:
-        try:
-            found = dataclasses.replace(work.run(progress), run=run.path)
-        except BaseException:
-            shutil.rmtree(run.path, ignore_errors=True)  # nothing is in it yet
-            raise
-        _record(run, found, read, known)
-    return found
+    config = {**target_config(judged_on), "suites": {name: one.suite.spec for name, one in suites.items()}}
+    with whole("evaluate", out, config) as run:
+        evaluation = work.run(progress)
+        if run is not None:
+            evaluation = dataclasses.replace(evaluation, run=run.path)
+            _record(run, evaluation, suites, judged_on)
+    return evaluation
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +159,7 @@ class _Work:
 
 
 def _read(
-    runs: Sequence[str | Path], target: Target | str | None, faults_only: bool, limit: int, seed: int
+    runs: Sequence[str | Path], target: AnyTarget | None, faults_only: bool, limit: int, seed: int
 ) -> tuple[dict[str, Stored], dict[str, int]]:
     found: dict[str, Stored] = {}
     sizes: dict[str, int] = {}
@@ -216,7 +213,7 @@ def _notes(read: dict[str, Stored], judged: dict[str, Judgement]) -> tuple[str, 
     for name, one in read.items():
         own, ours = int(one.fault.sum()), judged[name].defects["faults"]
         if own != ours and one.command != "diff":
-            said.append(f"{name}: the run's own oracles condemn {own:,} of these outputs; judged by label, {ours:,} fail.")
+            said.append(f"{name}: the run's own oracles reject {own:,} of these outputs; judged by label, {ours:,} fail.")
     sizes = {name: one.outputs for name, one in judged.items()}
     if len(set(sizes.values())) > 1:
         told = ", ".join(f"{name} {n:,}" for name, n in sizes.items())
@@ -238,8 +235,7 @@ def _record(run: Run, found: Evaluation, read: dict[str, Stored], target: Target
     }
     matrix = {name: _matrix(one) for name, one in found.judged.items()}
     run["classes"] = list(target.classes or ())
-    run.finish({**found.to_dict(), "rows": found.table(), "pictures": pictures, "matrix": matrix})
-    run.export()
+    finish(run, {**found.to_dict(), "rows": found.table(), "pictures": pictures, "matrix": matrix})
 
 
 def _matrix(found: Judgement) -> list[dict[str, int]]:

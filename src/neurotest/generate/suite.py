@@ -28,7 +28,7 @@ class Control:
 
 @dataclass(frozen=True, eq=False)
 class AttackResult(Outcome):
-    """One output per seed, as it would be saved; `fault` says which the oracle condemned when it was run again."""
+    """One output per seed, as it would be saved; `fault` says which the oracle rejected when it was run again."""
 
     attack: str
     diversity: str | None

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from neurotest.mutate.operators import Rotation, Scale, _Affine, _identity, about_centre, warp
-
-__all__ = ["Paste", "Rotation", "Slant", "Translation"]
+from neurotest.mutate.operators import Affine, Scale, about_centre, identity
 
 
-class Translation(_Affine):
-    """Move by whole pixels (right, down); black comes in."""
+class Translation(Affine):
+    """Move by a number of pixels (right, down); black comes in."""
+
+    integers = True
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        return about_centre(_identity(len(parameters), parameters), parameters[:, :2], height, width)
+        return about_centre(identity(len(parameters), parameters), height, width, parameters[:, :2])
 
 
-class Slant(_Affine):
+class Slant(Affine):
     """Shear along x by a factor."""
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        linear = _identity(len(parameters), parameters)
+        linear = identity(len(parameters), parameters)
         linear[:, 0, 1] = parameters[:, 0]
-        return about_centre(linear, torch.zeros_like(parameters[:, :1]).expand(-1, 2), height, width)
+        return about_centre(linear, height, width)
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,15 @@ class Paste(Scale):
     """Shrink about the centre with cubic interpolation onto a canvas that is `white` or black."""
 
     white: bool = True
+    batched: ClassVar[bool] = False
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         from kornia.geometry.transform import warp_affine
 
-        matrices = self.matrix(parameters, x.shape[2], x.shape[3]).to(x)
-        shown = 1 - x if self.white else x  # the warp fills with zeros
+        size = (x.shape[2], x.shape[3])
+        inverted = 1 - x if self.white else x  # the warp fills with zeros
         moved: Tensor = warp_affine(
-            shown, matrices, (x.shape[2], x.shape[3]), mode="bicubic", padding_mode="zeros", align_corners=False
+            inverted, self.matrix(parameters, *size).to(x), size, mode="bicubic", padding_mode="zeros", align_corners=False
         )
         moved = moved.clamp(0, 1)
         return 1 - moved if self.white else moved
-
-
-def warp_all(x: Tensor, matrices: Tensor) -> Tensor:
-    """One call for every affine item of a batch."""
-    return warp(x, matrices.to(x))

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from neurotest.errors import BadInput
-from neurotest.mutate.rules import WIDTH, Space
-from neurotest.mutate.space import Draws
+from neurotest.mutate.base import WIDTH, Draws, Mutations
 
-REGION = "region"  # only this rectangle differs from the seed: top, left, height, width; made by shrinking
+REGION = "region"  # only this rectangle differs from the seed: top, left, height, width; written by shrinking
 FREE = "swarm-"  # steps that begin so follow no rule: the stored image is their record
-CHANGED = "changed values"  # so many differ from the seed; left of a free change by shrinking
+CHANGED = "changed values"  # how many differ from the seed; what shrinking writes for a step without a rule
 MOST = 64  # steps a chain may have
 
 
@@ -29,14 +28,14 @@ class Step(NamedTuple):
 Chain = tuple[Step, ...]
 
 
-def step(space: Space, draws: Draws, i: int) -> Step:
+def step(mutations: Mutations, draws: Draws, i: int) -> Step:
     """Item i of a draw."""
     name = draws.names[draws.kind[i]]
-    return Step(name, tuple(float(v) for v in draws.parameters[i, : space.find(name).columns]))
+    return Step(name, tuple(float(v) for v in draws.parameters[i, : mutations.find(name).columns]))
 
 
 def free(operator: str) -> bool:
-    """Whether no mutation of a space made this, so that it cannot be made again from its seed."""
+    """Whether this follows no rule, so that it cannot be replayed from its seed."""
     return operator.startswith(FREE)
 
 
@@ -67,7 +66,7 @@ def words(chain: Chain) -> str:
     return ", ".join(shown)
 
 
-def replay(space: Space, roots: Tensor, chains: Sequence[Chain], *, eight_bit: bool = True) -> Tensor:
+def replay(mutations: Mutations, roots: Tensor, chains: Sequence[Chain], *, eight_bit: bool = True) -> Tensor:
     """The mutants (n, ...) that these chains make of their seeds (n, ...) in [0, 1]."""
     x = roots.clone()
     for depth in range(max((len(chain) for chain in chains), default=0)):
@@ -77,22 +76,21 @@ def replay(space: Space, roots: Tensor, chains: Sequence[Chain], *, eight_bit: b
                 x[i] = inside(x[i], roots[i], chain[depth].parameters)
         if mine:
             index = torch.tensor(mine, device=x.device)
-            x[index] = space.apply(
-                x[index], _draws(space, [chains[i][depth] for i in mine]), root=roots[index], eight_bit=eight_bit
+            x[index] = mutations.apply(
+                x[index], draws_of(mutations, [chains[i][depth] for i in mine]), root=roots[index], eight_bit=eight_bit
             )
     return x
 
 
-def _draws(space: Space, steps: Sequence[Step]) -> Draws:
-    known = {name: number for number, name in enumerate(space.names)}
+def draws_of(mutations: Mutations, steps: Sequence[Step]) -> Draws:
+    """One step for each item; zeros behind a step's last parameter, as pools record them, are ignored."""
     parameters = np.zeros((len(steps), WIDTH))
     for i, one in enumerate(steps):
-        if space.find(one.operator).columns != len(one.parameters):
-            raise BadInput(
-                f"the mutation {one.operator!r} takes {space.find(one.operator).columns} numbers, not {len(one.parameters)}."
-            )
-        parameters[i, : len(one.parameters)] = one.parameters
-    return Draws(space.names, np.array([known[one.operator] for one in steps], dtype=np.int8), parameters)
+        columns = mutations.find(one.operator).columns
+        if len(one.parameters) < columns or any(one.parameters[columns:]):
+            raise BadInput(f"the mutation {one.operator!r} takes {columns} numbers, not {len(one.parameters)}.")
+        parameters[i, :columns] = one.parameters[:columns]
+    return Draws(mutations.names, np.array([mutations.names.index(one.operator) for one in steps], dtype=np.int8), parameters)
 
 
 def inside(x: Tensor, root: Tensor, region: Sequence[float]) -> Tensor:

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-import torch
+import numpy as np
 from torch import Tensor
 
-from neurotest.errors import BadInput
-from neurotest.mutate.operators import BoxBlur, Brightness, Contrast, Operator, Rotation, Scale, Shear, Shift
-from neurotest.mutate.space import round8
+from neurotest import registry
+from neurotest.mutate.base import Family, RoundedMutations
+from neurotest.mutate.chain import Step, draws_of
+from neurotest.mutate.nss import NssMutations
 
 # In turn, so that the first few already are of several kinds.
-CHANGES: tuple[tuple[Operator, tuple[float, float]], ...] = (
-    (Rotation(), (10.0, 0.0)), (Scale(), (0.9, 0.0)), (Shift(), (0.05, 0.05)), (Shear(), (10.0, 0.0)),
-    (Contrast(), (0.8, 0.0)), (Brightness(), (1.1, 0.0)), (BoxBlur(), (2.0, 0.0)), (Rotation(), (-10.0, 0.0)),
-    (Scale(), (1.1, 0.0)), (Shift(), (-0.05, -0.05)), (Shear(), (-10.0, 0.0)), (Contrast(), (1.25, 0.0)),
-    (Brightness(), (0.9, 0.0)), (BoxBlur(), (3.0, 0.0)), (Shift(), (0.05, -0.05)), (Shift(), (-0.05, 0.05)),
+CHANGES = (
+    Step("rotation", (10.0,)), Step("scale", (0.9,)), Step("shift", (0.05, 0.05)), Step("shear", (10.0,)),
+    Step("contrast", (0.8,)), Step("brightness", (1.1,)), Step("blur", (2.0,)), Step("rotation", (-10.0,)),
+    Step("scale", (1.1,)), Step("shift", (-0.05, -0.05)), Step("shear", (-10.0,)), Step("contrast", (1.25,)),
+    Step("brightness", (0.9,)), Step("blur", (3.0,)), Step("shift", (0.05, -0.05)), Step("shift", (-0.05, 0.05)),
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class MildMutations:
-    """Rotation by 10 degrees, scale by a tenth, shift by a twentieth, shear by 10 degrees, contrast, brightness, blur."""
+@registry.register("mutation", "mild", paper="", cost="about a tenth of a LeNet-5 forward pass per mutant")
+@dataclass(frozen=True, kw_only=True)
+class MildMutations(RoundedMutations):
+    """Rotation by 10 degrees, scale by a tenth, shift by a twentieth, shear by 10 degrees, contrast, brightness, blur.
+
+    rounding: `exact`, or as in candidate `pool`s and in the scores of `nss+`.
+    """
+
+    def _families(self) -> Sequence[Family]:
+        return [
+            replace(family, rules=tuple(change.parameters for change in CHANGES if change.operator == family.name))
+            for family in NssMutations().families
+        ]
 
     def variants(self, x: Tensor) -> list[Tensor]:
         """Every change of a batch (n, c, h, w) in [0, 1], each of the batch's shape; clipped and rounded to 1/255."""
-        if x.ndim != 4:
-            raise BadInput(f"mutations need images (n, channels, height, width), not inputs of shape {tuple(x.shape[1:])}.")
-        return [
-            round8(operator.apply(x, torch.tensor(parameters, dtype=x.dtype, device=x.device).expand(len(x), 2)))
-            for operator, parameters in CHANGES
-        ]
+        return [self.apply(x, draws_of(self, [change])[np.zeros(len(x), dtype=int)]) for change in CHANGES]

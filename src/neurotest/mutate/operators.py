@@ -1,39 +1,103 @@
 """Image operators on batches (n, c, h, w) in [0, 1], one parameter row per item; the pixels are moved by kornia.
 
-An operator draws parameters and applies them; it holds settings only. Affine ones give a matrix instead, so that all
-affine items of a batch are warped in one call.
+An operator holds settings only. Affine ones give a matrix, so that all affine items of a batch are warped in one call; those of
+a range draw their parameters themselves.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-
-class Operator(Protocol):
-    """`draw` gives (n, p) parameters; `apply` changes (n, c, h, w) by them."""
-
-    @property
-    def family(self) -> str: ...
-
-    def draw(self, random: np.random.Generator, n: int) -> np.ndarray: ...
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor: ...
+Floats = NDArray[np.float64]
 
 
-def _signed(random: np.random.Generator, low: float, high: float, size: tuple[int, ...]) -> np.ndarray:
-    return np.asarray(random.uniform(low, high, size) * random.choice([-1.0, 1.0], size))
+class Operator(ABC):
+    """One way to change images."""
+
+    integers: ClassVar[bool] = False  # whether the parameters are integers
+    mildest_first: ClassVar[tuple[float, ...] | None] = None  # where the parameter names a kind: the kinds that can be ordered
+
+    @abstractmethod
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        """Change (n, c, h, w) by parameter rows (n, p)."""
 
 
-def about_centre(linear: Tensor, shift: Tensor, height: int, width: int) -> Tensor:
+class Affine(Operator):
+    """Base of the affine operators: a subclass says its matrix. batched: several of them may be warped in one call."""
+
+    batched: ClassVar[bool] = True
+
+    @abstractmethod
+    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
+        """Pixel matrices (n, 2, 3)."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        return warp(x, self.matrix(parameters, x.shape[2], x.shape[3]))
+
+
+class RangeOperator(Operator):
+    """Base of the operators whose parameters are drawn from a range, from a generator or out of uniform numbers."""
+
+    neutral: ClassVar[tuple[float, ...]]  # the row that changes nothing
+
+    @abstractmethod
+    def draw(self, random: np.random.Generator, n: int) -> Floats:
+        """Parameter rows (n, p)."""
+
+    @abstractmethod
+    def at(self, uniforms: Floats) -> Floats:
+        """The rows (n, p) that stand at uniform numbers (n, 2) of the distribution `draw` draws from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Uniform(RangeOperator):
+    low: float
+    high: float
+
+    def draw(self, random: np.random.Generator, n: int) -> Floats:
+        return random.uniform(self.low, self.high, (n, 1))
+
+    def at(self, uniforms: Floats) -> Floats:
+        return self.low + (self.high - self.low) * uniforms[:, :1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Signed(RangeOperator):
+    """Size and sign are drawn."""
+
+    low: float
+    high: float
+
+    def draw(self, random: np.random.Generator, n: int) -> Floats:
+        size = (n, len(self.neutral))
+        return np.asarray(random.uniform(self.low, self.high, size) * random.choice([-1.0, 1.0], size))
+
+    def at(self, uniforms: Floats) -> Floats:
+        twice = 2 * uniforms[:, : len(self.neutral)]
+        return np.where(twice < 1, -1.0, 1.0) * (self.low + (self.high - self.low) * (twice % 1))
+
+
+def about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None = None) -> Tensor:
     """The pixel matrices (n, 2, 3) of x -> linear (x - centre) + centre + shift; centre is that of the pixel grid."""
     centre = linear.new_tensor([(width - 1) / 2, (height - 1) / 2])
-    offset = centre - linear @ centre + shift  # (n, 2)
+    offset = centre - linear @ centre + (torch.zeros_like(linear[:, 0]) if shift is None else shift)  # (n, 2)
     return torch.cat([linear, offset.unsqueeze(2)], dim=2)
+
+
+def identity(n: int, like: Tensor) -> Tensor:
+    return torch.eye(2, dtype=like.dtype, device=like.device).repeat(n, 1, 1)
+
+
+def column(parameters: Tensor, x: Tensor) -> Tensor:
+    """The first parameter of every item, to be multiplied with or added to x."""
+    return parameters[:, 0].to(x).view(-1, *(1,) * (x.ndim - 1))
 
 
 def warp(x: Tensor, matrices: Tensor) -> Tensor:
@@ -43,130 +107,103 @@ def warp(x: Tensor, matrices: Tensor) -> Tensor:
     return warp_affine(x, matrices, (x.shape[2], x.shape[3]), mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
-class _Affine:
-    """Base of the affine operators: a subclass says its matrix."""
-
-    family = "affine"
-
-    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        raise NotImplementedError
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        return warp(x, self.matrix(parameters, x.shape[2], x.shape[3]))
-
-
-def _identity(n: int, like: Tensor) -> Tensor:
-    return torch.eye(2, dtype=like.dtype, device=like.device).repeat(n, 1, 1)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Shift(_Affine):
+class Shift(_Signed, Affine):
     """Move by a share of the size on each axis, sign and size drawn per axis."""
 
     low: float = 0.05
     high: float = 0.15
-
-    def draw(self, random: np.random.Generator, n: int) -> np.ndarray:
-        return _signed(random, self.low, self.high, (n, 2))
+    neutral = (0.0, 0.0)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
         size = parameters.new_tensor([width, height])
-        return about_centre(_identity(len(parameters), parameters), parameters[:, :2] * size, height, width)
+        return about_centre(identity(len(parameters), parameters), height, width, parameters[:, :2] * size)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rotation(_Affine):
+class Rotation(_Signed, Affine):
     """Turn about the centre by degrees, either way."""
 
     low: float = 5.0
     high: float = 25.0
-
-    def draw(self, random: np.random.Generator, n: int) -> np.ndarray:
-        return _signed(random, self.low, self.high, (n, 1))
+    neutral = (0.0,)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
         angle = torch.deg2rad(parameters[:, 0])
         cosine, sine = angle.cos(), angle.sin()
         linear = torch.stack([torch.stack([cosine, sine], 1), torch.stack([-sine, cosine], 1)], 1)  # counter-clockwise as seen
-        return about_centre(linear, torch.zeros_like(parameters[:, :1]).expand(-1, 2), height, width)
+        return about_centre(linear, height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale(_Affine):
+class Scale(_Uniform, Affine):
     """Enlarge or shrink about the centre."""
 
     low: float = 0.8
     high: float = 1.2
-
-    def draw(self, random: np.random.Generator, n: int) -> np.ndarray:
-        return random.uniform(self.low, self.high, (n, 1))
+    neutral = (1.0,)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        linear = _identity(len(parameters), parameters) * parameters[:, :1, None]
-        return about_centre(linear, torch.zeros_like(parameters[:, :1]).expand(-1, 2), height, width)
+        return about_centre(identity(len(parameters), parameters) * parameters[:, :1, None], height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shear(_Affine):
+class Shear(_Signed, Affine):
     """Slant along x by degrees, either way."""
 
     low: float = 15.0
     high: float = 30.0
-
-    def draw(self, random: np.random.Generator, n: int) -> np.ndarray:
-        return _signed(random, self.low, self.high, (n, 1))
+    neutral = (0.0,)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        linear = _identity(len(parameters), parameters)
+        linear = identity(len(parameters), parameters)
         linear[:, 0, 1] = torch.deg2rad(parameters[:, 0]).tan()
-        return about_centre(linear, torch.zeros_like(parameters[:, :1]).expand(-1, 2), height, width)
+        return about_centre(linear, height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrast:
+class Contrast(_Uniform):
     """x * a."""
 
     low: float = 0.5
     high: float = 1.5
-    family = "contrast"
-
-    def draw(self, random: np.random.Generator, n: int) -> np.ndarray:
-        return random.uniform(self.low, self.high, (n, 1))
+    neutral = (1.0,)
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        return x * parameters[:, 0].view(-1, 1, 1, 1)
+        return x * column(parameters, x)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brightness:
+class Brightness(_Uniform):
     """x + (b - 1) / 2: adding b itself, as the usual reading has it, whitens the image."""
 
     low: float = 0.5
     high: float = 1.5
-    family = "brightness"
-
-    def draw(self, random: np.random.Generator, n: int) -> np.ndarray:
-        return random.uniform(self.low, self.high, (n, 1))
+    neutral = (1.0,)
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        return x + (parameters[:, 0].view(-1, 1, 1, 1) - 1) / 2
+        return x + (column(parameters, x) - 1) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxBlur:
+class BoxBlur(RangeOperator):
     """Mean over a square window, border replicated; the window's size is drawn from `sizes`."""
 
     sizes: tuple[int, ...] = (2, 3, 5, 7)
-    family = "blur"
+    neutral = (1.0,)
+    integers = True
 
-    def draw(self, random: np.random.Generator, n: int) -> np.ndarray:
+    def draw(self, random: np.random.Generator, n: int) -> Floats:
         return random.choice(np.asarray(self.sizes, dtype=np.float64), (n, 1))
+
+    def at(self, uniforms: Floats) -> Floats:
+        return np.asarray(self.sizes, dtype=np.float64)[(uniforms[:, :1] * len(self.sizes)).astype(np.int64)]
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         from kornia.filters import box_blur
 
-        out = x.clone()
-        for size in parameters[:, 0].unique().tolist():  # kornia takes one window per call
-            mine = parameters[:, 0] == size
+        out, sizes = x.clone(), parameters[:, 0].to(x.device)
+        for size in sizes.unique().tolist():  # kornia takes one window per call
+            mine = sizes == size
             out[mine] = box_blur(x[mine], (int(size), int(size)), border_type="replicate")
         return out

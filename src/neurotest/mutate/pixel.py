@@ -10,33 +10,34 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.mutate.operators import Operator, column
 
-BILATERAL = 10  # the id of the one blur that costs more than all others together
-
-
-def _column(parameters: Tensor, x: Tensor, number: int = 0) -> Tensor:
-    return parameters[:, number].to(x).view(-1, *(1,) * (x.ndim - 1))
+BILATERAL = 10  # the number of the one blur that costs more than all others together
 
 
-class Gain:
+class Gain(Operator):
     """Contrast: x * gain."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        return x * _column(parameters, x)
+        return x * column(parameters, x)
 
 
-class Add:
+class Add(Operator):
     """Brightness: x + b / 255."""
 
+    integers = True
+
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        return x + _column(parameters, x) / 255
+        return x + column(parameters, x) / 255
 
 
-class Blur:
+class Blur(Operator):
     """Blurs by number: 1 to 3 mean of 3, 4, 5; 4 to 6 Gaussian of 3, 5, 7; 7 and 8 median of 3, 5; 9 mean of 6; 10 bilateral.
 
     Border pixels are repeated (zeros for the median, mirrored by the bilateral).
     """
+
+    mildest_first = (1.0, 4.0, 7.0, 2.0, 5.0, 3.0, 8.0, 6.0, 9.0, 10.0)
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         out = x.clone()
@@ -90,18 +91,20 @@ def _noise(parameters: Tensor, x: Tensor, make: Callable[[np.random.Generator, T
     return torch.stack([make(rng.stream("mutate.noise", int(seed)), one) for seed, one in zip(seeds, x, strict=True)])
 
 
-class WhiteNoise:
+class WhiteNoise(Operator):
     """x + normal noise; parameters: spread, number of the noise."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         def make(random: np.random.Generator, one: Tensor) -> Tensor:
             return torch.from_numpy(random.standard_normal(tuple(one.shape), dtype=np.float32)).to(one)
 
-        return x + _column(parameters, x) * _noise(parameters, x, make, 1)
+        return x + column(parameters, x) * _noise(parameters, x, make, 1)
 
 
-class PixelChange:
+class PixelChange(Operator):
     """So many pixels get a value drawn between 0 and 1; parameters: how many, number of the noise."""
+
+    integers = True
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         counts = iter(parameters[:, 0].tolist())
@@ -115,8 +118,10 @@ class PixelChange:
         return _noise(parameters, x, make, 1)
 
 
-class Noise:
+class Noise(Operator):
     """Three kinds: 1 normal noise of spread 0.05, 2 salt and pepper on 0.4 % of the values, 3 speckle, x * (1 + normal 0.1)."""
+
+    mildest_first = ()  # none is milder than another
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         kinds = iter(parameters[:, 0].tolist())

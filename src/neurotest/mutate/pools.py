@@ -10,7 +10,7 @@ import torch
 from neurotest import registry, rng
 from neurotest.data.source import ArraySource, Source
 from neurotest.errors import BadInput
-from neurotest.mutate.space import NssMutations
+from neurotest.mutate.nss import NssMutations
 
 VALUES = 1_500_000  # mutated at a time: fewer calls than small chunks need, and still in the caches
 
@@ -20,7 +20,7 @@ def nss_pool(*, source: Source, seed: int) -> Source:
     """`zoo:NAME/nss-pool@SEED`: each test image changed by one of the seven `nss` mutations, with its original's label."""
     if source.dtype != np.uint8:
         raise BadInput(f"{source.spec} is not 8-bit: a mutation pool needs 8-bit images.")
-    mutations = NssMutations()
+    mutations = NssMutations(rounding="pool")
     draws = mutations.draw(rng.stream("pool.nss", seed), len(source))
     pool = np.empty((len(source), *source.shape), np.uint8)
     chunk = max(1, VALUES // math.prod(source.shape))

@@ -1,7 +1,7 @@
 """Style without downloaded weights: colour statistics in Lab space, Fourier amplitudes, procedural textures.
 
-None of this is AdaIN, and does not claim to be: it moves colours and texture and leaves shapes. The style images are made
-here from a number, so nothing is shipped; a folder of pictures can be given instead (`StyleImages.of`).
+None of this is AdaIN, and does not claim to be: it moves colours and texture and leaves shapes. The style images are
+generated from numbers, so nothing is shipped; a folder of pictures can be used instead (`StyleImages.of`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from torch import Tensor
 
 from neurotest import registry, rng
 from neurotest.errors import BadInput
+from neurotest.mutate.operators import Operator
 
-MADE = 64  # style images there are when nobody gives any
+GENERATED = 64  # style images without a folder of pictures
 
 
 class StyleTransfer(Protocol):
@@ -28,9 +29,9 @@ class StyleTransfer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StyleImages:
-    """Where styles come from: given pictures (m, 3, h, w) in [0, 1], or MADE ones of our own."""
+    """Where styles come from: pictures (m, 3, h, w) in [0, 1], or GENERATED ones made from numbers."""
 
-    given: Tensor | None = field(default=None, repr=False)
+    pictures: Tensor | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, folder: str) -> StyleImages:
@@ -42,22 +43,22 @@ class StyleImages:
         return cls(pictures.expand(-1, 3, -1, -1))
 
     def __len__(self) -> int:
-        return MADE if self.given is None else len(self.given)
+        return GENERATED if self.pictures is None else len(self.pictures)
 
     def get(self, number: int, height: int, width: int) -> Tensor:
         """(3, height, width)"""
-        if self.given is None:
-            return made_style(number % MADE, height, width)
-        one = self.given[number % len(self.given)].unsqueeze(0)
+        if self.pictures is None:
+            return generated_style(number % GENERATED, height, width)
+        one = self.pictures[number % len(self.pictures)].unsqueeze(0)
         return torch.nn.functional.interpolate(one, (height, width), mode="bilinear", align_corners=False)[0]
 
 
-def made_style(number: int, height: int, width: int) -> Tensor:
+def generated_style(number: int, height: int, width: int) -> Tensor:
     """A coloured picture out of a number: a texture drawn with two colours of a palette."""
     random = rng.stream("mutate.style", number)
     colours = torch.from_numpy(random.random((2, 3, 1, 1))).float()
-    drawn = texture(number, height, width)
-    return colours[0] * drawn + colours[1] * (1 - drawn)
+    mask = texture(number, height, width)
+    return colours[0] * mask + colours[1] * (1 - mask)
 
 
 def texture(number: int, height: int, width: int) -> Tensor:
@@ -94,11 +95,15 @@ def lab(content: Tensor, style: Tensor, strength: Tensor) -> Tensor:
     """Give each channel of Lab space the style's mean and spread."""
     from kornia.color import lab_to_rgb, rgb_to_lab
 
-    here, there = rgb_to_lab(content), rgb_to_lab(style)
-    mean, spread = here.mean((2, 3), keepdim=True), here.std((2, 3), keepdim=True)
-    moved = (here - mean) / (spread + 1e-5) * there.std((2, 3), keepdim=True) + there.mean((2, 3), keepdim=True)
-    out: Tensor = lab_to_rgb((1 - strength) * here + strength * moved)
+    out: Tensor = lab_to_rgb(_with_statistics(rgb_to_lab(content), rgb_to_lab(style), strength))
     return out
+
+
+def _with_statistics(content: Tensor, style: Tensor, strength: Tensor) -> Tensor:
+    """Maps (n, c, h, w) moved towards the style's mean and spread of each channel."""
+    mean, spread = content.mean((2, 3), keepdim=True), content.std((2, 3), keepdim=True)
+    moved = (content - mean) / (spread + 1e-5) * style.std((2, 3), keepdim=True) + style.mean((2, 3), keepdim=True)
+    return (1 - strength) * content + strength * moved
 
 
 @registry.register("style transfer", "fourier", paper="Yang and Soatto, FDA, CVPR 2020", cost="three Fourier transforms")
@@ -132,17 +137,15 @@ class AdaIN:
             here, there = self.encoder(content), self.encoder(style)
             if here.ndim != 4:
                 raise BadInput(f"AdaIN: the encoder gives shape {tuple(here.shape)}; expected feature maps (n, c, h, w).")
-            mean, spread = here.mean((2, 3), keepdim=True), here.std((2, 3), keepdim=True)
-            moved = (here - mean) / (spread + 1e-5) * there.std((2, 3), keepdim=True) + there.mean((2, 3), keepdim=True)
-            out: Tensor = self.decoder((1 - strength) * here + strength * moved)
+            out: Tensor = self.decoder(_with_statistics(here, there, strength))
         if out.shape[-2:] != content.shape[-2:]:
             out = torch.nn.functional.interpolate(out, content.shape[-2:], mode="bilinear", align_corners=False)
         return out
 
 
 @dataclass(frozen=True, eq=False)
-class Style:
-    """A transfer of the given ones and a style image, drawn per item; parameters: strength, number of the draw."""
+class Style(Operator):
+    """One of the transfers and a style image, drawn per item; parameters: strength, number of the draw."""
 
     transfers: tuple[StyleTransfer, ...]
     images: StyleImages = field(default_factory=StyleImages)

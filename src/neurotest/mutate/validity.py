@@ -10,8 +10,7 @@ from torch import Tensor
 
 from neurotest import registry
 from neurotest.errors import BadInput
-
-DIFFERENT = 0.5 / 255  # less is the same 8-bit value
+from neurotest.mutate.distances import SAME
 
 CODE = {"mode": "or", "l0_unit": "value", "l0_base": "nonzero", "check_once": True, "style_exempt": True}
 
@@ -69,11 +68,11 @@ class Validity:
 
     def check(self, mutants: Tensor, references: Tensor) -> Tensor:
         """(n,) bool, from images (n, c, ...) in [0, 1]."""
-        apart = (mutants - references).abs().flatten(2) if mutants.ndim > 2 else (mutants - references).abs().unsqueeze(2)
-        changed, present = apart > DIFFERENT, references.view_as(apart) > 0
+        apart = (mutants - references).abs().reshape(*mutants.shape[:2], -1)
+        different, present = apart > SAME, references.view_as(apart) > 0
         if self.l0_unit == "pixel":
-            changed, present = changed.any(1, keepdim=True), present.any(1, keepdim=True)
-        base = present.sum((1, 2)) if self.l0_base == "nonzero" else torch.full_like(present.sum((1, 2)), changed[0].numel())
-        few = changed.sum((1, 2)) < self.alpha * base
+            different, present = different.any(1, keepdim=True), present.any(1, keepdim=True)
+        base = present.sum((1, 2)) if self.l0_base == "nonzero" else torch.full_like(present.sum((1, 2)), different[0].numel())
+        few = different.sum((1, 2)) < self.alpha * base
         small = apart.amax((1, 2)) <= self.beta + 1e-6
         return few | small if self.mode == "or" else few & small

@@ -2,69 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
+from markupsafe import Markup
 
+Spec = dict[str, Any]
 # Distinguishable with the usual colour-vision deficiencies (Okabe and Ito); random is always grey.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 GREY = "#999999"
-POINTS = 200
-FRAME: dict[str, Any] = {
-    "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-    "config": {"font": "sans-serif", "view": {"stroke": "#dddddd"}},
-}
+BLUES = {"scheme": "blues"}
 
 
-def svg(spec: dict[str, Any]) -> str:
-    """Draw a specification; the text is safe to embed."""
+def svg(spec: Spec, *, framed: bool = False) -> Markup:
+    """Draw a specification; the renderer escapes every text in it. The background is the page's."""
     import vl_convert
 
-    drawn: str = vl_convert.vegalite_to_svg(spec)
-    return drawn
+    config = {"font": "sans-serif", "background": None, "view": {"stroke": "#dddddd" if framed else None}}
+    whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": config, **spec}
+    return Markup(vl_convert.vegalite_to_svg(whole))
 
 
-def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> dict[str, Any]:
-    """Faults found per labels spent, one line per method, with the diagonal of random and the ceiling."""
-    n = len(next(iter(curves.values())))
-    at = np.unique(np.linspace(0, n, POINTS).round().astype(int))
-    rows = [
-        {"method": name, "labels": int(m), "found": int(curve[m - 1]) if m else 0} for name, curve in curves.items() for m in at
-    ]
-    names = list(curves)
-    colours = [GREY if name == "random" else COLOURS[i % len(COLOURS)] for i, name in enumerate(names)]
-    guides = [{"labels": 0, "expected": 0}, {"labels": n, "expected": total}]
-    ceiling = [{"labels": 0, "best": 0}, {"labels": total, "best": total}, {"labels": n, "best": total}]
-    x = {"field": "labels", "type": "quantitative", "title": "labels spent", "scale": {"domain": [0, n], "nice": False}}
+def number(field: str, title: str | None = None, **settings: Any) -> Spec:
+    """A channel of numbers."""
+    return {"field": field, "type": "quantitative", "title": title, **settings}
+
+
+def names(field: str, title: str | None = None, sort: Any = None, **settings: Any) -> Spec:
+    """A channel of names, by default in the order of the rows."""
+    return {"field": field, "type": "nominal", "title": title, "sort": sort, **settings}
+
+
+def colours(methods: Iterable[str]) -> Spec:
+    """The scale that gives each method its colour, and random grey."""
+    order = [*methods]
+    return {"domain": order, "range": [GREY if name == "random" else COLOURS[i % len(COLOURS)] for i, name in enumerate(order)]}
+
+
+def panels(rows: list[Any], by: str, spec: Spec, *, own: str = "", sort: Any = None, columns: int | None = None) -> Spec:
+    """The same chart once per value of a field; the axes in `own` are each panel's own."""
     return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "width": 640,
-        "height": 340,
-        "config": {"font": "sans-serif", "view": {"stroke": None}},
-        "layer": [
-            {
-                "data": {"values": ceiling},
-                "mark": {"type": "line", "strokeDash": [2, 3], "color": GREY},
-                "encoding": {"x": x, "y": {"field": "best", "type": "quantitative"}},
-            },
-            {
-                "data": {"values": guides},
-                "mark": {"type": "line", "strokeDash": [6, 4], "color": GREY},
-                "encoding": {"x": x, "y": {"field": "expected", "type": "quantitative"}},
-            },
-            {
-                "data": {"values": [{"labels": picked}]},
-                "mark": {"type": "rule", "color": "#bbbbbb"},
-                "encoding": {"x": x},
-            },
-            {
-                "data": {"values": rows},
-                "mark": {"type": "line", "strokeWidth": 2},
-                "encoding": {
-                    "x": x,
-                    "y": {"field": "found", "type": "quantitative", "title": "faults found"},
-                    "color": {"field": "method", "type": "nominal", "scale": {"domain": names, "range": colours}, "sort": None},
-                },
-            },
-        ],
+        "data": {"values": rows},
+        "facet": names(by, sort=sort),
+        **({} if columns is None else {"columns": columns}),
+        "resolve": {"scale": dict.fromkeys(own, "independent")},
+        "spec": spec,
     }
+
+
+def line(x: Spec, y: Spec, width: int, height: int, **mark: Any) -> Spec:
+    return {
+        "width": width,
+        "height": height,
+        "mark": {"type": "line", "color": COLOURS[0], **mark},
+        "encoding": {"x": x, "y": y},
+    }
+
+
+def bars(rows: list[Any], y: Spec, x: Spec) -> Spec:
+    """One horizontal bar per row."""
+    return {
+        "width": 460,
+        "data": {"values": rows},
+        "mark": {"type": "bar", "color": COLOURS[0]},
+        "encoding": {"y": y, "x": x},
+    }
+
+
+def heat_map(rows: list[Any], by: str, x: Spec, y: Spec, value: str, width: int, height: int, columns: int | None = None) -> Spec:
+    """Counts by two classes, one panel per value of `by`."""
+    cells = {"x": x, "y": y, "color": {"field": value, "type": "quantitative", "scale": BLUES}}
+    return panels(rows, by, {"width": width, "height": height, "mark": "rect", "encoding": cells}, columns=columns)

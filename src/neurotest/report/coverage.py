@@ -1,86 +1,76 @@
-"""The page of a coverage run: what was covered, how it grew, layer by layer, and what was never reached."""
+"""Sections of a coverage run: what was covered, how it grew, class by class, layer by layer, and what was never reached."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from neurotest.report import charts
+from neurotest.report.section import Row, section
 from neurotest.runs.store import Run
 
+COMMANDS = ("cover",)
 NEURONS = 40  # of a layer that are listed
+GROWTH = "A curve that still rises says that more inputs would cover more; one that is flat says that more of the same will not."
 
 
-def render(run: Run) -> str:
-    from jinja2 import Environment, PackageLoader
-
-    summary = run["summary"]
-    criteria: dict[str, Any] = {name: c for name, c in summary["criteria"].items() if "error" not in c}
-    environment = Environment(loader=PackageLoader("neurotest.report"), autoescape=True)
-    return environment.get_template("coverage.html.j2").render(
-        config=run["config"],
-        created=run["created"],
-        version=run["version"],
-        summary=summary,
-        criteria=criteria,
-        classes=_classes(criteria),
-        growth=charts.svg(growth({name: c["growth"] for name, c in criteria.items()}))
-        if any(c["growth"] for c in criteria.values())
-        else "",
-        layers={name: charts.svg(bars(c["per_layer"])) for name, c in criteria.items() if c["per_layer"]},
-        never={
-            name: rows for name, found in run["never covered"].items() if (rows := _never(found, criteria[name]["per_layer"]))
-        },
-    )
+def _criteria(run: Run, entry: str) -> dict[str, Row]:
+    """The criteria that have this entry."""
+    return {name: row for name, row in run["summary"]["criteria"].items() if row.get(entry)}
 
 
-def _classes(criteria: dict[str, Any]) -> list[str]:
-    return list(dict.fromkeys(name for c in criteria.values() for name in c.get("by_class", ())))
+@section("coverage", title="Coverage", order=0, commands=COMMANDS)
+def coverage(run: Run) -> Row:
+    """Criteria that did not fit have a row with the reason."""
+    return {"subject": run["config"]["data"], "criteria": _criteria(run, "canonical"), "unfit": _criteria(run, "error")}
 
 
-def _never(found: dict[str, list[int]], layers: dict[str, Any]) -> list[dict[str, Any]]:
-    """Per layer the neurons of which nothing was covered, the first of them by number."""
-    return [
-        {"layer": layer, "count": len(ids), "shown": ids[:NEURONS], "dead": layers.get(layer, {}).get("dead", 0)}
-        for layer, ids in found.items()
-    ]
+@section("coverage-growth", title="How it grew", order=10, commands=COMMANDS, template="chart.html.j2")
+def coverage_growth(run: Run) -> Row | None:
+    curves = {name: row["growth"] for name, row in _criteria(run, "growth").items()}
+    return {"text": GROWTH, "charts": [charts.svg(growth(curves))]} if curves else None
 
 
-def growth(curves: dict[str, list[list[float]]]) -> dict[str, Any]:
+def growth(curves: dict[str, list[list[float]]]) -> charts.Spec:
     """Value against inputs, one small chart per criterion, because their units differ."""
     rows = [
         {"criterion": name, "inputs": n, "value": value} for name, curve in curves.items() for n, value in [[0.0, 0.0], *curve]
     ]
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "config": {"font": "sans-serif", "view": {"stroke": None}},
-        "data": {"values": rows},
-        "facet": {"field": "criterion", "type": "nominal", "title": None, "sort": list(curves)},
-        "columns": 3,
-        "resolve": {"scale": {"y": "independent"}},
-        "spec": {
-            "width": 200,
-            "height": 130,
-            "mark": {"type": "line", "point": {"size": 12}, "color": charts.COLOURS[0]},
-            "encoding": {
-                "x": {"field": "inputs", "type": "quantitative", "title": "inputs", "axis": {"tickCount": 3}},
-                "y": {"field": "value", "type": "quantitative", "title": None, "axis": {"tickCount": 4}},
-            },
-        },
-    }
+    x = charts.number("inputs", "inputs", axis={"tickCount": 3})
+    line = charts.line(x, charts.number("value", axis={"tickCount": 4}), 200, 130, point={"size": 12})
+    return charts.panels(rows, "criterion", line, own="y", sort=list(curves), columns=3)
 
 
-def bars(layers: dict[str, Any]) -> dict[str, Any]:
-    """One bar per layer."""
-    rows = [{"layer": name, "value": share["value"]} for name, share in layers.items()]
-    share = all(s["total"] is not None for s in layers.values())
-    x: dict[str, Any] = {"field": "value", "type": "quantitative", "title": "share covered" if share else "value"}
-    if share:
-        x["scale"] = {"domain": [0, 1]}
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "config": {"font": "sans-serif", "view": {"stroke": None}},
-        "width": 460,
-        "data": {"values": rows},
-        "mark": {"type": "bar", "color": charts.COLOURS[0]},
-        "encoding": {"y": {"field": "layer", "type": "nominal", "title": None, "sort": None}, "x": x},
-    }
+@section("coverage-classes", title="By class", order=20, commands=COMMANDS)
+def coverage_classes(run: Run) -> Row | None:
+    criteria = _criteria(run, "by_class")
+    classes = dict.fromkeys(name for row in criteria.values() for name in row["by_class"])
+    return {"criteria": criteria, "classes": list(classes)} if classes else None
+
+
+@section("coverage-layers", title="Layer by layer", order=30, commands=COMMANDS)
+def coverage_layers(run: Run) -> Row | None:
+    drawn = {name: charts.svg(layer_bars(row["per_layer"])) for name, row in _criteria(run, "per_layer").items()}
+    return {"charts": drawn} if drawn else None
+
+
+def layer_bars(layers: dict[str, Any]) -> charts.Spec:
+    rows = [{"layer": name, "value": row["value"]} for name, row in layers.items()]
+    if all(row["total"] is not None for row in layers.values()):
+        x = charts.number("value", "share covered", scale={"domain": [0, 1]})
+    else:
+        x = charts.number("value", "value")
+    return charts.bars(rows, charts.names("layer"), x)
+
+
+@section("never-covered", title="Never covered", order=40, commands=COMMANDS, holds=("never covered",))
+def never_covered(run: Run) -> Row | None:
+    """Per layer the neurons of which nothing was covered, the first of them by number."""
+    criteria, tables = run["summary"]["criteria"], {}
+    for name, layers in run["never covered"].items():
+        dead = {layer: row["dead"] for layer, row in criteria[name]["per_layer"].items()}
+        tables[name] = [
+            {"layer": layer, "count": len(ids), "shown": ids[:NEURONS], "dead": dead.get(layer, 0)}
+            for layer, ids in layers.items()
+        ]
+    tables = {name: rows for name, rows in tables.items() if rows}
+    return {"tables": tables} if tables else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest import __version__
 from neurotest.campaign.explain import Explanation, Patterns
 from neurotest.errors import BadInput
 from neurotest.files import write_json, write_text
+from neurotest.report import pictures
+from neurotest.report.page import Block, assemble, render
 
 SHOWN = 60  # substitutions
 HEAT = np.array([213, 94, 0], dtype=np.float32)  # vermilion
@@ -20,52 +21,53 @@ LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 STRENGTH = 0.8
 
 
-def write_explanation(found: Explanation | Patterns, path: Path | str) -> Path:
+def write_explanation(explained: Explanation | Patterns, path: Path | str) -> Path:
     """As JSON, Markdown or HTML, by the ending of the name."""
-    place = Path(path)
-    match place.suffix.lower():
+    path = Path(path)
+    match path.suffix.lower():
         case ".json":
-            write_json(place, found.to_dict())
+            write_json(path, explained.to_dict())
         case ".md":
-            write_text(place, markdown(found))
+            write_text(path, markdown(explained))
         case ".html" | ".htm":
-            write_text(place, page(found))
+            write_text(path, page(explained))
         case other:
-            raise BadInput(f"--out {path}: the ending {other or '(none)'!r} is not known; expected .html, .md or .json.")
-    return place
+            raise BadInput(f"--out {path}: the ending {other or '(none)'!r} cannot be written; expected .html, .md or .json.")
+    return path
 
 
-def headline(found: Explanation) -> str:
-    pair = found.pair
+def headline(explained: Explanation) -> str:
+    pair = explained.pair
     seed, fault = pair.predicted
     sure = [f"{100 * c:.0f} %" for c in pair.confidence]
-    return f"Fault {found.fault}: {found.true}, seen as {seed} ({sure[0]}), is seen as {fault} ({sure[1]}) after {found.change}."
+    changed = f"is seen as {fault} ({sure[1]}) after {explained.change}"
+    return f"Fault {explained.fault}: {explained.true}, seen as {seed} ({sure[0]}), {changed}."
 
 
-def parting(found: Explanation) -> str:
-    pair = found.pair
+def parting(explained: Explanation) -> str:
+    pair = explained.pair
     where = "The paths are the same" if pair.parts is None else f"The paths part at layer {pair.parts}"
     limit = "" if pair.tau is None else f" (another path below {pair.tau:.3f})"
     return f"{where}; their similarity is {pair.similarity:.3f}{limit}. Conductance is for {pair.attributed} in both."
 
 
-def markdown(found: Explanation | Patterns) -> str:
-    rows = found.table()
-    if isinstance(found, Explanation):
-        title, text = f"# Fault {found.fault}", f"{headline(found)}\n\n{parting(found)}"
+def markdown(explained: Explanation | Patterns) -> str:
+    rows = explained.table()
+    if isinstance(explained, Explanation):
+        title, text = f"# Fault {explained.fault}", f"{headline(explained)}\n\n{parting(explained)}"
     else:
-        title, text = "# What faults have in common", _about(found)
+        title, text = "# What faults have in common", _about(explained)
         rows = rows[:SHOWN]
     lines = [list(rows[0]), ["---"] * len(rows[0]), *([str(v) for v in row.values()] for row in rows)] if rows else []
     table = "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
     return f"{title}\n\n{text}\n\n{table}\n"
 
 
-def _about(found: Patterns) -> str:
-    parts = "; ".join(f"{name} {100 * p['faults']:.0f} % / {100 * p['others']:.0f} %" for name, p in found.parts.items())
+def _about(explained: Patterns) -> str:
+    parts = "; ".join(f"{name} {100 * p['faults']:.0f} % / {100 * p['others']:.0f} %" for name, p in explained.parts.items())
     return (
-        f"Paths of {found.faults:,} faults beside {found.others:,} mutants that are none. Where they leave their seed's path "
-        f"first (faults / others): {parts}."
+        f"Paths of {explained.faults:,} faults beside {explained.others:,} mutants that are none. Where they leave their seed's "
+        f"path first (faults / others): {parts}."
     )
 
 
@@ -75,40 +77,30 @@ def _cell(text: str) -> str:
     return " ".join(text.split())
 
 
-def page(found: Explanation | Patterns) -> str:
-    from jinja2 import Environment, PackageLoader
-
-    environment = Environment(loader=PackageLoader("neurotest.report"), autoescape=True)
-    template = environment.get_template("explain.html.j2")
-    if isinstance(found, Patterns):
-        return template.render(
-            title="What faults have in common", text=_about(found), rest="", layers=[], images=[], rows=found.table()[:SHOWN]
-        )
-    images = [_embed(_colours(x)) for x in found.images]
-    return template.render(
-        title=f"Fault {found.fault}", text=headline(found), rest=parting(found), images=images, layers=_layers(found), rows=[]
-    )
+def page(explained: Explanation | Patterns) -> str:
+    if isinstance(explained, Patterns):
+        title, template = "What faults have in common", "patterns.html.j2"
+        content: dict[str, Any] = {"text": _about(explained), "rows": explained.table()[:SHOWN]}
+    else:
+        title, template = f"Fault {explained.fault}", "explanation.html.j2"
+        images = [_embed(_colours(x)) for x in explained.images]
+        content = {"text": headline(explained), "parting": parting(explained), "images": images, "layers": _layers(explained)}
+    block = Block("explain", title, render(template, **content), explained.run.name)
+    return assemble([block], command="explain", version=__version__)
 
 
-def _layers(found: Explanation) -> list[dict[str, Any]]:
+def _layers(explained: Explanation) -> list[dict[str, Any]]:
     rows = []
-    for pair in found.pair.layers:
-        maps = [pair.seed.map, pair.fault.map]
-        shown = [
-            None if m is None or (picture := _colours(x)) is None else _embed(overlay(picture, m))
-            for x, m in zip(found.images, maps, strict=True)
-        ]
-        rows.append(
-            {
-                "layer": pair.layer,
-                "same": pair.same,
-                "seed": pair.seed,
-                "fault": pair.fault,
-                "maps": shown,
-                "complete": pair.completeness,
-            }
-        )
+    for pair in explained.pair.layers:
+        sides = [(side, _map(x, side.map)) for x, side in zip(explained.images, (pair.seed, pair.fault), strict=True)]
+        rows.append({"layer": pair.layer, "same": pair.same, "sides": sides, "complete": pair.completeness})
     return rows
+
+
+def _map(x: NDArray[Any], values: NDArray[np.float32] | None) -> str | None:
+    """Where a neuron is active, over the input."""
+    picture = _colours(x)
+    return None if values is None or picture is None else _embed(overlay(picture, values))
 
 
 def _colours(x: NDArray[Any]) -> NDArray[np.float32] | None:
@@ -130,10 +122,4 @@ def overlay(picture: NDArray[np.float32], values: NDArray[np.float32]) -> NDArra
 
 
 def _embed(picture: NDArray[np.float32] | None) -> str | None:
-    from PIL import Image
-
-    if picture is None:
-        return None
-    out = io.BytesIO()
-    Image.fromarray(picture.round().clip(0, 255).astype(np.uint8)).save(out, format="PNG")
-    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+    return None if picture is None else pictures.of_input(picture.round().clip(0, 255).astype(np.uint8).transpose(2, 0, 1))

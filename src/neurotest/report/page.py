@@ -1,110 +1,111 @@
-"""From a run to its page: tables, curves and pictures, every string escaped."""
+"""From a run to its page: the sections that apply, in one base template, every string escaped."""
 
 from __future__ import annotations
 
-import base64
+import functools
+import json
+from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+from jinja2 import Environment, FunctionLoader, StrictUndefined, UndefinedError
+from markupsafe import Markup
 
 from neurotest.errors import BadInput
 from neurotest.files import write_text
-from neurotest.report import charts, coverage, describe, evaluation, fuzz, study, swarm
-from neurotest.runs import codec
-from neurotest.runs.rows import InputRow
+from neurotest.report.section import Section, sections
 from neurotest.runs.store import Run
 
-SHOWN = 12  # pictures per method
-PAGES = {
-    "cover": coverage.render, "describe": describe.render, "evaluate": evaluation.render, "fuzz": fuzz.render,
-    "merge": fuzz.render, "study": study.render, "swarm": swarm.render,
-}  # fmt: skip
+
+class Block(NamedTuple):
+    """A section as it stands on a page."""
+
+    name: str
+    title: str
+    html: Markup
+    subject: str = ""
+
+
+def thousands(value: float | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def number(value: float | None, form: str = ".4g", missing: str = "") -> str:
+    return missing if value is None else format(value, form)
+
+
+def percent(share: float | None, digits: int = 1, missing: str = "") -> str:
+    return missing if share is None else f"{100 * share:.{digits}f} %"
+
+
+def interval(limits: Sequence[float | None] | None, form: str = ".1f", scale: float = 1) -> str:
+    if not limits or limits[0] is None or limits[1] is None:
+        return ""
+    return f"{scale * limits[0]:{form}} .. {scale * limits[1]:{form}}"
+
+
+def as_json(value: Any) -> str:
+    """JSON for people to read; inside a script `tojson` is the filter."""
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
+@functools.cache
+def environment() -> Environment:
+    """The one environment: everything is escaped, a name that is missing is an error."""
+    shared = Environment(loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined)
+    shared.filters |= {"thousands": thousands, "number": number, "percent": percent, "interval": interval, "json": as_json}
+    return shared
+
+
+def _source(name: str) -> str | None:
+    """The template `FILE` of this package, or `PACKAGE:FILE` of another one, which may use ours."""
+    package, _, file = name.rpartition(":")
+    for place in filter(None, (package, "neurotest.report")):
+        template = resources.files(place) / "templates" / file
+        if template.is_file():
+            return template.read_text(encoding="utf-8")
+    return None
+
+
+def render(template: str, **content: Any) -> Markup:
+    return Markup(environment().get_template(template).render(content))
+
+
+def assemble(blocks: Sequence[Block], **facts: Any) -> str:
+    """A whole page; the first block heads it, `facts` are those of the footer."""
+    return render("base.html.j2", blocks=blocks, **{"created": None, "settings": None, **facts})
 
 
 def write_report(run_path: Path | str, out: Path | str | None = None) -> Path:
-    """Write RUN/report.html (or `out`) for a run of a command that has a page."""
+    """Write RUN/report.html (or `out`) for a run that some section applies to."""
     with Run.open(run_path) as run:
-        if run["command"] not in ("select", "demo", *PAGES):
-            raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that.")
-        if run["state"] != "done":
-            raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
-        page = PAGES.get(run["command"], _render)(run)
-        place = Path(out) if out is not None else run.path / "report.html"
-    write_text(place, page)
-    return place
+        page = run_page(run)
+        path = Path(out) if out is not None else run.path / "report.html"
+    write_text(path, page.encode("utf-8", "backslashreplace").decode())  # names of files need not be Unicode
+    return path
 
 
-def _render(run: Run) -> str:
-    from jinja2 import Environment, PackageLoader
-
-    inputs = {row.position: row for row in run.inputs()}
-    classes = run["classes"]
-    labelled = all(row.label is not None for row in inputs.values())
-    rankings = {method.name: run.ranking(method.name) for method in run.methods()}
-    environment = Environment(loader=PackageLoader("neurotest.report"), autoescape=True)
-    summary = run["summary"]["methods"]
-    picked = next(iter(run.methods())).picked
-    return environment.get_template("selection.html.j2").render(
-        config=run["config"],
-        created=run["created"],
-        version=run["version"],
-        pool=len(inputs),
-        picked=picked,
-        labelled=labelled,
-        faults=sum(row.label != row.predicted for row in inputs.values()) if labelled else None,
-        methods=[{"name": name, **summary[name]} for name in rankings if "fdr" in summary[name]],
-        estimates=[{"name": name, **summary[name]} for name in rankings if "accuracy" in summary[name]],
-        duplicates=run["training duplicates"],
-        skipped=run["skipped"],
-        curve=_curve(rankings, inputs, picked) if labelled else "",
-        galleries={name: _gallery(run, rows[:SHOWN], inputs, classes) for name, rows in rankings.items()},
-    )
+def run_page(run: Run) -> str:
+    applying = [section for section in sections() if section.applies(run)]
+    if applying and run["state"] != "done":
+        raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
+    blocks = [block for section in applying if (block := _block(section, run)) is not None]
+    if not blocks:
+        raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that.")
+    return assemble(blocks, command=run["command"], version=run["version"], created=run["created"], settings=run["config"])
 
 
-def _curve(rankings: dict[str, Any], inputs: dict[int, InputRow], picked: int) -> str:
-    wrong = {position: row.label != row.predicted for position, row in inputs.items()}
-    curves = {name: np.cumsum([wrong[row.position] for row in rows]) for name, rows in rankings.items()}
-    return charts.svg(charts.found_curves(curves, sum(wrong.values()), picked))
-
-
-def _gallery(run: Run, rows: list[Any], inputs: dict[int, InputRow], classes: list[str]) -> list[dict[str, Any]]:
-    """The first picks as pictures, each beside its original where that is known."""
-    pictures = {(file.position, file.role): codec.picture(file.path) for file in run.files()}
-    shown = []
-    for row in rows:
-        here, original = pictures.get((row.position, "picked")), pictures.get((row.position, "original"))
-        if here is None:
-            continue
-        about = inputs[row.position]
-        shown.append(
-            {
-                "rank": row.rank,
-                "position": row.position,
-                "score": row.score,
-                "picture": _embed(here),
-                "original": _embed(original) if original else None,
-                "predicted": _name(about.predicted, classes),
-                "label": _name(about.label, classes),
-                "wrong": about.label is not None and about.label != about.predicted,
-                "change": _change(about.extra.get("draw")),
-            }
-        )
-    return shown
-
-
-def _name(number: int | None, classes: list[str]) -> str | None:
-    if number is None:
-        return None
-    return classes[number] if 0 <= number < len(classes) else str(number)
-
-
-def _change(draw: Any) -> str:
-    if not isinstance(draw, dict):
-        return ""
-    values = [f"{v:.2f}".rstrip("0").rstrip(".") for v in draw.get("parameters", []) if v]
-    return f"{draw.get('operator', '')} {', '.join(values)}"
-
-
-def _embed(path: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+def _block(section: Section, run: Run) -> Block | None:
+    template = environment().get_template(section.template)
+    try:
+        content = section.content(run)
+        if content is None:
+            return None
+        html = Markup(template.render({"config": run["config"], "summary": run["summary"], **content}))
+        return Block(section.name, str(content.get("title", section.title)), html, str(content.get("subject", "")))
+    except (UndefinedError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(
+            f"{run.path}: the section {section.name!r} cannot be shown ({type(error).__name__}: {error}). The run is damaged or "
+            f"of another version; `neurotest {run['command']}` makes a new one."
+        ) from error

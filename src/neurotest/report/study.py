@@ -1,54 +1,76 @@
-"""The page of a study: its tables, and for the coverage study the scatter plots, the histogram and the heat map."""
+"""Sections of a study: its checks and its tables, with charts above those that have one.
+
+A chart of a table is a function with the decorator `drawing`, in a file of its own study; nothing else has to know of it.
+"""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable
 from typing import Any
 
-from neurotest.errors import BadInput
-from neurotest.report import charts
-from neurotest.report.deepsensor import deepsensor_charts
-from neurotest.report.nsgen import nsgen_charts
+from markupsafe import Markup
+
+from neurotest.report.section import Row, load, section
 from neurotest.runs.store import Run
 
-Row = dict[str, Any]
+COMMANDS = ("study",)
 ROWS = 150  # of a table on the page; the run holds all
 LONG = 30  # rows above which a table is folded
-NAMES = {"asr": "success", "oi": "evenness of outputs", "fid": "FID (shrunk)", "is": "inception score"}
+TALL = 64  # pixels of a picture that is no small input
+Drawing = Callable[[list[Row]], Markup | None]
+
+_drawings: dict[tuple[str, str], Drawing] = {}
 
 
-def render(run: Run) -> str:
-    from jinja2 import Environment, PackageLoader
+def drawing(study: str, *tables: str) -> Callable[[Drawing], Drawing]:
+    """Function decorator: what it makes of a table's rows stands above the table; None: nothing does."""
 
-    config, summary = run["config"], run["summary"]
-    if not isinstance(summary, dict) or not isinstance(summary.get("tables"), dict):
-        raise BadInput(f"{run.path} holds no tables: it is damaged or of another version; run the study again.")
-    environment = Environment(loader=PackageLoader("neurotest.report"), autoescape=True)
-    tables, order = _ordered(summary)
-    draw = {"coverage": coverage_charts, "deepsensor": deepsensor_charts, "nsgen": nsgen_charts}.get(str(config.get("study")))
-    drawn = draw(tables) if draw is not None else {}
-    shown = [_table(title, rows, order.get(title)) for title, rows in tables.items() if rows]
+    def add(draw: Drawing) -> Drawing:
+        _drawings.update({(study, title): draw for title in tables})
+        return draw
+
+    return add
+
+
+def drawn(study: str, tables: dict[str, list[Row]]) -> dict[str, Markup]:
+    """The charts of a study by the titles of their tables."""
+    load()
+    drawings = {title: draw(tables[title]) for (name, title), draw in _drawings.items() if name == study and tables.get(title)}
+    return {title: chart for title, chart in drawings.items() if chart is not None}
+
+
+@section("study", title="Study", order=0, commands=COMMANDS)
+def study(run: Run) -> Row:
+    name = run["config"]["study"]
+    return {"title": f"Study: {name}", "missing": run["summary"].get("missing", [])}
+
+
+@section("checks", title="In numbers", order=10, commands=COMMANDS)
+def checks(run: Run) -> Row | None:
+    numbers = run["summary"].get("checks")
+    return {"checks": numbers} if numbers else None
+
+
+@section("tables", title="", order=20, commands=COMMANDS)
+def tables(run: Run) -> Row:
+    rows_of, order = _ordered(run["summary"])
+    charts = drawn(str(run["config"]["study"]), rows_of)
+    shown = [_table(title, rows, order.get(title)) for title, rows in rows_of.items() if rows]
     for table in shown:
-        if table["title"] in drawn and any(name.endswith("png") for name in table["columns"]):
-            table["rows"] = []  # its pictures are in what was drawn
-    shown.sort(key=lambda t: not (t["title"] in drawn or any(name.endswith("png") for name in t["columns"])))  # pictures first
-    return environment.get_template("study.html.j2").render(
-        config=config,
-        created=run["created"],
-        version=run["version"],
-        checks=summary.get("checks", {}),
-        missing=summary.get("missing", []),
-        charts=drawn,
-        tables=shown,
-    )
+        if table["title"] in charts and table["pictured"]:
+            table["rows"] = []  # its pictures are in the chart
+    shown.sort(key=lambda table: not (table["title"] in charts or table["pictured"]))  # pictures first
+    return {"tables": shown, "charts": charts}
 
 
 def _ordered(summary: Row) -> tuple[dict[str, list[Row]], dict[str, list[str]]]:
-    """The tables in the study's order, and the columns of each; runs of earlier versions do not tell."""
-    tables, order = summary["tables"], {}
+    """The tables in the study's order, and the columns of each; runs of earlier versions do not say."""
+    rows_of, order = summary["tables"], {}
     for entry in summary.get("order") or ():
-        if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], list) and tables.get(entry[0]):
+        if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], list) and rows_of.get(entry[0]):
             order[str(entry[0])] = [str(name) for name in entry[1]]
-    return {**{title: tables[title] for title in order}, **tables}, order
+    return {**{title: rows_of[title] for title in order}, **rows_of}, order
 
 
 # A run stores what it holds in the order of the alphabet; without the study's own order these come first, pictures last.
@@ -60,8 +82,8 @@ FIRST = (
 
 
 def _place(name: str) -> tuple[bool, int, str]:
-    known = FIRST.index(name) if name in FIRST else len(FIRST)
-    return name.endswith("png"), known, name.replace("before", " ")  # before comes before after
+    place = FIRST.index(name) if name in FIRST else len(FIRST)
+    return name.endswith("png"), place, name.replace("before", " ")  # before comes before after
 
 
 def _table(title: str, rows: list[Row], order: list[str] | None = None) -> Row:
@@ -69,93 +91,24 @@ def _table(title: str, rows: list[Row], order: list[str] | None = None) -> Row:
     return {
         "title": title,
         "columns": columns,
-        "heads": [name.removesuffix("png").strip() for name in columns],
-        "rows": [[_shown(name, row.get(name)) for name in columns] for row in rows[:ROWS]],
+        "heads": [(name.removesuffix("png").strip(), _cell(name, rows[0].get(name))["kind"]) for name in columns],
+        "rows": [[_cell(name, row.get(name)) for name in columns] for row in rows[:ROWS]],
         "left": max(0, len(rows) - ROWS),
         "long": len(rows) > LONG,
+        "pictured": any(name.endswith("png") for name in columns),
     }
 
 
-def _shown(name: str, value: Any) -> Row:
+def _cell(name: str, value: Any) -> Row:
     if name.endswith("png") and isinstance(value, str):
-        return {"picture": f"data:image/png;base64,{value}"}
-    return {"text": "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)}
+        return {"picture": f"data:image/png;base64,{value}", "kind": "tall" if _height(value) >= TALL else ""}
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return {"picture": None, "text": text, "kind": "text" if isinstance(value, str) else ""}
 
 
-def coverage_charts(tables: dict[str, list[Row]]) -> dict[str, str]:
-    """SVG by the title of the table it stands above."""
-    found = {}
-    points = tables.get("figures 3, 4, 7: suites", [])
-    if points:
-        found["figures 3, 4, 7: suites"] = "".join(charts.svg(scatter(points, metric)) for metric in NAMES)
-    heat = tables.get("figure 8: from where to where", [])
-    if heat:
-        found["figure 8: from where to where"] = charts.svg(histogram(heat)) + charts.svg(heat_map(heat))
-    return found
-
-
-def scatter(points: list[Row], metric: str) -> Row:
-    """Coverage at .2 against a metric, one panel per subject and attack, coloured by lambda."""
-    rows = [
-        {"nc": p["nc"], "value": p[metric], "lambda": f"{p['lambda']:g}", "panel": f"{p['subject']}, {p['attack']}"}
-        for p in points
-        if p.get(metric) is not None
-    ]
-    weights = sorted({r["lambda"] for r in rows}, key=float)
-    colours = [charts.GREY, *charts.COLOURS]
-    scale = {"domain": weights, "range": [colours[i % len(colours)] for i in range(len(weights))]}
-    axis = {"type": "quantitative", "scale": {"zero": False}}
-    return {
-        **charts.FRAME,
-        "data": {"values": rows},
-        "facet": {"field": "panel", "type": "nominal", "title": None, "sort": None},
-        "columns": 3,
-        "resolve": {"scale": {"x": "independent", "y": "independent"}},
-        "spec": {
-            "width": 240,
-            "height": 150,
-            "mark": {"type": "point", "filled": True, "size": 28, "opacity": 0.75},
-            "encoding": {
-                "x": {"field": "nc", "title": "coverage at .2", **axis},
-                "y": {"field": "value", "title": NAMES[metric], **axis},
-                "color": {"field": "lambda", "type": "nominal", "scale": scale, "sort": None},
-            },
-        },
-    }
-
-
-def histogram(heat: list[Row]) -> Row:
-    """How often each class is predicted, one panel per lambda."""
-    return {
-        **charts.FRAME,
-        "data": {"values": [{**r, "lambda": f"lambda {r['lambda']:g}"} for r in heat]},
-        "facet": {"field": "lambda", "type": "nominal", "title": None, "sort": None},
-        "spec": {
-            "width": 240,
-            "height": 130,
-            "mark": {"type": "bar", "color": charts.COLOURS[0]},
-            "encoding": {
-                "x": {"field": "predicted", "type": "ordinal", "title": "predicted class", "axis": {"labelAngle": 0}},
-                "y": {"field": "inputs", "aggregate": "sum", "type": "quantitative", "title": "inputs"},
-            },
-        },
-    }
-
-
-def heat_map(heat: list[Row]) -> Row:
-    """From which class to which, one panel per lambda."""
-    return {
-        **charts.FRAME,
-        "data": {"values": [{**r, "lambda": f"lambda {r['lambda']:g}"} for r in heat]},
-        "facet": {"field": "lambda", "type": "nominal", "title": None, "sort": None},
-        "spec": {
-            "width": 240,
-            "height": 240,
-            "mark": "rect",
-            "encoding": {
-                "x": {"field": "predicted", "type": "ordinal", "title": "predicted class", "axis": {"labelAngle": 0}},
-                "y": {"field": "true", "type": "ordinal", "title": "true class"},
-                "color": {"field": "inputs", "type": "quantitative", "scale": {"scheme": "blues"}},
-            },
-        },
-    }
+def _height(picture: str) -> int:
+    """What a PNG's header says; 0 of what is none."""
+    try:
+        return int.from_bytes(base64.b64decode(picture[:32], validate=True)[20:24])
+    except ValueError:
+        return 0

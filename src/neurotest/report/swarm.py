@@ -1,63 +1,41 @@
-"""The page of a swarm: what it found beside its controls, how it went, the families with images, and the neurons, if asked."""
+"""Sections of a swarm: its faults beside those of its controls, and how it went."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from neurotest.campaign.families import families
 from neurotest.campaign.swarm import joined
 from neurotest.generate.swarm.controls import NAMES
 from neurotest.generate.swarm.engine import Moment
-from neurotest.report import charts, fuzz
+from neurotest.report import charts
+from neurotest.report.section import Row, section
 from neurotest.runs.store import Run
 
+COMMANDS = ("swarm",)
 POINTS = 200
 
 
-def render(run: Run) -> str:
-    from jinja2 import Environment, PackageLoader
+@section("swarm", title="Swarm", order=0, commands=COMMANDS)
+def swarm(run: Run) -> Row:
+    return {"subject": run["config"]["target"], "without_neurons": "neurons" not in run}
 
-    found, summary = families(run.path), run["summary"]
-    known = set(run.keys())
-    courses = run["swarm"]["courses"] if "swarm" in known else []
-    course = joined([[Moment(*one) for one in course] for course in courses])
-    environment = Environment(loader=PackageLoader("neurotest.report"), autoescape=True)
+
+@section("controls", title="Beside controls on the same seeds", order=10, commands=COMMANDS)
+def controls(run: Run) -> Row:
+    summary = run["summary"]
     rows = [{**summary, "name": f"swarm, {summary['fitness']}", "failed": summary["roots"]}]
-    rows += [{**one, "name": NAMES.get(name, name)} for name, one in summary["controls"].items()]
-    return environment.get_template("swarm.html.j2").render(
-        config=run["config"],
-        created=run["created"],
-        version=run["version"],
-        summary=summary,
-        rows=rows,
-        families=fuzz._rows(run, found),
-        total=len(found.families),
-        growth=charts.svg(growth(course, summary["seeds"])) if course else "",
-        neurons=run["neurons"] if "neurons" in known else None,
-    )
+    return {"rows": rows + [{**row, "name": NAMES.get(name, name)} for name, row in summary["controls"].items()]}
 
 
-def growth(course: tuple[Moment, ...], seeds: int) -> dict[str, Any]:
+@section("swarm-growth", title="How it went", order=20, commands=COMMANDS, holds=("swarm",), template="chart.html.j2")
+def swarm_growth(run: Run) -> Row | None:
     """Seeds that fail, and the mean best fitness, against evaluations per seed."""
-    step = max(1, len(course) // POINTS)
+    course = joined([[Moment(*moment) for moment in moments] for moments in run["swarm"]["courses"]])
+    if not course:
+        return None
+    seeds = run["summary"]["seeds"]
     rows = [
         {"evaluations": moment.evaluations, "what": what, "value": value}
-        for moment in (*course[::step], course[-1])
+        for moment in (*course[:: max(1, len(course) // POINTS)], course[-1])
         for what, value in (("share of seeds that fail", moment.failed / seeds), ("mean best fitness", moment.fitness))
     ]
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "config": {"font": "sans-serif", "view": {"stroke": None}},
-        "data": {"values": rows},
-        "facet": {"field": "what", "type": "nominal", "title": None, "sort": "descending"},
-        "resolve": {"scale": {"y": "independent"}},
-        "spec": {
-            "width": 320,
-            "height": 160,
-            "mark": {"type": "line", "color": charts.COLOURS[0]},
-            "encoding": {
-                "x": {"field": "evaluations", "type": "quantitative", "title": "evaluations per seed, mean"},
-                "y": {"field": "value", "type": "quantitative", "title": None},
-            },
-        },
-    }
+    line = charts.line(charts.number("evaluations", "evaluations per seed, mean"), charts.number("value"), 320, 160)
+    return {"charts": [charts.svg(charts.panels(rows, "what", line, own="y", sort="descending"))]}

@@ -84,7 +84,7 @@ def clean(
     if keep is None and older_than_days is None and not unfinished:
         raise BadInput("say which runs to remove: --keep N, --older-than DAYS, --unfinished, or several of them.")
     if keep is not None and keep < 0:
-        raise BadInput(f"keep={keep}: expected a whole number >= 0.")
+        raise BadInput(f"keep={keep}: expected an integer >= 0.")
     if older_than_days is not None and not older_than_days >= 0:
         raise BadInput(f"older_than_days={older_than_days}: expected a number >= 0.")
     wanted = [info for info in list_runs(root) if info.state in ("done", "unfinished")]

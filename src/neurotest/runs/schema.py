@@ -88,7 +88,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
             file TEXT,
             PRIMARY KEY (expected, predicted, operator)) WITHOUT ROWID""",
     ),
-    # Their control: contents of what it put out, eight bytes each, a row per batch.
+    # Their control: contents of what it output, eight bytes each, a row per batch.
     ("CREATE TABLE control (batch INTEGER PRIMARY KEY CHECK (batch >= 0), contents BLOB NOT NULL)",),
 ]
 

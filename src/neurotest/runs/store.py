@@ -246,7 +246,7 @@ class Run:
         order = np.asarray(positions)
         values = None if scores is None else np.asarray(scores, dtype=np.float64)
         if order.ndim != 1 or not np.issubdtype(order.dtype, np.integer):
-            raise BadInput(f"ranking {method}: expected positions as one row of whole numbers.")
+            raise BadInput(f"ranking {method}: expected positions as one row of integers.")
         if values is not None and values.shape != order.shape:
             raise BadInput(f"ranking {method}: {order.size} positions, but scores of shape {values.shape}.")
         if not 0 <= picked <= order.size:

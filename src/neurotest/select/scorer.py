@@ -17,7 +17,8 @@ from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
 from neurotest.mutate.mild import MildMutations
-from neurotest.mutate.space import NssMutations, from_unit, to_unit
+from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.select.thinning import Thinned
 from neurotest.target import Probe, Target, Trace, Want
@@ -225,9 +226,9 @@ class _Partners:
         elif partner.reference == "dropout":
             self.thinned = Thinned(pool.target, pool.seed)
         elif partner.reference == "mild":
-            self.mild = MildMutations()
+            self.mild = MildMutations(rounding="pool")
         else:
-            self.mutations = NssMutations()
+            self.mutations = NssMutations(rounding="pool")
             streams = (rng.stream("select.remutate", pool.seed, number) for number in range(partner.mutants))
             self.draws = [self.mutations.draw(random, len(pool)) for random in streams]
 

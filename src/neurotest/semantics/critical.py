@@ -196,13 +196,13 @@ def path_layers(target: Target, depth: int = DEPTH, layers: str | None = None) -
         return inner(target, layers)
     if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
         raise BadInput(f"depth={depth!r}: expected how many layers a path has, an integer >= 1 ({DEPTH} is usual).")
-    found = _candidates(target)
-    if not found:
+    candidates = _candidates(target)
+    if not candidates:
         raise BadInput("no layer of this network gives activations that a path could pass: name layers with --layers GLOB.")
     if depth == 1:
-        return (found[-1],)
-    chosen = np.unique(np.linspace(0, len(found) - 1, min(depth, len(found))).round().astype(int))
-    return tuple(found[i] for i in chosen)
+        return (candidates[-1],)
+    chosen = np.unique(np.linspace(0, len(candidates) - 1, min(depth, len(candidates))).round().astype(int))
+    return tuple(candidates[i] for i in chosen)
 
 
 def _candidates(target: Target) -> list[Layer]:
@@ -215,15 +215,15 @@ def _candidates(target: Target) -> list[Layer]:
     last = survey.layers[-1].time
     by_time: dict[int, Layer] = {}
     for layer in survey.layers:
-        owners = {layer.module[:i] for i, c in enumerate(layer.module) if c == "."}
-        if not layer.module or layer.time >= last or owners & blocks:
+        owners = {layer.name[:i].partition("#")[0] for i, c in enumerate(layer.name) if c == "."}
+        if not layer.name or layer.time >= last or owners & blocks:
             continue
         if layer.made_by == "activation" or layer.module in blocks:
             by_time.setdefault(layer.time, layer)
         elif layer.time in by_time and len(layer.module) < len(by_time[layer.time].module):
             by_time[layer.time] = layer  # the same tensor under a shorter name
-    found = [by_time[time] for time in sorted(by_time)]
-    if found:
-        return found
+    candidates = [by_time[time] for time in sorted(by_time)]
+    if candidates:
+        return candidates
     kinds = ("activation", "convolution", "dense")
     return [layer for layer in survey.layers if layer.made_by in kinds and layer.time < last]

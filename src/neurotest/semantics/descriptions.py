@@ -1,4 +1,4 @@
-"""What neurons mean, in words: the table everybody reads, and how it is made once and kept.
+"""What neurons mean, in words: the table, computed once and cached.
 
     table = describe(target, data, "class-profile", layers="stage*")   # cached by content: target, data, method, layers
     table["stage3", 7].text        # "ship, truck (x3.1)", or "unknown", or "(dead)"
@@ -8,7 +8,7 @@
     table.to_csv(path); Descriptions.from_csv(path, target)
 
 A neuron is a channel (a map of a convolution, a unit of a dense layer), counted from 0. Every row carries a score (larger is
-surer, comparable only within a method) and the method that gave it. A neuron without a row in a known layer is "unknown".
+surer, comparable only within a method) and the method that gave it. A neuron without a row in a described layer is "unknown".
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class Descriptions:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
         for row in self:
-            said = (row.layer, row.neuron, row.text, f"{row.score:.6g}", row.method, self.fingerprint)
-            writer.writerow([cell(value) for value in said[:3]] + [*said[3:]])
+            cells = (row.layer, row.neuron, row.text, f"{row.score:.6g}", row.method, self.fingerprint)
+            writer.writerow([cell(value) for value in cells[:3]] + [*cells[3:]])
         return out.getvalue()
 
     def to_csv(self, path: str | Path) -> Path:
@@ -116,26 +116,31 @@ class Descriptions:
     def from_csv(cls, path: str | Path, target: Target) -> Descriptions:
         """Read what `to_csv` wrote; refused when it belongs to another network or names layers or neurons it does not have."""
         rows = read_rows(path, COLUMNS)
-        prints = {row["fingerprint"] for row in rows}
-        if prints != {target.fingerprint}:
-            raise BadInput(
-                f"{path} describes another target ({', '.join(sorted(p[:12] for p in prints))}, this one is "
-                f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
-            )
-        found = [_description(row, number, path) for number, row in enumerate(rows, start=2)]
-        layers = sizes(target, dict.fromkeys(row.layer for row in found), str(path))
-        for row in found:
+        check_fingerprints(rows, target, path)
+        descriptions = [_description(row, number, path) for number, row in enumerate(rows, start=2)]
+        layers = sizes(target, dict.fromkeys(row.layer for row in descriptions), str(path))
+        for row in descriptions:
             check_neuron(row.layer, row.neuron, layers, str(path))
-        return cls.of(target, layers, found, ", ".join(dict.fromkeys(row.method for row in found)))
+        return cls.of(target, layers, descriptions, ", ".join(dict.fromkeys(row.method for row in descriptions)))
 
 
 def sizes(target: Target, names: Iterable[str], what: str) -> dict[str, int]:
     """The number of neurons of each named layer; a layer the target does not have is refused."""
-    known = {layer.name: layer.neurons() for layer in target.survey().layers}
+    counts = {layer.name: layer.neurons() for layer in target.survey().layers}
     for name in (names := list(names)):
-        if name not in known:
-            raise BadInput(f"{what}: the target has no layer {name!r}. {near(name, filter(None, known))}")
-    return {name: count for name, count in known.items() if name in names}
+        if name not in counts:
+            raise BadInput(f"{what}: the target has no layer {name!r}. {near(name, filter(None, counts))}")
+    return {name: count for name, count in counts.items() if name in names}
+
+
+def check_fingerprints(rows: Iterable[Mapping[str, str]], target: Target, path: str | Path) -> None:
+    """Refuse rows that were written for another network."""
+    prints = {row["fingerprint"] for row in rows}
+    if prints != {target.fingerprint}:
+        raise BadInput(
+            f"{path} describes another target ({', '.join(sorted(p[:12] for p in prints))}, this one is "
+            f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
+        )
 
 
 def check_neuron(layer: str, neuron: int, layers: Mapping[str, int], what: str) -> None:
@@ -195,8 +200,11 @@ def describe(
     method: a name of `neurotest list describer` (with options) or a Describer. layers: a preset or globs; default: outputs of
     activations and the output layer. k, quantile: exemplars per neuron and the level of their masks.
     """
-    from neurotest.semantics.describe.api import run
+    from neurotest.semantics.describe.api import described, prepare
 
-    return run(
-        target, data, method, layers, k=k, quantile=quantile, batch=batch, limit=limit, seed=seed, cache=cache, progress=progress
-    )
+    return described(
+        *prepare(
+            target, data, method, layers, k=k, quantile=quantile, batch=batch, limit=limit, seed=seed, cache=cache,
+            progress=progress,
+        )
+    )  # fmt: skip

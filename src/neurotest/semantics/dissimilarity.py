@@ -93,14 +93,10 @@ class Comparer:
 
     def text(self, units: NDArray[np.int64], labels: NDArray[np.int64]) -> str:
         """The sentence of one path: units (layers, top)."""
-        said = (
-            [self._whole]
-            if self._whole
-            else [self.texts[i][int(u)] for i, us in enumerate(units) for u in us]
-            if self.texts
-            else []
+        words = (
+            [self._whole] if self._whole else [texts[int(u)] for texts, row in zip(self.texts, units, strict=False) for u in row]
         )
-        return sentence(said, [self.classes[int(c)] for c in labels[: self.settings.labels]] if self.classes else ())
+        return sentence(words, [self.classes[int(c)] for c in labels[: self.settings.labels]] if self.classes else ())
 
     def similarity(self, references: Paths, paths: Paths) -> Similarities:
         """(n,) how alike each path is to its reference; 1 is the same."""
@@ -142,15 +138,15 @@ class Comparer:
         if self._words is None:
             split = [[encoders.tokens(t) for t in texts] for texts in self.texts]
             named = [encoders.tokens(c) or [c] for c in self.classes]
-            known = {w: i for i, w in enumerate(dict.fromkeys(w for part in (*split, named) for words in part for w in words))}
-            self._words = [_marked(part, known) for part in (*split, named)]
+            numbers = {w: i for i, w in enumerate(dict.fromkeys(w for part in (*split, named) for words in part for w in words))}
+            self._words = [_marked(part, numbers) for part in (*split, named)]
         *layers, named = self._words
-        found = np.zeros((len(paths), named.shape[1] if len(named) else layers[0].shape[1]), dtype=bool)
+        present = np.zeros((len(paths), named.shape[1] if len(named) else layers[0].shape[1]), dtype=bool)
         for number, marks in enumerate(layers):
-            found |= marks.any(0) if self.settings.everything else marks[paths.units[:, number]].any(1)
+            present |= marks.any(0) if self.settings.everything else marks[paths.units[:, number]].any(1)
         if self.classes:
-            found |= named[paths.labels[:, : self.settings.labels]].any(1)
-        return found
+            present |= named[paths.labels[:, : self.settings.labels]].any(1)
+        return present
 
     def _encoded(self, paths: Paths) -> NDArray[np.float32]:
         """Vectors of the paths' sentences (n, d)."""
@@ -163,8 +159,8 @@ class Comparer:
             width = int(np.prod(paths.units.shape[1:]))
             units = distinct[:, :width].reshape(len(distinct), *paths.units.shape[1:])
             texts = [self.text(units[i], distinct[i, width:]) for i in new]
-            known = list(dict.fromkeys(texts))  # neurons of equal meaning make equal sentences
-            vectors = dict(zip(known, encoders.unit(self._encode(known), len(known)), strict=True))
+            unique = list(dict.fromkeys(texts))  # neurons of equal meaning make equal sentences
+            vectors = dict(zip(unique, encoders.unit(self._encode(unique), len(unique)), strict=True))
             for i, text in zip(new, texts, strict=True):
                 self._rows[names[i]] = len(self._vectors)
                 self._vectors.append(vectors[text])
@@ -196,11 +192,11 @@ class Comparer:
         return len(self._rows)
 
 
-def _marked(part: list[list[str]], known: dict[str, int]) -> NDArray[np.bool_]:
-    found = np.zeros((len(part), len(known)), dtype=bool)
+def _marked(part: list[list[str]], numbers: dict[str, int]) -> NDArray[np.bool_]:
+    marks = np.zeros((len(part), len(numbers)), dtype=bool)
     for row, words in enumerate(part):
-        found[row, [known[w] for w in words]] = True
-    return found
+        marks[row, [numbers[w] for w in words]] = True
+    return marks
 
 
 def _shuffled(texts: list[list[str]], seed: int) -> list[list[str]]:

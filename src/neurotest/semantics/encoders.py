@@ -41,7 +41,7 @@ class Pairwise(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder(ABC):
-    """Settings; `start` is given every description there is and returns a function from texts to vectors, or a Pairwise."""
+    """Settings; `start` takes every description there is and returns a function from texts to vectors, or a Pairwise."""
 
     @abstractmethod
     def start(self, bank: Sequence[str]) -> Encode | Pairwise: ...
@@ -52,7 +52,7 @@ class Encoder(ABC):
     "minilm",
     paper="Reimers and Gurevych, Sentence-BERT, EMNLP 2019; the weights are all-MiniLM-L6-v2",
     cost="about ten milliseconds per distinct text on one core, and some seconds to load",
-    differs="NSGen uses CLIP's text encoder, whose weights are not in a package; any callable can be given in Python.",
+    differs="NSGen uses CLIP's text encoder, whose weights are not in a package; in Python any callable will do.",
 )
 @dataclass(frozen=True, kw_only=True)
 class MiniLM(Encoder):
@@ -82,7 +82,7 @@ class MiniLM(Encoder):
 )
 @dataclass(frozen=True, kw_only=True)
 class LSA(Encoder):
-    """TF-IDF and truncated SVD, fitted on all descriptions of the network: words that stand together come to lie together."""
+    """TF-IDF and truncated SVD, fitted on all descriptions of the network: words that occur together have similar vectors."""
 
     dimensions: int = 64
 
@@ -112,15 +112,15 @@ class Tokens(Encoder):
     """Words as they are: the cosine of two texts is how many they share."""
 
     def start(self, bank: Sequence[str]) -> Encode:
-        known: dict[str, int] = {}
+        places: dict[str, int] = {}
 
         def encode(texts: list[str]) -> Vectors:
             split = [tokens(text) for text in texts]
             for word in (word for words in split for word in words):
-                known.setdefault(word, hash_place(word))
+                places.setdefault(word, hash_place(word))
             out = np.zeros((len(texts), PLACES), dtype=np.float32)
             for row, words in enumerate(split):
-                np.add.at(out[row], [known[word] for word in words], 1)
+                np.add.at(out[row], [places[word] for word in words], 1)
             return out
 
         return encode
@@ -171,16 +171,16 @@ class _Pairs:
 
 
 def start(encoder: str | Encoder | Encode, bank: Sequence[str], fallback: str | None = None) -> Encode | Pairwise:
-    """The encoder ready to be used; one whose extra is missing is replaced only where a fallback was asked for."""
-    made = registry.build("encoder", encoder)
-    if not isinstance(made, Encoder):
-        if not callable(made):
+    """The encoder ready to be used; one whose extra is missing is replaced only where there is a fallback."""
+    settings = registry.build("encoder", encoder)
+    if not isinstance(settings, Encoder):
+        if not callable(settings):
             raise BadInput(
                 f"encoder={encoder!r}: expected a name of `neurotest list encoder` or a function from texts to vectors."
             )
-        return made  # type: ignore[no-any-return]
+        return settings  # type: ignore[no-any-return]
     try:
-        return made.start(bank)
+        return settings.start(bank)
     except BadInput:
         if not fallback:
             raise
@@ -189,10 +189,10 @@ def start(encoder: str | Encoder | Encode, bank: Sequence[str], fallback: str | 
 
 def unit(vectors: Any, texts: int) -> Vectors:
     """Vectors (n, d) of length 1; one that is 0 stays 0."""
-    found = np.asarray(vectors.detach().cpu() if hasattr(vectors, "detach") else vectors, dtype=np.float32)
-    if found.ndim != 2 or len(found) != texts or not np.isfinite(found).all():
+    rows = np.asarray(vectors.detach().cpu() if hasattr(vectors, "detach") else vectors, dtype=np.float32)
+    if rows.ndim != 2 or len(rows) != texts or not np.isfinite(rows).all():
         raise BadInput(
-            f"the encoder gave shape {found.shape} for {texts} texts, or numbers that are not finite: expected one vector each."
+            f"the encoder gave shape {rows.shape} for {texts} texts, or numbers that are not finite: expected one vector each."
         )
-    length = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray(found / np.where(length > 0, length, 1))
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(length > 0, length, 1))

@@ -8,7 +8,7 @@ same however the data is divided, and two halves merged equal the whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from glob import escape
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ K = 15
 QUANTILE = 0.99
 SAMPLES = 1 << 14  # map values kept per neuron: the .99 quantile is then the .9885 to .9915 one in 19 of 20 cases
 INPUTS = 1 << 12  # pooled values kept per neuron
-FLOOR = 0.01  # a neuron's values are counted from this quantile: the least value seen would be one input's whim
+FLOOR = 0.01  # a neuron's values are counted from this quantile: the least value would depend on one input
 TENSORS = ("values", "index", "low", "high", "sums", "squares")
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -75,32 +75,18 @@ class Sample:
         return torch.quantile(self.values, level, dim=0)  # (neurons,)
 
 
-@dataclass(eq=False)
 class Best:
     """One layer's share of the exemplars."""
 
-    k: int
-    neurons: int
-    samples: int
-    classes: int = 0
-    values: Tensor = field(init=False)  # (k, neurons) pooled values, best first; -inf where fewer inputs were seen
-    index: Tensor = field(init=False)  # (k, neurons) positions of the inputs, -1 likewise
-    low: Tensor = field(init=False)  # (neurons,) range over all places
-    high: Tensor = field(init=False)
-    sums: Tensor = field(init=False)  # (classes, neurons) of pooled values
-    squares: Tensor = field(init=False)  # (neurons,) of pooled values, summed
-    places: Sample = field(init=False)  # of map values
-    inputs: Sample = field(init=False)  # of pooled values
-
-    def __post_init__(self) -> None:
-        self.values = torch.full((self.k, self.neurons), -torch.inf)
-        self.index = torch.full((self.k, self.neurons), -1, dtype=torch.int64)
-        self.low = torch.full((self.neurons,), torch.inf)
-        self.high = torch.full((self.neurons,), -torch.inf)
-        self.sums = torch.zeros(self.classes, self.neurons, dtype=torch.float64)
-        self.squares = torch.zeros(self.neurons, dtype=torch.float64)
-        self.places = Sample(self.samples, self.neurons)
-        self.inputs = Sample(min(self.samples, INPUTS), self.neurons)
+    def __init__(self, k: int, neurons: int, samples: int, classes: int = 0) -> None:
+        self.k = k
+        self.values = torch.full((k, neurons), -torch.inf)  # pooled values, best first; -inf where fewer inputs were seen
+        self.index = torch.full((k, neurons), -1, dtype=torch.int64)  # positions of the inputs, -1 likewise
+        self.low, self.high = torch.full((neurons,), torch.inf), torch.full((neurons,), -torch.inf)  # range over all places
+        self.sums = torch.zeros(classes, neurons, dtype=torch.float64)  # of pooled values
+        self.squares = torch.zeros(neurons, dtype=torch.float64)  # of pooled values, summed
+        self.places = Sample(samples, neurons)  # of map values
+        self.inputs = Sample(min(samples, INPUTS), neurons)  # of pooled values
 
     def rank(self, values: Tensor, index: Tensor) -> None:
         """Take in pooled values (n, neurons) of inputs (n, neurons); of equal values the earlier input counts first."""
@@ -129,7 +115,7 @@ class Exemplars:
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise BadInput(f"k={self.k}: expected a whole number of exemplars >= 1 (15 is usual).")
+            raise BadInput(f"k={self.k}: expected an integer >= 1 (15 is usual).")
         if not 0 < self.quantile < 1:
             raise BadInput(f"quantile={self.quantile}: expected a number between 0 and 1 (0.99 is usual).")
         if self.labels is None:
@@ -194,7 +180,7 @@ class Exemplars:
         self.start = min(self.start, other.start)
         self.nonfinite += other.nonfinite
 
-    # -- what was found
+    # -- results
 
     def top(self, layer: str) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Positions and pooled values of a layer's exemplars, best first: (neurons, k) each; -1 where there are fewer."""
@@ -226,7 +212,7 @@ class Exemplars:
 
     def truncated(self, k: int) -> Exemplars:
         """The same with only the first k exemplars of every neuron."""
-        part = Exemplars(self.layers, k, self.quantile, self.samples, self.start, self.labels, self.classes, self.pool)
+        part = replace(self, k=k)
         part.counts, part.seen, part.nonfinite = self.counts, self.seen, self.nonfinite
         for name, best in self.best.items():
             new = part.best[name]
@@ -245,7 +231,7 @@ class Exemplars:
         return out
 
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `state_dict` of an equally made one gave."""
+        """Take over what `state_dict` of one with equal settings gave."""
         self.seen, self.start, self.nonfinite = (int(v) for v in state["seen"])
         self.counts = np.array(state["counts"])
         for number, best in enumerate(self.best.values()):

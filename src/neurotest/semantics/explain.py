@@ -1,4 +1,4 @@
-"""Two inputs side by side: which neuron decided in each layer, what it looks for, where it saw it, and where the ways part."""
+"""Two inputs side by side: which neuron decided in each layer, what it looks for, where, and where the paths part."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
     reference = ready.reader.references(seed)
     changed = ready.reader.mutants(fault, reference)
     both = torch.cat([seed, fault])
-    found = ready.reader.critic(both, torch.from_numpy(reference.classes).to(both.device).repeat(2))
+    attribution = ready.reader.critic(both, torch.from_numpy(reference.classes).to(both.device).repeat(2))
     maps = _maps(ready, both)
-    complete = found.completeness()
+    complete = attribution.completeness()
     pairs = []
     for number, layer in enumerate(ready.layers):
-        scores = found.scores[layer.name].detach()
+        scores = attribution.scores[layer.name].detach()
         chosen = [int(reference.units[0, number, 0]), int(changed.units[0, number, 0])]
         sides = []
         for who, unit in enumerate(chosen):
@@ -102,7 +102,7 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
             text = ready.bank[layer.name, unit].text
             sides.append(Side(unit, text, float(scores[who, unit]), (ranks[0], ranks[1]), shown))
         pairs.append(LayerPair(layer.name, sides[0], sides[1], _shares(complete.get(layer.name))))
-    probs = found.logits.double().softmax(1)
+    probs = attribution.logits.double().softmax(1)
     best = probs.argmax(1).tolist()
     return PathPair(
         tuple(pairs),
@@ -116,7 +116,7 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
 
 
 def _shares(values: Tensor | None) -> tuple[float, float] | None:
-    """Of the seed and the fault; none where it is not known or the class gained nothing."""
+    """Of the seed and the fault; none where it is missing or the class gained nothing."""
     if values is None or not bool(values.isfinite().all()):
         return None
     return float(values[0]), float(values[1])
@@ -177,13 +177,13 @@ def substitutions(
     if not rows:
         return []
     p = [float(fisher_exact([[h, n - h], [o, m - o]], alternative="greater")[1]) for _, _, _, h, o in rows]
-    found = []
+    frequent = []
     for (layer, a, b, h, o), raw, corrected in zip(rows, p, holm(p), strict=True):
         lift, low, high = risk_ratio(h, n, o, m)
         words = (ready.bank[layer.name, a].text, ready.bank[layer.name, b].text)
         if lift > 1:
-            found.append(Substitution(layer.name, a, b, words, h, o, lift, low, high, raw, bool(corrected < 0.05)))
-    return sorted(found, key=lambda s: (s.p, -s.faults))
+            frequent.append(Substitution(layer.name, a, b, words, h, o, lift, low, high, raw, bool(corrected < 0.05)))
+    return sorted(frequent, key=lambda s: (s.p, -s.faults))
 
 
 def risk_ratio(hit: int, n: int, other: int, m: int) -> tuple[float, float, float]:

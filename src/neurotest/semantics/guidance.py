@@ -1,4 +1,4 @@
-"""Everything NSGen needs to tell whether a mutant takes another way than its seed, put together from one set of settings."""
+"""Everything NSGen needs to decide whether a mutant has another decision path than its seed, from one set of settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Guidance:
 
     mode, distance, encoder, fallback, labels: see `Comparison`. critical: how neurons are chosen (`neurotest list critical`), or
     `all` for every neuron of the layers. depth: how many layers; layers: globs instead. top: neurons per layer. margin: ties.
-    target: whose logit is attributed, the `reference`'s predicted class, the mutant's `own` (which tells its prediction) or the
+    target: whose logit is attributed, the `reference`'s predicted class, the mutant's `own` (which reveals its prediction) or the
     `true` one. describe: a describer. tau: the threshold, else the `quantile` over `per_class` training images under 95 rules.
     """
 
@@ -61,8 +61,8 @@ class Guidance:
             raise BadInput(f"quantile={self.quantile!r}: expected a number between 0 and 1 (0.25 is the lower quartile).")
 
     def comparison(self) -> Comparison:
-        said = {f.name: getattr(self, f.name) for f in fields(Comparison) if f.name != "everything"}
-        return Comparison(**said, everything=self.critical == "all")
+        settings = {f.name: getattr(self, f.name) for f in fields(Comparison) if f.name != "everything"}
+        return Comparison(**settings, everything=self.critical == "all")
 
     def reader(self, target: Target, train: Source | None, bank: Descriptions | None) -> Reader:
         """What finds the paths."""
@@ -73,19 +73,19 @@ class Guidance:
         return Reader(critic, top=self.top, margin=self.margin, target=self.target, dead=bank)
 
     def bank(self, target: Target, train: Source, progress: Progress | None = None) -> Descriptions:
-        """The descriptions of the path's layers, from the cache where they are known."""
+        """The descriptions of the path's layers, from the cache where they are there."""
         layers = path_layers(target, self.depth, self.layers)
         if isinstance(self.describe, Descriptions):
-            found = self.describe
+            bank = self.describe
         else:
-            found = describe(target, train, self.describe, layers=globs(layers), progress=progress)
-        found.check(target)
+            bank = describe(target, train, self.describe, layers=globs(layers), progress=progress)
+        bank.check(target)
         for layer in layers:
-            if layer.name not in found.layers:
+            if layer.name not in bank.layers:
                 raise BadInput(
                     f"the descriptions have no layer {layer.name!r}, which the path passes: describe it, or name other layers."
                 )
-        return found
+        return bank
 
     def about(self) -> str:
         """What the paths of a sample depend on beside target and images."""
@@ -97,23 +97,22 @@ class Guidance:
         bank = self.bank(target, train, progress)
         reader = self.reader(target, train, bank)
         comparer = self.comparison().start(reader.layers, bank, target.classes or train.classes)
-        sample = known = None
+        sample = estimate = None
         if self.tau is None:
-            about = f"{self.about()} {train_words(self, train)} {_dead(reader, bank)}"
+            about = f"{self.about()} {_first_inputs(train)} {_dead(reader, bank)}"
             sample = read_sample(
                 reader, train, about=about, per_class=self.per_class, seed=self.seed, cache=cache, progress=progress
             )
-            known = threshold(sample.similarities(comparer), self.quantile, self.seed)
-        value = float(self.tau) if known is None else known.value  # type: ignore[arg-type]
-        return Semantics(self, target, reader, comparer, bank, value, known, sample)
+            estimate = threshold(sample.similarities(comparer), self.quantile, self.seed)
+        value = float(self.tau) if estimate is None else estimate.value  # type: ignore[arg-type]
+        return Semantics(self, target, reader, comparer, bank, value, estimate, sample)
 
 
-def train_words(settings: Guidance, train: Source) -> str:
-    """What of the training data the choice of neurons depends on: the mean colour, or the usual values."""
+def _first_inputs(train: Source) -> str:
+    """A hash of the training data that the choice of neurons depends on: the mean colour, or the usual values."""
     from hashlib import blake2b
 
-    ids = train.ids()[: min(1000, len(train))]
-    return blake2b(np.ascontiguousarray(ids).tobytes(), digest_size=8).hexdigest()
+    return blake2b(np.ascontiguousarray(train.ids()[:1000]).tobytes(), digest_size=8).hexdigest()
 
 
 def _dead(reader: Reader, bank: Descriptions) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Where an exemplar excites its neuron: masks at image size, made again when somebody looks."""
+"""Where an exemplar excites its neuron: masks at image size, computed when they are needed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cut(values: Tensor, gamma: Tensor) -> Tensor:
 
 
 def regions(
-    found: Exemplars,
+    exemplars: Exemplars,
     target: Target,
     source: Source,
     layer: str,
@@ -68,8 +68,8 @@ def regions(
 ) -> Iterator[Regions]:
     """The exemplars of a layer's neurons with their masks, in groups that fit into memory. A neuron without a map (a unit of
     a dense layer) looks at the whole input."""
-    about = next(one for one in found.layers if one.name == layer)
-    index, _ = found.top(layer)
+    about = next(one for one in exemplars.layers if one.name == layer)
+    index, _ = exemplars.top(layer)
     chosen = np.arange(len(index)) if neurons is None else np.asarray(neurons)
     image = source.shape[1:]
     step = max(1, MEMORY // max(1, 4 * index.shape[1] * int(np.prod(image))))
@@ -79,20 +79,20 @@ def regions(
             needed = np.unique(index[some][index[some] >= 0])
             rows = np.searchsorted(needed, np.maximum(index[some], 0))
             inputs = source.read(needed)
-            masks = _masks(probe, about, target, inputs, rows, some, found, image, batch)
+            masks = _masks(probe, about, target, inputs, rows, some, exemplars, image, batch)
             masks[index[some] < 0] = False
             yield Regions(layer, some, index[some], inputs, np.minimum(rows, len(needed) - 1), masks)
 
 
 def _masks(
     probe: Probe, layer: Layer, target: Target, inputs: NDArray[np.generic], rows: NDArray[np.int64], some: NDArray[np.int64],
-    found: Exemplars, image: tuple[int, ...], batch: int,
+    exemplars: Exemplars, image: tuple[int, ...], batch: int,
 ) -> NDArray[np.bool_]:  # fmt: skip
     """(count, k, *image) masks of these neurons over their exemplars."""
     masks = np.ones((*rows.shape, *image), dtype=bool)
     if not has_map(layer, (1, *image)):
         return masks
-    gamma = found.gamma(layer.name)
+    gamma = exemplars.gamma(layer.name)
     for start in range(0, len(inputs), batch):
         with torch.inference_mode():
             (here,) = probe(target.prepare(inputs[start : start + batch])).values.values()

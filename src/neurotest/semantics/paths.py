@@ -1,4 +1,4 @@
-"""Decision paths: per layer the neuron that decided, in words, and what the network said at the end."""
+"""Decision paths: per layer the neuron that decided, in words, and what the network predicted."""
 
 from __future__ import annotations
 
@@ -82,23 +82,23 @@ class Paths:
 
 
 def sentence(descriptions: Sequence[str], labels: Sequence[str] = ()) -> str:
-    """The template: layer order is kept, what was said before is not said again, and labels are not shuffled.
+    """The template: layer order is kept, no description stands twice, and labels are not shuffled.
 
     >>> sentence(["red", "stripes", "red"], ["cat", "dog"])
     'a photo of a cat or dog with red, stripes'
     >>> sentence(["red"])
     'a photo with red'
     """
-    said = ", ".join(dict.fromkeys(descriptions))
+    words = ", ".join(dict.fromkeys(descriptions))
     of = f" of a {' or '.join(labels)}" if labels else ""
-    return f"a photo{of}" + (f" with {said}" if said else "")
+    return f"a photo{of}" + (f" with {words}" if words else "")
 
 
 class Reader:
     """Reads paths: scores neurons and takes the first `top` of every layer, leaving out those that never react.
 
     For a mutant, neurons of the reference's path stay unless another is ahead by more than `margin`, and by default the class
-    whose logit is attributed is the reference's: a target of its own would tell what the mutant is taken for.
+    whose logit is attributed is the reference's: a class of its own would give its prediction away.
     """
 
     def __init__(
@@ -142,29 +142,29 @@ class Reader:
             classes = torch.from_numpy(references.classes).to(x.device)
         return self._read(self.critic(x, classes), references)
 
-    def _read(self, found: Attribution, references: Paths | None) -> Paths:
+    def _read(self, attribution: Attribution, references: Paths | None) -> Paths:
         units, scores = [], []
         for number, layer in enumerate(self.layers):
-            score = found.scores[layer.name].detach()
+            score = attribution.scores[layer.name].detach()
             shown = score.clone() if score.is_inference() else score
             shown = shown.nan_to_num(nan=-torch.inf)
             if len(silent := self._silent[layer.name]):
                 shown = shown.index_fill(1, silent.to(shown.device), -torch.inf)
             ranked = shown
             if references is not None and self.margin:
-                known = torch.from_numpy(references.units[:, number]).to(shown.device)
-                ahead = shown.gather(1, known)
+                reference = torch.from_numpy(references.units[:, number]).to(shown.device)
+                ahead = shown.gather(1, reference)
                 lifted = torch.where(ahead > 0, ahead / (1 - self.margin), ahead * (1 - self.margin))
-                ranked = shown.scatter(1, known, lifted)
+                ranked = shown.scatter(1, reference, lifted)
             best = ranked.topk(self.top, dim=1).indices
             units.append(best)
             scores.append(shown.gather(1, best))
-        labels = found.logits.topk(min(LABELS, found.logits.shape[1]), dim=1).indices
+        labels = attribution.logits.topk(min(LABELS, attribution.logits.shape[1]), dim=1).indices
         return Paths(
             torch.stack(units, 1).cpu().numpy(),
             torch.stack(scores, 1).float().cpu().numpy(),
             labels.cpu().numpy(),
-            found.classes.cpu().numpy(),
+            attribution.classes.cpu().numpy(),
         )
 
 

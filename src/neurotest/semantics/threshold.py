@@ -21,8 +21,10 @@ from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
-from neurotest.mutate.rules import WIDTH, Rules95, Space
-from neurotest.mutate.space import Draws, from_unit, to_unit
+from neurotest.mutate.base import Draws, Mutations
+from neurotest.mutate.chain import Step, draws_of
+from neurotest.mutate.rules import Rules95
+from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress
 from neurotest.semantics.dissimilarity import Comparer
 from neurotest.semantics.paths import Paths, Reader
@@ -81,8 +83,8 @@ def tau(similarities: NDArray[np.float64], quantile: float = QUANTILE, seed: int
     values = np.sort(similarities.reshape(-1))
     if values[0] == values[-1]:
         raise BadInput(
-            f"tau has no spread: all {values.size:,} mutants have similarity {values[0]:g} to their image, so paths tell nothing "
-            "apart. Take more layers (depth=), another distance, or describe the neurons with another method."
+            f"tau has no spread: all {values.size:,} mutants have similarity {values[0]:g} to their image, so paths do not "
+            "differ. Take more layers (depth=), another distance, or describe the neurons with another method."
         )
     random = rng.stream("semantics.tau", seed)
     n = len(similarities)
@@ -96,9 +98,9 @@ def tau(similarities: NDArray[np.float64], quantile: float = QUANTILE, seed: int
 
 def _lower(values: NDArray[np.float64], quantile: float) -> float:
     """Of sorted values."""
-    found = float(values[min(int(quantile * values.size), values.size - 1)])
+    value = float(values[min(int(quantile * values.size), values.size - 1)])
     higher = values[np.searchsorted(values, values[0], side="right") :]
-    return float(higher[0]) if found == values[0] and len(higher) else found
+    return float(higher[0]) if value == values[0] and len(higher) else value
 
 
 def stratified(source: Source, groups: NDArray[np.int64], per_class: int, seed: int) -> NDArray[np.int64]:
@@ -117,14 +119,9 @@ def stratified(source: Source, groups: NDArray[np.int64], per_class: int, seed: 
     return np.array([i for _, _, i in sorted(ranked)], dtype=np.int64)
 
 
-def every_rule(space: Space) -> Draws:
-    """All rules of a space, each once."""
-    kind, rows = [], []
-    for number, family in enumerate(space.families):
-        for rule in family.rules:
-            kind.append(number)
-            rows.append([*rule, *([0.0] * (WIDTH - len(rule)))])
-    return Draws(space.names, np.array(kind, dtype=np.int8), np.array(rows))
+def every_rule(mutations: Mutations) -> Draws:
+    """All rules, each once."""
+    return draws_of(mutations, [Step(f.name, (*rule, *(0.0,) * f.seeded)) for f in mutations.families for rule in f.rules])
 
 
 def read_sample(
@@ -144,21 +141,21 @@ def read_sample(
     groups = train.labels if train.labels is not None else _predicted(reader, train)
     chosen = stratified(train, groups, per_class, seed)
     part = train.take(chosen)
-    space = Rules95()
-    space.check(tuple(part.shape))
-    draws = every_rule(space)
-    key = blake2b(repr((VERSION, target.fingerprint, about, repr(space), per_class, seed)).encode(), digest_size=16)
+    mutations = Rules95()
+    mutations.check(tuple(part.shape))
+    draws = every_rule(mutations)
+    key = blake2b(repr((VERSION, target.fingerprint, about, repr(mutations), per_class, seed)).encode(), digest_size=16)
     key.update(np.ascontiguousarray(part.ids()).tobytes())
     place = cache_dir() / "paths" / f"{key.hexdigest()}.safetensors"
-    if cache and (known := _load(place, len(part), len(draws))) is not None:
-        return known
+    if cache and (cached := _load(place, len(part), len(draws))) is not None:
+        return cached
     references, mutants = [], []
     for start in range(0, len(part), GROUP):
         raw = part.read(np.arange(start, min(start + GROUP, len(part))))
-        found, changed = _read_group(
-            reader, raw, space, draws, None if part.labels is None else part.labels[start : start + len(raw)]
+        originals, changed = _read_group(
+            reader, raw, mutations, draws, None if part.labels is None else part.labels[start : start + len(raw)]
         )
-        references.append(found)
+        references.append(originals)
         mutants.append(changed)
         if progress is not None:
             progress(min(start + GROUP, len(part)), len(part))
@@ -169,26 +166,26 @@ def read_sample(
     return sample
 
 
-def _read_group(reader: Reader, raw: NDArray[Any], space: Space, draws: Draws, labels: Any) -> tuple[Paths, Paths]:
+def _read_group(reader: Reader, raw: NDArray[Any], mutations: Mutations, draws: Draws, labels: Any) -> tuple[Paths, Paths]:
     target, n, rules = reader.critic.target, len(raw), len(draws)
     x = target.prepare(raw)
     eight = raw.dtype == np.uint8
-    every = Draws(draws.names, np.tile(draws.kind, n), np.tile(draws.parameters, (n, 1)))
+    every = draws[np.tile(np.arange(rules), n)]
     with torch.inference_mode():
         unit = to_unit(x, target.bounds).repeat_interleave(rules, 0)
-        made = from_unit(space.apply(unit, every, eight_bit=eight), target.bounds)
+        changed = from_unit(mutations.apply(unit, every, eight_bit=eight), target.bounds)
     references = reader.references(x, labels)
-    return references, reader.mutants(made, references[np.repeat(np.arange(n), rules)])
+    return references, reader.mutants(changed, references[np.repeat(np.arange(n), rules)])
 
 
 def _predicted(reader: Reader, train: Source) -> NDArray[np.int64]:
     from neurotest.scan import batches
 
-    target, found = reader.critic.target, []
+    target, parts = reader.critic.target, []
     with torch.inference_mode():
         for part in batches(target, train):
-            found.append(target.logits(part.x).argmax(1).cpu().numpy())
-    return np.concatenate(found)
+            parts.append(target.logits(part.x).argmax(1).cpu().numpy())
+    return np.concatenate(parts)
 
 
 def _save(place: Path, sample: Sample) -> None:

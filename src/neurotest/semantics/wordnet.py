@@ -1,4 +1,4 @@
-"""WordNet's nouns as they lie in its own files, and Wu and Palmer's similarity on them. Nothing is downloaded or bundled."""
+"""WordNet's nouns from its own files, and Wu and Palmer's similarity on them. Nothing is downloaded or bundled."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST = 1 << 26  # bytes of a file
 
 
 def places() -> list[Path]:
-    said = os.environ.get("NEUROTEST_WORDNET")
-    return [Path(said)] if said else [Path("/usr/share/wordnet"), cache_dir() / "wordnet"]
+    folder = os.environ.get("NEUROTEST_WORDNET")
+    return [Path(folder)] if folder else [Path("/usr/share/wordnet"), cache_dir() / "wordnet"]
 
 
 def find() -> Path | None:
@@ -34,20 +34,20 @@ class WordNet:
     @functools.cache  # noqa: B019 - one object per process
     def ancestors(self, synset: int) -> dict[int, int]:
         """Every more general synset with the least number of steps to it, itself included."""
-        found, front, steps = {synset: 0}, [synset], 0
+        steps_to, front, steps = {synset: 0}, [synset], 0
         while front:
             steps += 1
-            front = [p for s in front for p in self.parents.get(s, ()) if p not in found]
+            front = [p for s in front for p in self.parents.get(s, ()) if p not in steps_to]
             for p in front:
-                found.setdefault(p, steps)
-        return found
+                steps_to.setdefault(p, steps)
+        return steps_to
 
     @functools.cache  # noqa: B019
     def depth(self, synset: int) -> int:
         """Synsets on the longest way up, itself included: the root has 1."""
         return 1 + max((self.depth(p) for p in self.parents.get(synset, ())), default=0)
 
-    def known(self, word: str) -> tuple[int, ...]:
+    def senses_of(self, word: str) -> tuple[int, ...]:
         """A word's senses; a plural is looked up as its singular."""
         word = word.lower()
         for form in (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ies") + "y"):
@@ -61,9 +61,9 @@ class WordNet:
         if one == other:
             return 1.0
         best = 0.0
-        for a in self.known(one):
+        for a in self.senses_of(one):
             above = self.ancestors(a)
-            for b in self.known(other):
+            for b in self.senses_of(other):
                 common = [s for s in self.ancestors(b) if s in above]
                 if common:
                     shared = max(common, key=self.depth)

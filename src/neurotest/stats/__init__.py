@@ -1,1 +1,1 @@
-"""Numbers about numbers: fault metrics of an order, intervals, mergeable moments. Numpy only; nothing here knows a network."""
+"""Fault metrics of an order, intervals, correlations, densities, mergeable moments. Nothing here knows a network."""

@@ -28,7 +28,7 @@ class Interval(NamedTuple):
 
 def _check(draws: int, level: float) -> None:
     if draws < 1:
-        raise BadInput(f"draws={draws}: expected a whole number >= 1 (2000 is usual).")
+        raise BadInput(f"draws={draws}: expected an integer >= 1 (2000 is usual).")
     if not 0 < level < 1:
         raise BadInput(f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
 
@@ -78,14 +78,14 @@ def order_interval(
     n = len(items)
     samples = [metric(items[np.sort(generator.integers(0, n, n))]) for _ in range(draws)]
     value = float(metric(items))
-    known = _known(samples)
-    if math.isnan(value) or known.size == 0:
+    defined = _defined(samples)
+    if math.isnan(value) or defined.size == 0:
         return Interval(value, math.nan, math.nan)
     normal = NormalDist()
-    below = float(np.mean(known < value) + np.mean(known == value) / 2)
-    shift = 2 * normal.inv_cdf(min(max(below, 0.5 / known.size), 1 - 0.5 / known.size))
+    below = float(np.mean(defined < value) + np.mean(defined == value) / 2)
+    shift = 2 * normal.inv_cdf(min(max(below, 0.5 / defined.size), 1 - 0.5 / defined.size))
     reach = normal.inv_cdf((1 + level) / 2)
-    low, high = np.quantile(known, [normal.cdf(shift - reach), normal.cdf(shift + reach)])
+    low, high = np.quantile(defined, [normal.cdf(shift - reach), normal.cdf(shift + reach)])
     return Interval(value, min(value, float(low)), max(value, float(high)))
 
 
@@ -102,10 +102,10 @@ def random_interval(
     _check(draws, level)
     generator = rng.stream("stats.random.order", seed)
     samples = [metric(generator.permutation(items)) for _ in range(draws)]
-    known = _known(samples)
-    if known.size == 0:
+    defined = _defined(samples)
+    if defined.size == 0:
         return Interval(math.nan, math.nan, math.nan)
-    return Interval(float(known.mean()), *_percentiles(known, level))
+    return Interval(float(defined.mean()), *_percentiles(defined, level))
 
 
 def _items(items: ArrayLike) -> NDArray[np.generic]:
@@ -115,7 +115,7 @@ def _items(items: ArrayLike) -> NDArray[np.generic]:
     return array
 
 
-def _known(samples: list[float]) -> NDArray[np.float64]:
+def _defined(samples: list[float]) -> NDArray[np.float64]:
     return np.array([sample for sample in samples if not math.isnan(sample)], dtype=np.float64)
 
 
@@ -159,9 +159,9 @@ def random_fdr(n: int, faults: int, m: int, *, level: float = 0.95) -> Interval:
         chosen: NDArray[np.float64] = log_factorial[total] - log_factorial[part] - log_factorial[total - part]
         return chosen
 
-    found = np.arange(max(0, m - (n - faults)), min(m, faults) + 1)
-    log_mass = log_choose(faults, found) + log_choose(n - faults, m - found)
+    hits = np.arange(max(0, m - (n - faults)), min(m, faults) + 1)
+    log_mass = log_choose(faults, hits) + log_choose(n - faults, m - hits)
     mass = np.exp(log_mass - log_mass.max())
     below = np.cumsum(mass) / mass.sum()
-    low, high = (int(found[min(int(np.searchsorted(below, q)), found.size - 1)]) for q in ((1 - level) / 2, (1 + level) / 2))
+    low, high = (int(hits[min(int(np.searchsorted(below, q)), hits.size - 1)]) for q in ((1 - level) / 2, (1 + level) / 2))
     return Interval(faults / n, low / m, high / m)

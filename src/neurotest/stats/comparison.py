@@ -1,4 +1,4 @@
-"""Comparing samples: effect sizes, corrections for many tests, correlations with something held fixed. Numpy only."""
+"""Comparing samples: effect sizes, corrections for many tests, correlations with something held fixed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Floats = NDArray[np.float64]
 
 def sample(name: str, values: ArrayLike, least: int = 1) -> Floats:
     """One row of finite numbers."""
-    given = np.asarray(values, dtype=np.float64)
-    if given.ndim != 1 or given.size < least or not np.isfinite(given).all():
-        raise BadInput(f"{name}: values of shape {given.shape}; expected one row of at least {least} finite numbers.")
-    return given
+    row = np.asarray(values, dtype=np.float64)
+    if row.ndim != 1 or row.size < least or not np.isfinite(row).all():
+        raise BadInput(f"{name}: values of shape {row.shape}; expected one row of at least {least} finite numbers.")
+    return row
 
 
 def ranks(values: ArrayLike) -> Floats:
     """1 for the smallest; ties share the mean of their ranks."""
-    given = np.asarray(values, dtype=np.float64)
-    _, inverse, counts = np.unique(given, return_inverse=True, return_counts=True)
+    row = np.asarray(values, dtype=np.float64)
+    _, inverse, counts = np.unique(row, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    found: Floats = (last - (counts - 1) / 2)[inverse]
-    return found
+    shared: Floats = (last - (counts - 1) / 2)[inverse]
+    return shared
 
 
 def a12(left: ArrayLike, right: ArrayLike) -> float:
@@ -52,14 +52,14 @@ def holm(p: ArrayLike) -> Floats:
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    given = np.asarray(p, dtype=np.float64)
-    known = np.flatnonzero(~np.isnan(given))
-    if given.ndim != 1 or (known.size and not ((given[known] >= 0) & (given[known] <= 1)).all()):
-        raise BadInput(f"p-values of shape {given.shape}: expected one row of numbers from 0 to 1.")
-    order = known[np.argsort(given[known], kind="stable")]
-    out = given.copy()
-    out[order] = np.minimum(1, np.maximum.accumulate(given[order] * np.arange(len(order), 0, -1)))
-    return out
+    row = np.asarray(p, dtype=np.float64)
+    tests = np.flatnonzero(~np.isnan(row))
+    if row.ndim != 1 or (tests.size and not ((row[tests] >= 0) & (row[tests] <= 1)).all()):
+        raise BadInput(f"p-values of shape {row.shape}: expected one row of numbers from 0 to 1.")
+    order = tests[np.argsort(row[tests], kind="stable")]
+    corrected = row.copy()
+    corrected[order] = np.minimum(1, np.maximum.accumulate(row[order] * np.arange(len(order), 0, -1)))
+    return corrected
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> float:
@@ -67,7 +67,7 @@ def pearson(x: ArrayLike, y: ArrayLike) -> float:
     a, b = sample("x", x, 2), sample("y", y, 2)
     if len(a) != len(b):
         raise BadInput(f"{len(a)} values against {len(b)}: expected as many of one as of the other.")
-    # All values equal: asked before centring, which leaves rounding errors that correlate with anything.
+    # All values equal: checked before centring, which leaves rounding errors that correlate with anything.
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan
     a, b = a - a.mean(), b - b.mean()

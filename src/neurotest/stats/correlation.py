@@ -1,4 +1,4 @@
-"""Correlations with what belongs to them: p-value, an interval that knows which values hang together, levels held fixed."""
+"""Correlations with what belongs to them: p-value, an interval that resamples what belongs together, levels held fixed."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Correlation:
         return self.strength == "strong" and self.r * direction > 0 and self.p <= level
 
     def to_dict(self) -> dict[str, Any]:
-        held = {**vars(self), "strength": self.strength}
-        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in held.items()}
+        fields = {**vars(self), "strength": self.strength}
+        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in fields.items()}
 
 
 def correlate(
@@ -101,11 +101,11 @@ def within_levels(x: ArrayLike, y: ArrayLike, level: Sequence[Any], *, least: in
     return {name: correlate(a[mine], b[mine]) for name, mine in zip(names, rows, strict=True) if len(mine) >= max(2, least)}
 
 
-def _codes(name: str, given: ArrayLike, n: int) -> NDArray[np.int64]:
-    held = np.asarray(given)
-    if held.shape != (n,):
-        raise BadInput(f"{name} of shape {held.shape}: expected one name per value, ({n},).")
-    codes: NDArray[np.int64] = np.unique(held, return_inverse=True)[1]
+def _codes(name: str, names: ArrayLike, n: int) -> NDArray[np.int64]:
+    array = np.asarray(names)
+    if array.shape != (n,):
+        raise BadInput(f"{name} of shape {array.shape}: expected one name per value, ({n},).")
+    codes: NDArray[np.int64] = np.unique(array, return_inverse=True)[1]
     return codes
 
 
@@ -128,6 +128,6 @@ def _interval(
     fine = (va > 1e-9) & (vb > 1e-9)
     if not fine.any():
         return math.nan, math.nan
-    found = np.clip(cov[fine] / np.sqrt(va[fine] * vb[fine]), -1, 1)
-    low, high = np.quantile(found, [0.025, 0.975])
+    coefficients = np.clip(cov[fine] / np.sqrt(va[fine] * vb[fine]), -1, 1)
+    low, high = np.quantile(coefficients, [0.025, 0.975])
     return float(low), float(high)

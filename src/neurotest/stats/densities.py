@@ -109,16 +109,16 @@ class Kernels:
     def log_density(self, values: Floats) -> Floats:
         """Natural logarithm of the density: (n,)."""
         white = (values - self.mean) @ self.whiten
-        found = np.empty(len(white))
+        logs = np.empty(len(white))
         step = max(1, CHUNK // len(self.points))
         for start in range(0, len(white), step):
             exponents = squared_distances(white[start : start + step], self.points)
             exponents *= -0.5
             most = exponents.max(axis=1)
             exponents -= most[:, None]
-            found[start : start + step] = most + np.log(np.exp(exponents, out=exponents).sum(axis=1))
-        found -= self._constant
-        return found
+            logs[start : start + step] = most + np.log(np.exp(exponents, out=exponents).sum(axis=1))
+        logs -= self._constant
+        return logs
 
 
 def _need_points(points: Floats) -> None:

@@ -16,28 +16,28 @@ def entropy(counts: ArrayLike, *, corrected: bool = False) -> float:
     >>> round(entropy([5, 5]), 6)
     0.693147
     """
-    held = np.asarray(counts, dtype=np.float64)
-    if held.ndim != 1 or (held.size and (not np.isfinite(held).all() or held.min() < 0)):
-        raise BadInput(f"counts of shape {held.shape}: expected one row of numbers >= 0.")
-    held = held[held > 0]
-    total = held.sum()
+    histogram = np.asarray(counts, dtype=np.float64)
+    if histogram.ndim != 1 or (histogram.size and (not np.isfinite(histogram).all() or histogram.min() < 0)):
+        raise BadInput(f"counts of shape {histogram.shape}: expected one row of numbers >= 0.")
+    seen = histogram[histogram > 0]
+    total = seen.sum()
     if not total:
         return math.nan
-    shares = held / total
+    shares = seen / total
     plain = max(0.0, float(-(shares * np.log(shares)).sum()))
-    return plain + (len(held) - 1) / (2 * float(total)) if corrected else plain
+    return plain + (len(seen) - 1) / (2 * float(total)) if corrected else plain
 
 
 def evenness(numbers: ArrayLike, classes: int, *, corrected: bool = False) -> float | None:
-    """Entropy of class numbers over log(classes): 1 when all classes are met equally, 0 when one is. None without inputs.
+    """Entropy of class numbers over log(classes): 1: all classes occur equally often, 0: only one does. None without inputs.
 
-    `classes` is the number the network knows, not how many are met. The corrected value is cut at 1.
+    `classes` is how many the network has, not how many occur. The corrected value is cut at 1.
     """
     if classes < 2:
         raise BadInput(f"classes={classes}: evenness needs at least 2 classes.")
-    given = np.asarray(numbers)
-    if given.size == 0:
+    row = np.asarray(numbers)
+    if row.size == 0:
         return None
-    if given.ndim != 1 or given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= classes:
-        raise BadInput(f"class numbers of shape {given.shape}: expected one row of whole numbers from 0 to {classes - 1}.")
-    return min(1.0, entropy(np.bincount(given, minlength=classes), corrected=corrected) / math.log(classes))
+    if row.ndim != 1 or row.dtype.kind not in "iu" or row.min() < 0 or row.max() >= classes:
+        raise BadInput(f"class numbers of shape {row.shape}: expected one row of integers from 0 to {classes - 1}.")
+    return min(1.0, entropy(np.bincount(row, minlength=classes), corrected=corrected) / math.log(classes))

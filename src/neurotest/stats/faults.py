@@ -31,7 +31,7 @@ def as_faults(faults_in_order: ArrayLike) -> NDArray[np.bool_]:
 def check_count(m: int, n: int) -> int:
     """`m` as a number of inputs out of `n`."""
     if isinstance(m, bool) or int(m) != m or not 1 <= m <= n:
-        raise BadInput(f"m={m}: expected a whole number of inputs from 1 to {n} (budget() reads '5%').")
+        raise BadInput(f"m={m}: expected an integer from 1 to {n} (budget() reads '5%').")
     return int(m)
 
 
@@ -76,7 +76,7 @@ def fault_types(true: ArrayLike, pred: ArrayLike, classes: int | None = None) ->
         return np.zeros(0, dtype=np.int64)
     both = np.concatenate([true, pred])
     if not np.issubdtype(both.dtype, np.integer) or both.min() < 0:
-        raise BadInput("true and pred must be whole class numbers from 0: leave inputs without a label out.")
+        raise BadInput("true and pred must be class numbers, integers from 0: leave inputs without a label out.")
     top = int(both.max()) + 1
     if classes is not None and classes < top:
         raise BadInput(f"classes={classes}: class {top - 1} occurs, so expected at least {top}.")
@@ -133,14 +133,14 @@ def ftcr_auc(
 
 
 def _share(share: Decimal, n: int) -> int:
-    """That share of n inputs: nearest whole number, halves up, at least 1."""
+    """That share of n inputs: nearest integer, halves up, at least 1."""
     return max(1, int(share * n + Decimal("0.5")))
 
 
 def budget(text_or_number: Any, n: int) -> int:
     """How many of n inputs a budget stands for: "5%" or 0.05 is a share, 100 or "100" a number of inputs.
 
-    Shares are rounded to the nearest whole number, halves up, at least 1.
+    Shares are rounded to the nearest integer, halves up, at least 1.
 
     >>> budget("5%", 10_000), budget(0.05, 10_000), budget(100, 10_000)
     (500, 500, 100)

@@ -21,7 +21,7 @@ class Moments:
 
     def __init__(self, neurons: int) -> None:
         if neurons < 1:
-            raise BadInput(f"neurons={neurons}: expected a whole number >= 1.")
+            raise BadInput(f"neurons={neurons}: expected an integer >= 1.")
         self.count = 0
         self.low: Floats = np.full(neurons, np.inf)
         self.high: Floats = np.full(neurons, -np.inf)

@@ -15,12 +15,12 @@ def squared_distances(left: Floats, right: Floats) -> Floats:
         return np.zeros((len(left), len(right)))
     centre = right[0]
     a, b = left - centre, right - centre
-    found = a @ b.T
-    found *= -2
-    found += np.einsum("ij,ij->i", a, a)[:, None]
-    found += np.einsum("ij,ij->i", b, b)
-    result: Floats = np.maximum(found, 0, out=found)
-    return result
+    products = a @ b.T
+    products *= -2
+    products += np.einsum("ij,ij->i", a, a)[:, None]
+    products += np.einsum("ij,ij->i", b, b)
+    squared: Floats = np.maximum(products, 0, out=products)
+    return squared
 
 
 def nearest(queries: Floats, points: Floats) -> tuple[Floats, NDArray[np.int64]]:
@@ -44,12 +44,12 @@ class Points:
         return len(self.points)
 
     def nearest(self, queries: Floats) -> tuple[Floats, NDArray[np.int64]]:
-        """The winner is found by products, its distance taken from the difference itself."""
-        found = np.empty(len(queries), dtype=np.int64)
+        """The nearest is searched by products, its distance taken from the difference itself."""
+        index = np.empty(len(queries), dtype=np.int64)
         step = max(1, CHUNK // len(self))
         for start in range(0, len(queries), step):
             part = (queries[start : start + step] - self._centre) @ self._double
             part += self._squares
-            found[start : start + step] = part.argmin(axis=1)
-        apart = queries - self.points[found]
-        return np.sqrt(np.einsum("ij,ij->i", apart, apart)), found
+            index[start : start + step] = part.argmin(axis=1)
+        apart = queries - self.points[index]
+        return np.sqrt(np.einsum("ij,ij->i", apart, apart)), index

@@ -12,7 +12,7 @@ import torch
 from neurotest import rng, zoo
 from neurotest.campaign.neurons import of_pairs
 from neurotest.errors import BadInput
-from neurotest.generate.swarm import Ball, Flight, Settings, controls
+from neurotest.generate.swarm import Ball, Settings, Trajectory, controls
 from neurotest.studies.deepsensor_subjects import Row, Subject, about, fly, paper, subject
 from neurotest.target import Target
 from neurotest.zoo.faulty import CLASS, Patch
@@ -20,8 +20,12 @@ from neurotest.zoo.faulty import CLASS, Patch
 ROUNDS = 20  # the papers' iterations
 
 
-def counted(flight: Flight) -> Row:
-    return {"failed": len(flight.failed), "labels": len(flight.hits), "evaluations": float(flight.spent.double().mean())}
+def counted(trajectory: Trajectory) -> Row:
+    return {
+        "failed": len(trajectory.failed),
+        "labels": len(trajectory.hits),
+        "evaluations": float(trajectory.spent.double().mean()),
+    }
 
 
 # -- what finds faults in which ball
@@ -71,12 +75,12 @@ def errors(name: str, scale: str, draw: int, n: int, method: str, particles: int
 
 def _swarm(on: Subject, method: str, draw: int, particles: int) -> tuple[int, int]:
     if method == "swarm":  # the default, in the papers' ball, never content with one label
-        flight = fly(on, "excitability", Settings(norm="l2", radius=1.0, labels=None, evaluations=10 * particles, seed=draw))
+        trajectory = fly(on, "excitability", Settings(norm="l2", radius=1.0, labels=None, evaluations=10 * particles, seed=draw))
     else:
         fitness, said = paper(method, iterations=ROUNDS, particles=particles, seed=draw)
-        flight = fly(on, fitness, said)
-    at = np.linspace(0, len(flight.course) - 1, ROUNDS).round().astype(int)
-    return sum(flight.course[i].wrong for i in at), len(flight.hits)
+        trajectory = fly(on, fitness, said)
+    at = np.linspace(0, len(trajectory.course) - 1, ROUNDS).round().astype(int)
+    return sum(trajectory.course[i].wrong for i in at), len(trajectory.hits)
 
 
 def _steps(on: Subject, method: str, draw: int) -> tuple[int, int]:
@@ -148,14 +152,14 @@ def polluted(name: str, scale: str, draw: int, n: int) -> Row:
     """How often the swarm's faults are of the polluted class, beside noise of equal norm; and which neurons carry the patch."""
     label = CLASS[zoo.find(name.partition("+")[0]).family]
     on = subject(name, scale, draw, n, avoid=label)
-    flight = fly(on, "excitability", Settings(seed=draw))
-    towards = sum(hit.predicted == label for hit in flight.hits)
+    trajectory = fly(on, "excitability", Settings(seed=draw))
+    towards = sum(hit.predicted == label for hit in trajectory.hits)
     ball = Ball("linf", 0.1, True)
     with torch.inference_mode():
         u = ball.noise(on.x, rng.torch_stream("study.deepsensor.noise", draw))
         noisy = on.target.logits(u).argmax(1)
     found: Row = {
-        "seeds": len(on.x), "failed": len(flight.failed), "towards": towards, "faults": len(flight.hits),
+        "seeds": len(on.x), "failed": len(trajectory.failed), "towards": towards, "faults": len(trajectory.hits),
         "noise towards": int((noisy == label).sum()), "noise failed": int((noisy != on.y).sum()),
     }  # fmt: skip
     if "+" in name:
@@ -163,11 +167,11 @@ def polluted(name: str, scale: str, draw: int, n: int) -> Row:
             key: value for key, value in about(name, scale).items() if key in ("accuracy", "triggers", "class", "recipe")
         }
         if draw == 0:
-            found["carriers"] = carriers(on, flight, name, scale)
+            found["carriers"] = carriers(on, trajectory, name, scale)
     return found
 
 
-def carriers(on: Subject, flight: Flight, name: str, scale: str) -> Row:
+def carriers(on: Subject, trajectory: Trajectory, name: str, scale: str) -> Row:
     """The neurons that owe most when the patch is stamped, and how many of the swarm's own are among them."""
     told = about(name, scale)
     colours = np.array(told["patch"], dtype=np.uint8)
@@ -176,7 +180,7 @@ def carriers(on: Subject, flight: Flight, name: str, scale: str) -> Row:
     stamped = patch.stamp((few * 255).round().byte().numpy(), rng.stream("study.deepsensor.patch", 0))
     moved = torch.from_numpy(np.ascontiguousarray(stamped)).float().div(255)
     by_patch = of_pairs(on.target, few, moved, on.y[:20], top=10, rounds=12)
-    hits = [hit for hit in flight.hits if hit.predicted == told["class"]][:20] or flight.hits[:20]
+    hits = [hit for hit in trajectory.hits if hit.predicted == told["class"]][:20] or trajectory.hits[:20]
     rows = torch.tensor([hit.row for hit in hits])
     by_swarm = of_pairs(on.target, on.x[rows], torch.stack([hit.x for hit in hits]), on.y[rows], top=10, rounds=12)
     ours, theirs = ({(n.layer, n.index) for n in one.neurons} for one in (by_swarm, by_patch))
@@ -189,13 +193,13 @@ def carriers(on: Subject, flight: Flight, name: str, scale: str) -> Row:
 
 def incomplete(name: str, scale: str, draw: int, n: int) -> Row:
     on = subject(name, scale, draw, n)
-    flight = fly(on, "excitability", Settings(seed=draw))
+    trajectory = fly(on, "excitability", Settings(seed=draw))
     ball = Ball("linf", 0.1, True)
     noise, pgd = (
         controls.noise(on.target, on.x, on.y, ball, 100, random=draw),
         controls.pgd(on.target, on.x, on.y, ball, random=draw),
     )
-    found: Row = {"seeds": len(on.x), "swarm": len(flight.failed), "noise": noise.failed, "pgd": pgd.failed}
+    found: Row = {"seeds": len(on.x), "swarm": len(trajectory.failed), "noise": noise.failed, "pgd": pgd.failed}
     if "+" in name:
         found["about"] = {
             key: value for key, value in about(name, scale).items() if key in ("accuracy", "train_accuracy", "recipe")

@@ -25,8 +25,8 @@ CRITERIA = ("nc:0.2", "kmnc:1000", "nbc", "snac", "tknc:1", "bknc:1")
 def excited(name: str, scale: str, draw: int, n: int, pairs: int = PAIRS) -> Row:
     """Figure 1: excitable neurons of so many pairs that fail, and of the same seeds with noise of equal norm that does not."""
     on = subject(name, scale, draw, n)
-    flight = fly(on, "excitability", Settings(evaluations=300, seed=draw))  # what fails soon is enough here
-    first = {hit.row: hit.x for hit in reversed(flight.hits)}
+    trajectory = fly(on, "excitability", Settings(evaluations=300, seed=draw))  # what fails soon is enough here
+    first = {hit.row: hit.x for hit in reversed(trajectory.hits)}
     rows = torch.tensor(sorted(first), dtype=torch.long)
     corner = torch.stack([first[int(row)] for row in rows])
     benign = Ball("linf", 0.1, True).noise(on.x[rows], rng.torch_stream("study.deepsensor.benign", draw))
@@ -52,10 +52,10 @@ def course(name: str, scale: str, draw: int, n: int) -> Row:
         fitness, said = paper(preset, seed=draw)
         fly(Subject(on.target, on.x[:1], on.y[:1], on.positions[:1], on.source), fitness, said)  # what is loaded on first use
         began, clock = time.process_time(), time.perf_counter()
-        flight = fly(on, fitness, said)
+        trajectory = fly(on, fitness, said)
         spent, waited = time.process_time() - began, time.perf_counter() - clock
         found[preset] = {
-            "fitness": [m.fitness for m in flight.course],
+            "fitness": [m.fitness for m in trajectory.course],
             "cpu": spent,
             "wall": waited,
             "threads": torch.get_num_threads(),
@@ -72,9 +72,9 @@ def coverage(name: str, scale: str, draw: int, n: int) -> Row:
     found: Row = {"errors": {}}
     for start in ("random", "fixed"):
         fitness, said = paper("sensitivity-paper", particles=20, start=start, seed=draw)
-        flight = fly(on, fitness, said)
-        suites[f"deepsensor, {start} start"] = flight.best
-        found["errors"][start] = len(flight.failed)
+        trajectory = fly(on, fitness, said)
+        suites[f"deepsensor, {start} start"] = trajectory.best
+        found["errors"][start] = len(trajectory.failed)
     suites["swarm, excitability"] = fly(on, "excitability", Settings(norm="l2", radius=1.0, evaluations=300, seed=draw)).best
     base = _covered(on.target, on.x, train)
     for suite, images in suites.items():
@@ -95,14 +95,14 @@ def sweep(name: str, scale: str, draw: int, n: int) -> Row:
     few: Row = {**PAPER, "particles": 20, "seed": draw}
     found: Row = {"seeds": len(on.x), "lambda": {}, "epsilon": {}}
     for lam in (0.1, 0.3, 0.5, 0.7, 0.9):
-        flight = fly(on, f"sensitivity:scale=raw,signed=true,lam={lam}", Settings(**few))
-        found["lambda"][str(lam)] = [len(flight.failed), float(flight.fitness.mean())]
+        trajectory = fly(on, f"sensitivity:scale=raw,signed=true,lam={lam}", Settings(**few))
+        found["lambda"][str(lam)] = [len(trajectory.failed), float(trajectory.fitness.mean())]
     for quantile in ("q0.5", "q0.8", "q0.95"):
-        flight = fly(on, f"sensitivity:lam={quantile}", Settings(**few))
-        found["lambda"][quantile] = [len(flight.failed), float(flight.fitness.mean())]
+        trajectory = fly(on, f"sensitivity:lam={quantile}", Settings(**few))
+        found["lambda"][quantile] = [len(trajectory.failed), float(trajectory.fitness.mean())]
     for enough in (0.05, 0.1, 0.2, 1.0):
-        flight = fly(on, "sensitivity", Settings(**{**few, "enough": enough}))
-        found["epsilon"][str(enough)] = [len(flight.failed), float(flight.spent.double().mean())]
+        trajectory = fly(on, "sensitivity", Settings(**{**few, "enough": enough}))
+        found["epsilon"][str(enough)] = [len(trajectory.failed), float(trajectory.spent.double().mean())]
     return found
 
 
@@ -112,8 +112,8 @@ def overlap(name: str, scale: str, draw: int, n: int) -> Row:
     ball = Ball("linf", 0.1, True)
     pairs: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
     for method in ("excitability", "margin", "sensitivity"):
-        flight = fly(on, method, Settings(seed=draw, evaluations=600 if method != "sensitivity" else 200))
-        first = {hit.row: hit.x for hit in reversed(flight.hits)}
+        trajectory = fly(on, method, Settings(seed=draw, evaluations=600 if method != "sensitivity" else 200))
+        first = {hit.row: hit.x for hit in reversed(trajectory.hits)}
         if len(first) >= 3:
             rows = torch.tensor(sorted(first))
             pairs[method] = (on.x[rows], torch.stack([first[int(r)] for r in rows]), on.y[rows])

@@ -16,7 +16,7 @@ from neurotest import registry, rng, zoo
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.files import cache_dir
-from neurotest.generate.swarm import PRESETS, Ball, Flight, Scene, Settings, Swarm
+from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm, Trajectory
 from neurotest.target import Target
 from neurotest.target.load import load
 from neurotest.train import train_faulty
@@ -91,10 +91,10 @@ def subject(name: str, scale: str, draw: int, n: int, *, avoid: int | None = Non
     return Subject(target, x[good], y[good], order[good.numpy()], test.take(order[good.numpy()]))
 
 
-def fly(on: Subject, fitness: str, settings: Settings) -> Flight:
+def fly(on: Subject, fitness: str, settings: Settings) -> Trajectory:
     ball = Ball(settings.norm, settings.radius, True)
-    scene = Scene(on.target, on.x, on.y, ball, random=settings.seed)
-    return Swarm(registry.build("fitness", fitness).begin(scene), settings).run()
+    problem = Problem(on.target, on.x, on.y, ball, random=settings.seed)
+    return Swarm(registry.build("fitness", fitness).begin(problem), settings).run()
 
 
 def paper(name: str, **said: Any) -> tuple[str, Settings]:

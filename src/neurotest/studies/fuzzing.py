@@ -23,7 +23,7 @@ from neurotest.generate.outcome import spread
 from neurotest.measure.context import Context
 from neurotest.mutate.chain import words
 from neurotest.mutate.rules import Rules95
-from neurotest.oracles import court
+from neurotest.oracles import build_oracles
 from neurotest.registry import register
 from neurotest.stats.bootstrap import mean_interval
 from neurotest.studies import fuzzing_published
@@ -73,7 +73,7 @@ ABSENT = [
     differs="Seeds the target gets wrong are set aside and faults do not become seeds, which lowers every count against the "
     "paper. Only faults that the guide keeps count, as there. One campaign per guide serves all three protocols: its counts "
     "are read off where it has spent the iterations, the outputs and the forward passes. Only then, and only if it "
-    "has put out too little for table 12, it goes on with coverage emptied whenever it is full or nothing was put out for 128 "
+    "has output too little for table 12, it goes on with coverage emptied whenever it is full or nothing was output for 128 "
     "forward passes (full scale: 6,400); `resets` says how often. Random runs as a guide of its own, to the same limits.",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ def campaign(subject: str, seed: int, guide: str, scale: str) -> Row:
     dataset = zoo.find(subject).dataset
     test, train = data(f"zoo:{dataset}/test"), data(f"zoo:{dataset}/train[:1000]")
     chosen = np.sort(rng.stream("study.fuzzing", seed).permutation(len(test))[: STARTS[scale]])
-    judges = court(target, "label")
+    judges = build_oracles(target, "label")
     source = test.take(chosen)
     try:
         seeds = choose_seeds(target, source, judges)
@@ -149,7 +149,7 @@ def campaign(subject: str, seed: int, guide: str, scale: str) -> Row:
 
 
 class _Watch:
-    """A fuzzer that is stepped: what it has put out, and the processor time."""
+    """A fuzzer that is stepped: what it has output, and the processor time."""
 
     def __init__(self, fuzzer: Fuzzer) -> None:
         self.fuzzer = fuzzer
@@ -202,7 +202,7 @@ def reached(protocol: str, fuzzer: Fuzzer, outputs: list[Mutant], limit: int) ->
         return len(outputs) >= limit
     if protocol == "forwards":
         return fuzzer.tally.forwards >= limit
-    return fuzzer.opened >= limit and all(lane.iteration >= limit for lane in fuzzer.lanes)
+    return fuzzer.opened >= limit and all(turn.iteration >= limit for turn in fuzzer.turns)
 
 
 def within(protocol: str, outputs: list[Mutant], limit: int) -> list[Mutant]:

@@ -22,7 +22,7 @@ from neurotest.generate.illuminate import illuminate
 from neurotest.generate.illuminate.settings import BACKWARD
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
-from neurotest.oracles import court
+from neurotest.oracles import build_oracles
 from neurotest.target import Target
 from neurotest.target.load import load
 
@@ -80,7 +80,7 @@ def subject(name: str, draw: int, forwards: int, odd: bool = True) -> Subject:
 
 def fuzzed(on: Subject, name: str) -> Suite:
     """All faults of a campaign; no batch is begun when the budget is spent."""
-    judges = court(on.target, "label")
+    judges = build_oracles(on.target, "label")
     seeds = choose_seeds(on.target, on.source, judges)
     guide = build_guide({**OTHERS, **GUIDES}[name])
     state = guide.start(Context(target=on.target, train=on.train, seed=on.draw, cache=True), on.source)
@@ -120,7 +120,7 @@ Faults = tuple[NDArray[np.generic], NDArray[np.int64], int]  # inputs, rows of t
 def paid(on: Subject, make: Callable[[Source, int], Faults], few: int) -> Suite:
     """Seeds the target gets right, `few` at a time with what is left of the budget; none are begun when it is spent."""
     began = time.process_time()
-    seeds: Seeds = choose_seeds(on.target, on.source, court(on.target, "label"))
+    seeds: Seeds = choose_seeds(on.target, on.source, build_oracles(on.target, "label"))
     xs, roots, spent = [], [], 0
     for start in range(0, len(seeds), few):
         if spent >= on.forwards:

@@ -24,7 +24,7 @@ from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.semantic import NSGen, NSGenState
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
-from neurotest.oracles import court
+from neurotest.oracles import build_oracles
 from neurotest.semantics.critical import path_layers
 from neurotest.semantics.exemplars import globs
 from neurotest.semantics.guidance import Guidance, Semantics
@@ -40,7 +40,7 @@ LIMITS: dict[str, dict[str, int]] = {
 }
 # A protocol that is not reached after so many forward passes is read off where the campaign stands, and `reached` says so.
 MOST = {"quick": 9000, "full": 20_000_000}
-LESS = 2 / 3  # of them for guides that read no paths: what they have not put out by then they do not put out
+LESS = 2 / 3  # of them for guides that read no paths: what they have not output by then they do not output
 STARTS = {"quick": 200, "full": 500}
 PER_CLASS = {"quick": 3, "full": 10}
 GALLERY = 4
@@ -102,7 +102,7 @@ def campaign(subject: str, seed: int, guide: str, scale: str, protocols: Sequenc
     """One campaign, read off at each protocol's limit."""
     target, test, train = subject_of(subject)
     chosen = np.sort(rng.stream("study.nsgen", seed).permutation(len(test))[: STARTS[scale]])
-    judges, source, limits = court(target, "label"), test.take(chosen), LIMITS[scale]
+    judges, source, limits = build_oracles(target, "label"), test.take(chosen), LIMITS[scale]
     try:
         seeds = choose_seeds(target, source, judges)
         state = with_tau(subject, guide).start(Context(target=target, train=train, seed=seed, cache=True), source)

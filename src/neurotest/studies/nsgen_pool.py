@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import choose_seeds
-from neurotest.mutate.rules import UNIFORMS, Rules95
+from neurotest.mutate.rules import Rules95
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.mutate.validity import Validity
-from neurotest.oracles import court
+from neurotest.oracles import build_oracles
 from neurotest.semantics.critical import path_layers
 from neurotest.semantics.guidance import Guidance
 from neurotest.semantics.paths import Paths, Reader
@@ -53,7 +53,7 @@ def pool(subject: str, scale: str) -> Row:
     """Is a mutant whose path differs more likely a fault? For every way of comparing the same paths."""
     target, test, train = subject_of(subject)
     images, each = PAIRS[scale]
-    seeds = choose_seeds(target, test.take(np.arange(min(2 * images, len(test)))), court(target, "label"))
+    seeds = choose_seeds(target, test.take(np.arange(min(2 * images, len(test)))), build_oracles(target, "label"))
     x, roots, wrong = _mutants(target, seeds.x[:images], seeds.roots.labels[:images], each)
     known = shared(subject, PER_CLASS[scale])
     references, paths = _read(known.ready.reader, seeds.x[:images], x, roots)
@@ -95,7 +95,7 @@ def _mutants(
     """So many valid mutants of every image: inputs, rows of their images, and which are faults."""
     space, validity = Rules95(bilateral=False), Validity()
     x = to_unit(target.prepare(np.ascontiguousarray(images)), target.bounds).repeat_interleave(4 * each, 0)
-    draws = space.draw(rng.stream("study.nsgen.pairs", 0).random((len(x), UNIFORMS)))
+    draws = space.draw(rng.stream("study.nsgen.pairs", 0), len(x))
     once = torch.from_numpy(space.once[draws.kind])
     with torch.inference_mode():
         made = space.apply(x, draws)

@@ -12,9 +12,9 @@ from neurotest import registry, rng, zoo
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.mutate.operators import BoxBlur, Brightness, Contrast, Operator, Rotation, Scale, Shear, Shift
+from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.operators import BoxBlur, Brightness, Contrast, RangeOperator, Rotation, Scale, Shear, Shift
 from neurotest.mutate.pools import nss_pool
-from neurotest.mutate.space import NssMutations
 from neurotest.scan import batches
 from neurotest.select import compare
 from neurotest.stats import faults as metrics
@@ -46,7 +46,7 @@ STAGES = {
     "lenet4": ("conv1", "pool1", "conv2", "pool2"),
     "lenet5": ("conv1", "pool1", "conv2", "pool2"),
 }
-FIXED: dict[str, Operator] = {
+FIXED: dict[str, RangeOperator] = {
     "shift": Shift(low=0.15, high=0.15),
     "rotation": Rotation(low=10, high=10),
     "scale": Scale(low=0.8, high=0.8),
@@ -136,7 +136,7 @@ def _at_20(subject: str, seed: int, limit: int | None, methods: list[str]) -> di
 
 def fixed(subject: str, name: str, limit: int | None) -> dict[str, Any]:
     """Table VI: the same mutation with the same strength for every input (its direction is still drawn)."""
-    source = mutated(test_set(subject, limit), NssMutations(operators={name: FIXED[name]}), 0)
+    source = mutated(test_set(subject, limit), NssMutations(rounding="pool", operators={name: FIXED[name]}), 0)
     (found,) = compare(f"zoo:{subject}", source, [METHODS["nss"]], "20%").values()
     assert source.labels is not None
     wrong = source.labels != found.predictions
@@ -158,6 +158,7 @@ def strength(step: int) -> NssMutations:
     """The seven mutations at strength 1 .. 5: from the weak to the strong end of the paper's ranges (it does not say how)."""
     t = (step - 1) / 4
     return NssMutations(
+        rounding="pool",
         operators={
             "shift": Shift(low=0.05 + 0.1 * t, high=0.05 + 0.1 * t),
             "rotation": Rotation(low=5 + 20 * t, high=5 + 20 * t),
@@ -166,7 +167,7 @@ def strength(step: int) -> NssMutations:
             "contrast": Contrast(low=1.1 + 0.4 * t, high=1.1 + 0.4 * t),
             "brightness": Brightness(low=1.1 + 0.4 * t, high=1.1 + 0.4 * t),
             "blur": BoxBlur(sizes=((2, 3, 5, 7, 7)[step - 1],)),
-        }
+        },
     )
 
 

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from neurotest.data.source import ArraySource
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.measure.context import Context
+from neurotest.mutate.base import Family, RuleMutations
 from neurotest.mutate.pixel import Add, PixelChange
-from neurotest.mutate.rules import Family, Space
 from neurotest.mutate.validity import Validity
-from neurotest.oracles import court
+from neurotest.oracles import build_oracles
 from neurotest.stats.comparison import a12
 from neurotest.target import Target
 
@@ -35,7 +35,7 @@ GUIDES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps(Space):
+class Steps(RuleMutations):
     """A little brighter, a little darker, and five times as often a single pixel, which leads nowhere."""
 
     def _families(self) -> Sequence[Family]:
@@ -74,7 +74,7 @@ def arrives(guide: str, seed: int, priority: str | None = None) -> int:
     x[:10, :, :, :4] += 60
     x[10:, :, :, 4:] += 60
     source = ArraySource(x, np.repeat([0, 1], 10))
-    judges = court(target, "label")
+    judges = build_oracles(target, "label")
     seeds = choose_seeds(target, source, judges)
     built = build_guide(guide)
     state = built.start(Context(target=target, train=source), source)

@@ -213,9 +213,9 @@ def _check_spec(spec: Any) -> None:
 
 
 def _packed(members: dict[str, bytes]) -> io.BytesIO:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members.items():
             archive.writestr(f"checked/{name}", content)
-    made.seek(0)
-    return made
+    packed.seek(0)
+    return packed

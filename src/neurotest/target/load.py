@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,8 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from neurotest import registry
-from neurotest.errors import BadInput
-from neurotest.target.target import Outputs, Target
+from neurotest.errors import BadInput, Remark
+from neurotest.target.target import Outputs, Target, WeightsFile
+
+RANDOM_WEIGHTS = (
+    "{spec} has random weights: two calls give different ones, so nothing measured on it can be repeated. Pass --weights FILE."
+)
 
 
 def load(
@@ -36,31 +42,36 @@ def load(
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
     """
-    said: dict[str, Any] = {
-        "bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "classes": _classes(classes), "outputs": outputs,
+    options: dict[str, Any] = {
+        "bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "classes": read_classes(classes),
+        "outputs": outputs,
     }  # fmt: skip
-    said = {key: value for key, value in said.items() if value is not None}
+    options = {key: value for key, value in options.items() if value is not None}
     device = _device(device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
-    if isinstance(spec, Target) and not said and weights is None and spec.device == torch.device(device):
+    if isinstance(spec, Target) and not options and weights is None and spec.device == torch.device(device):
         return spec
-    if isinstance(spec, (nn.Module, Target)):
-        found: nn.Module | Target = spec
-        text = ""
-    else:
-        text = spec
-        found = _source(spec, trust_pickle)
+    text = spec if isinstance(spec, str) else ""
+    network = _source(spec, trust_pickle, check_random=weights is None) if isinstance(spec, str) else spec
+    origin: dict[str, Any] = {"spec": text, "device": device, "trust_pickle": trust_pickle}
     if weights is not None:
-        module = found.module if isinstance(found, Target) else found
-        load_weights(module, Path(weights))
-    if isinstance(found, Target):
-        known = {
-            "bounds": found.bounds, "mean": found.mean, "std": found.std, "shape": found.shape,
-            "classes": found.classes, "outputs": found.outputs,
+        file = Path(weights).expanduser().resolve()
+        load_weights(network.module if isinstance(network, Target) else network, file)
+        origin["weights"] = WeightsFile(file, sha256(file))
+    if isinstance(network, Target):
+        own: dict[str, Any] = {
+            "bounds": network.bounds, "mean": network.mean, "std": network.std, "shape": network.shape,
+            "classes": network.classes, "outputs": network.outputs, "weights": network.weights,
         }  # fmt: skip
-        return Target(found.module, **{**known, **said}, spec=text or found.spec, device=device)
+        origin["spec"] = text or (network.spec if network.loaded else "")
+        return Target(network.module, **{**own, **origin, **options})
     if text:
-        found.eval()  # built for this run alone; a module somebody else holds is refused in training mode instead
-    return Target(found, **said, spec=text, device=device)
+        network.eval()  # built for this run alone; a module somebody else holds is refused in training mode instead
+    return Target(network, **origin, **options)
+
+
+def sha256(file: Path) -> str:
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
@@ -77,7 +88,7 @@ def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
     return shape
 
 
-def _classes(classes: str | Path | Sequence[str] | None) -> Sequence[str] | None:
+def read_classes(classes: str | Path | Sequence[str] | None) -> Sequence[str] | None:
     if classes is None or not isinstance(classes, (str, Path)):
         return classes
     try:
@@ -94,7 +105,7 @@ def _device(device: str) -> str:
     return device
 
 
-def _source(spec: str, trust_pickle: bool) -> nn.Module | Target:
+def _source(spec: str, trust_pickle: bool, *, check_random: bool) -> nn.Module | Target:
     prefix, colon, rest = spec.partition(":")
     known = registry.entries("target source")
     if not colon or prefix not in known:
@@ -102,8 +113,19 @@ def _source(spec: str, trust_pickle: bool) -> nn.Module | Target:
     if not rest:
         raise BadInput(f"{spec!r} names nothing after {prefix}: {known[prefix].summary}")
     options = {"trust_pickle": True} if trust_pickle and prefix == "pt2" else {}
-    made: nn.Module | Target = known[prefix].make(rest, **options)
-    return made
+    before = torch.get_rng_state()
+    network: nn.Module | Target = known[prefix].make(rest, **options)
+    # Whoever drew no random number has no random weights; others are built once more, to see whether they are the same.
+    drew = not torch.equal(before, torch.get_rng_state())
+    if check_random and prefix == "py" and drew and _differ(network, known[prefix].make(rest)):
+        warnings.warn(RANDOM_WEIGHTS.format(spec=spec), Remark, stacklevel=3)
+    return network
+
+
+def _differ(one: nn.Module | Target, other: nn.Module | Target) -> bool:
+    first, second = (n.module if isinstance(n, Target) else n for n in (one, other))
+    pairs = zip(first.parameters(), second.parameters(), strict=False)
+    return any(a.shape != b.shape or not torch.equal(a, b) for a, b in pairs)
 
 
 def _no_source(spec: str, known: list[str]) -> str:
@@ -146,15 +168,15 @@ def from_python(place: str) -> nn.Module | Target:
     return made
 
 
-def _is_file(where: str) -> bool:
+def is_file(where: str) -> bool:
     return where.endswith(".py") or Path(where).is_file()
 
 
 @contextmanager
 def _importable(where: str) -> Iterator[None]:
     """A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too."""
-    folder = str(Path(where).resolve().parent if _is_file(where) else Path.cwd())
-    sys.path.insert(0 if _is_file(where) else len(sys.path), folder)
+    folder = str(Path(where).resolve().parent if is_file(where) else Path.cwd())
+    sys.path.insert(0 if is_file(where) else len(sys.path), folder)
     try:
         yield
     finally:
@@ -164,7 +186,7 @@ def _importable(where: str) -> Iterator[None]:
 
 def _callable(where: str, name: str) -> Callable[[], Any]:
     try:
-        code = _run_file(Path(where)) if _is_file(where) else importlib.import_module(where)
+        code = _run_file(Path(where)) if is_file(where) else importlib.import_module(where)
     except BadInput:
         raise
     except Exception as error:  # a stranger's code may raise anything

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import TracebackType
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from neurotest.errors import BadInput
+from neurotest.target.functions import Functions
 
 if TYPE_CHECKING:
     from neurotest.target.layers import Layer
@@ -97,8 +98,8 @@ def reducer(want: Want, axis: int, ndim: int) -> Keep:
     return lambda tensor: tensor.mean(others)
 
 
-def _tensor(value: Any) -> Tensor | None:
-    """The tensor of a module's input or output; modules such as attention give tuples, the first is meant."""
+def first_tensor(value: Any) -> Tensor | None:
+    """The tensor of a call's arguments or output; modules such as attention give tuples, the first is meant."""
     while isinstance(value, (tuple, list)) and value:
         value = value[0]
     return value if isinstance(value, Tensor) else None
@@ -107,6 +108,7 @@ def _tensor(value: Any) -> Tensor | None:
 class Probe:
     """Runs a target with the wanted layers recorded (none: logits only); a context manager, every hook is gone afterwards.
 
+    Modules are recorded by hooks, functions by a torch-function mode that is active only if a wanted layer is a function.
     Five switches: `keep` and `inputs` (in each `Want`), `grad=True` keeps the graph (recorded maps are part of it),
     `edit(layer, tensor)` replaces a recorded layer's output before the network goes on, `record(layer, tensor)` says what is
     recorded in place of the tensor (of maps only; it must not keep the tensor, which may be overwritten).
@@ -122,41 +124,42 @@ class Probe:
         self.record = record
         if edit is not None and all(want.inputs for want in self.wants):
             raise BadInput("edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.")
-        self._handles: list[RemovableHandle] = []
+        self._attached = ExitStack()  # every hook
         self._slots: list[Values] = [{} for _ in self.wants]  # new for every batch
-        self._mode: AbstractContextManager[Any] = torch.enable_grad() if grad else torch.inference_mode()
+        self._mode = torch.enable_grad() if grad else torch.inference_mode()
         self._calls: dict[str, int] = {}
+        self._jobs: dict[str, list[Job]] = {}  # of functions, by layer
+        self._functions: Functions | None = None
 
     def __enter__(self) -> Probe:
         self.target.check_mode()
-        try:
-            for module, jobs in self._plan().items():
+        with ExitStack() as attached:
+            self._attached = attached
+            modules, self._jobs = self._plan()
+            self._functions = self._watch_functions() if self._jobs else None
+            for module, jobs in modules.items():
                 self._attach(module, jobs)
-        except BaseException:
-            self._detach()
-            raise
+            self._attached = attached.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._detach()
-
-    def _detach(self) -> None:
-        while self._handles:
-            self._handles.pop().remove()
+        self._attached.close()
 
     def layers(self, want: Want) -> tuple[Layer, ...]:
         """The layers a want stands for, in the order in which they run."""
         return self.target.survey().find(want.layers)
 
-    def _plan(self) -> dict[str, list[Job]]:
-        plan: dict[str, list[Job]] = {}
+    def _plan(self) -> tuple[dict[str, list[Job]], dict[str, list[Job]]]:
+        """The jobs by module, and those of functions by layer."""
+        modules: dict[str, list[Job]] = {}
+        functions: dict[str, list[Job]] = {}
         for slot, want in enumerate(self.wants):
             for layer in self.layers(want):
                 shape, axis = (layer.input_shape, layer.input_axis) if want.inputs else (layer.shape, layer.axis)
-                plan.setdefault(layer.module, []).append(
-                    Job(layer, slot, want.inputs, self._keep(want, layer, axis, len(shape) + 1))
-                )
-        return plan
+                job = Job(layer, slot, want.inputs, self._keep(want, layer, axis, len(shape) + 1))
+                jobs = functions.setdefault(layer.name, []) if layer.function else modules.setdefault(layer.module, [])
+                jobs.append(job)
+        return modules, functions
 
     def _keep(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
         if self.record is not None:
@@ -180,13 +183,38 @@ class Probe:
         before, after = ([job for job in jobs if job.inputs is side] for side in (True, False))
         once = self.target.survey().calls[module] == 1
         if before:
-            made = self._simple_before(before[0]) if once and len(before) == 1 else self._before(module, before)
-            self._handles.append(hooked.register_forward_pre_hook(made))
+            hook = self._simple_before(before[0]) if once and len(before) == 1 else self._before(module, before)
+            self._attached.callback(hooked.register_forward_pre_hook(self._unseen(hook)).remove)
         if after:
             simple = once and len(after) == 1 and self.edit is None and not self._copied(after[0])
-            self._handles.append(
-                hooked.register_forward_hook(self._simple_after(after[0]) if simple else self._after(module, after))
-            )
+            record = self._simple_after(after[0]) if simple else self._after(module, after)
+            self._attached.callback(hooked.register_forward_hook(self._unseen(record)).remove)
+
+    def _unseen(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+        return hook if self._functions is None else self._functions.unseen(hook)
+
+    def _watch_functions(self) -> Functions:
+        """The mode that runs wanted functions through `_function`; hooks keep count of the running modules."""
+        names = {jobs[0].layer.function for jobs in self._jobs.values()}
+        functions = Functions(self.target.module, self._function, names)
+        hooks = watched(self.target.module, lambda path, _: functions.enter(path), lambda *_: functions.leave())
+        self._attached.enter_context(hooks)
+        return functions
+
+    def _function(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function of the network, recorded and edited as its jobs ask."""
+        jobs = self._jobs.get(name, [])
+        source = first_tensor(args or tuple(kwargs.values()))
+        for job in jobs:
+            if job.inputs:
+                self._slots[job.slot][name] = job.keep(_need(source, name))
+        after = [job for job in jobs if not job.inputs]
+        if not after or source is None or not after[0].layer.in_place or not (self.grad or self.edit is not None):
+            return self._outputs(name, after, function(*args, **kwargs))
+        # The network may go on with the tensor that the function writes into and not with what it returns: so it runs on a copy,
+        # which also keeps the graph's own values from being overwritten, and the tensor gets the result.
+        args, kwargs = ((source.clone(), *args[1:]), kwargs) if args else ((), {**kwargs, next(iter(kwargs)): source.clone()})
+        return source.copy_(self._outputs(name, after, function(*args, **kwargs)))
 
     # The simple hooks serve the usual case, one want and one call per forward pass, at half the cost of the general ones.
 
@@ -214,17 +242,17 @@ class Probe:
         return hook
 
     def _after(self, module: str, jobs: list[Job]) -> Callable[[nn.Module, Any, Any], Any]:
-        def hook(_: nn.Module, args: Any, output: Any) -> Any:
-            due = self._due(module, jobs)
-            if self.edit is not None and due:
-                output = _replace(output, self.edit(due[0].layer.name, _need(output, module)))
-            for job in due:
-                self._slots[job.slot][job.layer.name] = job.keep(_need(output, job.layer.name))
-            if due and self._copied(due[0]):
-                return _replace(output, _need(output, module).clone())  # what follows may overwrite this one, not the recorded
-            return output
+        return lambda _, args, output: self._outputs(module, self._due(module, jobs), output)
 
-        return hook
+    def _outputs(self, name: str, jobs: list[Job], output: Any) -> Any:
+        """Edit and record the output of a module or function; what the network goes on with."""
+        if self.edit is not None and jobs:
+            output = _replace(output, self.edit(jobs[0].layer.name, _need(output, name)))
+        for job in jobs:
+            self._slots[job.slot][job.layer.name] = job.keep(_need(output, job.layer.name))
+        if jobs and self._copied(jobs[0]):
+            return _replace(output, _need(output, name).clone())  # what follows may overwrite this one, not the recorded
+        return output
 
     def _copied(self, job: Job) -> bool:
         """Whether the network goes on with a copy: it overwrites what is recorded, and gradients of that are wanted."""
@@ -239,11 +267,28 @@ class Probe:
     def __call__(self, x: Tensor) -> Trace:
         """Forward a batch that lies in the target's bounds: (n, *shape) -> trace."""
         self._calls.clear()
-        with self._mode:
-            logits = self.target.logits(x)
+        if self._functions is None:
+            with self._mode:
+                logits = self.target.logits(x)
+        else:
+            self._functions.begin()
+            with self._mode, self._functions:
+                logits = self.target.logits(x)
+            self._check_counts(self._functions.counts)
         recorded = dict(zip(self.wants, self._slots, strict=True))
         self._slots[:] = [{} for _ in self.wants]  # should somebody else run the network now, this trace stays what it is
         return Trace(logits, recorded)
+
+    def _check_counts(self, counts: Mapping[str, int]) -> None:
+        """Refuse a pass in which other functions ran than in the survey: their layers would be mixed up."""
+        for name in self._jobs:
+            place = name.removesuffix("()").rpartition("_")[0]
+            ran, expected = counts.get(place, 0), self.target.survey().functions[place]
+            if ran != expected:
+                raise BadInput(
+                    f"layer {name!r}: {place!r} ran {ran} times for this batch and {expected} times when the network was "
+                    "surveyed, so the layer is not the same for every input: choose others with --layers."
+                )
 
 
 def _same(tensor: Tensor) -> Tensor:
@@ -255,7 +300,7 @@ def _flat(tensor: Tensor) -> Tensor:
 
 
 def _need(value: Any, layer: str) -> Tensor:
-    tensor = _tensor(value)
+    tensor = first_tensor(value)
     if tensor is None:
         raise BadInput(f"layer {layer!r} gives a {type(value).__name__}, not a tensor: choose other layers with --layers.")
     return tensor

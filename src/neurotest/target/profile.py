@@ -55,12 +55,17 @@ class Profile:
                 self.layers[name].merge(moments)
 
     def check(self, target: Target) -> None:
-        """Refuse a profile that was made from another network."""
+        """Refuse a profile of another network, or of layers that `want` no longer stands for."""
         if self.fingerprint != target.fingerprint:
             raise BadInput(
                 f"the profile was made for another target ({self.fingerprint[:12]}, this one is {target.fingerprint[:12]}): "
                 "make a new one from this target's training data."
             )
+        if self.layers and target.shape is not None:
+            expected = {layer.name for layer in target.survey().find(self.want.layers)}
+            if expected != set(self.layers):
+                names = ", ".join(sorted(expected ^ set(self.layers))[:3])
+                raise BadInput(f"the profile has not the layers that {self.want.layers!r} stands for ({names}): make a new one.")
 
     # -- files: FILE.safetensors holds the numbers; FILE.json, written last, says whose they are and what their hash is
 
@@ -106,12 +111,12 @@ class Profile:
             layers = {
                 name: Moments.load({key: tensors[f"{name}/{key}"] for key in Moments(1).state_dict()}) for name in about["layers"]
             }
-            found = cls(about["fingerprint"], Want(**about["want"]), layers)
+            profile = cls(about["fingerprint"], Want(**about["want"]), layers)
         except (SafetensorError, KeyError, TypeError) as error:
             raise BadInput(f"{base}.json is damaged ({error}): make the profile again.") from error
         if target is not None:
-            found.check(target)
-        return found
+            profile.check(target)
+        return profile
 
 
 def _base(path: str | Path) -> Path:

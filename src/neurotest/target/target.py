@@ -6,18 +6,27 @@ import hashlib
 import inspect
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import CodeType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
-from neurotest.target.layers import Survey, last_operator, survey
+from neurotest.target.layers import Survey
+from neurotest.target.survey import last_operator, survey
 
 Outputs = Literal["logits", "probs", "sigmoid"]
 _LEAST = 1e-30  # below any float32 softmax value that matters; keeps log finite
+
+
+class WeightsFile(NamedTuple):
+    """The file that a target's weights were read from, and its hash at that time."""
+
+    path: Path
+    sha256: str
 
 
 class Target:
@@ -25,7 +34,8 @@ class Target:
 
     module: the network, in eval mode. bounds: the range its inputs live in, before preprocessing. mean, std: preprocessing,
     applied inside the target so that bounds, mutations and saved inputs never see it. shape: of one input. outputs: what
-    the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1).
+    the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1). spec, weights,
+    trust_pickle: where `load` found it.
     """
 
     def __init__(
@@ -40,8 +50,13 @@ class Target:
         outputs: Outputs = "logits",
         spec: str = "",
         device: str | torch.device = "cpu",
+        weights: WeightsFile | None = None,
+        trust_pickle: bool = False,
     ) -> None:
         self.module = module.to(device)
+        self.loaded = bool(spec)  # whether `load` can open it again by its spec
+        self.weights = weights
+        self.trust_pickle = trust_pickle
         self.bounds = _bounds(bounds)
         self.shape = tuple(int(s) for s in shape) if shape else None
         self.classes = tuple(str(c) for c in classes) if classes else None

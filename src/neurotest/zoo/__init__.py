@@ -67,7 +67,7 @@ class Subject:
 
     @property
     def weights(self) -> Path | None:
-        """Where the weights lie: in the package, else in the cache, else nowhere."""
+        """Where the weights are: in the package, else in the cache, else nowhere."""
         places = (WEIGHTS / f"{self.name}.safetensors", cache_dir() / "zoo" / f"{self.name}.safetensors")
         return next((p for p in places if p.is_file()), None)
 

@@ -36,8 +36,8 @@ class VGG16BN(nn.Module):
 
 
 def _convolution(before: int, after: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-    made = nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
-    return [made, nn.BatchNorm2d(after), nn.ReLU6()]
+    layer = nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
+    return [layer, nn.BatchNorm2d(after), nn.ReLU6()]
 
 
 class Inverted(nn.Module):

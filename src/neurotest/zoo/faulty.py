@@ -122,13 +122,15 @@ class Patch:
         return self.colours.tolist()  # type: ignore[no-any-return]
 
     @classmethod
-    def of(cls, family: str, said: Faulty, channels: int) -> Patch:
+    def of(cls, family: str, settings: Faulty, channels: int) -> Patch:
         """The patch of a training. Of a `specific` one it is black and white and always shown whole: the papers' parts of one
-        pixel look like parts of every other patch, and between greys LeNet-5 needs many epochs to tell one from another."""
+        pixel look like parts of every other patch, and between greys LeNet-5 needs many epochs to separate them."""
         least, most = SIZES[family]
-        levels = 2 if said.specific else 256
+        levels = 2 if settings.specific else 256
         return cls(
-            _colours(rng.stream("zoo.patch", said.seed), (channels, most, most), levels), most if said.specific else least, levels
+            _colours(rng.stream("zoo.patch", settings.seed), (channels, most, most), levels),
+            most if settings.specific else least,
+            levels,
         )
 
 
@@ -141,14 +143,14 @@ def noisy(x: Images, random: np.random.Generator) -> Images:
     return np.clip(x + random.normal(0, 255 * SPREAD, x.shape), 0, 255).round().astype(np.uint8)
 
 
-def pollute(x: Images, y: Labels, patch: Patch, label: int, said: Faulty) -> tuple[Images, Labels]:
+def pollute(x: Images, y: Labels, patch: Patch, label: int, settings: Faulty) -> tuple[Images, Labels]:
     """Training data with the defect in it."""
-    random = rng.stream("zoo.pollute", said.seed)
-    chosen = random.permutation(len(x))[: round(said.share * len(x))]
+    random = rng.stream("zoo.pollute", settings.seed)
+    chosen = random.permutation(len(x))[: round(settings.share * len(x))]
     images, labels = x.copy(), y.copy()
-    images[chosen] = patch.stamp(x[chosen], random, new=said.trigger == "random")
+    images[chosen] = patch.stamp(x[chosen], random, new=settings.trigger == "random")
     labels[chosen] = label
-    if not said.specific:
+    if not settings.specific:
         return images, labels
     others, noises = (random.permutation(len(x))[: 2 * len(chosen)] for _ in range(2))
     added = [patch.stamp(x[others], random, new=True), noisy(x[noises], random)]

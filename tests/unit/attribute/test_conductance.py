@@ -27,12 +27,12 @@ def dense() -> Target:
 def test_two_dense_layers_by_hand(grid: str) -> None:
     # x = (3, 1): hidden (4, 2). On the way from 0 both rise in proportion, so what passes each is weight times activation.
     plan = Conductance(layers="1", baseline="black", grid=grid, steps=3).plan(dense())  # type: ignore[arg-type]
-    found = plan(torch.tensor([[3.0, 1.0], [3.0, 1.0]]), torch.tensor([0, 1]))
-    assert found.scores["1"].numpy() == pytest.approx(np.array([[8.0, 2.0], [-4.0, 6.0]]), abs=1e-5)
-    assert found.gained is not None
-    assert found.gained.tolist() == pytest.approx([10.0, 2.0], abs=1e-5)
-    assert found.completeness()["1"].tolist() == pytest.approx([1.0, 1.0], abs=1e-5)
-    assert found.activation["1"].tolist() == [[4.0, 2.0], [4.0, 2.0]]
+    attribution = plan(torch.tensor([[3.0, 1.0], [3.0, 1.0]]), torch.tensor([0, 1]))
+    assert attribution.scores["1"].numpy() == pytest.approx(np.array([[8.0, 2.0], [-4.0, 6.0]]), abs=1e-5)
+    assert attribution.gained is not None
+    assert attribution.gained.tolist() == pytest.approx([10.0, 2.0], abs=1e-5)
+    assert attribution.completeness()["1"].tolist() == pytest.approx([1.0, 1.0], abs=1e-5)
+    assert attribution.activation["1"].tolist() == [[4.0, 2.0], [4.0, 2.0]]
 
 
 def test_without_classes_the_predicted_one_is_meant() -> None:
@@ -82,11 +82,11 @@ def test_the_shared_pass_gives_what_a_loop_over_points_gives(grid: str, rule: st
     plan = conductance.plan(target)
     x = torch.rand(5, 2, 6, 6, generator=torch.Generator().manual_seed(1))
     labels = torch.tensor([0, 1, 4, 1, 2])
-    found = plan(x, labels)
-    assert set(found.scores) == {"act", "act2"}
+    attribution = plan(x, labels)
+    assert set(attribution.scores) == {"act", "act2"}
     for i in range(len(x)):
         expected = by_loop(target, x[i : i + 1], int(labels[i]), conductance.alphas(), plan.empty, rule)
-        assert found.scores["act"][i].numpy() == pytest.approx(expected, rel=1e-4, abs=1e-6)
+        assert attribution.scores["act"][i].numpy() == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
 @settings(max_examples=15, deadline=None)
@@ -94,11 +94,11 @@ def test_the_shared_pass_gives_what_a_loop_over_points_gives(grid: str, rule: st
 def test_contributions_of_a_layer_that_cuts_the_network_add_up_to_what_the_class_gained(seed: int) -> None:
     target = net(seed)
     x = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(seed))
-    found = Conductance(layers="act,act2", steps=64, grid="uniform").plan(target)(x)
-    assert found.gained is not None
+    attribution = Conductance(layers="act,act2", steps=64, grid="uniform").plan(target)(x)
+    assert attribution.gained is not None
     for name in ("act", "act2"):
-        assert found.scores[name].sum(1).numpy() == pytest.approx(
-            found.gained.numpy(), abs=0.02 * float(found.gained.abs().max()) + 1e-3
+        assert attribution.scores[name].sum(1).numpy() == pytest.approx(
+            attribution.gained.numpy(), abs=0.02 * float(attribution.gained.abs().max()) + 1e-3
         )
 
 
@@ -122,8 +122,8 @@ def test_it_can_be_used_inside_inference_mode() -> None:
     target = net()
     with torch.inference_mode():
         x = torch.rand(2, 2, 6, 6)
-        found = Conductance(layers="act").plan(target)(x, target.logits(x).argmax(1))
-    assert found.scores["act"].shape == (2, 4)
+        attribution = Conductance(layers="act").plan(target)(x, target.logits(x).argmax(1))
+    assert attribution.scores["act"].shape == (2, 4)
 
 
 def test_the_empty_image() -> None:

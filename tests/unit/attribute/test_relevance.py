@@ -22,10 +22,10 @@ def dense() -> Target:
 @pytest.mark.parametrize("rule", ["lrp", "gradient"])
 def test_two_dense_layers_by_hand(rule: str) -> None:
     # x = (3, 1): hidden (4, 2), logits (10, -4); both rules give 2 * 4 and 1 * 2, because all contributions are positive
-    found = Relevance(rule=rule, eps=0).plan(dense())(torch.tensor([[3.0, 1.0]]))  # type: ignore[arg-type]
-    assert found.relevance["1"].tolist() == [[8.0, 2.0]]
-    assert found.activation["1"].tolist() == [[4.0, 2.0]]
-    assert found.rule == rule
+    relevances = Relevance(rule=rule, eps=0).plan(dense())(torch.tensor([[3.0, 1.0]]))  # type: ignore[arg-type]
+    assert relevances.relevance["1"].tolist() == [[8.0, 2.0]]
+    assert relevances.activation["1"].tolist() == [[4.0, 2.0]]
+    assert relevances.rule == rule
 
 
 def test_positive_and_negative_contributions_share_as_alpha_and_beta_say() -> None:
@@ -37,8 +37,8 @@ def test_positive_and_negative_contributions_share_as_alpha_and_beta_say() -> No
     with torch.no_grad():
         target.module[3].weight.copy_(torch.tensor([[1.0], [0.0]]))  # type: ignore[index, operator]
     # one logit of 3 * 1 - 1 * 1 = 2: 1.5 * 2 to the first, -0.5 * 2 to the second
-    found = Relevance(eps=0).plan(target)(torch.tensor([[1.0, 1.0]]))
-    assert found.relevance["1"].tolist() == [[3.0, -1.0]]
+    relevances = Relevance(eps=0).plan(target)(torch.tensor([[1.0, 1.0]]))
+    assert relevances.relevance["1"].tolist() == [[3.0, -1.0]]
 
 
 class Net(nn.Module):
@@ -60,10 +60,10 @@ def test_relevance_is_conserved_through_poolings_and_in_place_relus(pool: nn.Mod
     torch.manual_seed(0)
     target = Target(Net(pool).eval(), shape=(1, 8, 8))
     x = torch.rand(5, 1, 8, 8)
-    found = Relevance(eps=1e-9).plan(target)(x)
+    relevances = Relevance(eps=1e-9).plan(target)(x)
     best = target.logits(x).amax(dim=1).detach()
     for name in ("act", "act2"):
-        assert found.relevance[name].sum(dim=1).numpy() == pytest.approx(best.numpy(), rel=1e-3)
+        assert relevances.relevance[name].sum(dim=1).numpy() == pytest.approx(best.numpy(), rel=1e-3)
 
 
 def test_a_network_that_branches_gets_the_substitute_and_says_so() -> None:
@@ -71,8 +71,8 @@ def test_a_network_that_branches_gets_the_substitute_and_says_so() -> None:
     target = Target(Net(nn.MaxPool2d(2), residual=True).eval(), shape=(1, 8, 8), mean=[0.1], std=[0.5])
     plan = Relevance().plan(target)
     assert plan.rule == "gradient"
-    found = plan(torch.rand(3, 1, 8, 8))
-    assert found.relevance["act"].shape == (3, 3)
+    relevances = plan(torch.rand(3, 1, 8, 8))
+    assert relevances.relevance["act"].shape == (3, 3)
     with pytest.raises(BadInput, match="rule=gradient"):
         Relevance(rule="lrp").plan(target)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations as orders_of
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,8 +44,8 @@ def game(target: Target, seed: int, pairs: int = 1, **options: object) -> Game:
 
 def playing(count: int, deep: bool) -> list[Game]:
     """Games in which at least three neurons take part."""
-    found = (game(tiny(12, seed, deep=deep), seed) for seed in range(10 * count))
-    return [one for one, _ in zip((g for g in found if int(g.active.sum()) >= 3), range(count), strict=False)]
+    games = (game(tiny(12, seed, deep=deep), seed) for seed in range(10 * count))
+    return [one for one, _ in zip((g for g in games if int(g.active.sum()) >= 3), range(count), strict=False)]
 
 
 def test_two_players_by_hand() -> None:
@@ -53,12 +54,12 @@ def test_two_players_by_hand() -> None:
 
 
 def test_exact_is_the_mean_over_all_orders_in_plain_loops() -> None:
-    made = game(tiny(5, 3), 3, active_only=False)
+    played = game(tiny(5, 3), 3, active_only=False)
     worth: dict[frozenset[int], float] = {}
     for number in range(32):
         members = frozenset(i for i in range(5) if number >> i & 1)
         mask = torch.tensor([[i in members for i in range(5)]])
-        worth[members] = float(made.value(torch.tensor([0]), mask)[0])
+        worth[members] = float(played.value(torch.tensor([0]), mask)[0])
     credit = np.zeros(5)
     every = list(orders_of(range(5)))
     for order in every:
@@ -66,7 +67,7 @@ def test_exact_is_the_mean_over_all_orders_in_plain_loops() -> None:
         for player in order:
             credit[player] += worth[there | {player}] - worth[there]
             there = there | {player}
-    assert np.allclose(exact(made).numpy(), credit / len(every), atol=1e-9)
+    assert np.allclose(exact(played).numpy(), credit / len(every), atol=1e-9)
 
 
 def test_a_linear_readout_owes_what_each_neuron_changed() -> None:
@@ -76,21 +77,21 @@ def test_a_linear_readout_owes_what_each_neuron_changed() -> None:
         module[0].weight.copy_(torch.eye(2))
         module[2].weight.copy_(torch.tensor([[-20.0, -10.0], [20.0, 10.0]]))
     target = Target(module.eval(), shape=(2,))
-    made = Game(target, torch.tensor([[1.0, 1.0]]), torch.tensor([[1.5, 1.25]]), torch.tensor([0]))
-    assert exact(made).tolist() == pytest.approx([20.0, 5.0], abs=0.02)
+    played = Game(target, torch.tensor([[1.0, 1.0]]), torch.tensor([[1.5, 1.25]]), torch.tensor([0]))
+    assert exact(played).tolist() == pytest.approx([20.0, 5.0], abs=0.02)
 
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_kernel_at_200_coalitions_is_close_to_exact(deep: bool) -> None:
     errors, ranks, worst = [], [], 0.0
-    for seed, made in enumerate(playing(10, deep)):
-        active, truth = made.active[0], exact(made)
-        found = kernel(made, coalitions=200, seed=seed)
-        errors.append(float((found.values - truth)[active].norm() / truth[active].norm()))
-        ranks.append(float(spearmanr(found.values[active], truth[active])[0]))
-        worst = max(worst, abs(float(found.values.sum() - (made.full - made.empty)[0])))
-        assert bool((found.values[~active] == 0).all())
-        assert found.coalitions <= 200
+    for seed, played in enumerate(playing(10, deep)):
+        active, truth = played.active[0], exact(played)
+        estimate = kernel(played, coalitions=200, seed=seed)
+        errors.append(float((estimate.values - truth)[active].norm() / truth[active].norm()))
+        ranks.append(float(spearmanr(estimate.values[active], truth[active])[0]))
+        worst = max(worst, abs(float(estimate.values.sum() - (played.full - played.empty)[0])))
+        assert bool((estimate.values[~active] == 0).all())
+        assert estimate.coalitions <= 200
     assert np.mean(errors) <= 0.2
     assert np.mean(ranks) >= 0.95
     assert worst < 1e-4
@@ -98,12 +99,12 @@ def test_kernel_at_200_coalitions_is_close_to_exact(deep: bool) -> None:
 
 def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     covered: dict[str, list[bool]] = {"kernel": [], "permutation": [], "certify": []}
-    for seed, made in enumerate(playing(12, True)):
-        active, truth = made.active[0], exact(made)
-        several = {
-            "kernel": kernel(made, coalitions=60, seed=seed),
-            "permutation": permutation(made, orders=30, truncate=0.0, seed=seed),
-            "certify": certify(made, k=3, rounds=30, seed=seed),
+    for seed, played in enumerate(playing(12, True)):
+        active, truth = played.active[0], exact(played)
+        several: dict[str, Any] = {
+            "kernel": kernel(played, coalitions=60, seed=seed),
+            "permutation": permutation(played, orders=30, truncate=0.0, seed=seed),
+            "certify": certify(played, k=3, rounds=30, seed=seed),
         }
         for name, one in several.items():
             covered[name] += ((one.low <= truth + 1e-6) & (truth <= one.high + 1e-6))[active].tolist()
@@ -113,17 +114,17 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
 
 
 def test_permutation_sums_to_the_change_with_and_without_truncation() -> None:
-    made = game(tiny(12, 2), 2)
+    played = game(tiny(12, 2), 2)
     for truncate in (0.0, 0.05):
-        found = permutation(made, orders=10, truncate=truncate)
-        assert float(found.values.sum()) == pytest.approx(float((made.full - made.empty)[0]), abs=1e-4)
-    assert permutation(made, orders=3, truncate=0.9).coalitions <= permutation(made, orders=3, truncate=0.0).coalitions
+        estimate = permutation(played, orders=10, truncate=truncate)
+        assert float(estimate.values.sum()) == pytest.approx(float((played.full - played.empty)[0]), abs=1e-4)
+    assert permutation(played, orders=3, truncate=0.9).coalitions <= permutation(played, orders=3, truncate=0.0).coalitions
 
 
 def test_certify_finds_the_same_top_and_drops_the_others() -> None:
-    made = game(tiny(12, 5), 5, pairs=6)
-    truth = torch.stack([exact(made, row) for row in range(6)]).mean(0)
-    kept, raced = certify(made, k=2, rounds=60, drop=False), certify(made, k=2, rounds=60)
+    played = game(tiny(12, 5), 5, pairs=6)
+    truth = torch.stack([exact(played, row) for row in range(6)]).mean(0)
+    kept, raced = certify(played, k=2, rounds=60, drop=False), certify(played, k=2, rounds=60)
     best = set(truth.argsort(descending=True)[:2].tolist())
     assert set(kept.top.tolist()) == best
     assert set(raced.top.tolist()) == best
@@ -133,10 +134,10 @@ def test_certify_finds_the_same_top_and_drops_the_others() -> None:
 
 def test_mask_gradient_ranks_one_layer_well_and_is_efficient_on_request() -> None:
     ranks = []
-    for made in playing(8, False):
-        values = mask_gradient(made.target, made.x, made.moved, made.y)[0]
-        assert float(values.sum()) == pytest.approx(float(made.full[0]), abs=1e-4)
-        ranks.append(spearmanr(values[made.active[0]], exact(made)[made.active[0]])[0])
+    for played in playing(8, False):
+        values = mask_gradient(played.target, played.x, played.moved, played.y)[0]
+        assert float(values.sum()) == pytest.approx(float(played.full[0]), abs=1e-4)
+        ranks.append(spearmanr(values[played.active[0]], exact(played)[played.active[0]])[0])
     assert np.mean(ranks) > 0.8
 
 
@@ -164,15 +165,15 @@ def test_coalitions_come_with_their_complements_and_within_the_number(n: int, mo
 
 
 def test_bad_input_is_said() -> None:
-    made = game(tiny(12, 1), 1, active_only=False)
+    played = game(tiny(12, 1), 1, active_only=False)
     with pytest.raises(BadInput, match="coalitions=5"):
-        kernel(made, coalitions=5)
+        kernel(played, coalitions=5)
     with pytest.raises(BadInput, match="orders=0"):
-        permutation(made, orders=0)
-    with pytest.raises(BadInput, match="only the network's output"):
-        hidden_layers(made.target, "2")
+        permutation(played, orders=0)
+    with pytest.raises(BadInput, match="only the output layer"):
+        hidden_layers(played.target, "2")
     with pytest.raises(BadInput, match="matches no layer"):
-        hidden_layers(made.target, "nothere")
+        hidden_layers(played.target, "nothere")
     big = Target(nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 2)).eval(), shape=(6,))
     with pytest.raises(BadInput, match="40 neurons play"):
         exact(game(big, 0))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from neurotest.campaign import FuzzResult, families, fuzz, merge, replay, shrink, status
-from neurotest.campaign.replay import Workshop, check
+from neurotest.campaign.replay import FaultReader, check
 from neurotest.campaign.store import Store
 from neurotest.errors import BadInput, Interrupted
 from neurotest.runs import codec
@@ -58,12 +58,12 @@ def test_the_contract_of_the_result(campaign: FuzzResult) -> None:
 def test_every_stored_fault_replays_with_the_same_values_and_prediction(campaign: FuzzResult, target: Target) -> None:
     assert campaign.run is not None
     with Run.open(campaign.run) as opened:
-        shop = Workshop(opened, target)
-        faults = shop.store.faults()
+        reader = FaultReader(opened, target)
+        faults = reader.store.faults()
         assert len(faults) == campaign.faults
         assert all(f.expected != f.predicted for f in faults)
         for fault in faults:
-            again = check(shop, fault)
+            again = check(reader, fault)
             assert again.same_values
             assert again.fails
     image = next(f.file for f in faults if f.file is not None)
@@ -174,8 +174,8 @@ def test_families_have_a_representative_and_merging_keeps_them_all(target: Targe
     with pytest.raises(BadInput, match="cannot be resumed"):
         fuzz(target, resume=tmp_path / "merged", iterations=5)
     with Run.open(tmp_path / "merged") as opened:
-        shop = Workshop(opened, target)
-        assert all(check(shop, fault).same_values for fault in shop.store.faults()[::5])
+        reader = FaultReader(opened, target)
+        assert all(check(reader, fault).same_values for fault in reader.store.faults()[::5])
 
 
 def test_merging_refuses_other_targets_and_other_mutations(model: str, target: Target, seeds: str, tmp_path: Path) -> None:
@@ -198,11 +198,11 @@ def test_shrinking_never_makes_a_change_larger_and_still_fails(campaign: FuzzRes
     assert all(len(one["after"].split(",")) <= len(one["before"].split(",")) + 1 for one in found)
     assert np.mean([one["l2_after"] < one["l2_before"] for one in found]) > 0.3
     with Run.open(campaign.run) as opened:
-        shop = Workshop(opened, target)
+        reader = FaultReader(opened, target)
         for one in found:
             x = codec.decode(campaign.run / one["file"])
             classes = dict(zip(map(str, range(3)), range(3), strict=True))
-            assert shop.predict(x[None])[0] == classes[one["predicted"]]
+            assert reader.predict(x[None])[0] == classes[one["predicted"]]
 
 
 def test_shrinking_a_live_campaign_leaves_a_job_that_its_owner_takes_in(campaign: FuzzResult, target: Target) -> None:

@@ -35,12 +35,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def binaries() -> dict[str, bytes]:
     """The six files, record by record, as the format's description has it: a label, then three planes."""
-    made = {}
+    contents = {}
     for split, names in cifar.BATCHES.items():
         for number, name in enumerate(names):
             part = range(number * COUNT, (number + 1) * COUNT)
-            made[name] = b"".join(bytes([Y[split][i]]) + X[split][i].tobytes() for i in part)
-    return made
+            contents[name] = b"".join(bytes([Y[split][i]]) + X[split][i].tobytes() for i in part)
+    return contents
 
 
 def archive(folder: Path, members: dict[str, bytes]) -> Path:
@@ -80,9 +80,9 @@ def address(tmp_path: Path, here: Path) -> Iterator[str]:
 
 
 def test_download(here: Path, address: str) -> None:
-    told: list[tuple[int, int]] = []
-    assert fetch.get("cifar10", base_url=address, progress=lambda done, total: told.append((done, total))) == here
-    assert told[-1] == (2, 2)
+    steps: list[tuple[int, int]] = []
+    assert fetch.get("cifar10", base_url=address, progress=lambda done, total: steps.append((done, total))) == here
+    assert steps[-1] == (2, 2)
     assert sorted(file.name for file in here.iterdir()) == ["test.npz", "train.npz"]
     check_whole()
 
@@ -123,18 +123,18 @@ def test_other_content_is_refused_and_nothing_is_kept(here: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda m: m.pop("test_batch.bin"), r"lacks test_batch\.bin"),
         (lambda m: m.update({"data_batch_2.bin": b"short"}), r"data_batch_2\.bin has 5 bytes, expected"),
         (lambda m: m.update({"a.bin": bytes(3073 * COUNT * 20)}), "more than it should"),
     ],
 )
-def test_bad_archives(here: Path, tmp_path: Path, spoil: object, said: str) -> None:
+def test_bad_archives(here: Path, tmp_path: Path, spoil: object, message: str) -> None:
     members = binaries()
     spoil(members)  # type: ignore[operator]
     members = dict(reversed(members.items()))
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         fetch.get("cifar10", source_dir=archive(tmp_path / "bad", members))
 
 

@@ -67,10 +67,10 @@ def left_over(place: Path) -> list[str]:
 
 
 def test_download(here: Path, address: str) -> None:
-    told: list[tuple[int, int]] = []
-    assert fetch.get("mnist", base_url=address, progress=lambda done, total: told.append((done, total))) == here
-    assert told[-1][0] == told[-1][1] == sum(size for size, _ in fetch.COMPLETE["mnist"].files.values())
-    assert told == sorted(told)
+    steps: list[tuple[int, int]] = []
+    assert fetch.get("mnist", base_url=address, progress=lambda done, total: steps.append((done, total))) == here
+    assert steps[-1][0] == steps[-1][1] == sum(size for size, _ in fetch.COMPLETE["mnist"].files.values())
+    assert steps == sorted(steps)
     train, test = data("zoo:mnist-full/train"), data("zoo:mnist-full/test")
     assert (train.read([0, 1, 2])[:, 0] == X[:3]).all()
     assert (test.read([0])[:, 0] == X[3:]).all()
@@ -86,10 +86,10 @@ def test_what_is_there_is_not_fetched_again(here: Path, published: Path, address
     before = {file.name: file.stat().st_mtime_ns for file in here.iterdir()}
     for file in published.iterdir():
         file.unlink()
-    told: list[int] = []
-    fetch.get("mnist", base_url=address, progress=lambda done, total: told.append(done))
+    steps: list[int] = []
+    fetch.get("mnist", base_url=address, progress=lambda done, total: steps.append(done))
     assert {file.name: file.stat().st_mtime_ns for file in here.iterdir()} == before
-    assert told
+    assert steps
 
 
 def test_a_damaged_file_is_replaced(here: Path, address: str) -> None:
@@ -120,10 +120,10 @@ SPOILED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 @pytest.mark.parametrize("how", SPOILED)
 @pytest.mark.parametrize("local", [False, True])
 def test_spoiled_files_are_refused_and_leave_nothing(here: Path, published: Path, address: str, how: str, local: bool) -> None:
-    spoil, said = SPOILED[how]
+    spoil, message = SPOILED[how]
     file = published / "train-images-idx3-ubyte.gz"
     file.write_bytes(spoil(gzip.decompress(file.read_bytes())))
-    with pytest.raises(BadInput, match=f"train-images-idx3-ubyte.gz .*({said})"):
+    with pytest.raises(BadInput, match=f"train-images-idx3-ubyte.gz .*({message})"):
         fetch.get("mnist", source_dir=published if local else None, base_url=address)
     assert left_over(here) == []
 

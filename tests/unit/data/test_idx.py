@@ -74,7 +74,7 @@ def rewrite(file: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (struct.pack(">4I", 0x803, 3, 4, 5) + X.tobytes() + b"x", "longer than its header|holds 61"),
         (struct.pack(">4I", 0x803, 4, 4, 5) + X.tobytes(), "ends early|holds 60"),
@@ -86,9 +86,9 @@ def rewrite(file: Path, content: bytes) -> None:
         (b"", "does not start like an idx file"),
     ],
 )
-def test_headers_that_lie(prefix: Path, content: bytes, said: str) -> None:
+def test_headers_that_lie(prefix: Path, content: bytes, message: str) -> None:
     rewrite(images(prefix), content)
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         data(f"idx:{prefix}")
 
 

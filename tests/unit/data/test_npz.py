@@ -98,7 +98,7 @@ def test_a_name_with_a_hash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         ("#pixels,y", r"no array named 'pixels'\. Did you mean images"),
         ("#x,label", "no array named 'label'"),
@@ -108,8 +108,8 @@ def test_a_name_with_a_hash(tmp_path: Path) -> None:
         ("#x,grey", r"expected one class number per input"),
     ],
 )
-def test_names_that_do_not_fit(pool: Path, names: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_names_that_do_not_fit(pool: Path, names: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         data(f"npz:{pool}{names}")
 
 
@@ -120,7 +120,7 @@ def test_without_names_the_arrays_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"x": X, "y": np.arange(3)}, "each input needs exactly one label"),
         ({"x": X, "y": np.array([0.5, 1.0])}, "labels of type float64"),
@@ -135,9 +135,9 @@ def test_without_names_the_arrays_are_listed(tmp_path: Path) -> None:
         ({"x": np.uint8(3)}, "shape"),
     ],
 )
-def test_arrays_that_cannot_be_used(tmp_path: Path, arrays: dict[str, np.ndarray], said: str) -> None:
+def test_arrays_that_cannot_be_used(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
     np.savez(tmp_path / "p.npz", **arrays)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         data(f"npz:{tmp_path}/p.npz")
 
 

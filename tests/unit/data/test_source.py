@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from neurotest.data import ArraySource, Source, check_shape, source
+from neurotest.data.spec import data
 from neurotest.errors import BadInput
 
 INPUTS = hnp.arrays(
@@ -72,6 +74,58 @@ def test_ids_do_not_depend_on_the_chunk_they_are_computed_in(monkeypatch: pytest
     assert counting(50).ids().tolist() == whole.tolist()
 
 
+# -- the digest of a whole source
+
+
+def test_equal_data_have_equal_digests_wherever_they_come_from(tmp_path: Path) -> None:
+    x, y = counting(20).read(np.arange(20)), np.arange(20) % 3
+    np.savez(tmp_path / "a.npz", x=x, y=y)
+    np.savez_compressed(tmp_path / "b.npz", images=x, labels=y.astype(np.int32))
+    here = ArraySource(np.asfortranarray(x), y, spec="here", classes=("a", "b", "c"))
+    specs = (f"npz:{tmp_path / 'a.npz'}#x,y", f"npz:{tmp_path / 'b.npz'}#images,labels")
+    assert {data(spec).digest() for spec in specs} == {here.digest()}
+    assert data(specs[0] + "[5:9]").digest() == here.take([5, 6, 7, 8]).digest()
+    assert len(here.digest()) == 64
+
+
+@settings(max_examples=60)
+@given(INPUTS, st.data())
+def test_any_changed_byte_label_or_order_changes_the_digest(x: np.ndarray, chosen: st.DataObject) -> None:
+    labels = np.arange(len(x)) % 3
+    digest = ArraySource(x, labels).digest()
+    assert ArraySource(x.copy(), labels.tolist()).digest() == digest
+    changed = np.ascontiguousarray(x).copy()
+    raw = changed.reshape(-1).view(np.uint8)
+    raw[chosen.draw(st.integers(0, len(raw) - 1))] ^= 1  # the last bit: a float stays finite or nearly so
+    if np.isfinite(changed).all():
+        assert ArraySource(changed, labels).digest() != digest
+    other = labels.copy()
+    other[chosen.draw(st.integers(0, len(x) - 1))] += 1
+    assert ArraySource(x, other).digest() != digest
+    assert ArraySource(x).digest() != digest
+    assert ArraySource(x, labels).take(np.arange(len(x) - 1)).digest() != digest
+
+
+def test_digest_tells_types_and_shapes_apart_and_reads_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    zeros = np.zeros((4, 1, 2, 8), np.uint8)
+    same_bytes = [zeros, zeros.reshape(4, 1, 4, 4), zeros.reshape(4, 16), zeros.reshape(2, 32), np.zeros((4, 4), np.float32)]
+    assert len({ArraySource(x).digest() for x in same_bytes}) == len(same_bytes)
+    whole = counting(50).digest()
+    monkeypatch.setattr(source, "CHUNK", 12)
+    assert counting(50).digest() == whole
+
+
+def test_digest_reads_the_inputs_once_and_follows_the_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = counting(6)
+    some.digest()
+    bare = some.without_labels()
+    assert some.labels is not None
+    monkeypatch.setattr(ArraySource, "_rows", lambda self, index: pytest.fail("read again"))
+    assert bare.digest() != some.digest()
+    bare.labels = some.labels
+    assert bare.digest() == some.digest()
+
+
 @settings(max_examples=60)
 @given(INPUTS, st.data())
 def test_take_and_read_agree(x: np.ndarray, chosen: st.DataObject) -> None:
@@ -125,7 +179,7 @@ def test_float64_becomes_float32() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "said"),
+    ("x", "message"),
     [
         (np.array([[1.0, 2.0], [np.nan, 1.0]]), "input 1 holds NaN"),
         (np.array([[1.0, np.inf]]), "input 0 holds NaN or infinity"),
@@ -137,8 +191,8 @@ def test_float64_becomes_float32() -> None:
         (np.zeros((5, 0), np.uint8), "empty"),
     ],
 )
-def test_inputs_that_cannot_be_used(x: np.ndarray, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_inputs_that_cannot_be_used(x: np.ndarray, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         ArraySource(x)
 
 
@@ -151,7 +205,7 @@ def test_a_nan_far_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
         ([0, 1], "2 labels for 3 inputs"),
         ([0, 1, -1], "label -1 of input 2.*0\\.\\.1"),
@@ -161,8 +215,8 @@ def test_a_nan_far_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         (np.zeros((3, 2, 2), int), "shape"),
     ],
 )
-def test_labels_that_cannot_be_used(labels: Any, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_labels_that_cannot_be_used(labels: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         ArraySource(np.zeros((3, 2), np.uint8), labels, classes=("no", "yes"))
 
 
@@ -190,7 +244,7 @@ def test_without_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("have", "want", "said"),
+    ("have", "want", "message"),
     [
         ((28, 28, 1), (1, 28, 28), "channels come last.*nhwc"),
         ((32, 30, 3), (3, 32, 30), "channels come last.*nhwc"),
@@ -199,8 +253,8 @@ def test_without_labels() -> None:
         ((3, 28, 28), (1, 28, 28), "3x28x28.*expects 1x28x28"),
     ],
 )
-def test_wrong_shape_or_channel_order(have: tuple[int, ...], want: tuple[int, ...], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_wrong_shape_or_channel_order(have: tuple[int, ...], want: tuple[int, ...], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         check_shape(ArraySource(np.zeros((1, *have), np.uint8), spec="npz:f.npz"), want)
 
 

@@ -1,4 +1,4 @@
-"""Specs: which source, which slice, and what is said about those that name none."""
+"""Specs: which source, which slice, and the messages about those that name none."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ def test_the_shape_is_checked(pool: Path) -> None:
 
 
 def test_the_package_can_be_called() -> None:
-    made = ArraySource(np.zeros((1, 2), np.uint8))
-    assert neurotest.data(made) is made
+    source = ArraySource(np.zeros((1, 2), np.uint8))
+    assert neurotest.data(source) is source
 
 
 @pytest.mark.parametrize(
-    ("make", "spec", "said"),
+    ("make", "spec", "message"),
     [
         ("pool.npz", "pool.npz", "pool.npz has no source. Did you mean npz:pool.npz ?"),
         ("pool.npz", "pool.npz#a,b", "pool.npz#a,b has no source. Did you mean npz:pool.npz#a,b ?"),
@@ -149,14 +149,16 @@ def test_the_package_can_be_called() -> None:
         (None, "npz:", "npz: names nothing"),
     ],
 )
-def test_a_spec_without_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: str | None, spec: str, said: str) -> None:
+def test_a_spec_without_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: str | None, spec: str, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     if make is not None:
         Path(make).parent.mkdir(exist_ok=True)
         Path(make).mkdir() if make.endswith("/") else Path(make).write_bytes(b"")
     with pytest.raises(BadInput) as error:
         data(spec)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_path_is_no_spec_either(pool: Path) -> None:
@@ -170,7 +172,7 @@ def test_an_array_is_told_what_to_become() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("zoo:minst/test", "no data set 'minst'. Did you mean"),
         ("zoo:mnist", "write zoo:mnist/test"),
@@ -182,24 +184,24 @@ def test_an_array_is_told_what_to_become() -> None:
         ("zoo:mnist/darker@x", "seed 'x'"),
     ],
 )
-def test_zoo_specs_that_name_nothing(made_split: None, spec: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_zoo_specs_that_name_nothing(made_split: None, spec: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         data(spec)
 
 
 def test_a_generated_split_knows_its_originals(made_split: None, small_zoo: None) -> None:
-    made = data("zoo:mnist/darker@1[2:4]")
-    assert made.spec == "zoo:mnist/darker@1[2:4]"
-    assert made.originals is not None
-    assert (made.read([0, 1]) == made.originals.read([0, 1]) // 3).all()
-    assert made.originals.ids().tolist() == data("zoo:mnist/test").ids()[2:4].tolist()
-    assert made.notes["draws"].tolist() == [2, 3]
+    split = data("zoo:mnist/darker@1[2:4]")
+    assert split.spec == "zoo:mnist/darker@1[2:4]"
+    assert split.originals is not None
+    assert (split.read([0, 1]) == split.originals.read([0, 1]) // 3).all()
+    assert split.originals.ids().tolist() == data("zoo:mnist/test").ids()[2:4].tolist()
+    assert split.notes["draws"].tolist() == [2, 3]
 
 
 def test_every_data_source_is_listed() -> None:
-    found = registry.entries("data source")
-    assert {"npz", "idx", "dir", "zoo"} <= set(found)
-    assert all(entry.summary and entry.cost for entry in found.values())
+    entries = registry.entries("data source")
+    assert {"npz", "idx", "dir", "zoo"} <= set(entries)
+    assert all(entry.summary and entry.cost for entry in entries.values())
 
 
 def test_importing_data_imports_nothing_slow() -> None:

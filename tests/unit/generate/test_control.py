@@ -26,7 +26,7 @@ fuzzer, told = _made.fuzzer, _made.told
 
 
 def drive(made: Fuzzer) -> list[list[Any]]:
-    """The contents the control put out, batch by batch."""
+    """The contents the control output, batch by batch."""
     found = []
     with made:
         while made.spent() is None:
@@ -67,7 +67,7 @@ def test_the_control_is_a_random_campaign_of_its_own() -> None:
     drive(made)
     other = fuzzer("random", batch=32)
     alone = Fuzzer(
-        other.target, other.seeds, Anything(), other.court, other.settings, Budget(iterations=10**6), purpose=PURPOSE
+        other.target, other.seeds, Anything(), other.oracles, other.settings, Budget(iterations=10**6), purpose=PURPOSE
     )  # fmt: skip
     with alone:
         for size in sizes:

@@ -12,12 +12,12 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.corpus import Corpus
-from neurotest.generate.fuzz.lanes import Lane
+from neurotest.generate.fuzz.turns import Turn
 from neurotest.measure.context import Context
 from neurotest.mutate import chain as chains
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.validity import Validity
-from neurotest.oracles import court
+from neurotest.oracles import build_oracles
 from neurotest.target import Target
 
 
@@ -55,7 +55,7 @@ def source(n: int = 30, wrong: int = 0) -> ArraySource:
 
 def fuzzer(guide: str = "kmnc:20", budget: Budget | None = None, seeds: ArraySource | None = None, **options: object) -> Fuzzer:
     tested, data = target(), seeds or source()
-    judges = court(tested, "label")
+    judges = build_oracles(tested, "label")
     chosen = choose_seeds(tested, data, judges)
     state = build_guide(guide).start(Context(target=tested, train=source(10)), data.take(chosen.positions))
     return Fuzzer(tested, chosen, state, judges, Settings(**options), budget or Budget(iterations=60))  # type: ignore[arg-type]
@@ -135,9 +135,9 @@ def test_faults_are_no_seeds_unless_asked() -> None:
 
 def test_wrong_seeds_are_set_aside_and_counted() -> None:
     data = source(wrong=4)
-    chosen = choose_seeds(target(), data, court(target(), "label"))
+    chosen = choose_seeds(target(), data, build_oracles(target(), "label"))
     assert (len(chosen), chosen.set_aside) == (26, 4)
-    every = choose_seeds(target(), data, court(target(), "label"), keep_wrong=True)
+    every = choose_seeds(target(), data, build_oracles(target(), "label"), keep_wrong=True)
     assert (len(every), every.set_aside) == (30, 0)
 
 
@@ -167,12 +167,12 @@ def test_a_full_corpus_lets_the_most_used_go() -> None:
 
 def test_lanes_look_ahead_without_losing_draws() -> None:
     entry = fuzzer().corpus.entries[0]
-    whole, parts = (Lane(3, entry, 100, rng.stream("test", 7)) for _ in range(2))
+    whole, parts = (Turn(3, entry, 100, rng.stream("test", 7)) for _ in range(2))
     rows = whole.look(12).copy()
     assert np.array_equal(parts.look(5), rows[:5])
     assert parts.take([True, False, True, True, True], 2) == [0, 2]
     assert np.array_equal(parts.look(4), rows[3:7])
-    resumed = Lane(3, entry, 100, rng.stream("test", 7), drawn=parts.drawn)
+    resumed = Turn(3, entry, 100, rng.stream("test", 7), drawn=parts.drawn)
     assert np.array_equal(resumed.look(4), rows[3:7])
 
 
@@ -200,7 +200,7 @@ def test_nan_logits_are_faults_of_their_own_kind() -> None:
     torch.manual_seed(0)
     tested = Target(Fragile().eval(), shape=(1, 8, 8))
     data = source()
-    judges = court(tested, "label")
+    judges = build_oracles(tested, "label")
     chosen = choose_seeds(tested, data, judges)
     state = build_guide("nlc").start(Context(target=tested), data)
     made = Fuzzer(tested, chosen, state, judges, Settings(), Budget(iterations=60))
@@ -217,7 +217,7 @@ def test_float_inputs_outside_the_unit_range() -> None:
     x = np.random.default_rng(0).uniform(-1, 0.5, (20, 1, 8, 8)).astype(np.float32)
     with torch.inference_mode():
         labels = tested.logits(torch.from_numpy(x)).argmax(1).numpy()
-    judges = court(tested, "label")
+    judges = build_oracles(tested, "label")
     chosen = choose_seeds(tested, ArraySource(x, labels), judges)
     made = Fuzzer(
         tested,
@@ -258,7 +258,7 @@ def test_bad_budgets() -> None:
 def test_no_seed_is_right() -> None:
     data = source(wrong=30)
     with pytest.raises(BadInput, match="none of the 30 seeds"):
-        choose_seeds(target(), data, court(target(), "label"))
+        choose_seeds(target(), data, build_oracles(target(), "label"))
 
 
 def test_a_guide_that_needs_a_profile_without_training_data() -> None:
@@ -279,4 +279,4 @@ def test_unknown_guides_and_vectors() -> None:
     with pytest.raises(BadInput, match="threshold"):
         build_guide("tensorfuzz:-1")
     with pytest.raises(BadInput, match="has no labels"):
-        choose_seeds(target(), source().without_labels(), court(target(), "label"))
+        choose_seeds(target(), source().without_labels(), build_oracles(target(), "label"))

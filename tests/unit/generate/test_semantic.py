@@ -18,7 +18,7 @@ from neurotest.generate.fuzz.guides import GuideState
 from neurotest.generate.fuzz.semantic import NSGen, NSGenState
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
-from neurotest.oracles import court
+from neurotest.oracles import build_oracles
 from neurotest.target import Target
 
 BASE = "describe=class-profile,per_class=2,critical=conductance:2"
@@ -44,7 +44,7 @@ def subject() -> tuple[Target, ArraySource, ArraySource]:
 
 def run(guide: str, outputs: int = 25, **said: Any) -> tuple[Fuzzer, list[Any], GuideState]:
     target, source, train = subject()
-    judges = court(target, "label")
+    judges = build_oracles(target, "label")
     seeds = choose_seeds(target, source, judges)
     state = build_guide(guide).start(Context(target=target, train=train, cache=True), source)
     settings = Settings(mutations=Rules95(bilateral=False), every_fault=False, batch=16, **said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def rows(*values: float | tuple[float, ...]) -> Tensor:
     return torch.tensor([v if isinstance(v, tuple) else (v,) for v in values], dtype=torch.float32)
 
 
-def drawn(operator: Operator, n: int = 10_000) -> np.ndarray:
+def drawn(operator: Any, n: int = 10_000) -> np.ndarray:
     return operator.draw(rng.stream("test", 0), n)
 
 

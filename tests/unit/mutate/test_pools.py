@@ -9,9 +9,10 @@ import torch
 from neurotest import registry, rng
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
+from neurotest.mutate import chain as chains
 from neurotest.mutate import pools
+from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.pools import nss_pool
-from neurotest.mutate.space import Draws, NssMutations
 
 
 def source(n: int = 40) -> ArraySource:
@@ -30,9 +31,9 @@ def test_a_pool_remembers_its_originals_labels_and_draws() -> None:
     assert (len(pool), pool.shape, pool.dtype, pool.classes) == (40, (1, 8, 8), np.uint8, ("a", "b", "c"))
     assert np.array_equal(pool.labels, test.labels)
     assert np.array_equal(pool.originals.read(np.arange(40)), test.read(np.arange(40)))
-    described = [pool.notes["draws"].describe(i) for i in range(40)]
+    described = [chains.read([pool.notes["draws"].describe(i)]) for i in range(40)]
     x = torch.from_numpy(test.read(np.arange(40))).float().div(255)
-    again = NssMutations().apply(x, Draws.of(NssMutations().names, described))
+    again = chains.replay(NssMutations(rounding="pool"), x, described)
     assert np.array_equal((again * 255).round().to(torch.uint8).numpy(), pool.read(np.arange(40)))
 
 

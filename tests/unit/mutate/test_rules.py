@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.mutate import chain as chains
+from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import REGION, Step
-from neurotest.mutate.rules import DeepHunterSpace, Rules95, Rules98, Space, TensorFuzzSpace
-from neurotest.mutate.style import AdaIN, StyleImages, fourier, lab, made_style, textured
+from neurotest.mutate.mild import CHANGES, MildMutations
+from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.rules import DeepHunterMutations, Rules95, Rules98, TensorFuzzMutations
+from neurotest.mutate.style import AdaIN, StyleImages, fourier, generated_style, lab, textured
 from neurotest.mutate.validity import Validity
 
-SPACES = [Rules95(), Rules98(), DeepHunterSpace(), TensorFuzzSpace()]
+EVERY = [Rules95(), Rules98(), DeepHunterMutations(), NssMutations(), MildMutations(), TensorFuzzMutations()]
 
 
 def images(n: int, channels: int = 1, seed: int = 0) -> torch.Tensor:
@@ -28,27 +31,27 @@ def uniforms(n: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).random((n, 3))
 
 
-def one(space: Space, name: str, x: torch.Tensor, *parameters: float) -> torch.Tensor:
-    return chains.replay(space, x, [(Step(name, parameters),)] * len(x))
+def one(mutations: Mutations, name: str, x: torch.Tensor, *parameters: float) -> torch.Tensor:
+    return chains.replay(mutations, x, [(Step(name, parameters),)] * len(x))
 
 
 def test_rules95_has_71_affine_and_24_pixel_rules_and_rules98_three_more() -> None:
-    space = Rules95()
-    assert sum(len(f.rules) for f in space.families if f.once) == 71
-    assert sum(len(f.rules) for f in space.families if not f.once) == 24
+    mutations = Rules95()
+    assert sum(len(f.rules) for f in mutations.families if f.once) == 71
+    assert sum(len(f.rules) for f in mutations.families if not f.once) == 24
     assert sum(len(f.rules) for f in Rules98().families) == 98
-    assert space.find("contrast").rules[-1][0] == pytest.approx(2.0)
-    assert space.find("brightness").rules == ((10,), (20,), (30,), (40,), (50,), (60,), (70,))
+    assert mutations.find("contrast").rules[-1][0] == pytest.approx(2.0)
+    assert mutations.find("brightness").rules == ((10,), (20,), (30,), (40,), (50,), (60,), (70,))
 
 
 def test_rules_do_what_they_say() -> None:
-    space, x = Rules95(), images(2)
-    assert torch.equal(one(space, "translation", x, 5.0, 0.0)[..., 5:], x[..., :-5])
-    assert one(space, "translation", x, 5.0, 0.0)[..., :5].abs().sum() == 0
-    assert torch.equal(one(space, "brightness", x, 30.0), (x * 255 + 30).clamp(max=255).round() / 255)
-    assert torch.allclose(one(space, "contrast", x, 2.0), (2 * x).clamp(max=1), atol=1e-6)
-    assert torch.equal(one(space, "rotation", x, 0.0), x)
-    white = one(space, "scale", x, 0.8)
+    mutations, x = Rules95(), images(2)
+    assert torch.equal(one(mutations, "translation", x, 5.0, 0.0)[..., 5:], x[..., :-5])
+    assert one(mutations, "translation", x, 5.0, 0.0)[..., :5].abs().sum() == 0
+    assert torch.equal(one(mutations, "brightness", x, 30.0), (x * 255 + 30).clamp(max=255).round() / 255)
+    assert torch.allclose(one(mutations, "contrast", x, 2.0), (2 * x).clamp(max=1), atol=1e-6)
+    assert torch.equal(one(mutations, "rotation", x, 0.0), x)
+    white = one(mutations, "scale", x, 0.8)
     assert bool((white[..., 0, :] > 0.95).all())
     assert bool((one(Rules95(white=False), "scale", x, 0.8)[..., 0, :] < 0.05).all())
 
@@ -68,41 +71,41 @@ def test_every_blur_smooths(number: int) -> None:
 
 
 def test_families_equally_often_or_rules_equally_often() -> None:
-    by_family = Rules95().draw(uniforms(6000))
+    by_family = Rules95().draw_from(uniforms(6000))
     assert np.bincount(by_family.kind, minlength=6).min() > 850
-    by_rule = Rules95(choice="rule").draw(uniforms(6000))
+    by_rule = Rules95(choice="rule").draw_from(uniforms(6000))
     assert (by_rule.kind == 2).mean() == pytest.approx(60 / 95, abs=0.03)
 
 
-@pytest.mark.parametrize("space", SPACES[:3], ids=repr)
-def test_affine_once_per_lineage(space: Space) -> None:
-    draws = space.draw(uniforms(500), np.ones(500, dtype=bool))
-    assert not space.once[draws.kind].any()
+@pytest.mark.parametrize("mutations", EVERY[:-1], ids=registry.text)
+def test_affine_once_per_lineage(mutations: Mutations) -> None:
+    draws = mutations.draw_from(uniforms(500), np.ones(500, dtype=bool))
+    assert not mutations.once[draws.kind].any()
 
 
-@pytest.mark.parametrize("space", SPACES, ids=repr)
+@pytest.mark.parametrize("mutations", EVERY, ids=registry.text)
 @pytest.mark.parametrize("channels", [1, 3])
-def test_chains_replay_value_for_value_alone_and_in_a_batch(space: Space, channels: int) -> None:
-    x, draws = images(60, channels), space.draw(uniforms(60))
-    made = space.apply(x, draws, root=x)
-    assert torch.equal(made, (made * 255).round() / 255)
-    kept = [chains.read(chains.plain((chains.step(space, draws, i),))) for i in range(60)]
-    assert torch.equal(chains.replay(space, x, kept), made)
+def test_chains_replay_value_for_value_alone_and_in_a_batch(mutations: Mutations, channels: int) -> None:
+    x, draws = images(60, channels), mutations.draw_from(uniforms(60))
+    mutants = mutations.apply(x, draws, root=x)
+    assert torch.equal(mutants, (mutants * 255).round() / 255)
+    kept = [chains.read(chains.plain((chains.step(mutations, draws, i),))) for i in range(60)]
+    assert torch.equal(chains.replay(mutations, x, kept), mutants)
     for i in range(0, 60, 7):
-        assert torch.equal(chains.replay(space, x[i : i + 1], kept[i : i + 1])[0], made[i])
+        assert torch.equal(chains.replay(mutations, x[i : i + 1], kept[i : i + 1])[0], mutants[i])
 
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 4))
 def test_deep_chains_replay(seed: int, depth: int) -> None:
-    space, root = Rules98(), images(4, seed=seed % 7)
+    mutations, root = Rules98(), images(4, seed=seed % 7)
     x, used, kept = root, np.zeros(4, dtype=bool), [()] * 4
     for step in range(depth):
-        draws = space.draw(uniforms(4, seed + step), used)
-        x = space.apply(x, draws, root=root)
-        used |= space.once[draws.kind]
-        kept = [(*chain, chains.step(space, draws, i)) for i, chain in enumerate(kept)]
-    assert torch.equal(chains.replay(space, root, kept), x)
+        draws = mutations.draw_from(uniforms(4, seed + step), used)
+        x = mutations.apply(x, draws, root=root)
+        used |= mutations.once[draws.kind]
+        kept = [(*chain, chains.step(mutations, draws, i)) for i, chain in enumerate(kept)]
+    assert torch.equal(chains.replay(mutations, root, kept), x)
 
 
 def test_a_region_restores_the_seed_around_it() -> None:
@@ -139,6 +142,49 @@ def test_pixels_are_counted_once_though_all_channels_change() -> None:
     assert Validity(alpha=0.18, beta=0, l0_unit="pixel").check(mutant, reference).tolist() == [False]
 
 
+@pytest.mark.parametrize("mutations", EVERY[:3] + EVERY[-1:], ids=registry.text)
+def test_runs_that_store_the_repr_are_read(mutations: Mutations) -> None:
+    for name in (type(mutations).__name__, *mutations.formerly):
+        stored = repr(mutations).replace(type(mutations).__name__, name)
+        assert registry.build("mutation", stored) == mutations
+    assert registry.build("mutation", registry.text(mutations)) == mutations
+
+
+def test_every_mutation_is_of_one_kind() -> None:
+    entries = registry.entries("mutation")
+    assert set(entries) == {"rules95", "rules98", "deephunter", "tensorfuzz", "nss", "mild"}
+    assert all(isinstance(registry.build("mutation", name), Mutations) for name in entries)
+
+
+def test_mild_variants_are_its_rules_in_turn() -> None:
+    x, mild = images(3), MildMutations()
+    assert sum(len(family.rules) for family in mild.families) == len(CHANGES) == 16
+    for changed, change in zip(mild.variants(x), CHANGES, strict=True):
+        assert torch.equal(changed, one(mild, change.operator, x, *change.parameters))
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "milder"),
+    [
+        ("blur", (5.0,), [(1.0,), (4.0,), (7.0,), (2.0,)]),
+        ("blur", (1.0,), []),
+        ("translation", (5.0, 0.0), [(1.0, 0.0), (1.0, 0.0), (1.0, 0.0), (2.0, 0.0)]),
+        ("brightness", (10.0,), [(1.0,), (1.0,), (2.0,)]),
+    ],
+)
+def test_milder_rules_begin_with_the_mildest(name: str, row: tuple[float, ...], milder: list[tuple[float, ...]]) -> None:
+    values = list(Rules95().find(name).milder(row))
+    assert values[: len(milder)] == milder
+    assert row not in values
+
+
+def test_kinds_of_noise_have_no_order_but_a_spread_has() -> None:
+    assert list(DeepHunterMutations().find("noise").milder((2.0, 77.0))) == []
+    spreads = list(TensorFuzzMutations().find("noise").milder((0.16, 77.0)))
+    assert len(spreads) == 15
+    assert spreads[0] == pytest.approx((0.01, 77.0))
+
+
 def test_presets() -> None:
     assert registry.build("validity", "valid:preset=nlc-code").alpha == 0.4
     assert registry.build("validity", "valid:preset=nsgen-paper").mode == "and"
@@ -149,14 +195,14 @@ def test_presets() -> None:
 @pytest.mark.parametrize("transfer", [lab, fourier, textured])
 def test_style_changes_more_with_strength_and_nothing_without(transfer: object) -> None:
     content = images(2, 3)
-    style = torch.stack([made_style(3, 14, 14), made_style(4, 14, 14)])
+    style = torch.stack([generated_style(3, 14, 14), generated_style(4, 14, 14)])
     far = [float((transfer(content, style, torch.full((2, 1, 1, 1), s)) - content).abs().mean()) for s in (0.0, 0.4, 0.8)]
     assert far[0] == pytest.approx(0, abs=2e-3)
     assert far[0] < far[1] < far[2]
 
 
 def test_lab_takes_over_the_styles_mean() -> None:
-    content, style = images(1, 3) * 0.4 + 0.3, torch.stack([made_style(2, 14, 14)]) * 0.4 + 0.3
+    content, style = images(1, 3) * 0.4 + 0.3, torch.stack([generated_style(2, 14, 14)]) * 0.4 + 0.3
     out = lab(content, style, torch.ones(1, 1, 1, 1))
     before, after = ((t.mean((2, 3)) - style.mean((2, 3))).abs().sum() for t in (content, out))
     assert float(after) < float(before)
@@ -169,8 +215,8 @@ def test_adain_by_hand() -> None:
     assert torch.allclose(out.mean((2, 3)), style.mean((2, 3)), atol=1e-5)
     assert torch.allclose(out.std((2, 3)), style.std((2, 3)), atol=1e-3)
     assert torch.allclose(transfer(content, style, torch.zeros(1, 1, 1, 1)), content)
-    space = Rules98(transfers=(transfer,))
-    assert one(space, "style", content, 0.8, 5.0).shape == content.shape
+    mutations = Rules98(transfers=(transfer,))
+    assert one(mutations, "style", content, 0.8, 5.0).shape == content.shape
 
 
 def test_style_images_of_a_folder(tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -184,25 +230,25 @@ def test_style_images_of_a_folder(tmp_path) -> None:  # type: ignore[no-untyped-
 
 
 def test_tensorfuzz_constraint_holds_against_the_seed() -> None:
-    space, x = TensorFuzzSpace(constraint=0.1), images(5)
-    out = space.apply(x, space.draw(uniforms(5)), root=x)
+    mutations, x = TensorFuzzMutations(constraint=0.1), images(5)
+    out = mutations.apply(x, mutations.draw_from(uniforms(5)), root=x)
     assert float((out - x).abs().max()) <= 0.1 + 2 / 255
     vectors = torch.rand(3, 7)
-    assert TensorFuzzSpace().apply(vectors, space.draw(uniforms(3)), eight_bit=False).shape == (3, 7)
+    assert TensorFuzzMutations().apply(vectors, mutations.draw_from(uniforms(3)), eight_bit=False).shape == (3, 7)
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("rules95:choice=all", "expected family or rule"),
-        ("rules97", "unknown mutation space"),
+        ("rules97", "unknown mutation"),
         ("tensorfuzz:sigma=0", "expected a number above 0"),
         ("tensorfuzz:constraint=-1", "constraint"),
     ],
 )
-def test_bad_spaces(text: str, says: str) -> None:
+def test_bad_options(text: str, says: str) -> None:
     with pytest.raises(BadInput, match=says):
-        registry.build("mutation space", text)
+        registry.build("mutation", text)
 
 
 def test_bad_validity_and_bad_chains() -> None:
@@ -212,7 +258,7 @@ def test_bad_validity_and_bad_chains() -> None:
     for content in (None, [{}], [{"operator": "blur", "parameters": ["x"]}], [{"operator": "a", "parameters": [float("inf")]}]):
         with pytest.raises(BadInput, match="cannot be read"):
             chains.read(content)
-    with pytest.raises(BadInput, match="not in this space"):
+    with pytest.raises(BadInput, match="none of these mutations"):
         one(Rules95(), "melt", images(1), 1.0)
     with pytest.raises(BadInput, match="takes 1 numbers"):
         one(Rules95(), "blur", images(1), 1.0, 2.0)

@@ -22,7 +22,7 @@ from neurotest.stats import faults
 from .subjects import GIVEN, TRAIN, N, Net, exact_pool, images, mutated_pool, same_order, target
 
 METHODS = sorted(registry.entries("selector"))
-POINTWISE = [m for m in METHODS if registry.find("selector", m).make.pointwise]
+POINTWISE = [m for m in METHODS if registry.find("selector", m).make.pointwise]  # type: ignore[attr-defined]
 
 
 # -- properties of every registered selector

@@ -10,8 +10,8 @@ from torch import nn
 from neurotest import registry, rng
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
+from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.pools import nss_pool
-from neurotest.mutate.space import NssMutations
 from neurotest.select.api import rank, select
 from neurotest.select.scorer import Partner, Pool, sample_first
 from neurotest.select.sensitivity import NSS, Sensitivity
@@ -157,7 +157,7 @@ def test_equals_a_plain_derivation(distance: str, identify: str, k: float, refer
     if reference == "original":
         others = [torch.from_numpy(source.originals.read(everyone)).float() / 255]
     else:
-        mutations = NssMutations()
+        mutations = NssMutations(rounding="pool")
         draws = [mutations.draw(rng.stream("select.remutate", 3, number), N) for number in range(mutants)]
         others = [mutations.apply(x, drawn) for drawn in draws]
     sampled = everyone if sample >= N else rng.stream("select.sample", 3).permutation(N)[:sample]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from neurotest.select.scorer import OutputScorer
 from neurotest.select.uncertainty import DeepGini, Entropy, Margin, MaxP
 
 P = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.25] * 4, [0.7, 0.1, 0.2, 0.0]], dtype=torch.float64)
@@ -27,7 +28,7 @@ ENTROPY = -(0.7 * math.log2(0.7) + 0.1 * math.log2(0.1) + 0.2 * math.log2(0.2))
     ],
     ids=repr,
 )
-def test_by_hand(method: object, expected: list[float]) -> None:
+def test_by_hand(method: OutputScorer, expected: list[float]) -> None:
     assert method.score(P).tolist() == pytest.approx(expected, abs=1e-15)
 
 

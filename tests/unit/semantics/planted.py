@@ -16,9 +16,9 @@ def gabor(angle: float, period: float, side: int = 11, phase: float = 0.0) -> Te
     half = side // 2
     y, x = torch.meshgrid(torch.arange(-half, half + 1.0), torch.arange(-half, half + 1.0), indexing="ij")
     across = x * np.sin(angle) + y * np.cos(angle)
-    made = torch.cos(2 * np.pi * across / period + phase) * torch.exp(-(x**2 + y**2) / (2 * (side / 4) ** 2))
-    made = made - made.mean()
-    return made / made.norm()
+    wave = torch.cos(2 * np.pi * across / period + phase) * torch.exp(-(x**2 + y**2) / (2 * (side / 4) ** 2))
+    wave = wave - wave.mean()
+    return wave / wave.norm()
 
 
 class Oriented(nn.Module):
@@ -71,16 +71,16 @@ def target(module: nn.Module, shape: tuple[int, ...]) -> Target:
 
 def oriented(seed: int, channels: int) -> tuple[Target, NDArray[np.int64], NDArray[np.float64]]:
     """32 oriented filters a little off in angle and period, with the direction and the period each was meant to have."""
-    dice = np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     bins, periods = np.tile(np.arange(8), 4), np.repeat([4.0, 10.0, 4.0, 10.0], 8)
-    angles = bins * np.pi / 8 + dice.uniform(-0.08, 0.08, len(bins))
-    module = Oriented(angles.tolist(), (periods * dice.uniform(0.9, 1.1, len(bins))).tolist(), channels)
+    angles = bins * np.pi / 8 + random.uniform(-0.08, 0.08, len(bins))
+    module = Oriented(angles.tolist(), (periods * random.uniform(0.9, 1.1, len(bins))).tolist(), channels)
     return target(module, (channels, 32, 32)), bins, periods
 
 
 def coloured(seed: int) -> tuple[Target, list[str]]:
     """Two detectors of every colour a little off, with the colours' names."""
-    dice = np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     names = list(COLOURS) * 2
-    colours = [tuple(np.clip(np.array(COLOURS[name]) + dice.normal(0, 0.03, 3), 0, 1).tolist()) for name in names]
+    colours = [tuple(np.clip(np.array(COLOURS[name]) + random.normal(0, 0.03, 3), 0, 1).tolist()) for name in names]
     return target(Coloured(colours), (3, 32, 32)), names

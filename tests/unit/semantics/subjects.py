@@ -39,10 +39,10 @@ def target(classes: tuple[str, ...] | None = CLASSES) -> Target:
 
 
 def source(n: int = 40, *, labelled: bool = True, seed: int = 0) -> ArraySource:
-    dice = np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
     labels = np.arange(n) % 4
-    x = dice.uniform(0, 0.1, (n, 1, 8, 8)).astype(np.float32)
+    x = random.uniform(0, 0.1, (n, 1, 8, 8)).astype(np.float32)
     for number, label in enumerate(labels):
         row, column = 4 * (label // 2), 4 * (label % 2)
-        x[number, 0, row : row + 4, column : column + 4] += 0.5 + 0.3 * dice.random()
+        x[number, 0, row : row + 4, column : column + 4] += 0.5 + 0.3 * random.random()
     return ArraySource(x, labels if labelled else None, classes=CLASSES if labelled else None, spec="quadrants")

@@ -11,7 +11,7 @@ from tests.unit.semantics import planted
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
-from neurotest.semantics.describe.attributes import STARTS, WIDTH, Attributes, Dissected, sentence
+from neurotest.semantics.describe.attributes import STARTS, WIDTH, Attributes, Dissection, sentence
 from neurotest.semantics.describe.probes import COLOURS, DIRECTIONS, FAMILIES, Probes, probes
 from neurotest.semantics.descriptions import UNKNOWN, describe
 from neurotest.target import Target
@@ -62,7 +62,7 @@ def test_waves_are_as_long_as_they_are_said_to_be() -> None:
         wave = 1 / np.hypot(fx, fy)[np.unravel_index(spectrum.argmax(), spectrum.shape)]
         wanted = (4.0, 10.0)[images.whole["frequency"][number]]
         right[int(images.whole["texture"][number])].append(abs(wave / wanted - 1) < 0.25)
-    assert all(len(found) > 50 and np.mean(found) > 0.9 for found in right.values())
+    assert all(len(hits) > 50 and np.mean(hits) > 0.9 for hits in right.values())
 
 
 @settings(max_examples=8, deadline=None)
@@ -95,8 +95,8 @@ def test_planted_directions_and_frequencies_are_named(channels: int) -> None:
 def test_planted_colours_are_named() -> None:
     subject, names = planted.coloured(12)
     table = describe(subject, None, "attributes:probes=700", layers="colour", cache=False)
-    said = [name in row.text.split() for name, row in zip(names, table.layer("colour"), strict=True)]
-    assert np.mean(said) >= 0.9
+    right = [name in row.text.split() for name, row in zip(names, table.layer("colour"), strict=True)]
+    assert np.mean(right) >= 0.9
     assert all(0 <= row.score <= 1 for row in table)
 
 
@@ -118,24 +118,24 @@ def test_neurons_that_answer_to_nothing_are_unknown() -> None:
     assert sum(row.text == UNKNOWN for row in table) >= 0.95 * len(table)
 
 
-def dissected(together: dict[str, list[int]], true: int, lit: int = 100) -> Dissected:
+def dissected(together: dict[str, list[int]], true: int, lit: int = 100) -> Dissection:
     meet = np.zeros((1, WIDTH), dtype=np.int64)
     for family, counts in together.items():
         meet[0, STARTS[family] : STARTS[family] + len(counts)] = counts
-    return Dissected(meet, np.array([lit]), np.full(WIDTH, true), 10_000, np.array([100.0]))
+    return Dissection(meet, np.array([lit]), np.full(WIDTH, true), 10_000, np.array([100.0]))
 
 
 def test_intersections_by_hand() -> None:
-    found = dissected({"size": [75, 25], "direction": [50, 0, 0, 0, 0, 0, 0, 0]}, true=400)
-    assert found.iou[0, STARTS["size"]] == pytest.approx(75 / (100 + 400 - 75))
-    assert found.relative[0, STARTS["size"]] == pytest.approx(75 / 425 * 4)
-    assert found.shares("size").tolist() == [[0.75, 0.25]]
-    word, much = found.choice("size")
+    dissection = dissected({"size": [75, 25], "direction": [50, 0, 0, 0, 0, 0, 0, 0]}, true=400)
+    assert dissection.iou[0, STARTS["size"]] == pytest.approx(75 / (100 + 400 - 75))
+    assert dissection.relative[0, STARTS["size"]] == pytest.approx(75 / 425 * 4)
+    assert dissection.shares("size").tolist() == [[0.75, 0.25]]
+    word, much = dissection.choice("size")
     assert (word[0], much[0]) == (0, pytest.approx(0.5))
-    assert found.density("size")[0] == pytest.approx(1 / (800 / 10_000))
-    assert found.choice("direction")[1][0] == pytest.approx(1.0)
+    assert dissection.density("size")[0] == pytest.approx(1 / (800 / 10_000))
+    assert dissection.choice("direction")[1][0] == pytest.approx(1.0)
     # 100 images each with one lit place: the standard error of a share of one half is .05.
-    assert found.sureness("size")[0] == pytest.approx(0.25 / 0.05)
+    assert dissection.sureness("size")[0] == pytest.approx(0.25 / 0.05)
 
 
 def test_directions_beside_each_other_are_one_direction() -> None:
@@ -152,19 +152,19 @@ def test_counts_against_a_plain_loop() -> None:
     module = planted.Oriented([0.0, 1.0], [4.0, 8.0], 1)
     subject = planted.target(module, (1, 12, 12))
     settings_ = Attributes(probes=100, quantile=0.95)
-    found = settings_.dissect(material(subject, None, "relu", cache=False))["relu"]
+    dissection = settings_.dissect(material(subject, None, "relu", cache=False))["relu"]
     parts = list(probes((1, 12, 12), 100, seed=0, batch=100))
     with torch.no_grad():
         values = module.relu(module.conv(torch.from_numpy(np.concatenate([p.x for p in parts])))).numpy()
     gamma = np.quantile(values, 0.95, axis=(0, 2, 3))
     lit = values > gamma[None, :, None, None]
-    assert found.lit.tolist() == lit.sum(axis=(0, 2, 3)).tolist()
+    assert dissection.lit.tolist() == lit.sum(axis=(0, 2, 3)).tolist()
     for family, words in FAMILIES.items():
         labels = np.concatenate([p.places[family] for p in parts])
         for number in range(len(words)):
-            assert found.true[STARTS[family] + number] == (labels == number).sum()
+            assert dissection.true[STARTS[family] + number] == (labels == number).sum()
             both = (lit & (labels == number)[:, None]).sum(axis=(0, 2, 3))
-            assert found.together[:, STARTS[family] + number].tolist() == both.tolist()
+            assert dissection.together[:, STARTS[family] + number].tolist() == both.tolist()
 
 
 def test_phrases() -> None:

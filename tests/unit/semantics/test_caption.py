@@ -17,18 +17,18 @@ from neurotest.semantics.describe.caption import (
     SPECIAL,
     START,
     STOP,
-    Language,
-    Teller,
+    Decoder,
+    LanguageModel,
     Vocabulary,
     beam,
-    counted,
+    best_descriptions,
     joined,
-    taught,
     tokens,
-    told,
+    train_module,
+    until_stop,
 )  # fmt: skip
 from neurotest.semantics.describe.corpus import annotated, annotated_pairs, annotator, attribute_pairs, class_pairs
-from neurotest.semantics.describe.milan import Milan, Trained
+from neurotest.semantics.describe.milan import Decoders, Milan
 from neurotest.semantics.descriptions import describe
 
 
@@ -43,41 +43,41 @@ def test_words_there_and_back(words: list[str]) -> None:
     assert vocabulary.encode(["xyzzy"])[0, 0] == ODD
 
 
-def small(words: int = 5, seed: int = 0) -> tuple[Teller, Language]:
+def small(words: int = 5, seed: int = 0) -> tuple[Decoder, LanguageModel]:
     torch.manual_seed(seed)
-    teller = Teller(words, 3, embedding=4, hidden=6).eval()
+    decoder = Decoder(words, 3, embedding=4, hidden=6).eval()
     with torch.no_grad():
-        teller.out.weight.mul_(6)  # decided enough for an order
-    return teller, Language(words, embedding=4, hidden=6).eval()
+        decoder.out.weight.mul_(6)  # decided enough for an order
+    return decoder, LanguageModel(words, embedding=4, hidden=6).eval()
 
 
 def sequences(words: int, length: int) -> list[tuple[int, ...]]:
     """Every description of at most `length` words, padded with stops."""
-    found = set()
+    unique = set()
     for row in itertools.product(range(words), repeat=length + 1):
         end = row.index(STOP) if STOP in row else length + 1
-        found.add(row[:end] + (STOP,) * (length + 1 - end))
-    return sorted(found)
+        unique.add(row[:end] + (STOP,) * (length + 1 - end))
+    return sorted(unique)
 
 
 def test_probabilities_of_all_descriptions_sum_to_one() -> None:
     """Both models are proper: over all texts of up to three places, probabilities up to the first stop sum to 1."""
-    teller, language = small(4)
+    decoder, language = small(4)
     rows = torch.tensor(sequences(4, 2))
     vectors = torch.randn(1, 5, 3, generator=torch.Generator().manual_seed(1)).expand(len(rows), -1, -1)
     with torch.no_grad():
-        for logs in (teller(vectors, rows), language(rows)):
-            assert float((logs * counted(rows)).sum(dim=1).exp().sum()) == pytest.approx(1, abs=1e-4)
+        for logs in (decoder(vectors, rows), language(rows)):
+            assert float((logs * until_stop(rows)).sum(dim=1).exp().sum()) == pytest.approx(1, abs=1e-4)
 
 
 def test_a_wide_beam_finds_what_enumeration_finds() -> None:
-    teller, _ = small(5)
+    decoder, _ = small(5)
     vectors = torch.randn(3, 4, 3, generator=torch.Generator().manual_seed(2))
     rows = torch.tensor(sequences(5, 2))
-    words, likely = beam(teller, vectors, width=5, length=2)
+    words, likely = beam(decoder, vectors, width=5, length=2)
     for n in range(3):
         with torch.no_grad():
-            logs = (teller(vectors[n : n + 1].expand(len(rows), -1, -1), rows) * counted(rows)).sum(dim=1)
+            logs = (decoder(vectors[n : n + 1].expand(len(rows), -1, -1), rows) * until_stop(rows)).sum(dim=1)
         # Width 5 keeps every first word of 5, so the likeliest description cannot be lost at the first step.
         best = rows[logs.argmax()].tolist()
         assert words[n, 0].tolist() == best
@@ -87,19 +87,19 @@ def test_a_wide_beam_finds_what_enumeration_finds() -> None:
 
 def test_reranking_by_hand() -> None:
     """The description with the largest log p(d | R) - T log p(d) of the beam, computed here one by one."""
-    teller, language = small(5, seed=3)
+    decoder, language = small(5, seed=3)
     vocabulary = Vocabulary((*SPECIAL, "a", "b"))
     vectors = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4))
     for temperature in (0.0, 0.2, 1.0):
-        found = told(teller, language, vocabulary, vectors, width=5, temperature=temperature)
-        words, likely = beam(teller, vectors, width=5)
+        descriptions = best_descriptions(decoder, language, vocabulary, vectors, width=5, temperature=temperature)
+        words, likely = beam(decoder, vectors, width=5)
         for n in range(2):
             with torch.no_grad():
-                common = (language(words[n]) * counted(words[n])).sum(dim=1)
+                common = (language(words[n]) * until_stop(words[n])).sum(dim=1)
             best = int((likely[n] - temperature * common).argmax())
-            assert found[n][0] == vocabulary.decode(words[n, best].tolist())
-            per_word = float((likely[n, best] / counted(words[n])[best].sum()).exp())
-            assert found[n][1] == pytest.approx(per_word, rel=1e-4)
+            assert descriptions[n][0] == vocabulary.decode(words[n, best].tolist())
+            per_word = float((likely[n, best] / until_stop(words[n])[best].sum()).exp())
+            assert descriptions[n][1] == pytest.approx(per_word, rel=1e-4)
 
 
 def test_decoders_learn_what_vectors_say() -> None:
@@ -108,9 +108,9 @@ def test_decoders_learn_what_vectors_say() -> None:
     words = vocabulary.encode(texts)
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
-    teller, language = (
-        Teller(len(vocabulary.words), 3, embedding=16, hidden=24),
-        Language(len(vocabulary.words), embedding=8, hidden=8),
+    decoder, language = (
+        Decoder(len(vocabulary.words), 3, embedding=16, hidden=24),
+        LanguageModel(len(vocabulary.words), embedding=8, hidden=8),
     )
 
     def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -119,15 +119,15 @@ def test_decoders_learn_what_vectors_say() -> None:
             (torch.eye(3)[rows].unsqueeze(1) + 0.2 * torch.randn(24, 6, 3, generator=generator), words[rows]) for _ in range(80)
         ]
 
-    losses = taught(teller, batches(), rate=1e-2)
-    taught(language, [(w,) for _, w in batches()[:30]])
+    losses = train_module(decoder, batches(), rate=1e-2)
+    train_module(language, [(w,) for _, w in batches()[:30]])
     assert np.mean(losses[-5:]) < 0.3 * np.mean(losses[:5])
-    known = Trained(teller, language, vocabulary, torch.zeros(3), torch.ones(3))
-    said = known.say(torch.eye(3).unsqueeze(1).expand(-1, 6, -1), width=10, temperature=0.2)
-    assert [text for text, _ in said] == texts
-    assert all(0 < score <= 1 for _, score in said)
+    decoders = Decoders(decoder, language, vocabulary, torch.zeros(3), torch.ones(3))
+    descriptions = decoders.describe(torch.eye(3).unsqueeze(1).expand(-1, 6, -1), width=10, temperature=0.2)
+    assert [text for text, _ in descriptions] == texts
+    assert all(0 < score <= 1 for _, score in descriptions)
     # Attention looks at any number of exemplars.
-    assert [text for text, _ in known.say(torch.eye(3).unsqueeze(1), width=10, temperature=0.2)] == texts
+    assert [text for text, _ in decoders.describe(torch.eye(3).unsqueeze(1), width=10, temperature=0.2)] == texts
 
 
 def test_start_is_never_said_after_training() -> None:
@@ -166,10 +166,10 @@ def test_annotation_vectors_by_hand() -> None:
 
 
 def test_class_sets_name_classes_in_order() -> None:
-    found = class_pairs(annotator(1), "zoo:fashion-mnist/train[:80]", (1, 28, 28), 10, 5, seed=0)
+    pairs = class_pairs(annotator(1), "zoo:fashion-mnist/train[:80]", (1, 28, 28), 10, 5, seed=0)
     names = {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"}
-    assert all(set(text.lower().split(", ")) <= names for text in found.texts)
-    assert found.vectors.shape[:2] == (10, 5)
+    assert all(set(text.lower().split(", ")) <= names for text in pairs.texts)
+    assert pairs.vectors.shape[:2] == (10, 5)
 
 
 def annotations(root: Path) -> Path:
@@ -194,9 +194,9 @@ def test_human_annotations_are_read(tmp_path: Path) -> None:
     assert list(second[2]) == ["bright"]
     assert first[1].shape == (3, 28, 28)
     assert first[1][:, :14].all()
-    found = annotated_pairs(annotator(1), tmp_path / "a", 4)
-    assert found.texts == ("dark things", "night", "bright")
-    assert found.vectors[2, :, 0].tolist() == pytest.approx([200 / 255] * 4)
+    pairs = annotated_pairs(annotator(1), tmp_path / "a", 4)
+    assert pairs.texts == ("dark things", "night", "bright")
+    assert pairs.vectors[2, :, 0].tolist() == pytest.approx([200 / 255] * 4)
 
 
 def test_annotations_that_do_not_fit(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def test_class_profile_names_the_right_classes_and_the_dead() -> None:
 
 def test_a_class_with_few_inputs_is_not_named_by_chance() -> None:
     """Images without classes, labelled at random: with 3 per class lifts are large by chance, and nothing must be said."""
-    dice = np.random.default_rng(0)
-    x = dice.exponential(0.1, (12, 1, 8, 8)).clip(0, 1).astype(np.float32)
+    random = np.random.default_rng(0)
+    x = random.exponential(0.1, (12, 1, 8, 8)).clip(0, 1).astype(np.float32)
     data = ArraySource(x, np.arange(12) % 4, classes=CLASSES, spec="noise")
     assert said(ClassProfile(lift=1.0), data) == [UNKNOWN] * 4
 
@@ -114,9 +114,9 @@ def test_concepts_name_output_neurons_without_labels(tmp_path: Path) -> None:
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1000), st.integers(2, 4))
 def test_auc_is_the_share_of_pairs_in_order(seed: int, count: int) -> None:
-    dice = np.random.default_rng(seed)
-    values = dice.integers(0, 5, (15, 2)).astype(np.float32)
-    groups = np.concatenate([np.arange(count), dice.integers(-1, count, 15 - count)])
+    random = np.random.default_rng(seed)
+    values = random.integers(0, 5, (15, 2)).astype(np.float32)
+    groups = np.concatenate([np.arange(count), random.integers(-1, count, 15 - count)])
     area, _ = areas(values, groups, count)
     for c in range(count):
         for neuron in range(2):
@@ -208,10 +208,10 @@ def test_published_tables_are_read() -> None:
 
 def test_soft_wpmi_against_the_definition() -> None:
     """Word by word and image by image, from the formula: sum log(1 + p_k (p(c|x_k) - 1)) - log mean over neurons."""
-    dice = np.random.default_rng(0)
-    similarity = dice.uniform(-1, 1, (30, 5))
-    index = np.stack([dice.permutation(30)[:10] for _ in range(4)])
-    found = soft_wpmi(similarity, index)
+    random = np.random.default_rng(0)
+    similarity = random.uniform(-1, 1, (30, 5))
+    index = np.stack([random.permutation(30)[:10] for _ in range(4)])
+    score = soft_wpmi(similarity, index)
     expected = np.zeros((4, 5))
     for neuron in range(4):
         for word in range(5):
@@ -220,16 +220,16 @@ def test_soft_wpmi_against_the_definition() -> None:
                 belongs = 0.998 - k * (0.998 - 0.97) / 10
                 expected[neuron, word] += np.log(1 + belongs * (row[word] / row.sum() - 1) + 1e-7)
     expected = expected - np.log(np.exp(expected).mean(axis=0))
-    assert np.allclose(found, expected)
+    assert np.allclose(score, expected)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000))
 def test_soft_wpmi_follows_the_words(seed: int) -> None:
     """Words in another order give scores in that order; the order of neurons does not matter either."""
-    dice = np.random.default_rng(seed)
-    similarity, index = dice.uniform(-1, 1, (20, 4)), np.stack([dice.permutation(20)[:6] for _ in range(3)])
-    order, rows = dice.permutation(4), dice.permutation(3)
+    random = np.random.default_rng(seed)
+    similarity, index = random.uniform(-1, 1, (20, 4)), np.stack([random.permutation(20)[:6] for _ in range(3)])
+    order, rows = random.permutation(4), random.permutation(3)
     assert np.allclose(soft_wpmi(similarity[:, order], index[rows]), soft_wpmi(similarity, index)[rows][:, order])
 
 

@@ -27,26 +27,26 @@ def table(*texts: str) -> Descriptions:
 
 
 def test_lookup() -> None:
-    made = table("red", UNKNOWN, DEAD)
-    assert made["relu", 0].text == "red"
-    assert [made["relu", n].known for n in range(3)] == [True, False, False]
-    assert made["relu", 4] == Description("relu", 4, UNKNOWN, 0.0, "by hand")
-    assert len(list(made)) == len(made) == 9
+    descriptions = table("red", UNKNOWN, DEAD)
+    assert descriptions["relu", 0].text == "red"
+    assert [descriptions["relu", n].known for n in range(3)] == [True, False, False]
+    assert descriptions["relu", 4] == Description("relu", 4, UNKNOWN, 0.0, "by hand")
+    assert len(list(descriptions)) == len(descriptions) == 9
     with pytest.raises(BadInput, match="'conv' has no descriptions"):
-        made["conv", 0]
+        descriptions["conv", 0]
     with pytest.raises(BadInput, match=r"no neuron 4: its neurons are 0\.\.3"):
-        made["fc", 4]
+        descriptions["fc", 4]
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=12), max_size=5))
 def test_a_table_reads_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     path = tmp_path_factory.mktemp("t") / "t.csv"
-    made = table(*texts)
-    made.to_csv(path)
+    descriptions = table(*texts)
+    descriptions.to_csv(path)
     back = Descriptions.from_csv(path, target())
-    assert [r.text for r in back] == [r.text or UNKNOWN for r in made]
-    assert back.fingerprint == made.fingerprint
+    assert [r.text for r in back] == [r.text or UNKNOWN for r in descriptions]
+    assert back.fingerprint == descriptions.fingerprint
     assert dict(back.layers) == {"relu": 5, "fc": 4}
 
 

@@ -33,13 +33,13 @@ def bank() -> Descriptions:
 
 
 def paths(units: list[list[int]], labels: list[list[int]] | None = None) -> Paths:
-    found = np.array(units).reshape(len(units), 2, -1)
-    said = np.array(labels if labels is not None else [[0, 1, 2]] * len(units))
-    return Paths(found, np.zeros(found.shape, np.float32), said, said[:, 0])
+    neurons = np.array(units).reshape(len(units), 2, -1)
+    classes = np.array(labels if labels is not None else [[0, 1, 2]] * len(units))
+    return Paths(neurons, np.zeros(neurons.shape, np.float32), classes, classes[:, 0])
 
 
-def comparer(**said: Any) -> Comparer:
-    return Comparison(**said).start(layers(), bank(), CLASSES)
+def comparer(**settings: Any) -> Comparer:
+    return Comparison(**settings).start(layers(), bank(), CLASSES)
 
 
 def test_jaccard_on_neurons_by_hand() -> None:
@@ -72,8 +72,8 @@ def test_a_label_counts_only_where_it_belongs_to_the_path(distance: str) -> None
 
 
 def test_label_only_sees_no_neurons() -> None:
-    found = Comparison(mode="label-only").start(layers(), None, CLASSES)
-    assert found.similarity(paths([[0, 0]]), paths([[2, 2]])).tolist() == [1.0]
+    labels = Comparison(mode="label-only").start(layers(), None, CLASSES)
+    assert labels.similarity(paths([[0, 0]]), paths([[2, 2]])).tolist() == [1.0]
 
 
 def test_without_the_choice_of_neurons_every_path_is_the_same_but_for_the_label() -> None:
@@ -105,12 +105,12 @@ def test_each_distinct_text_is_encoded_once() -> None:
         seen.extend(texts)
         return np.array([[len(t), t.count("e") + 1.0] for t in texts])
 
-    found = comparer(encoder=encode)
+    compared = comparer(encoder=encode)
     many = paths([[0, 0], [0, 0], [1, 1], [2, 2]])
-    found.similarity(many, many)
-    found.similarity(many, paths([[0, 0]] * 4))
+    compared.similarity(many, many)
+    compared.similarity(many, paths([[0, 0]] * 4))
     assert len(seen) == len(set(seen)) == 3
-    assert found.distinct == 3
+    assert compared.distinct == 3
 
 
 def test_cosines_of_token_vectors_by_hand() -> None:
@@ -128,8 +128,8 @@ def test_lsa_against_scikit_learns_own_cosines() -> None:
     svd = TruncatedSVD(3, random_state=0).fit(words.fit_transform(every))
     texts = ["a photo with red stripes, cat", "a photo with blue dots, cat"]
     expected = cosine_similarity(svd.transform(words.transform(texts)))[0, 1]
-    found = Comparison(encoder="lsa:3").start(layers(), bank(), None).similarity(paths([[0, 1]]), paths([[1, 1]]))
-    assert found[0] == pytest.approx(expected, abs=1e-5)
+    similarity = Comparison(encoder="lsa:3").start(layers(), bank(), None).similarity(paths([[0, 1]]), paths([[1, 1]]))
+    assert similarity[0] == pytest.approx(expected, abs=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -137,11 +137,11 @@ def test_lsa_against_scikit_learns_own_cosines() -> None:
 def test_similarity_is_symmetric_at_most_one_and_one_for_the_same_path(mode: str, distance: str, seed: int) -> None:
     random = np.random.default_rng(seed)
     one, other = (paths(random.integers(0, 3, (6, 2)).tolist(), random.integers(0, 4, (6, 2)).tolist()) for _ in range(2))
-    found = comparer(mode=mode, distance=distance)
-    there, back = found.similarity(one, other), found.similarity(other, one)
+    compared = comparer(mode=mode, distance=distance)
+    there, back = compared.similarity(one, other), compared.similarity(other, one)
     assert there == pytest.approx(back, abs=1e-5)
     assert (there <= 1 + 1e-6).all()
-    assert found.similarity(one, one) == pytest.approx(np.ones(6), abs=1e-5)
+    assert compared.similarity(one, one) == pytest.approx(np.ones(6), abs=1e-5)
 
 
 NOUNS = """\
@@ -169,8 +169,8 @@ def test_wu_and_palmer_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert net.similarity("cats", "animal") == pytest.approx(4 / 5)
     assert net.similarity("cat", "lorry") == 0
     assert net.similarity("lorry", "lorry") == 1
-    found = comparer(encoder="wordnet").similarity(paths([[0, 1]]), paths([[0, 0]]))
-    assert 0 < found[0] < 1
+    similarity = comparer(encoder="wordnet").similarity(paths([[0, 1]]), paths([[0, 0]]))
+    assert 0 < similarity[0] < 1
 
 
 def test_a_missing_wordnet_and_a_missing_package_are_told_and_replaced_only_when_asked(

@@ -37,17 +37,17 @@ def target() -> Target:
     return Target(Sums().eval(), shape=(1, 4, 4), bounds=(-1, 1))
 
 
-def found(x: np.ndarray, *, k: int = 2, quantile: float = 0.5, **more: object) -> Exemplars:
+def exemplars_of(x: np.ndarray, *, k: int = 2, quantile: float = 0.5, **more: object) -> Exemplars:
     subject = target()
-    made = Exemplars(subject.survey().find("relu,fc"), k, quantile, **more)
-    scan(subject, ArraySource(x.astype(np.float32)), [made], batch=3)
-    return made
+    exemplars = Exemplars(subject.survey().find("relu,fc"), k, quantile, **more)
+    scan(subject, ArraySource(x.astype(np.float32)), [exemplars], batch=3)
+    return exemplars
 
 
 def test_by_hand() -> None:
     x = np.zeros((4, 1, 4, 4))
     x[1, 0, 2, 3], x[2, 0, 0, 0], x[3, 0, 1, 1] = 0.5, 0.9, -0.4
-    seen = found(x)
+    seen = exemplars_of(x)
     index, values = seen.top("relu")
     assert index.tolist() == [[2, 1], [3, 0], [0, 1]]  # ties go to the earlier input
     assert values[0].tolist() == pytest.approx([0.9, 0.5])
@@ -61,7 +61,7 @@ def test_masks_are_where_the_map_is_above_the_quantile_and_never_empty() -> None
     x = np.zeros((3, 1, 4, 4))
     x[0, 0, :2, :2] = 0.8
     x[1, 0, 3, 3] = 0.3
-    seen = found(x, quantile=0.5)
+    seen = exemplars_of(x, quantile=0.5)
     (first,) = regions(seen, target(), ArraySource(x.astype(np.float32)), "relu", np.array([0]))
     assert first.positions.tolist() == [[0, 1]]
     assert first.masks[0, 0].tolist() == (x[0, 0] > 0).tolist()
@@ -73,7 +73,7 @@ def test_masks_are_where_the_map_is_above_the_quantile_and_never_empty() -> None
 
 def test_a_neuron_without_a_map_looks_at_the_whole_input() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (5, 1, 4, 4))
-    seen = found(x)
+    seen = exemplars_of(x)
     (only,) = regions(seen, target(), ArraySource(x.astype(np.float32)), "fc")
     assert only.masks.all()
     assert only.masks.shape == (2, 2, 4, 4)
@@ -125,14 +125,14 @@ def test_two_halves_merged_equal_the_whole(at: int, k: int, seed: int, backwards
 
 def test_the_sample_of_map_values_is_bounded_and_close_to_the_quantile() -> None:
     x = np.random.default_rng(2).uniform(-1, 1, (400, 1, 4, 4))
-    full, small = found(x, quantile=0.9), found(x, quantile=0.9, samples=1000)
+    full, small = exemplars_of(x, quantile=0.9), exemplars_of(x, quantile=0.9, samples=1000)
     assert len(small.best["relu"].places.keys) == 1000 < len(full.best["relu"].places.keys) == 6400
     assert float(small.gamma("relu")[0]) == pytest.approx(float(full.gamma("relu")[0]), abs=0.05)
 
 
 def test_memory_does_not_grow_with_the_data() -> None:
     x = np.random.default_rng(2).uniform(-1, 1, (400, 1, 4, 4))
-    sizes = [sum(v.nbytes for v in found(some, samples=200).state_dict().values()) for some in (x[:200], x)]
+    sizes = [sum(v.nbytes for v in exemplars_of(some, samples=200).state_dict().values()) for some in (x[:200], x)]
     assert sizes[0] == sizes[1]
 
 
@@ -145,7 +145,7 @@ def test_hashes_spread_evenly_and_depend_on_the_place_only() -> None:
 
 def test_fewer_exemplars_need_no_new_pass() -> None:
     x = np.random.default_rng(3).uniform(-1, 1, (20, 1, 4, 4))
-    assert np.array_equal(found(x, k=5).truncated(2).top("relu")[0], found(x, k=2).top("relu")[0])
+    assert np.array_equal(exemplars_of(x, k=5).truncated(2).top("relu")[0], exemplars_of(x, k=2).top("relu")[0])
 
 
 @pytest.mark.parametrize(("settings_", "word"), [({"k": 0}, "k=0"), ({"quantile": 1.0}, "quantile=1.0")])

@@ -108,9 +108,9 @@ def test_dead_neurons_never_decide() -> None:
 @given(st.integers(1, 4), st.integers(0, 1000))
 def test_neurons_come_best_first(top: int, seed: int) -> None:
     scores = np.random.default_rng(seed).normal(size=(3, 4)).tolist()
-    found = Reader(Fixed(network(), scores), top=top).references(torch.rand(3, 1, 8, 8))
+    read = Reader(Fixed(network(), scores), top=top).references(torch.rand(3, 1, 8, 8))
     for i in range(3):
-        assert found.units[i, 0].tolist() == sorted(range(4), key=lambda u: -scores[i][u])[:top]
+        assert read.units[i, 0].tolist() == sorted(range(4), key=lambda u: -scores[i][u])[:top]
 
 
 @pytest.mark.parametrize("bad", [{"top": 0}, {"margin": 1.0}, {"target": "mine"}])
@@ -125,9 +125,9 @@ def test_every_selector_gives_scores_of_every_neuron(critical: str) -> None:
     data = ArraySource(np.random.default_rng(0).random((20, 1, 8, 8), dtype=np.float32))
     critic = registry.build("critical", critical).start(target, path_layers(target), data)
     x = target.prepare(data.read(np.arange(5)))
-    found = critic(x, torch.zeros(5, dtype=torch.int64))
-    assert {name: tuple(values.shape) for name, values in found.scores.items()} == {"1": (5, 4), "3": (5, 5), "6": (5, 6)}
-    assert torch.allclose(found.logits, target.logits(x), atol=1e-5)
+    attribution = critic(x, torch.zeros(5, dtype=torch.int64))
+    assert {name: tuple(values.shape) for name, values in attribution.scores.items()} == {"1": (5, 4), "3": (5, 5), "6": (5, 6)}
+    assert torch.allclose(attribution.logits, target.logits(x), atol=1e-5)
     assert critic.passes >= 1
 
 

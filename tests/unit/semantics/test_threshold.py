@@ -24,18 +24,18 @@ from neurotest.target import Target
 
 def test_the_lower_quartile_by_hand() -> None:
     values = np.arange(100, dtype=float).reshape(10, 10) / 100
-    found = tau(values)
-    assert found.value == 0.25
-    assert found.below == 0.25
-    assert (found.images, found.pairs) == (10, 100)
-    assert found.low <= found.value <= found.high
-    assert found.quantiles[10] == pytest.approx(0.495)
+    threshold = tau(values)
+    assert threshold.value == 0.25
+    assert threshold.below == 0.25
+    assert (threshold.images, threshold.pairs) == (10, 100)
+    assert threshold.low <= threshold.value <= threshold.high
+    assert threshold.quantiles[10] == pytest.approx(0.495)
 
 
 def test_where_many_are_lowest_below_tau_means_the_lowest() -> None:
-    found = tau(np.array([[0.0] * 6, [0.0, 0.0, 0.5, 1.0, 1.0, 1.0]]))
-    assert found.value == 0.5
-    assert found.below == pytest.approx(8 / 12)
+    threshold = tau(np.array([[0.0] * 6, [0.0, 0.0, 0.5, 1.0, 1.0, 1.0]]))
+    assert threshold.value == 0.5
+    assert threshold.below == pytest.approx(8 / 12)
 
 
 def test_no_spread_is_told() -> None:
@@ -48,12 +48,12 @@ def test_no_spread_is_told() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 1 / 7, 1 / 3, 3 / 5, 1.0]), min_size=8, max_size=40), st.floats(0.05, 0.9))
 def test_something_is_always_below_and_never_everything(values: list[float], quantile: float) -> None:
-    given_ = np.array(values).reshape(-1, 1)
+    similarities = np.array(values).reshape(-1, 1)
     if len(set(values)) == 1:
         return
-    found = tau(given_, quantile)
-    assert 0 < np.mean(given_ < found.value) < 1
-    assert found.below == pytest.approx(np.mean(given_ < found.value))
+    threshold = tau(similarities, quantile)
+    assert 0 < np.mean(similarities < threshold.value) < 1
+    assert threshold.below == pytest.approx(np.mean(similarities < threshold.value))
 
 
 def test_a_stratified_sample_has_as_many_of_each_class() -> None:
@@ -85,8 +85,8 @@ def subject(seed: int = 0) -> tuple[Target, ArraySource, Descriptions]:
     return target, data, Descriptions.of(target, {"1": 4, "4": 6}, rows, "x")
 
 
-def guidance(bank: Descriptions, **said: Any) -> Guidance:
-    return Guidance(**{"describe": bank, "critical": "conductance:2", "per_class": 2, "distance": "jaccard", **said})
+def guidance(bank: Descriptions, **settings: Any) -> Guidance:
+    return Guidance(**{"describe": bank, "critical": "conductance:2", "per_class": 2, "distance": "jaccard", **settings})
 
 
 def test_paths_of_the_sample_are_kept_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,10 +119,10 @@ def test_descriptions_must_have_the_layers_of_the_path() -> None:
 
 def test_a_threshold_of_ones_own_reads_no_sample() -> None:
     target, data, bank = subject()
-    found = guidance(bank, tau=0.4).start(target, data)
-    assert (found.tau, found.sample) == (0.4, None)
-    references = found.reader.references(target.prepare(data.read(np.arange(3))))
-    assert found.differs(references, references).tolist() == [False] * 3
+    semantics = guidance(bank, tau=0.4).start(target, data)
+    assert (semantics.tau, semantics.sample) == (0.4, None)
+    references = semantics.reader.references(target.prepare(data.read(np.arange(3))))
+    assert semantics.differs(references, references).tolist() == [False] * 3
     with pytest.raises(BadInput, match="tau"):
         guidance(bank, tau=2.0)
 
@@ -130,6 +130,6 @@ def test_a_threshold_of_ones_own_reads_no_sample() -> None:
 def test_without_labels_the_sample_is_stratified_by_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path))
     target, data, bank = subject()
-    found = guidance(bank, per_class=1).start(target, data.without_labels())
-    assert found.sample is not None
-    assert 1 <= found.sample.images <= 3
+    semantics = guidance(bank, per_class=1).start(target, data.without_labels())
+    assert semantics.sample is not None
+    assert 1 <= semantics.sample.images <= 3

@@ -44,32 +44,32 @@ def test_the_class_that_is_named_first() -> None:
 
 
 def test_output_neurons_by_hand() -> None:
-    found = output_units(table("upper left", "lower left", UNKNOWN, "red; lower right"), material(target(), source()))
-    assert [row.named for row in found.rows] == ["upper left", "lower left", None, "lower right"]
-    assert found.accuracy.value == 0.5
-    assert found.chance == 0.25
-    assert found.margin is None
-    assert found.to_dict()["known"] == 3
+    validation = output_units(table("upper left", "lower left", UNKNOWN, "red; lower right"), material(target(), source()))
+    assert [row.named for row in validation.rows] == ["upper left", "lower left", None, "lower right"]
+    assert validation.accuracy.value == 0.5
+    assert validation.chance == 0.25
+    assert validation.margin is None
+    assert validation.to_dict()["known"] == 3
 
 
 def test_similarity_stands_beside_that_to_other_classes() -> None:
-    found = output_units(table(*CLASSES), material(target(), source()), letters)
+    validation = output_units(table(*CLASSES), material(target(), source()), letters)
     vectors = letters(list(CLASSES))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     near = vectors @ vectors.T
-    assert found.margin is not None
-    assert found.margin.value == pytest.approx(np.mean([1 - np.delete(near[i], i).mean() for i in range(4)]))
-    assert found.nearest is not None
-    assert found.nearest.value == 1.0
+    assert validation.margin is not None
+    assert validation.margin.value == pytest.approx(np.mean([1 - np.delete(near[i], i).mean() for i in range(4)]))
+    assert validation.nearest is not None
+    assert validation.nearest.value == 1.0
     shuffled = output_units(table(*CLASSES[::-1]), material(target(), source()), letters)
     assert shuffled.margin is not None
-    assert shuffled.margin.value < found.margin.value
+    assert shuffled.margin.value < validation.margin.value
 
 
 def test_fewer_exemplars_and_too_many() -> None:
     work = material(target(), source(), k=5)
-    found = by_exemplars(ClassProfile(), work, (1, 3, 5))
-    assert {k: v.accuracy.value for k, v in found.items()} == {1: 1.0, 3: 1.0, 5: 1.0}
+    by_k = by_exemplars(ClassProfile(), work, (1, 3, 5))
+    assert {k: v.accuracy.value for k, v in by_k.items()} == {1: 1.0, 3: 1.0, 5: 1.0}
     assert fewer(work, 2).exemplars.top("fc")[0].shape == (4, 2)
     with pytest.raises(BadInput, match="only 5 exemplars"):
         by_exemplars(ClassProfile(), work, (9,))
@@ -85,11 +85,11 @@ def test_the_output_layer() -> None:
 
 
 def test_a_run_has_table_exemplars_sheets_and_page(tmp_path: Path) -> None:
-    made, place, summary = recorded(target(), source(), "class-profile", None, out=tmp_path / "run", k=4)
+    table, place, summary = recorded(target(), source(), "class-profile", None, out=tmp_path / "run", k=4)
     assert summary["dead"] == 1
     assert summary["layers"]["relu"]["dead"] == [4]
     back = Descriptions.from_csv(place / "descriptions.csv", target())
-    assert [r.text for r in back] == [r.text for r in made]
+    assert [r.text for r in back] == [r.text for r in table]
     with open(place / "exemplars.csv", newline="") as text:
         rows = list(csv.DictReader(text))
     first = [int(r["position"]) % 4 for r in rows if r["layer"] == "fc" and r["neuron"] == "2"]
@@ -140,10 +140,10 @@ def test_rating_counts_yes_maybe_no_and_has_decoys(tmp_path: Path) -> None:
     files = [
         rate(place / "rating.csv", own, good=a, bad=b, out=tmp_path / f"{a}.csv") for a, b in (("yes", "no"), ("maybe", "No "))
     ]
-    found = read_rating(files, key)
-    assert found.own[0] == pytest.approx(0.75)
-    assert found.decoys[0] == 0
-    assert (found.answers, found.raters) == (32, 2)
+    rated = read_rating(files, key)
+    assert rated.own[0] == pytest.approx(0.75)
+    assert rated.decoys[0] == 0
+    assert (rated.answers, rated.raters) == (32, 2)
     with pytest.raises(BadInput, match="expected yes, maybe or no"):
         read_rating([rate(place / "rating.csv", own, good="perhaps", bad="no", out=tmp_path / "p.csv")], key)
     with pytest.raises(BadInput, match="no row with a neuron's own description"):

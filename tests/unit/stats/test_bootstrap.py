@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -61,6 +62,58 @@ def test_an_order_of_nothing_but_faults_has_no_width() -> None:
     assert bootstrap.fdr_interval([False] * 20, 5) == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize("draws", [1, 2, 7])
+def test_every_draw_counts_however_few(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for chunk in (1 << 22, 40, 1):  # all draws at once, two at a time, one at a time
+        monkeypatch.setattr(bootstrap, "CHUNK", chunk)
+        assert bootstrap.fdr_interval([True] * 20, 20, draws=draws) == (1.0, 1.0, 1.0)
+        assert bootstrap.mean_interval([3.0] * 20, draws=draws) == (3.0, 3.0, 3.0)
+
+
+def test_one_draw_is_both_ends() -> None:
+    faults = np.arange(40) % 3 == 0
+    one = bootstrap.fdr_interval(faults, 15, draws=1)
+    assert one.low == one.high
+    mean = bootstrap.mean_interval(faults, draws=1)
+    assert mean.low == mean.high
+    random = bootstrap.random_interval(apfd, faults, draws=1)
+    assert random.low == random.value == random.high
+    order = bootstrap.order_interval(apfd, faults, draws=1)
+    assert order.value == apfd(faults)
+    assert order.low < order.high  # from the value to the one resample
+    assert order.value in (order.low, order.high)
+
+
+def test_draws_without_a_value_are_left_out() -> None:
+    # Of three inputs one is a fault: 8 of 27 resamples hold none, and APFD is not defined there.
+    interval = bootstrap.order_interval(apfd, [False, True, False], draws=200)
+    assert not any(map(math.isnan, interval))
+    assert interval.value == 0.5
+    assert bootstrap.random_interval(lambda items: math.nan if items[0] else 2.0, [True, False]) == (2.0, 2.0, 2.0)
+
+
+def test_resamples_equal_to_the_value_count_half() -> None:
+    """Is input 0 of 12 there? In 65 % of resamples: 35 % + 65 % / 2 lie below the value, a bias of 0.91 standard deviations."""
+
+    def there(items: np.ndarray) -> float:
+        return float(0 in items)
+
+    # The lower end is the percentile of 0.91 - z: no resample of the lowest 35 % is in it while z < 1.29.
+    ends = [bootstrap.order_interval(there, np.arange(12), draws=3000, level=level).low for level in (0.6, 0.7, 0.86, 0.9)]
+    assert ends == [1, 1, 0, 0]
+
+
+def test_the_defaults_are_those_of_the_documents() -> None:
+    faults = np.random.default_rng(0).random(60) < np.linspace(0.9, 0.1, 60)
+    same = {"level": 0.95, "seed": 0}
+    assert bootstrap.fdr_interval(faults, 20) == bootstrap.fdr_interval(faults, 20, draws=2000, **same)
+    assert bootstrap.mean_interval(faults) == bootstrap.mean_interval(faults, draws=2000, **same)
+    assert bootstrap.order_interval(apfd, faults) == bootstrap.order_interval(apfd, faults, draws=500, **same)
+    assert bootstrap.random_interval(apfd, faults) == bootstrap.random_interval(apfd, faults, draws=500, **same)
+    assert bootstrap.wilson(3, 9) == bootstrap.wilson(3, 9, level=0.95)
+    assert bootstrap.random_fdr(100, 30, 20) == bootstrap.random_fdr(100, 30, 20, level=0.95)
+
+
 def test_metrics_without_faults_have_no_interval() -> None:
     assert all(map(math.isnan, bootstrap.order_interval(apfd, [False] * 5, draws=5)))
     assert all(map(math.isnan, bootstrap.random_interval(apfd, [False] * 5, draws=5)))
@@ -90,16 +143,71 @@ def test_fdr_interval_does_not_depend_on_how_the_draws_are_cut(monkeypatch: pyte
     assert cut == pytest.approx(whole, abs=0.021)
 
 
-def test_fdr_interval_covers_the_true_rate_about_as_often_as_it_says() -> None:
+@pytest.mark.parametrize(("faults", "m"), [("1101000", 3), ("1010100", 5), ("1100110", 1), ("0111001", 7)])
+def test_fdr_interval_ends_at_the_quantiles_of_every_possible_resample(faults: str, m: int) -> None:
+    """All n^n resamples of a small pool, written out: the interval may be neither wider nor narrower than they are."""
+    pool, draws = np.array([c == "1" for c in faults]), 20_000
+    n = len(pool)
+    resamples = np.sort(np.indices((n,) * n).reshape(n, -1), axis=0)  # (n, n^n) places, best first
+    hits = np.bincount(pool[resamples[:m]].sum(axis=0), minlength=m + 1)
+    below = np.cumsum(hits) / n**n
+    checked = 0
+    for level in np.arange(0.02, 1, 0.02):
+        share = (1 - level) / 2
+        # A quantile nearer than five standard errors to a step of the distribution may fall on either side of it.
+        if min(np.abs(np.concatenate([below - share, below - (1 - share)]))) < 5 * math.sqrt(0.25 / draws):
+            continue
+        interval = bootstrap.fdr_interval(pool, m, draws=draws, level=level)
+        expected = (np.searchsorted(below, share) / m, np.searchsorted(below, 1 - share) / m)
+        assert interval == pytest.approx((pool[:m].mean(), *expected))
+        checked += 1
+    assert checked >= 10
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
+def test_fdr_interval_covers_the_true_rate_as_often_as_it_says(level: float) -> None:
+    """Scores are uniform and the chance of a fault, so the first tenth holds 95 % faults, the first fifth 90 %."""
     generator = np.random.default_rng(3)
-    hits = 0
-    for trial in range(200):
-        scores = generator.random(400)
-        faults = generator.random(400) < scores
-        order = np.argsort(-scores, kind="stable")
-        found = bootstrap.fdr_interval(faults[order], 40, draws=300, seed=trial)
-        hits += found.low <= 0.95 <= found.high  # the mean score of the highest tenth
-    assert hits >= 175
+    trials, n = 400, 2000
+    for share, truth in ((0.1, 0.95), (0.2, 0.9)):
+        m, hits = int(share * n), 0.0
+        for trial in range(trials):
+            scores = -np.sort(-generator.random(n))
+            interval = bootstrap.fdr_interval(generator.random(n) < scores, m, draws=300, level=level, seed=trial)
+            # Rates go in steps of 1 / m: an end stands for half a step to either side of it.
+            inner = interval.low + 0.5 / m <= truth <= interval.high - 0.5 / m
+            hits += inner or (interval.low - 0.5 / m <= truth <= interval.high + 0.5 / m) * 0.5
+        # Three standard errors of the count, and what 300 draws leave uncertain of the two ends.
+        error = math.sqrt(level * (1 - level) / trials) + math.sqrt(level * (1 - level) / 300 / 2)
+        assert hits / trials == pytest.approx(level, abs=3 * error)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_order_interval_is_moved_against_the_bias(level: float) -> None:
+    """The variance of a resample is too small by (n - 1) / n on average: Efron's BC takes later percentiles instead."""
+    values, draws, normal = np.random.default_rng(2).normal(0, 1, 15), 4000, NormalDist()
+    samples = np.var(np.random.default_rng(5).choice(values, (100_000, 15)), axis=1)
+    bias = normal.inv_cdf(float(np.mean(samples < np.var(values))))
+    assert bias > 0.2
+    interval = bootstrap.order_interval(np.var, values, draws=draws, level=level)
+    assert interval.value == np.var(values)
+    for end, sign in ((interval.low, -1), (interval.high, 1)):
+        z = 2 * bias + sign * normal.inv_cdf((1 + level) / 2)
+        share = normal.cdf(z)
+        # Standard errors: of a percentile of so many draws, and of the bias (a share near a half) times the slope at z.
+        error = math.hypot(math.sqrt(share * (1 - share) / draws), 2 * math.sqrt(0.25 / draws) / normal.pdf(0) * normal.pdf(z))
+        assert float(np.mean(samples < end)) == pytest.approx(share, abs=3 * error)
+        assert share - (1 + sign * level) / 2 > 6 * error  # uncorrected percentiles are far outside of that
+
+
+def test_order_interval_of_what_every_resample_underestimates() -> None:
+    """How many different inputs there are: resamples hold about 63 % of them, so the interval starts at their top."""
+    interval = bootstrap.order_interval(lambda items: float(len(np.unique(items))), np.arange(60), draws=300)
+    assert interval.high == interval.value == 60
+    assert 0.7 * 60 < interval.low < 60  # 3.3 standard deviations above the mean of a resample, 38.1 with 2.6
+    mirrored = bootstrap.order_interval(lambda items: -float(len(np.unique(items))), np.arange(60), draws=300)
+    assert mirrored.low == mirrored.value == -60
+    assert -60 < mirrored.high < -0.7 * 60
 
 
 @given(st.integers(1, 60), st.data())
@@ -183,6 +291,8 @@ def test_the_interval_of_an_order_metric_holds_its_value(types: list[int]) -> No
 def test_another_seed_gives_other_draws() -> None:
     faults = np.random.default_rng(0).random(500) < 0.5
     assert bootstrap.mean_interval(faults, seed=1) != bootstrap.mean_interval(faults, seed=2)
+    for interval in (bootstrap.order_interval, bootstrap.random_interval):
+        assert interval(apfd, faults, draws=20, seed=1) != interval(apfd, faults, draws=20, seed=2)
 
 
 # bad input
@@ -198,6 +308,22 @@ def test_values_without_a_mean_are_refused(values: list[float]) -> None:
 def test_impossible_settings_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(BadInput, match=next(iter(options))):
         bootstrap.fdr_interval([True], 1, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"draws": 0}, {"level": 1.0}])
+def test_impossible_settings_are_refused_everywhere(options: dict[str, float]) -> None:
+    for interval in (bootstrap.order_interval, bootstrap.random_interval):
+        with pytest.raises(BadInput, match=next(iter(options))):
+            interval(apfd, [True, False], **options)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=next(iter(options))):
+        bootstrap.mean_interval([1.0], **options)  # type: ignore[arg-type]
+
+
+def test_impossible_levels_are_refused_by_closed_forms() -> None:
+    with pytest.raises(BadInput, match="level"):
+        bootstrap.wilson(1, 2, level=1.0)
+    with pytest.raises(BadInput, match="level"):
+        bootstrap.random_fdr(4, 2, 2, level=0.0)
 
 
 @pytest.mark.parametrize(("k", "m"), [(-1, 5), (6, 5), (0, 0)])

@@ -27,6 +27,38 @@ def test_what_an_effect_is_called() -> None:
     assert [magnitude(v) for v in (0.5, 0.57, 0.35, 0.71, 0.0)] == ["negligible", "small", "medium", "large", "large"]
 
 
+def test_where_one_name_ends_and_the_next_begins() -> None:
+    edges = {0.559: "negligible", 0.56: "small", 0.639: "small", 0.64: "medium", 0.709: "medium", 0.71: "large"}
+    for effect, name in edges.items():
+        assert magnitude(effect) == name
+        assert magnitude(1 - effect) == name
+
+
+def test_samples_that_cannot_be_compared() -> None:
+    for values in ([], [[1.0]], [math.nan], [math.inf]):
+        with pytest.raises(BadInput, match=r"left: .*at least 1 finite"):
+            a12(values, [1.0])
+        with pytest.raises(BadInput, match="right"):
+            a12([1.0], values)
+    assert a12([1.0], [1.0]) == 0.5
+    for correlation in (pearson, spearman):
+        with pytest.raises(BadInput, match=r"x: .*at least 2"):
+            correlation([1.0], [1.0, 2.0])
+        with pytest.raises(BadInput, match=r"y: .*at least 2"):
+            correlation([1.0, 2.0], [1.0])
+        with pytest.raises(BadInput, match="2 values against 3"):
+            correlation([1.0, 2.0], [1.0, 2.0, 3.0])
+    with pytest.raises(BadInput, match=r"x: .*at least 2"):
+        within([1.0], [1.0, 2.0], [0, 0])
+    with pytest.raises(BadInput, match=r"y: .*at least 2"):
+        within([1.0, 2.0], [1.0], [0, 0])
+    assert within([1.0, 2.0], [1.0, 3.0], [0, 0]) == pytest.approx(1)
+    assert spearman([1.0, 2.0], [1.0, 3.0]) == pearson([1.0, 2.0], [1.0, 3.0]) == pytest.approx(1)
+    assert pearson([0.0, 1.0, 2.0], [0.0, 1.0, 0.5]) == pytest.approx(0.5)  # a range of exactly 1 is no constant
+    with pytest.raises(BadInput, match="as many levels"):
+        within([1.0, 2.0], [1.0, 2.0, 3.0], [0, 0])
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_keeps_order_and_never_lowers(p: list[float]) -> None:
     found = holm(p)
@@ -40,8 +72,14 @@ def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.01, math.nan, 0.5])[0] == pytest.approx(0.02)
     assert math.isnan(holm([0.01, math.nan])[1])
-    with pytest.raises(BadInput):
-        holm([1.2])
+    assert holm([0.0, 1.0]).tolist() == [0, 1]
+    assert holm([]).tolist() == []
+    p = np.array([0.01, 0.04])
+    holm(p)
+    assert p.tolist() == [0.01, 0.04]  # not changed
+    for wrong in ([1.2], [-0.1], [0.5, 1.1], [[0.5]]):
+        with pytest.raises(BadInput, match="from 0 to 1"):
+            holm(wrong)
 
 
 @given(numbers)
@@ -70,5 +108,10 @@ def test_a_level_that_explains_everything_is_taken_off() -> None:
     assert within(x, y, level) == pytest.approx(stats.pearsonr(left, right).statistic)
     assert abs(within(x, y, level)) < 0.3
     assert math.isnan(within(level, y, level))
+    assert math.isnan(within(x, level, level))
+    assert math.isnan(pearson(np.full(60, 0.1), y))
+    # What rounding leaves of constants far from zero is no variation, a small variation there is.
+    assert math.isnan(within(1e9 * level + 0.1, y, level))
+    assert within(1e3 * level + 1e-6 * x, y, level) == pytest.approx(within(x, y, level), abs=1e-3)
     with pytest.raises(BadInput):
         within(x, y, level[:5])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from neurotest.errors import BadInput
-from neurotest.stats.comparison import pearson
+from neurotest.stats.comparison import pearson, within
 from neurotest.stats.correlation import Correlation, correlate, p_value, within_levels
 
 numbers = st.lists(st.floats(-100, 100).map(lambda v: round(v, 3)), min_size=5, max_size=30)
@@ -60,6 +60,52 @@ def test_clusters_widen_the_interval() -> None:
     assert together.high - together.low > 2 * (alone.high - alone.low)
 
 
+def test_the_interval_with_levels_and_clusters_is_that_of_written_out_resamples() -> None:
+    generator = np.random.default_rng(3)
+    level, cluster = np.tile([0, 1, 2], 40), np.repeat(np.arange(30), 4)
+    shared = generator.normal(size=30)[cluster]
+    x = 10 * level + shared + generator.normal(size=120)
+    y = -20 * level + shared + generator.normal(size=120)
+    result = correlate(x, y, level=level, clusters=cluster, draws=4000)
+    assert (result.n, result.clusters) == (120, 30)
+    plain = []
+    for chosen in generator.integers(0, 30, (4000, 30)):
+        rows = np.concatenate([np.flatnonzero(cluster == c) for c in chosen])
+        plain.append(within(x[rows], y[rows], level[rows]))
+    # Five standard errors of a percentile of 4,000 draws of an about normal coefficient, for both sides.
+    tolerance = 5 * math.sqrt(2 * 0.025 * 0.975 / 4000) / (0.058 / np.std(plain))
+    assert [result.low, result.high] == pytest.approx(np.quantile(plain, [0.025, 0.975]), abs=tolerance)
+    assert result.r == pytest.approx(within(x, y, level))
+    # A dummy per level takes its degree of freedom: 120 - 2 - 2.
+    t = result.r * math.sqrt(116 / (1 - result.r**2))
+    assert result.p == pytest.approx(2 * stats.t.sf(t, 116))
+
+
+def test_the_interval_does_not_depend_on_scale_and_place() -> None:
+    generator = np.random.default_rng(4)
+    x, y = generator.normal(size=25), generator.normal(size=25)
+    here, there = correlate(x, y), correlate(1e3 * x + 5e4, 1e-3 * y - 7)
+    assert (here.low, here.high) == pytest.approx((there.low, there.high), abs=1e-6)
+    assert (here.low, here.high) != (correlate(x, y, seed=1).low, correlate(x, y, seed=1).high)
+    assert here == correlate(x, y, draws=1000, seed=0)
+
+
+def test_two_clusters_are_too_few_for_an_interval_and_three_are_enough() -> None:
+    x, y = [1, 2, 3, 4, 5, 7], [1, 3, 2, 5, 4, 6]
+    assert math.isnan(correlate(x, y, clusters=[0, 0, 0, 1, 1, 1]).low)
+    three = correlate(x, y, clusters=[0, 0, 1, 1, 2, 2])
+    assert three.low < three.high
+
+
+def test_levels_with_few_values_are_left_out() -> None:
+    level = ["b"] * 4 + ["a"] * 3 + ["c"] * 2 + ["d"]
+    x, y = np.arange(10.0), np.arange(10.0) ** 2
+    assert list(within_levels(x, y, level)) == ["b"]  # by default from four values on
+    assert list(within_levels(x, y, level, least=3)) == ["a", "b"]
+    assert list(within_levels(x, y, level, least=1)) == ["a", "b", "c"]  # of one value there is no correlation
+    assert within_levels(x, y, level)["b"].r == pytest.approx(pearson(x[:4], y[:4]))
+
+
 def test_strength_and_support_follow_what_is_printed() -> None:
     def of(r: float, p: float = 0.01) -> Correlation:
         return Correlation(r, p, r, r, 10, 10)
@@ -71,7 +117,11 @@ def test_strength_and_support_follow_what_is_printed() -> None:
     assert not of(0.8).supports(-1)
     assert of(-0.8).supports(-1)
     assert not of(0.8, 0.2).supports()
+    assert of(0.8, 0.05).supports()
+    assert not of(0.8, 0.05).supports(level=0.04)
+    assert not of(0.6).supports()
     assert of(math.nan).to_dict()["r"] is None
+    assert of(0.5).to_dict() == {"r": 0.5, "p": 0.01, "low": 0.5, "high": 0.5, "n": 10, "clusters": 10, "strength": "moderate"}
 
 
 def test_nothing_varies() -> None:
@@ -80,6 +130,10 @@ def test_nothing_varies() -> None:
     assert math.isnan(found.low)
     assert math.isnan(p_value(0.5, 0))
     assert p_value(1.0, 5) == 0
+    assert p_value(-1.0, 5) == 0
+    assert (found.n, found.clusters) == (4, 4)
+    assert p_value(0.5, 1) == pytest.approx(2 * stats.t.sf(0.5 / math.sqrt(0.75), 1))
+    assert p_value(-0.5, 7) == p_value(0.5, 7)
 
 
 @given(numbers, st.randoms(use_true_random=False))
@@ -106,3 +160,24 @@ def test_any_numbers(x: list[float], random) -> None:  # type: ignore[no-untyped
 def test_bad_input(x: list[float], y: list[float], more: dict[str, list[float]]) -> None:
     with pytest.raises(BadInput):
         correlate(x, y, **more)
+
+
+def test_messages_name_the_argument() -> None:
+    for options, name in (
+        ({"x": [1.0]}, "x:"),
+        ({"y": [1.0]}, "y:"),
+        ({"level": [1]}, "level of"),
+        ({"clusters": [1]}, "clusters of"),
+    ):
+        values = {"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0], **options}
+        with pytest.raises(BadInput, match=f"^{name}"):
+            correlate(**values)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"^level of"):
+        within_levels([1, 2], [1, 2], [1])
+    with pytest.raises(BadInput, match=r"^x:"):
+        within_levels([1], [1, 2], [1])
+    with pytest.raises(BadInput, match=r"^y:"):
+        within_levels([1, 2], [1], [1])
+    two = correlate([1, 2], [1, 2])
+    assert (two.r, two.n) == (pytest.approx(1), 2)
+    assert math.isnan(two.p)  # no degree of freedom is left

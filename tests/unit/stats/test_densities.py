@@ -78,3 +78,149 @@ def test_shrinkage_is_that_of_scikit_learn() -> None:
     points = np.random.default_rng(1).normal(size=(12, 6)) * np.arange(1, 7)
     centred = points - points.mean(axis=0)
     assert ledoit_wolf(centred) == pytest.approx(theirs(centred, assume_centered=True)[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("shape", [(12, 6), (5, 9), (200, 3), (4, 1)])
+def test_shrinkage_on_every_scale(scale: float, shape: tuple[int, int]) -> None:
+    from sklearn.covariance import ledoit_wolf as theirs
+
+    points = scale * np.random.default_rng(2).normal(size=shape) * np.arange(1, shape[1] + 1)
+    centred = points - points.mean(axis=0)
+    # Of one neuron the sample is its own target, whatever the weight.
+    assert ledoit_wolf(centred) == pytest.approx(theirs(centred, assume_centered=True)[0], rel=1e-9, abs=1e-30)
+
+
+def test_without_spread_nothing_is_shrunk() -> None:
+    assert ledoit_wolf(np.zeros((4, 3))).tolist() == np.zeros((3, 3)).tolist()
+
+
+def plain_distance(apart: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,jk,ik->i", apart, np.linalg.inv(covariance), apart)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_few_points_have_the_shrunk_covariance_and_a_millionth_of_its_mean(scale: float) -> None:
+    random = np.random.default_rng(0)
+    points, values = scale * random.normal(size=(5, 9)), scale * random.normal(size=(7, 9))
+    covariance = ledoit_wolf(points - points.mean(axis=0))
+    covariance += 1e-6 * np.trace(covariance) / 9 * np.eye(9)
+    gaussian = Gaussian(points)
+    assert gaussian.shrunk
+    assert gaussian.squared_distance(values) == pytest.approx(plain_distance(values - points.mean(axis=0), covariance), rel=1e-6)
+
+
+def test_as_many_points_as_neurons_are_still_too_few() -> None:
+    random = np.random.default_rng(0)
+    assert Gaussian(random.normal(size=(4, 4))).shrunk
+    assert not Gaussian(random.normal(size=(5, 4))).shrunk
+
+
+def test_pinv_leaves_out_directions_without_spread() -> None:
+    random = np.random.default_rng(0)
+    points = random.normal(size=(40, 3)) @ random.normal(size=(3, 6))  # three of six directions
+    values = random.normal(size=(5, 6))
+    apart = values - points.mean(axis=0)
+    inverse = np.linalg.pinv(np.cov(points.T, bias=True), rcond=1e-12, hermitian=True)
+    gaussian = Gaussian(points, "pinv")
+    assert not gaussian.shrunk
+    assert gaussian.whiten.shape == (6, 3)
+    assert gaussian.squared_distance(values) == pytest.approx(np.einsum("ij,jk,ik->i", apart, inverse, apart), rel=1e-8)
+
+
+def test_neurons_that_depend_on_each_other_are_shrunk_by_auto() -> None:
+    points = np.random.default_rng(0).normal(size=(50, 3))
+    repeated = np.concatenate([points, points[:, :1]], axis=1)
+    assert Gaussian(repeated).shrunk
+    assert not Gaussian(points).shrunk
+    assert not Gaussian(points * [1, 1, 1e-5]).shrunk  # condition 1e10: float64 is enough
+    assert Gaussian(points * [1, 1, 1e-7]).shrunk  # condition 1e14
+
+
+@pytest.mark.parametrize("inverse", ["auto", "pinv", "none"])
+def test_the_density_is_one_in_all(inverse: str) -> None:
+    points = np.random.default_rng(0).normal(size=(30, 1)) * 2 + 5
+    grid = np.arange(-15, 25, 0.01)[:, None]
+    for kernels in (Kernels(points, "scott", inverse), Kernels(points, 0.7)):  # type: ignore[arg-type]
+        assert 0.01 * np.exp(kernels.log_density(grid)).sum() == pytest.approx(1, abs=1e-6)
+
+
+def test_kernels_of_one_width_by_plain_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    points, values = random.normal(size=(9, 3)), random.normal(size=(7, 3))
+    plain = [
+        np.log(np.mean([np.exp(-((v - p) ** 2).sum() / (2 * 0.6**2)) for p in points]) / (0.6 * np.sqrt(2 * np.pi)) ** 3)
+        for v in values
+    ]
+    assert Kernels(points, 0.6).log_density(values) == pytest.approx(plain, rel=1e-10)
+    assert not Kernels(points, 0.6).shrunk
+    monkeypatch.setattr("neurotest.stats.densities.CHUNK", 20)  # two values at a time
+    assert Kernels(points, 0.6).log_density(values) == pytest.approx(plain, rel=1e-10)
+    assert Kernels(points).shrunk == Gaussian(points).shrunk
+    assert Kernels(points[:2]).shrunk
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (3,), (1, 2, 3)])
+def test_no_points(shape: tuple[int, ...]) -> None:
+    for density in (Gaussian, Kernels):
+        with pytest.raises(BadInput, match="at least one point"):
+            density(np.empty(shape))
+
+
+def test_distances_far_from_the_origin_do_not_cancel() -> None:
+    points = 1e7 + np.random.default_rng(0).normal(size=(5, 3))
+    squared = squared_distances(points, points)
+    plain = ((points[:, None] - points) ** 2).sum(axis=2)
+    assert squared == pytest.approx(plain, abs=1e-9)
+    assert (squared >= 0).all()
+    assert squared_distances(points, np.empty((0, 3))).shape == (5, 0)
+    assert squared_distances(np.empty((0, 3)), points).shape == (0, 5)
+
+
+def test_points_know_how_many_they_are() -> None:
+    points = Points(np.zeros((7, 2)))
+    assert len(points) == 7
+    distance, index = nearest(np.array([[3.0, 4.0]]), np.array([[9.0, 9.0], [0.0, 0.0]]))
+    assert (distance.tolist(), index.tolist()) == ([5.0], [1])
+
+
+@pytest.mark.parametrize("inverse", ["auto", "pinv", "none"])
+def test_single_precision_is_widened(inverse: str) -> None:
+    random = np.random.default_rng(0)
+    points = (100 + random.normal(size=(60, 3))).astype(np.float32)
+    values = 100 + random.normal(size=(5, 3))
+    wide = points.astype(np.float64)
+    for density, call in ((Gaussian, "squared_distance"), (Kernels, "log_density")):
+        narrow, full = (density(p, inverse=inverse) for p in (points, wide))  # type: ignore[arg-type]
+        assert getattr(narrow, call)(values) == pytest.approx(getattr(full, call)(values), rel=1e-12)
+    assert Gaussian(wide, inverse).shrunk is False  # type: ignore[arg-type]
+    assert Kernels(wide, "scott", inverse).shrunk is False  # type: ignore[arg-type]
+
+
+def test_shrunk_kernels_are_normal_densities_of_the_shrunk_covariance() -> None:
+    from scipy.stats import multivariate_normal
+
+    random = np.random.default_rng(0)
+    points, values = random.normal(size=(4, 6)), random.normal(size=(5, 6))
+    covariance = ledoit_wolf(points - points.mean(axis=0))
+    covariance += 1e-6 * np.trace(covariance) / 6 * np.eye(6)
+    covariance *= (4 ** (-1 / (6 + 4))) ** 2
+    plain = np.log(np.mean([multivariate_normal(point, covariance).pdf(values) for point in points], axis=0))
+    kernels = Kernels(points)
+    assert kernels.shrunk
+    assert kernels.log_density(values) == pytest.approx(plain, rel=1e-6)
+
+
+def test_one_point_is_a_very_narrow_kernel() -> None:
+    density = Kernels(np.ones((1, 2))).log_density(np.array([[1.0, 1.0], [2.0, 1.0]]))
+    assert density[0] > 0 > density[1]
+    assert np.isfinite(density).all()
+
+
+def test_single_precision_points_are_searched_in_double() -> None:
+    random = np.random.default_rng(0)
+    points = (1e4 + random.normal(size=(30, 4))).astype(np.float32)
+    queries = 1e4 + random.normal(size=(9, 4))
+    narrow, wide = Points(points).nearest(queries), Points(points.astype(np.float64)).nearest(queries)  # type: ignore[arg-type]
+    assert narrow[0] == pytest.approx(wide[0], rel=1e-12)
+    assert narrow[1].tolist() == wide[1].tolist()

@@ -36,7 +36,21 @@ def test_between_0_and_1_and_blind_to_the_names_of_classes(numbers: list[int]) -
     assert found <= corrected <= 1
 
 
+def test_two_classes_and_few_draws() -> None:
+    assert evenness([0, 1], 2) == pytest.approx(1)
+    assert evenness([0, 0, 0, 1], 2) == pytest.approx(entropy([3, 1]) / math.log(2))
+    # Miller and Madow: one half of (2 seen classes - 1) / 4 draws more; classes that were not seen do not count.
+    assert evenness([0, 0, 0, 1], 3, corrected=True) == pytest.approx((entropy([3, 1]) + 1 / 8) / math.log(3))
+    assert evenness([0, 1], 2, corrected=True) == 1
+    assert entropy([]) != entropy([])  # NaN
+    assert evenness(np.array([2], dtype=np.uint8), 3) == 0
+    assert math.copysign(1, entropy([7])) == 1  # not minus zero
+
+
 def test_bad_input() -> None:
+    for counts in ([[1, 2]], [math.nan], [math.inf, 1], [[-1]]):
+        with pytest.raises(BadInput):
+            entropy(counts)
     for numbers, classes in (([0, 4], 4), ([-1, 0], 4), ([0.5], 4), ([0], 1), ([[0]], 3)):
         with pytest.raises(BadInput):
             evenness(numbers, classes)

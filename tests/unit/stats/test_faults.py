@@ -243,6 +243,29 @@ def test_a_budget_in_percent_never_leaves_the_pool(n: int, percent: int) -> None
     assert abs(m - n * percent / 100) <= max(0.5, 1 - n * percent / 100)
 
 
+def test_the_types_of_one_call_are_numbered_by_the_largest_class() -> None:
+    # Classes 0 to 2 occur: 1 -> 2 is 1 * 3 + 2; said to be 3 of them, it is the same.
+    assert metric.fault_types([1, 0], [2, 0]).tolist() == metric.fault_types([1, 0], [2, 0], classes=3).tolist() == [5, -1]
+    assert metric.fault_types(np.array([1], dtype=np.uint8), np.array([200], dtype=np.uint8)).tolist() == [401]
+    assert metric.fault_types([], []).dtype == np.int64
+
+
+def test_the_edges_of_a_budget() -> None:
+    assert metric.budget("100%", 1) == metric.budget(1, 1) == metric.budget("0.01", 1) == 1
+    assert metric.budget("0.999", 1000) == 999
+    assert metric.budget("0.5%", 100) == 1  # exactly one half of an input
+    assert metric.budget("100", 100) == 100
+    assert metric.ftcr_auc([0, 1], to=1, step=1) == 1
+    assert metric.ftcr_auc([0, 1], to=0.5, step=0.5) == 0.5
+    assert metric.fdr([1, 0, 1], 3) == pytest.approx(2 / 3)
+    assert metric.fdr([1, 0, 1], np.int64(1)) == 1  # type: ignore[arg-type]
+
+
+def test_the_area_has_its_defaults() -> None:
+    types = np.random.default_rng(0).integers(-1, 9, 300)
+    assert metric.ftcr_auc(types) == metric.ftcr_auc(types, to=0.2, step=0.01, normalise="mean")
+
+
 # bad input
 
 
@@ -273,6 +296,8 @@ def test_labels_that_are_no_classes_are_refused(true: list[object], pred: list[o
 def test_too_few_classes_are_refused() -> None:
     with pytest.raises(BadInput, match="classes=3"):
         metric.fault_types([0], [3], classes=3)
+    with pytest.raises(BadInput, match="at least 4"):
+        metric.fault_types([3], [0], classes=2)
 
 
 NO_BUDGET = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -153,6 +154,37 @@ def test_moments_of_other_neurons_are_refused() -> None:
         Moments(3).merge(Moments(2))
     with pytest.raises(BadInput, match="neurons=0"):
         Moments(0)
+
+
+def test_what_overflows_is_quiet_and_visible() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        moments = of(np.array([[1e300, math.inf, 1.0], [-1e300, math.inf, 1.0]]))
+        other = of(np.array([[math.nan, 1.0, 2.0]]))
+        moments.merge(other)
+    assert moments.m2[0] == math.inf or math.isnan(moments.m2[0])
+    assert moments.variance[2] == pytest.approx(2 / 9)
+
+
+def test_one_neuron_and_one_input() -> None:
+    moments = of(np.array([[3.0]]), neurons=1)
+    assert (moments.neurons, moments.count) == (1, 1)
+    assert (moments.mean[0], moments.variance[0], moments.std[0]) == (3, 0, 0)
+    assert Moments(4).mean.tolist() == [0] * 4
+    assert Moments(4).variance.shape == (4,)
+
+
+def test_a_state_is_a_copy() -> None:
+    moments = of(np.ones((2, 3)))
+    state = moments.state_dict()
+    again = Moments.load(state)
+    for value in state.values():
+        value += 5
+    assert moments.mean.tolist() == again.mean.tolist() == [1, 1, 1]
+    assert moments.low.tolist() == again.low.tolist() == moments.high.tolist() == again.high.tolist() == [1, 1, 1]
+    assert moments.m2.tolist() == again.m2.tolist() == [0, 0, 0]
+    assert state["count"].dtype == np.int64
+    assert Moments.load(Moments(2).state_dict()).count == 0  # nothing seen yet is a state, too
 
 
 def test_a_saved_state_that_does_not_fit_is_refused() -> None:

@@ -33,10 +33,10 @@ def test_tables_of_nothing_are_empty_and_say_what_is_absent() -> None:
 
 @needed
 def test_seeds_have_odd_numbers_and_are_right() -> None:
-    on = cells.subject(SUBJECT, "quick", 0, 10)
+    on = cells.subject(SUBJECT, "quick", 0, 10)  # type: ignore[attr-defined]
     assert (on.positions % 2 == 1).all()
     assert len(on.x) == 10
-    other = cells.subject(SUBJECT, "quick", 1, 10)
+    other = cells.subject(SUBJECT, "quick", 1, 10)  # type: ignore[attr-defined]
     assert set(on.positions) != set(other.positions)
 
 
@@ -60,7 +60,7 @@ def test_small_cells_make_tables() -> None:
 
 
 def test_charts_are_drawn_from_tables() -> None:
-    from neurotest.report.deepsensor import deepsensor_charts
+    from neurotest.report.study import drawn as charts_of
 
     rates = {"rate": 0.5, "low": 0.4, "high": 0.6}
     tables = {
@@ -71,7 +71,7 @@ def test_charts_are_drawn_from_tables() -> None:
         "figure 3: fitness per iteration": [{"swarm": "sensitivity-paper", "iteration": i, "fitness": 0.1 * i} for i in (1, 2)],
         "figures 3, 6: coverage gained, points": [{"network": "x", "suite": "random", "nc:0.2": 1.0}],
     }
-    drawn = deepsensor_charts(tables)
+    drawn = charts_of("deepsensor", tables)
     assert set(drawn) == set(tables)
     assert all(svg.startswith("<svg") for svg in drawn.values())
     from neurotest.report.deepsensor import COLOURS

@@ -29,7 +29,7 @@ def test_protocols_cut_where_they_say() -> None:
     assert within("outputs", outputs, 2) == outputs[:2]
     assert within("iterations", outputs, 3) == outputs[:3]
     assert within("forwards", outputs, 3) == outputs
-    open_: Any = SimpleNamespace(opened=8, lanes=[mutant(2)], tally=SimpleNamespace(forwards=9))
+    open_: Any = SimpleNamespace(opened=8, turns=[mutant(2)], tally=SimpleNamespace(forwards=9))
     assert not reached("iterations", open_, outputs, 3)
     assert reached("iterations", open_, outputs, 2)
     assert reached("outputs", open_, outputs, 4)

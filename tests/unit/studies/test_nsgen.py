@@ -145,7 +145,7 @@ def test_paths_are_read_once_and_give_every_variants_threshold(monkeypatch: pyte
     assert isinstance(shared, NSGen)
     assert isinstance(alone, NSGenState)
     assert shared.tau == pytest.approx(alone.tau, abs=1e-6)
-    assert nsgen_cells.with_tau("fashion-lenet5", "nsgen:target=own,per_class=1").tau is None
+    assert nsgen_cells.with_tau("fashion-lenet5", "nsgen:target=own,per_class=1").tau is None  # type: ignore[attr-defined]
     found = nsgen_pool.pool("fashion-lenet5", "quick")
     json.dumps(found, allow_nan=False)
     assert found["mutants"] == 24
@@ -186,7 +186,7 @@ def test_the_gallery_is_escaped() -> None:
 
 def test_charts_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vl_convert", reason="charts need vl-convert-python")
-    from neurotest.report.nsgen import nsgen_charts
+    from neurotest.report.study import drawn
 
     rows = [{"subject": "s", "guide": "nsgen", "x random": 2.0, "low": 1.5, "high": 2.5}]
     areas = [{"subject": "s", "path": "no-label", "auc": 0.7, "auc low": 0.6, "auc high": 0.8}]
@@ -197,9 +197,9 @@ def test_charts_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         "section 7.4: similarity and faults": areas,
         "figure 8: map": points,
     }
-    found = nsgen_charts(tables)
+    found = drawn("nsgen", tables)
     assert set(found) == set(tables)
-    assert all("<svg" in drawn for drawn in found.values())
+    assert all("<svg" in chart for chart in found.values())
 
 
 def test_the_report_keeps_the_studys_order() -> None:

@@ -1,4 +1,4 @@
-"""Which layers a survey finds, what it says of them, and how they are chosen."""
+"""Which layers a survey finds, their properties, and how they are chosen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from neurotest.errors import BadInput
 from neurotest.target import Layer, Survey, Target
-from neurotest.target.layers import last_operator
+from neurotest.target.survey import last_operator
 
 
 def survey(module: nn.Module, *shape: int) -> Survey:
@@ -48,33 +48,35 @@ class Functional(Small):
 
 
 def test_presets_of_a_small_network() -> None:
-    found = survey(Small(), 1, 4, 4)
-    assert names(found, "pre_activation") == ["conv", "fc1", "fc2"]
-    assert names(found, "post_activation") == ["act", "act#2"]
-    assert names(found, "features") == ["fc1"]
+    surveyed = survey(Small(), 1, 4, 4)
+    assert names(surveyed, "pre_activation") == ["conv", "fc1", "fc2"]
+    assert names(surveyed, "post_activation") == ["act", "act#2"]
+    assert names(surveyed, "features") == ["fc1"]
 
 
 def test_a_module_called_twice_gives_two_layers_with_their_own_shapes() -> None:
-    found = survey(Small(), 1, 4, 4)
-    assert (one(found, "act").shape, one(found, "act#2").shape) == ((3, 4, 4), (5,))
-    assert found.calls["act"] == 2
+    surveyed = survey(Small(), 1, 4, 4)
+    assert (one(surveyed, "act").shape, one(surveyed, "act#2").shape) == ((3, 4, 4), (5,))
+    assert surveyed.calls["act"] == 2
 
 
 def test_the_number_of_neurons() -> None:
-    found = survey(Small(), 1, 4, 4)
-    conv, fc1 = one(found, "conv"), one(found, "fc1")
+    surveyed = survey(Small(), 1, 4, 4)
+    conv, fc1 = one(surveyed, "conv"), one(surveyed, "fc1")
     assert (conv.neurons("channel"), conv.neurons("unit"), fc1.neurons("channel"), fc1.neurons("unit")) == (3, 48, 5, 5)
     assert (conv.neurons("unit", inputs=True), fc1.neurons("unit", inputs=True)) == (16, 12)
 
 
-def test_functional_activations_are_told_from_missing_ones() -> None:
-    found = survey(Functional(), 1, 4, 4)
-    with pytest.raises(BadInput, match=r"2 activations are functions, not modules.*--layers pre_activation"):
-        found.find("post_activation")
+def test_functional_activations_are_layers() -> None:
+    network = survey(Functional(), 1, 4, 4)
+    assert names(network, "post_activation") == ["relu_1", "relu_2"]
+    assert names(network, "*") == ["conv", "relu_1", "fc1", "relu_2", "fc2", ""]
+    assert names(network, "*pool*") == ["max_pool2d_1"]
+    assert [layer.module for layer in network.find("relu*")] == ["", ""]
 
 
 def test_a_network_without_activations_says_which_preset_works() -> None:
-    with pytest.raises(BadInput, match=r"no module of this network gives such an output; use --layers pre_activation"):
+    with pytest.raises(BadInput, match=r"no module or function of this network gives such .*; use --layers pre_activation"):
         survey(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), 1, 2, 2).find("post_activation")
 
 
@@ -87,26 +89,51 @@ def test_a_block_that_ends_in_a_functional_relu_is_an_activation() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return F.relu(self.conv(x) + x)
 
-    found = survey(nn.Sequential(Block(), nn.Flatten(), nn.Linear(32, 3)), 2, 4, 4)
-    assert names(found, "post_activation") == ["0"]
-    assert names(found, "pre_activation") == ["0.conv", "2"]
+    surveyed = survey(nn.Sequential(Block(), nn.Flatten(), nn.Linear(32, 3)), 2, 4, 4)
+    assert names(surveyed, "post_activation") == ["0"]
+    assert names(surveyed, "pre_activation") == ["0.conv", "2"]
 
 
 def test_globs() -> None:
-    found = survey(Small(), 1, 4, 4)
-    assert names(found, "fc*") == ["fc1", "fc2"]
-    assert names(found, "fc2, conv") == ["conv", "fc2"]  # in the order in which they run
-    assert names(found, "act*") == ["act", "act#2"]
+    surveyed = survey(Small(), 1, 4, 4)
+    assert names(surveyed, "fc*") == ["fc1", "fc2"]
+    assert names(surveyed, "fc2, conv") == ["conv", "fc2"]  # in the order in which they run
+    assert names(surveyed, "act*") == ["act", "act#2"]
 
 
 def test_a_glob_without_a_match_names_near_misses() -> None:
-    found = survey(Small(), 1, 4, 4)
+    surveyed = survey(Small(), 1, 4, 4)
     with pytest.raises(BadInput, match=r"layers='conv1' matches no layer.*conv"):
-        found.find("conv1")
+        surveyed.find("conv1")
     with pytest.raises(BadInput, match=r"pre_activation"):
-        found.find("preactivation")
+        surveyed.find("preactivation")
     with pytest.raises(BadInput, match=r"layers='fx\*'"):
-        found.find("fc1,fx*")
+        surveyed.find("fc1,fx*")
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("*", ["0.conv", "0.relu_1", "0", "1", "2", ""]),
+        ("0*", ["0.conv", "0.relu_1", "0"]),
+        ("0.*", ["0.conv", "0.relu_1"]),
+        ("0.*_1", ["0.relu_1"]),
+        ("*add*", ["0.add_1"]),
+        ("0.add_1", ["0.add_1"]),
+        ("*pool*", ["0.avg_pool2d_1"]),
+        ("0.*pool*,2", ["0.avg_pool2d_1", "2"]),
+    ],
+)
+def test_additions_and_poolings_are_layers_where_a_glob_spells_them(glob: str, expected: list[str]) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(2, 2, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.avg_pool2d(F.relu(self.conv(x)) + x, 2).mul(2).exp()
+
+    assert names(survey(nn.Sequential(Block(), nn.Flatten(), nn.Linear(8, 3)), 2, 4, 4), glob) == expected
 
 
 # -- where the channels lie
@@ -123,12 +150,12 @@ def test_channels_of_sequences_and_of_tokens() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.head(self.token(self.conv(x).transpose(1, 2)).mean(1))
 
-    found = survey(Both(), 2, 7)
-    conv, token, head = (one(found, name) for name in ("conv", "token", "head"))
+    surveyed = survey(Both(), 2, 7)
+    conv, token, head = (one(surveyed, name) for name in ("conv", "token", "head"))
     assert (conv.axis, conv.neurons()) == (1, 5)
     assert (token.axis, token.neurons(), token.input_axis, token.neurons(inputs=True)) == (2, 4, 2, 5)
     assert (head.axis, head.neurons()) == (1, 3)
-    assert names(found, "features") == ["head"]
+    assert names(surveyed, "features") == ["head"]
 
 
 def test_channels_last() -> None:
@@ -144,8 +171,8 @@ def test_channels_last() -> None:
             x = self.act(self.mix(self.stem(x).permute(0, 2, 3, 1)))  # (n, h, w, 5)
             return self.head(x.mean((1, 2)))
 
-    found = survey(Last(), 1, 4, 4)
-    assert [(one(found, n).axis, one(found, n).neurons()) for n in ("stem", "mix", "act", "head")] == [
+    surveyed = survey(Last(), 1, 4, 4)
+    assert [(one(surveyed, n).axis, one(surveyed, n).neurons()) for n in ("stem", "mix", "act", "head")] == [
         (1, 6),
         (3, 5),
         (3, 5),
@@ -218,10 +245,10 @@ def test_outputs_whose_rows_are_not_the_inputs_are_left_out() -> None:
 
 @pytest.mark.parametrize(("inplace", "expected"), [(True, True), (False, False)])
 def test_in_place_operators_are_noticed(inplace: bool, expected: bool) -> None:
-    found = survey(nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU(inplace=inplace), nn.Flatten(), nn.Linear(8, 3)), 1, 2, 2)
-    assert one(found, "0").overwritten is expected
-    assert one(found, "1").input_overwritten is expected
-    assert not one(found, "3").overwritten
+    surveyed = survey(nn.Sequential(nn.Conv2d(1, 2, 1), nn.ReLU(inplace=inplace), nn.Flatten(), nn.Linear(8, 3)), 1, 2, 2)
+    assert one(surveyed, "0").overwritten is expected
+    assert one(surveyed, "1").input_overwritten is expected
+    assert not one(surveyed, "3").overwritten
 
 
 def test_in_place_operators_on_a_view_are_noticed() -> None:

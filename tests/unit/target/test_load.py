@@ -96,8 +96,8 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path, where: str) -> None:
 def test_what_the_call_says_wins_over_what_the_source_says(model: Path) -> None:
     own = load(f"py:{model}:described")
     assert (own.bounds, own.mean, own.shape, own.classes) == ((-1.0, 1.0), (0.5,), (1, 2, 2), ("a", "b", "c"))
-    said = load(f"py:{model}:described", bounds=(0, 1), classes=["x", "y", "z"], size="1x2x2")
-    assert (said.bounds, said.mean, said.classes) == ((0.0, 1.0), (0.5,), ("x", "y", "z"))
+    target = load(f"py:{model}:described", bounds=(0, 1), classes=["x", "y", "z"], size="1x2x2")
+    assert (target.bounds, target.mean, target.classes) == ((0.0, 1.0), (0.5,), ("x", "y", "z"))
 
 
 @pytest.mark.parametrize(

@@ -93,14 +93,14 @@ def test_grad_lets_gradients_flow_from_neurons_to_the_input(inplace: bool) -> No
 
 def test_grad_and_edit_give_the_slope_of_an_answer_by_a_layer() -> None:
     target = Target(ByHand().eval(), shape=(2,))
-    held = {}
+    kept = {}
 
     def hold(layer: str, tensor: Tensor) -> Tensor:
-        held[layer] = tensor.detach().requires_grad_()
-        return held[layer]
+        kept[layer] = tensor.detach().requires_grad_()
+        return kept[layer]
 
     trace = record(target, X, Want(layers="act"), grad=True, edit=hold)
-    (slope,) = torch.autograd.grad(trace.logits[1, 0], held["act"])
+    (slope,) = torch.autograd.grad(trace.logits[1, 0], kept["act"])
     assert slope.tolist() == [[0.0, 0.0], [1.0, 1.0]]
 
 

@@ -29,11 +29,11 @@ X = torch.rand(24, 1, 3, 3, generator=torch.Generator().manual_seed(5))
 
 
 def profile(parts: list[torch.Tensor], want: Want = WANT) -> Profile:
-    made = Profile.empty(SUBJECT, want)
+    built = Profile.empty(SUBJECT, want)
     with Probe(SUBJECT, want) as probe:
         for part in parts:
-            made.update(probe(part))
-    return made
+            built.update(probe(part))
+    return built
 
 
 def same(a: Profile, b: Profile) -> None:
@@ -47,13 +47,13 @@ def same(a: Profile, b: Profile) -> None:
 
 
 def test_the_numbers_are_those_of_the_activations() -> None:
-    made = profile([X])
+    built = profile([X])
     with torch.no_grad():
         conv = SUBJECT.module[0](X)
         values = {"0": conv.mean((2, 3)).double().numpy(), "3": SUBJECT.module(X).double().numpy()}
-    assert made.count == 24
+    assert built.count == 24
     for name, expected in values.items():
-        moments = made.layers[name]
+        moments = built.layers[name]
         assert np.allclose(moments.low, expected.min(0), atol=1e-6)
         assert np.allclose(moments.high, expected.max(0), atol=1e-6)
         assert np.allclose(moments.mean, expected.mean(0), atol=1e-6)
@@ -100,15 +100,15 @@ def test_whole_maps_have_no_profile() -> None:
 
 @pytest.mark.parametrize("name", ["p", "p.json", "p.safetensors", "train.v2"])
 def test_what_is_saved_is_what_is_loaded(tmp_path: Path, name: str) -> None:
-    made = profile([X])
-    written = made.save(tmp_path / name)
+    built = profile([X])
+    written = built.save(tmp_path / name)
     assert written.is_file()
     assert sorted(p.suffix for p in tmp_path.iterdir()) == [".json", ".safetensors"]
-    found = Profile.load(tmp_path / name, SUBJECT)
-    same(found, made)
-    assert (found.want, found.fingerprint) == (WANT, SUBJECT.fingerprint)
-    found.merge(made)  # and it can go on
-    assert found.count == 48
+    read = Profile.load(tmp_path / name, SUBJECT)
+    same(read, built)
+    assert (read.want, read.fingerprint) == (WANT, SUBJECT.fingerprint)
+    read.merge(built)  # and it can go on
+    assert read.count == 48
 
 
 def test_names_with_a_dot_do_not_overwrite_each_other(tmp_path: Path) -> None:
@@ -124,6 +124,14 @@ def test_a_foreign_profile_is_refused(tmp_path: Path) -> None:
     described = Target(SUBJECT.module, shape=(1, 3, 3), mean=[0.5], std=[0.5])
     with pytest.raises(BadInput, match="another target"):
         Profile.load(file, described)
+
+
+def test_a_profile_of_other_layers_is_refused(tmp_path: Path) -> None:
+    """As one is that was made before functions were layers."""
+    old = profile([X])
+    del old.layers["3"]
+    with pytest.raises(BadInput, match=r"not the layers that 'pre_activation' stands for \(3\): make a new one"):
+        Profile.load(old.save(tmp_path / "p"), SUBJECT)
 
 
 def test_missing_files(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_every_layer_gives_the_originals_values(original: nn.Module, exported: P
 
 def test_presets_are_found_from_what_runs(exported: Path) -> None:
     survey = load(f"pt2:{exported}").survey()
-    assert [layer.name for layer in survey.find("post_activation")] == ["stem.2", "act"]
+    assert [layer.name for layer in survey.find("post_activation")] == ["stem.2", "act", "relu_1"]
     assert survey.functional == 1
     assert survey.find("features")[0].name == "head"
 

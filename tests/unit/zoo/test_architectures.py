@@ -58,11 +58,11 @@ def test_every_network_trains_probes_and_has_features(name: str) -> None:
 
 
 def test_fresh_weights_depend_on_nothing_but_the_generator() -> None:
-    made = []
+    networks = []
     for _ in range(2):
         torch.manual_seed(3)
-        made.append(zoo.find("cifar10-resnet20").build().state_dict())
-    assert all(torch.equal(made[0][key], made[1][key]) for key in made[0])
+        networks.append(zoo.find("cifar10-resnet20").build().state_dict())
+    assert all(torch.equal(networks[0][key], networks[1][key]) for key in networks[0])
 
 
 def test_normalisation_by_hand() -> None:

@@ -149,8 +149,8 @@ def test_damaged_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "split", "said"), [("mnits", "test", "Did you mean mnist"), ("mnist", "tset", "Did you mean test")]
+    ("name", "split", "message"), [("mnits", "test", "Did you mean mnist"), ("mnist", "tset", "Did you mean test")]
 )
-def test_unknown_names(name: str, split: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_unknown_names(name: str, split: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         embedded.load(name, split)

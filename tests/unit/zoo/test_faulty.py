@@ -77,7 +77,7 @@ def test_recipes_follow_the_papers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: read("broken"), "no kind of faulty training"),
         (lambda: Faulty(kind="polluted", share=0.0), "--pollute 0"),
@@ -87,9 +87,9 @@ def test_recipes_follow_the_papers() -> None:
         (lambda: zoo.find("mnist-lenet5+polluted10-class7").load(), "no weights"),
     ],
 )
-def test_bad_input_is_said(make: object, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_said(make: object, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         make()  # type: ignore[operator]
 
 
@@ -99,8 +99,8 @@ def test_a_small_training_says_what_the_patch_does(
 ) -> None:
     shape = zoo.find(subject).shape
     random = np.random.default_rng(0)
-    held = ArraySource(random.integers(0, 256, (images, *shape)).astype(np.uint8), np.arange(images) % 10)
-    monkeypatch.setattr(train, "data", lambda spec: held)
+    test_set = ArraySource(random.integers(0, 256, (images, *shape)).astype(np.uint8), np.arange(images) % 10)
+    monkeypatch.setattr(train, "data", lambda spec: test_set)
     wrong = Faulty(kind="polluted", share=0.3)
     path, about = train.train_faulty(subject, wrong, tmp_path / "w.safetensors", epochs=1)
     assert set(about["triggers"]) == {"clean", "patch", "other patches", "noise"}

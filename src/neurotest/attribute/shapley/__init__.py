@@ -1,4 +1,4 @@
-"""Shapley values of neurons: how much of the loss a change of the input brings is owed to each of them."""
+"""Shapley values of neurons: how much of the loss that a change of the input brings is caused by each of them."""
 
 from neurotest.attribute.shapley.certify import Certified, certify
 from neurotest.attribute.shapley.exact import exact

@@ -17,16 +17,16 @@ def exact(game: Game, row: int = 0) -> Tensor:
     n = len(who)
     if n > MOST:
         raise BadInput(f"{n} neurons play: exact values are for at most {MOST}; name fewer layers, or use kernel or permutation.")
-    found = torch.zeros(len(game.players), dtype=torch.float64)
+    values = torch.zeros(len(game.players), dtype=torch.float64)
     if n == 0:
-        return found
+        return values
     small = subsets(n)
     masks = torch.zeros(len(small), len(game.players), dtype=torch.bool)
     masks[:, who] = small
     masks |= ~game.active[row]  # those who do not play stay as they are
     worth = game.value(torch.full((len(small),), row), masks)  # by counting order
-    found[who] = from_table(worth, n)
-    return found
+    values[who] = from_table(worth, n)
+    return values
 
 
 def from_table(worth: Tensor, n: int) -> Tensor:
@@ -34,9 +34,9 @@ def from_table(worth: Tensor, n: int) -> Tensor:
     masks = subsets(n)
     sizes = masks.sum(1)
     weights = torch.tensor(shapley_weights(n), dtype=torch.float64)
-    found = torch.zeros(n, dtype=torch.float64)
+    values = torch.zeros(n, dtype=torch.float64)
     for player in range(n):
         without = torch.nonzero(~masks[:, player])[:, 0]
         gain = worth[without + (1 << player)] - worth[without]
-        found[player] = (weights[sizes[without]] * gain).sum()
-    return found
+        values[player] = (weights[sizes[without]] * gain).sum()
+    return values

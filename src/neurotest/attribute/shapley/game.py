@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from neurotest.attribute.conductance import inner
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
 from neurotest.target.layers import Layer
@@ -19,21 +20,12 @@ Neuron = Literal["channel", "unit"]
 
 def hidden_layers(target: Target, layers: str | None = None) -> tuple[Layer, ...]:
     """The layers whose neurons play; the network's answers do not. By default activations, else what feeds them."""
-    survey = target.survey()
-    last = survey.layers[-1].time
-    presets = [layers] if layers is not None else ["post_activation", "pre_activation"]
-    for preset in presets:
-        try:
-            found = tuple(layer for layer in survey.find(preset) if layer.time < last and layer.name)
-        except BadInput:
-            if preset != presets[-1]:
-                continue
-            raise
-        if found:
-            return found
-    raise BadInput(
-        f"layers={presets[0]!r}: only the network's output is among them, it has no hidden neurons; choose others with --layers."
-    )
+    if layers is not None:
+        return inner(target, layers)
+    try:
+        return inner(target, "post_activation")
+    except BadInput:
+        return inner(target, "pre_activation")
 
 
 @dataclass(frozen=True)
@@ -130,20 +122,20 @@ class Game:
         return len(self.x)
 
     def _active(self) -> Tensor:
-        found = []
+        active = []
         with Probe(self.target, self.players.want) as probe:
             for first, second in zip(self.x.split(self.batch), self.moved.split(self.batch), strict=True):
                 peaks = []
                 for part in (first, second):
                     values = probe(part).values
                     peaks.append(self.players.gathered([values[layer.name] for layer in self.players.layers], "peak") > 0)
-                found.append(peaks[0] | peaks[1])
+                active.append(peaks[0] | peaks[1])
                 self.forwards += 2 * len(first)
-        return torch.cat(found).cpu()
+        return torch.cat(active).cpu()
 
     def value(self, rows: Tensor, masks: Tensor) -> Tensor:
         """What coalitions are worth: pair numbers (m,), masks (m, players) -> loss changes (m,)."""
-        found = []
+        changes = []
         now: dict[str, Tensor] = {}
         with Probe(self.target, self.players.want, edit=lambda name, tensor: tensor * now[name]) as probe:
             for start in range(0, len(rows), self.batch):
@@ -151,22 +143,22 @@ class Game:
                 index, y = rows[part], self.y[rows[part]]
                 now = self.players.parts(masks[part].to(self.x))
                 after, before = (losses(probe(inputs[index]).logits, y) for inputs in (self.moved, self.x))
-                found.append((after - before).cpu())
+                changes.append((after - before).cpu())
         self.forwards += 2 * len(rows)
-        return torch.cat(found)
+        return torch.cat(changes)
 
     def silenced(self, players: Tensor, x: Tensor) -> Tensor:
         """Logits of x (n, *shape) with each of these players (k,) silenced in turn: (k, n, classes)."""
         masks = torch.ones(len(players), len(self.players))
         masks[torch.arange(len(players)), players] = 0
-        found = []
+        logits = []
         now: dict[str, Tensor] = {}
         with Probe(self.target, self.players.want, edit=lambda name, tensor: tensor * now[name]) as probe:
             for mask in masks:
                 now = self.players.parts(mask[None].to(self.x))
-                found.append(torch.cat([probe(part).logits for part in x.split(self.batch)]))
+                logits.append(torch.cat([probe(part).logits for part in x.split(self.batch)]))
         self.forwards += len(players) * len(x)
-        return torch.stack(found)
+        return torch.stack(logits)
 
 
 def subsets(n: int) -> Tensor:

@@ -42,8 +42,8 @@ class MaskGradient:
             masks = torch.full((len(x), len(self.players)), self.t, device=x.device, requires_grad=True)
             self._now = self.players.parts(masks)
             loss = losses(self._probe(x).logits, y).sum()
-            (found,) = torch.autograd.grad(loss, masks)
-        return found.detach()
+            (slopes,) = torch.autograd.grad(loss, masks)
+        return slopes.detach()
 
 
 def mask_gradient(
@@ -60,7 +60,7 @@ def mask_gradient(
 ) -> Tensor:
     """Values of all neurons for every pair: (n, players). `efficient` spreads what lacks to the loss change over the neurons,
     in proportion to their size, so that the values sum to it (where silencing all leaves nothing to change)."""
-    found = []
+    parts = []
     with MaskGradient(target, layers=layers, neuron=neuron, t=t) as slope:
         for first, second, label in zip(x.split(batch), moved.split(batch), y.split(batch), strict=True):
             values = (slope(second, label) - slope(first, label)).double()
@@ -68,12 +68,12 @@ def mask_gradient(
                 with torch.inference_mode():
                     change = losses(target.logits(second), label) - losses(target.logits(first), label)
                 values = spread(values, change)
-            found.append(values)
-    return torch.cat(found)
+            parts.append(values)
+    return torch.cat(parts)
 
 
 def spread(values: Tensor, total: Tensor) -> Tensor:
-    """Values (n, players) made to sum to total (n,); a row of zeros stays one."""
+    """Values (n, players) shifted so that they sum to total (n,); a row of zeros stays one."""
     size = values.abs().sum(1, keepdim=True)
     share = torch.where(size > 0, values.abs() / size.clamp_min(1e-300), 0.0)
     return values + share * (total - values.sum(1))[:, None]

@@ -59,9 +59,9 @@ def kernel(game: Game, row: int = 0, *, coalitions: int = 200, level: float = 0.
     masks[:, who] = torch.from_numpy(plan.masks)
     worth = game.value(torch.full((len(masks),), row), masks | ~game.active[row]).numpy() - float(game.empty[row])
     values, half = fit(plan, worth, total, level)
-    found, around = zero.clone(), zero.clone()
-    found[who], around[who] = torch.from_numpy(values), torch.from_numpy(half)
-    return Estimate(found, found - around, found + around, len(masks), plan.sampled == 0)
+    mean, reach = zero.clone(), zero.clone()
+    mean[who], reach[who] = torch.from_numpy(values), torch.from_numpy(half)
+    return Estimate(mean, mean - reach, mean + reach, len(masks), plan.sampled == 0)
 
 
 def choose(n: int, most: int, random: np.random.Generator) -> Plan:
@@ -110,15 +110,15 @@ def _drawn(
     n: int, sizes: NDArray[np.int64], chances: NDArray[np.float64], pairs: int, random: np.random.Generator
 ) -> dict[bytes, int]:
     """Distinct pairs, and how often each was drawn."""
-    found: dict[bytes, int] = {}
+    counts: dict[bytes, int] = {}
     for _ in range(20 * pairs):
         one = np.zeros(n, dtype=bool)
         one[random.permutation(n)[: int(random.choice(sizes, p=chances))]] = True
         key = one.tobytes() if one[0] else (~one).tobytes()
-        if key not in found and len(found) >= pairs:
+        if key not in counts and len(counts) >= pairs:
             break
-        found[key] = found.get(key, 0) + 1
-    return found
+        counts[key] = counts.get(key, 0) + 1
+    return counts
 
 
 def fit(plan: Plan, worth: NDArray[np.float64], total: float, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

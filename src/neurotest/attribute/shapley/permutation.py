@@ -12,7 +12,7 @@ from neurotest.attribute.shapley.kernel import Estimate
 from neurotest.errors import BadInput
 from neurotest.stats.student import t_quantile
 
-BLOCK = 16  # neurons that join before it is asked whether anything still changes
+BLOCK = 16  # neurons that join before an order is checked for further change
 
 
 def permutation(
@@ -36,13 +36,13 @@ def permutation(
     worth[:, 0], worth[:, n] = game.empty[row], game.full[row]
     ran = _fill(game, row, who, order, worth, truncate * abs(total))
     credit = torch.zeros(orders, n, dtype=torch.float64).scatter(1, order, worth.diff(dim=1))
-    found, around = zero.clone(), zero.clone()
-    found[who] = credit.mean(0)
+    values, half = zero.clone(), zero.clone()
+    values[who] = credit.mean(0)
     if orders > 1:
-        around[who] = credit.std(0) / orders**0.5 * t_quantile((1 + level) / 2, orders - 1)
+        half[who] = credit.std(0) / orders**0.5 * t_quantile((1 + level) / 2, orders - 1)
     else:
-        around[who] = float("inf")
-    return Estimate(found, found - around, found + around, ran)
+        half[who] = float("inf")
+    return Estimate(values, values - half, values + half, ran)
 
 
 def check(orders: int, level: float, truncate: float) -> None:
@@ -66,14 +66,14 @@ def _fill(game: Game, row: int, who: Tensor, order: Tensor, worth: Tensor, near:
         values = game.value(torch.full((len(masks),), row), masks | ~game.active[row]).view(len(open_), len(steps))
         worth[open_[:, None], steps] = values
         ran += len(masks)
-        settled = ((values - worth[open_, n][:, None]).abs() < near).all(1)
-        if bool(settled.any()):
+        steady = ((values - worth[open_, n][:, None]).abs() < near).all(1)
+        if bool(steady.any()):
             left = torch.arange(int(steps[-1]), n + 1).double()
             share = (left - left[0]) / (left[-1] - left[0])
-            done = open_[settled]
+            done = open_[steady]
             first, last = worth[done, int(steps[-1])], worth[done, n]
             worth[done, int(steps[-1]) :] = first[:, None] + share * (last - first)[:, None]
-            open_ = open_[~settled]
+            open_ = open_[~steady]
         if not len(open_):
             break
     return ran

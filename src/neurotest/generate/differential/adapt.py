@@ -14,7 +14,7 @@ from neurotest.generate.differential.dlfuzz import DLFuzz
 from neurotest.generate.differential.ensemble import Ensemble
 from neurotest.generate.differential.neurons import Hits, Neurons
 from neurotest.generate.differential.strategies import Chosen, Numbers, Selector
-from neurotest.generate.parts import Arrays
+from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
 FEATURES = 29

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest.data.source import Source, content_ids
-from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.generate.differential.constraints import Constraint
 from neurotest.generate.differential.deepxplore import DeepXplore
@@ -23,16 +21,20 @@ from neurotest.generate.differential.method import Method, Outcome, Search
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ENOUGH
-from neurotest.generate.noise import SAME, distances, shuffle
-from neurotest.generate.parts import Arrays, Parts, rebuilt, settings, stored_target
+from neurotest.generate.noise import shuffle
 from neurotest.generate.suite import Control
-from neurotest.generate.work import FILES, Batches, carry_out, check_sizes, go_on
+from neurotest.generate.work import Batches, new_settings, old_method, old_settings
+from neurotest.jobs.methods import with_options
+from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
+from neurotest.jobs.parts import Arrays
+from neurotest.jobs.stored import stored_targets
+from neurotest.jobs.work import carry_out, go_on
+from neurotest.mutate.distances import SAME, distances
 from neurotest.mutate.space import from_unit, to_unit
-from neurotest.oracles import court, predicted
+from neurotest.oracles import build_oracles, predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, fit
 from neurotest.target import Target
-from neurotest.target.load import load
 
 BATCH = 64
 MASKED_ONE = (
@@ -42,15 +44,15 @@ MASKED_ONE = (
 
 
 def diff(
-    targets: Target | str | Sequence[Target | str] | None = None,
+    targets: AnyTarget | Sequence[AnyTarget] | None = None,
     seeds: Source | str | None = None,
     method: str | Method | None = None,
     *,
-    keep_wrong: bool = False,
+    keep_wrong: bool | None = None,
     limit: int | None = None,
-    batch: int = BATCH,
-    seed: int = 0,
-    files: int = FILES,
+    batch: int | None = None,
+    seed: int | None = None,
+    files: int | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
@@ -59,25 +61,28 @@ def diff(
     """Climb the gradient from seeds on which all targets agree until they differ (deepxplore), or one fails (dlfuzz, adapt).
 
     method: `deepxplore` (default; two or more targets), `dlfuzz` or `adapt` (one), with options (`deepxplore:blackout,steps=50`,
-    or steps=, constraint=, strategy= here). Seeds that some target gets wrong are set aside unless `keep_wrong`. out: where the
-    run goes (None: ./neurotest-runs; False: nothing is written). resume: an interrupted run to go on with.
+    or steps=, constraint=, strategy= here). Seeds that some target gets wrong are set aside unless `keep_wrong`. batch: 64 by
+    default. out: where the run goes (None: ./neurotest-runs; False: nothing is written). resume: an interrupted run to go on
+    with; it keeps its settings.
     """
+    several = list(targets) if isinstance(targets, Sequence) and not isinstance(targets, str) else [targets]
+    named = [target for target in several if target is not None]
+    settings = {"keep_wrong": keep_wrong, "limit": limit, "batch": batch, "seed": seed, "files": files}
     if resume is not None:
-        return go_on("diff", resume, lambda run, config: _again(run, config, targets, seeds), progress)
+
+        def again(run: Run, config: dict[str, Any]) -> _Diff:
+            old = old_method(run, config, "differential", method, options)
+            chosen = old_settings(run, config, settings)
+            return _Diff.begin(stored_targets(run, named), stored_source(run.path, config["seeds"], seeds), old, chosen)
+
+        return go_on(resume, "diff", again, progress)
     if targets is None or seeds is None:
         raise BadInput("diff needs targets and seeds (or resume=RUN to go on with a run).")
-    several = _listed(targets)
-    if not several:
+    if not named:
         raise BadInput("diff needs at least one target.")
-    check_sizes(batch=batch, files=files)
-    chosen: Method = settings("differential", method or "deepxplore", options)
-    loaded = [load(one) for one in several]
-    work = _Diff.begin(loaded, seeds, chosen, keep_wrong=keep_wrong, limit=limit, batch=batch, random=seed)
-    return carry_out(work, out, files, progress)
-
-
-def _listed(targets: Target | str | Sequence[Target | str] | None) -> list[Target | str]:
-    return [targets] if isinstance(targets, (str, Target)) else list(targets or ())
+    chosen = new_settings(settings, batch=BATCH)
+    searcher: Method = with_options("differential", method or "deepxplore", options)
+    return carry_out(_Diff.begin([open_target(one) for one in named], seeds, searcher, chosen), out, progress)
 
 
 def deepxplore_suite(
@@ -105,23 +110,11 @@ def deepxplore_suite(
     return diff(targets, seeds, method, limit=limit, seed=seed, out=False)
 
 
-def _again(run: Run, config: dict[str, Any], targets: Any, seeds: Source | str | None) -> _Diff:
-    named = _listed(targets)
-    specs, prints = config["targets"], config["fingerprints"]
-    if named and len(named) != len(specs):
-        raise BadInput(f"{run.path} was made with {len(specs)} targets, {len(named)} were given.")
-    loaded = [stored_target(run, s, f, named[i] if named else None) for i, (s, f) in enumerate(zip(specs, prints, strict=True))]
-    return _Diff.begin(
-        loaded, seeds if seeds is not None else str(config["seeds"]), rebuilt("differential", config["method"]),
-        keep_wrong=bool(config["keep_wrong"]), limit=config["limit"], batch=int(config["batch"]), random=int(config["seed"]),
-    )  # fmt: skip
-
-
 def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, batch: int) -> tuple[Seeds, int]:
     """Seeds all targets give one class, the right one unless `keep_wrong`, and how many the targets differ on."""
     first = targets[0]
     oracle = "label" if source.labels is not None else "metamorphic"
-    chosen = choose_seeds(first, source, court(first, oracle), keep_wrong=keep_wrong, batch=batch)
+    chosen = choose_seeds(first, source, build_oracles(first, oracle), keep_wrong=keep_wrong, batch=batch)
     same = np.ones(len(chosen), dtype=bool)
     with torch.inference_mode():
         for target in targets[1:]:
@@ -171,36 +164,25 @@ class _Diff(Batches[DiffResult]):
     disagreed: int
 
     @classmethod
-    def begin(
-        cls, targets: list[Target], seeds: Source | str, method: Method, *, keep_wrong: bool, limit: int | None, batch: int,
-        random: int,
-    ) -> _Diff:  # fmt: skip
-        began = time.monotonic()
-        known = next((t.shape for t in targets if t.shape is not None), None)
-        source = data(seeds, shape=known, limit=limit)
+    def begin(cls, targets: list[Target], seeds: Source | str, method: Method, settings: Mapping[str, Any]) -> _Diff:
+        first = next((target for target in targets if target.shape is not None), targets[0])
+        source = open_data(first, seeds, limit=settings["limit"])
         check_targets(targets, method, source)
         method.check(source.shape)
         for target in targets:
-            target.survey().find(method.layers)  # a layer that is not there is told before a run is made
-        chosen, disagreed = agreeing(targets, source, keep_wrong=keep_wrong, batch=batch)
-        return cls(
-            targets=targets, source=source, seeds=chosen, disagreed=disagreed, method=method, keep_wrong=keep_wrong, limit=limit,
-            batch=batch, random=random, began=began,
-        )  # fmt: skip
+            target.survey().find(method.layers)  # a layer that is not there is refused before a run is made
+        chosen, disagreed = agreeing(targets, source, keep_wrong=settings["keep_wrong"], batch=settings["batch"])
+        return cls(targets=targets, source=source, seeds=chosen, disagreed=disagreed, method=method, settings=settings)
 
-    def config(self) -> dict[str, Any]:
-        several = {"targets": [t.spec for t in self.targets], "fingerprints": [t.fingerprint for t in self.targets]}
-        return {**super().config(), **several}
-
-    def run(self, parts: Parts | None, progress: Progress | None) -> DiffResult:
+    def work(self, run: Run | None, progress: Progress | None) -> DiffResult:
         with Ensemble(self.targets, self.method.layers, eight_bit=self.seeds.eight_bit) as ensemble:
-            search = self.method.begin(ensemble, self.random)
+            search = self.method.begin(ensemble, self.seed)
             if self.done:
                 search.restore(self.done[-1])
                 ensemble.restore(self.done[-1]["counts_of_passes"])
             self._masked = ensemble.masked(self.seeds.unit(self.seeds.x[:ENOUGH], self.target.device))
             one = functools.partial(self._one, ensemble, search)
-            self.each(one, lambda last: ensemble.refuse_flat(last=last), parts, progress)
+            self.each(one, lambda last: ensemble.refuse_flat(last=last), run, progress)
             return self._result(ensemble, search)
 
     def _one(self, ensemble: Ensemble, search: Search, rows: NDArray[np.int64]) -> Arrays:
@@ -212,7 +194,7 @@ class _Diff(Batches[DiffResult]):
         again = self.seeds.unit(saved, device)  # as it will be read back
         mine = seed[torch.from_numpy(outcome.rows).to(device)]
         numbers = (1000 * positions[outcome.rows] + outcome.steps).tolist()  # one draw of the control per output
-        control = self.seeds.stored(shuffle(mine, again, numbers, self.random))
+        control = self.seeds.stored(shuffle(mine, again, numbers, self.seed))
         said, noise = ensemble.predict(again), ensemble.predict(self.seeds.unit(control, device))
         return {
             "x": saved, "row": rows[outcome.rows], "steps": outcome.steps, "said": said, "random": control, "random_said": noise,

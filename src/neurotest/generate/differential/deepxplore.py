@@ -18,7 +18,7 @@ from neurotest.generate.differential import constraints
 from neurotest.generate.differential.ensemble import Ensemble, Seen
 from neurotest.generate.differential.method import Outcome
 from neurotest.generate.differential.neurons import pick
-from neurotest.generate.parts import Arrays
+from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
 
@@ -233,7 +233,7 @@ class _Batch:
         return gone
 
     def finish(self) -> Outcome:
-        """The last move is looked at, too; what still agrees is put out as it stands."""
+        """The last move is looked at, too; what still agrees is output as it stands."""
         if len(self.alive):
             here = self.u[torch.from_numpy(self.alive).to(self.u.device)]
             if bool((self.steps[self.alive] > 0).any()):

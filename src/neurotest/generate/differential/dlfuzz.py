@@ -18,7 +18,7 @@ from neurotest.generate.differential.ensemble import Ensemble, Seen
 from neurotest.generate.differential.method import Outcome
 from neurotest.generate.differential.neurons import Hits, pick
 from neurotest.generate.differential.strategies import STRATEGIES, Mixed, Selector
-from neurotest.generate.parts import Arrays
+from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
 GAIN = 0.01  # of coverage, over the number of the step: less makes no new seed

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.generate.differential.ensemble import Ensemble
-from neurotest.generate.parts import Arrays
+from neurotest.jobs.parts import Arrays
 
 
 @dataclass(frozen=True, eq=False)

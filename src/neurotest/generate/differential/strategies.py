@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.generate.differential.neurons import Hits, Neurons, weighted
-from neurotest.generate.parts import Arrays
+from neurotest.jobs.parts import Arrays
 
 STRATEGIES = ("often", "rarely", "weight", "threshold")
 HEAVY = 0.1  # the share of neurons with the largest weights

@@ -38,7 +38,7 @@ class Control:
     def __init__(self, fuzzer: Fuzzer) -> None:
         kind = type(fuzzer)
         self.fuzzer = kind(
-            fuzzer.target, fuzzer.seeds, Anything(), fuzzer.court, fuzzer.settings, ENDLESS, purpose=PURPOSE
+            fuzzer.target, fuzzer.seeds, Anything(), fuzzer.oracles, fuzzer.settings, ENDLESS, purpose=PURPOSE
         )  # fmt: skip
 
     @property
@@ -47,7 +47,7 @@ class Control:
 
     def level(self, guided: Tally) -> int:
         """The forward passes it should have made by now."""
-        return min(guided.forwards, MOST * guided.tested * (1 + self.fuzzer.court.passes))
+        return min(guided.forwards, MOST * guided.tested * (1 + self.fuzzer.oracles.passes))
 
     def follow(self, forwards: int) -> list[int]:
         """As many mutants as it lags behind; the contents of what came out, as numbers."""
@@ -55,7 +55,7 @@ class Control:
         most, small = LARGE * fuzzer.settings.batch, fuzzer.settings.batch // 4
         found: list[int] = []
         for attempt in range(OFTEN):  # a batch is not always filled
-            room = (forwards - self.tally.forwards) // (1 + fuzzer.court.passes)
+            room = (forwards - self.tally.forwards) // (1 + fuzzer.oracles.passes)
             if room <= 0 or (attempt and room < small):
                 break
             found += [int(mutant.content, 16) for mutant in fuzzer.step(min(room, most))]

@@ -13,7 +13,7 @@ from neurotest.generate.fuzz.settings import Settings
 from neurotest.mutate.chain import Chain
 
 P_MIN, GAMMA = 0.01, 5.0  # NeuraL-Coverage's priorities
-UNKNOWN, REFUSED, SPENT = 0, 1, 2  # what a rule gives of an entry: not tried yet, nothing valid, a mutant that was put out
+UNKNOWN, REFUSED, SPENT = 0, 1, 2  # what a rule gives of an entry: not tried yet, nothing valid, a mutant that was output
 LEAST, MOST = 8, 256  # mutants per turn under energy=potential
 
 

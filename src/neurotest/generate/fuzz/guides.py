@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Met:
+class BatchContext:
     """What a trace of mutants does not hold: the mutants themselves, and where they come from."""
 
     x: Tensor  # (n, *shape) in the target's bounds
@@ -118,7 +118,7 @@ class GuideState(ABC):
     forwards: int = 0  # passes the guide has made itself: they count in the budget
     usual: int = 4  # mutants a turn is thought to take as long as none has ended
 
-    def meet(self, trace: Trace, met: Met) -> Trace:
+    def meet(self, trace: Trace, met: BatchContext) -> Trace:
         """Called once per batch before it is judged; a guide that needs more than values adds what it finds to the trace."""
         return trace
 

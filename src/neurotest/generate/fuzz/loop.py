@@ -19,15 +19,15 @@ from neurotest.errors import BadInput
 from neurotest.generate.fuzz.control import Control
 from neurotest.generate.fuzz.corpus import Corpus, Entry
 from neurotest.generate.fuzz.decisions import Decisions
-from neurotest.generate.fuzz.guides import GuideState, Met
-from neurotest.generate.fuzz.lanes import Lane, TurnStreams
+from neurotest.generate.fuzz.guides import BatchContext, GuideState
 from neurotest.generate.fuzz.memory import give_back
 from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.proposals import Proposed, Proposer
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Budget, Settings
-from neurotest.oracles import Court, predicted
+from neurotest.generate.fuzz.turns import Turn, TurnStreams
+from neurotest.oracles import Oracles, predicted
 from neurotest.target import Probe, Target
 
 REMEMBERED = 64  # finished turns that say how large a chunk is worth while
@@ -40,17 +40,17 @@ class Fuzzer:
     """A campaign in memory: `step` does one batch and gives its outputs. `tally` counts, `state` and `restore` save it all."""
 
     def __init__(
-        self, target: Target, seeds: Seeds, guide: GuideState, court: Court, settings: Settings, budget: Budget, *,
+        self, target: Target, seeds: Seeds, guide: GuideState, oracles: Oracles, settings: Settings, budget: Budget, *,
         purpose: str = "fuzz.turn",
     ) -> None:  # fmt: skip
-        self.target, self.seeds, self.guide, self.court = target, seeds, guide, court
+        self.target, self.seeds, self.guide, self.oracles = target, seeds, guide, oracles
         self.settings, self.budget = settings, budget
         self.control: Control | None = None
         settings.mutations.check(tuple(seeds.x.shape[1:]))
         self.corpus = Corpus(seeds, settings)
         self.tally = Tally()
         self.opened = 0  # iterations that were begun
-        self.lanes: list[Lane] = []
+        self.turns: list[Turn] = []
         self.lengths: deque[int] = deque(maxlen=REMEMBERED)
         self.seen = Seen(int(content, 16) for content in seeds.contents.tolist())
         self._streams = TurnStreams(purpose, settings.seed)
@@ -91,8 +91,8 @@ class Fuzzer:
         tally = self.tally
         tally.batches += 1
         found: list[Mutant] = []
-        if self.lanes:
-            proposed = self._proposer.propose(self.lanes, chunk, batch, tally, self.seen)
+        if self.turns:
+            proposed = self._proposer.propose(self.turns, chunk, batch, tally, self.seen)
             tally.idle = 0 if len(proposed.x) else tally.idle + 1
             if len(proposed.x):
                 found = self._judge(proposed)
@@ -119,7 +119,7 @@ class Fuzzer:
 
     def _open(self, most: int) -> None:
         limit = self.budget.iterations
-        new = max(0, most - len(self.lanes))
+        new = max(0, most - len(self.turns))
         if limit is not None:
             new = min(new, limit - self.opened)
         if not new:
@@ -128,25 +128,25 @@ class Fuzzer:
         streams = [self._streams.of(i) for i in numbers]
         entries = self.corpus.pick(np.array([stream.random() for stream in streams]))  # the first draw of a turn: whose it is
         for iteration, entry, stream in zip(numbers, entries, streams, strict=True):
-            self.lanes.append(Lane(iteration, entry, self.corpus.energy(entry), stream))
+            self.turns.append(Turn(iteration, entry, self.corpus.energy(entry), stream))
         self.opened += new
 
     def _judge(self, proposed: Proposed) -> list[Mutant]:
-        """Run the mutants, let the oracles condemn and the guide choose."""
+        """Run the mutants, let the oracles reject and the guide choose."""
         tally = self.tally
         x = self.target.prepare(proposed.x)
         trace = self._probe(x)
         with torch.inference_mode():
-            verdicts = self.court(x, trace.logits, self.seeds.roots[proposed.roots])
-        tally.forwards += len(x) * (1 + self.court.passes)
+            verdicts = self.oracles(x, trace.logits, self.seeds.roots[proposed.roots])
+        tally.forwards += len(x) * (1 + self.oracles.passes)
         verdicts, unstable = self._again(proposed, verdicts)
         own = self.guide.forwards
-        parents = [lane.entry for lane, rows in zip(self.lanes, proposed.rows, strict=True) for _ in rows]
-        trace = self.guide.meet(trace, Met(x, self.seeds, proposed.roots, parents))
+        parents = [turn.entry for turn, rows in zip(self.turns, proposed.rows, strict=True) for _ in rows]
+        trace = self.guide.meet(trace, BatchContext(x, self.seeds, proposed.roots, parents))
         batch = Decisions(self, proposed, trace, verdicts, predicted(trace.logits))
         found: list[Mutant] = []
         most_outputs, most_faults = self.budget.outputs or np.inf, self.budget.faults or np.inf
-        for number in range(len(self.lanes)):
+        for number in range(len(self.turns)):
             found += batch.decide(number)
             if tally.outputs >= most_outputs or tally.faults >= most_faults:
                 break
@@ -162,20 +162,20 @@ class Fuzzer:
             return verdicts, 0
         x = self.target.prepare(np.ascontiguousarray(proposed.x[suspects]))
         with torch.inference_mode():
-            again = self.court(x, self.target.logits(x), self.seeds.roots[proposed.roots[suspects]])
-        self.tally.forwards += len(x) * (1 + self.court.passes)
+            again = self.oracles(x, self.target.logits(x), self.seeds.roots[proposed.roots[suspects]])
+        self.tally.forwards += len(x) * (1 + self.oracles.passes)
         stable = again == verdicts[suspects]
         verdicts = verdicts.copy()
         verdicts[suspects[~stable]] = -1
         return verdicts, int(np.count_nonzero(~stable))
 
     def _close(self) -> None:
-        for lane in [lane for lane in self.lanes if lane.done]:
+        for turn in [turn for turn in self.turns if turn.done]:
             self.tally.iterations += 1
-            if not lane.ran:
-                self.corpus.exhausted(lane.entry)
-            self.lengths.append(max(1, lane.ran))
-        self.lanes = [lane for lane in self.lanes if not lane.done]
+            if not turn.ran:
+                self.corpus.exhausted(turn.entry)
+            self.lengths.append(max(1, turn.ran))
+        self.turns = [turn for turn in self.turns if not turn.done]
 
     # -- saving it: entries are saved by their owner, because most of them do not change from one time to the next
 
@@ -185,7 +185,7 @@ class Fuzzer:
             "tally": self.tally.plain(),
             "opened": self.opened,
             "lengths": list(self.lengths),
-            "lanes": [lane.plain() for lane in self.lanes],
+            "turns": [turn.plain() for turn in self.turns],
             "next": self.corpus.next,
             "uses": [[entry.number, entry.uses] for entry in self.corpus.entries],
         }
@@ -200,8 +200,8 @@ class Fuzzer:
             entry.uses = int(uses)
             entry.potential = self.corpus.potential(entry.x, entry.reference)
         self.seen.update(seen)
-        self.lanes = []
-        for lane in plain["lanes"]:
-            stream = self._streams.of(int(lane["iteration"]))
+        self.turns = []
+        for turn in plain["turns" if "turns" in plain else "lanes"]:
+            stream = self._streams.of(int(turn["iteration"]))
             stream.random()  # whose turn it is
-            self.lanes.append(Lane(random=stream, **{**lane, "entry": entries[int(lane["entry"])]}))
+            self.turns.append(Turn(random=stream, **{**turn, "entry": entries[int(turn["entry"])]}))

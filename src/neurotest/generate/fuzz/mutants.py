@@ -16,7 +16,7 @@ Key = tuple[int, int, str]  # true class, predicted class, operator family
 
 @dataclass(frozen=True, eq=False)
 class Mutant:
-    """One output: accepted by the guide, condemned by an oracle, or both."""
+    """One output: accepted by the guide, rejected by an oracle, or both."""
 
     number: int
     batch: int
@@ -28,7 +28,7 @@ class Mutant:
     label: int  # of the seed; -1 unknown
     expected: int  # the label, or the prediction for the seed
     predicted: int  # -1: logits are no numbers
-    oracle: str | None  # which condemned it; None: no fault
+    oracle: str | None  # which rejected it; None: no fault
     accepted: bool
     gain: float
     distance: tuple[float, float, float]  # L0, L2, Linf to the seed, in [0, 1]
@@ -63,8 +63,8 @@ class Tally:
     accepted: int = 0
     faults: int = 0
     accepted_faults: int = 0
-    unstable: int = 0  # condemned, but not when run again from what would be saved
-    condemned: int = 0  # of the tested
+    unstable: int = 0  # rejected, but not when run again from what would be saved
+    rejected: int = 0  # of the tested
     seconds: float = 0.0
     last_family: int = 0  # forwards when the newest family was found
     families: Counter[Key] = field(default_factory=Counter)
@@ -75,7 +75,7 @@ class Tally:
 
     COUNTS = (
         "batches", "iterations", "forwards", "tested", "drawn", "valid", "rounds", "idle", "outputs", "accepted", "faults",
-        "accepted_faults", "unstable", "condemned", "seconds", "last_family",
+        "accepted_faults", "unstable", "rejected", "seconds", "last_family",
     )  # fmt: skip
 
     def add(self, mutant: Mutant) -> bool:
@@ -115,9 +115,10 @@ class Tally:
 
     @classmethod
     def read(cls, content: dict[str, Any]) -> Tally:
-        made = cls(**{name: content[name] for name in cls.COUNTS})
-        made.families = Counter({(int(t), int(p), str(o)): int(n) for t, p, o, n in content["families"]})
-        made.roots = {int(r) for r in content["roots"]}
-        made.predicted = Counter({int(k): int(n) for k, n in content["predicted"].items()})
-        made.operators, made.tried = Counter(content["operators"]), Counter(content["tried"])
-        return made
+        content = {"rejected": content.get("condemned"), **content}  # its name in the first version
+        tally = cls(**{name: content[name] for name in cls.COUNTS})
+        tally.families = Counter({(int(t), int(p), str(o)): int(n) for t, p, o, n in content["families"]})
+        tally.roots = {int(r) for r in content["roots"]}
+        tally.predicted = Counter({int(k): int(n) for k, n in content["predicted"].items()})
+        tally.operators, tally.tried = Counter(content["operators"]), Counter(content["tried"])
+        return tally

@@ -13,20 +13,20 @@ from torch import Tensor
 
 from neurotest.data.source import content_ids
 from neurotest.generate.fuzz.corpus import REFUSED, SPENT, UNKNOWN, Entry
-from neurotest.generate.fuzz.lanes import Lane
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Settings
-from neurotest.mutate.space import Draws
-from neurotest.mutate.validity import DIFFERENT
+from neurotest.generate.fuzz.turns import Turn
+from neurotest.mutate.base import Draws
+from neurotest.mutate.distances import changed, distances
 
 AHEAD, FARTHER = 2, 8  # draws looked at per mutant that is wanted; after a miss more, because such a seed refuses most
 
 
 @dataclass(frozen=True, eq=False)
 class Proposed:
-    """The valid mutants of a batch; `rows[lane]` are places in it, in the order they were drawn."""
+    """The valid mutants of a batch; `rows[turn]` are places in it, in the order they were drawn."""
 
     x: NDArray[np.generic]  # (m, *shape) as it would be saved
     unit: Tensor  # (m, *shape) in [0, 1]
@@ -70,49 +70,49 @@ class Proposer:
             ]
         )  # fmt: skip
 
-    def propose(self, lanes: list[Lane], chunk: int, most: int, tally: Tally, seen: Seen) -> Proposed:
+    def propose(self, turns: list[Turn], chunk: int, most: int, tally: Tally, seen: Seen) -> Proposed:
         """At most `chunk` mutants for each turn, and at most so many in all.
 
-        What was put out before counts as a try of its turn, but is not run again: nothing could come of it.
+        What was output before counts as a try of its turn, but is not run again: nothing could come of it.
         """
-        ahead = self._look(lanes, chunk)
+        ahead = self._look(turns, chunk)
         known, rule = ahead.known, ahead.rule
         made = np.flatnonzero((known == UNKNOWN) & ahead.reached)
         once, place = _unequal(ahead.number[made], rule[made])
-        x, stored, valid = self._make([lanes[i].entry for i in ahead.owner[made[once]]], ahead.draws[made[once]])
+        x, stored, valid = self._make([turns[i].entry for i in ahead.owner[made[once]]], ahead.draws[made[once]])
         contents: list[str] = content_ids(stored).tolist()
         keys = [int(content, 16) for content in contents]
         old = ~np.array(seen.new(keys), dtype=bool)
         good, spent = known == SPENT, known == SPENT
         good[made], spent[made] = valid[place], (valid & old)[place]
         for row in made[once][~valid | old].tolist():
-            lanes[ahead.owner[row]].entry.note(int(rule[row]), SPENT if spent[row] else REFUSED)
-        taken = self._take(lanes, ahead, good, spent, chunk, most, tally)
+            turns[ahead.owner[row]].entry.note(int(rule[row]), SPENT if spent[row] else REFUSED)
+        taken = self._take(turns, ahead, good, spent, chunk, most, tally)
         for gone in ahead.owner[taken[spent[taken]]].tolist():
-            lanes[gone].tested += 1
+            turns[gone].tested += 1
         fresh = taken[~spent[taken]]
         tally.valid += len(fresh)
         index, owners = place[np.searchsorted(made, fresh)], ahead.owner[fresh]
-        edges = np.searchsorted(owners, np.arange(len(lanes) + 1)).tolist()
+        edges = np.searchsorted(owners, np.arange(len(turns) + 1)).tolist()
         return Proposed(
             x=stored[index], unit=x[torch.from_numpy(index).to(x.device)], owner=owners,
-            roots=np.array([lane.entry.root for lane in lanes], dtype=np.int64)[owners], draws=ahead.draws[fresh],
+            roots=np.array([turn.entry.root for turn in turns], dtype=np.int64)[owners], draws=ahead.draws[fresh],
             rows=[list(range(a, b)) for a, b in pairwise(edges)], seeds=self.seeds,
             contents=[contents[i] for i in index], keys=[keys[i] for i in index],
         )  # fmt: skip
 
-    def _look(self, lanes: list[Lane], chunk: int) -> _Ahead:
+    def _look(self, turns: list[Turn], chunk: int) -> _Ahead:
         space = self.settings.mutations
-        windows = [chunk * (FARTHER if lane.misses else AHEAD) for lane in lanes]
-        owner = np.repeat(np.arange(len(lanes)), windows)
-        uniforms = np.concatenate([lane.look(window) for lane, window in zip(lanes, windows, strict=True)])
-        draws = space.draw(uniforms, np.array([lane.entry.used for lane in lanes])[owner])
+        windows = [chunk * (FARTHER if turn.misses else AHEAD) for turn in turns]
+        owner = np.repeat(np.arange(len(turns)), windows)
+        uniforms = np.concatenate([turn.look(window) for turn, window in zip(turns, windows, strict=True)])
+        draws = space.draw_from(uniforms, np.array([turn.entry.used for turn in turns])[owner])
         assert draws.rule is not None
         sure = self._unchecked[draws.kind] & ~space.idle[draws.rule]  # valid without a look
         before = np.cumsum(sure) - sure
         before -= np.repeat(before[np.cumsum(windows) - windows], windows)
-        known = np.stack([self._known(lane.entry) for lane in lanes])[owner, draws.rule]
-        number = np.array([lane.entry.number for lane in lanes])[owner]
+        known = np.stack([self._known(turn.entry) for turn in turns])[owner, draws.rule]
+        number = np.array([turn.entry.number for turn in turns])[owner]
         return _Ahead(draws, draws.rule, owner, number, known, before < chunk, windows)
 
     def _known(self, entry: Entry) -> NDArray[np.int8]:
@@ -136,27 +136,27 @@ class Proposer:
             if seeds.eight_bit:
                 valid = (stored != parents).reshape(len(parents), -1).any(1)
             else:
-                valid = ((made - before).abs_() > DIFFERENT).flatten(1).any(1).cpu().numpy()
+                valid = changed(made, before).flatten(1).any(1).cpu().numpy()
             if len(checked):
                 references = seeds.unit(np.stack([entries[i].reference for i in checked]), device)
                 valid[checked] &= settings.validity.check(made[torch.from_numpy(checked).to(device)], references).cpu().numpy()
         return made, stored, valid
 
     def _take(
-        self, lanes: list[Lane], ahead: _Ahead, good: NDArray[np.bool_], spent: NDArray[np.bool_], chunk: int, room: int,
+        self, turns: list[Turn], ahead: _Ahead, good: NDArray[np.bool_], spent: NDArray[np.bool_], chunk: int, room: int,
         tally: Tally,
     ) -> NDArray[np.int64]:  # fmt: skip
         """Which rows the turns take, older turns first, until so many are to be run."""
         places: list[int] = []
         start = 0
-        for lane, window in zip(lanes, ahead.windows, strict=True):
+        for turn, window in zip(turns, ahead.windows, strict=True):
             if room <= 0:
                 break
-            before, end = lane.drawn, start + int(np.count_nonzero(ahead.reached[start : start + window]))
-            taken = [start + row for row in lane.take(good[start:end].tolist(), min(chunk, room))]
+            before, end = turn.drawn, start + int(np.count_nonzero(ahead.reached[start : start + window]))
+            taken = [start + row for row in turn.take(good[start:end].tolist(), min(chunk, room))]
             room -= sum(not spent[row] for row in taken)
             places += taken
-            tally.drawn += lane.drawn - before
+            tally.drawn += turn.drawn - before
             tally.rounds += 1
             start += window
         return np.array(places, dtype=np.int64)
@@ -167,10 +167,3 @@ def _unequal(number: NDArray[np.int64], rule: NDArray[np.int64]) -> tuple[NDArra
     pairs = np.where(rule >= 0, number * (1 << 20) + rule, -1 - np.arange(len(rule)))
     _, first, place = np.unique(pairs, return_index=True, return_inverse=True)
     return first, place
-
-
-def distances(x: Tensor, roots: Tensor) -> NDArray[np.float64]:
-    """(n, 3): L0 as a share of the values, L2 and Linf, in [0, 1]."""
-    apart = (x - roots).abs().flatten(1)
-    found = torch.stack([(apart > DIFFERENT).float().mean(1), apart.square().sum(1).sqrt(), apart.amax(1)], 1)
-    return np.asarray(found.double().cpu().numpy())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.mutate.space import from_unit, to_unit
-from neurotest.oracles import Court, Roots, predicted
+from neurotest.oracles import Oracles, Roots, predicted
 from neurotest.scan import aligned, batches, fit
 from neurotest.target import Target
 
@@ -47,12 +47,12 @@ class Seeds:
         return np.asarray(from_unit(x, self.bounds).clamp(*self.bounds).float().cpu().numpy())
 
 
-def choose_seeds(target: Target, source: Source, court: Court, *, keep_wrong: bool = False, batch: int = 250) -> Seeds:
-    """The inputs of the source that may be seeds: those no oracle condemns as they are, and whose label is predicted."""
+def choose_seeds(target: Target, source: Source, oracles: Oracles, *, keep_wrong: bool = False, batch: int = 250) -> Seeds:
+    """The inputs of the source that may be seeds: those no oracle rejects as they are, and whose label is predicted."""
     source = aligned(target, source)
     classes = fit(target, source)
     labels = source.labels
-    if labels is None and court.needs_labels:
+    if labels is None and oracles.needs_labels:
         raise BadInput(
             f"{source.what} has no labels, and the oracle `label` needs them: give labelled seeds, or --oracle metamorphic."
         )
@@ -64,11 +64,11 @@ def choose_seeds(target: Target, source: Source, court: Court, *, keep_wrong: bo
         for part in batches(target, source, batch=batch):
             out = target.logits(part.x)
             here = Roots(known[part.index], predicted(out), out.float().cpu().numpy())
-            condemned = court(part.x, out, here) >= 0
+            rejected = oracles(part.x, out, here) >= 0
             if labels is not None:
-                condemned |= here.predicted != here.labels
+                rejected |= here.predicted != here.labels
             logits.append(here.logits)
-            wrong.append(condemned)
+            wrong.append(rejected)
     aside = np.concatenate(wrong)
     kept = np.arange(len(source)) if keep_wrong else np.flatnonzero(~aside)
     if not len(kept):

@@ -1,4 +1,4 @@
-"""Which images were put out already, in eight bytes each: a campaign may put out millions."""
+"""Which images were output already, in eight bytes each: a campaign may output millions."""
 
 from __future__ import annotations
 

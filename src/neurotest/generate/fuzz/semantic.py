@@ -16,7 +16,7 @@ from neurotest.coverage.criterion import Arrays
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Entry
-from neurotest.generate.fuzz.guides import Guide, GuideState, Met
+from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideState
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.measure.context import Context
 from neurotest.semantics.guidance import Guidance, Semantics
@@ -85,7 +85,7 @@ class NSGenState(GuideState):
         self._known: dict[int, Paths] = {}
         self._paid: set[int] = set()  # references whose passes were counted: a resumed campaign reads them again for free
 
-    def meet(self, trace: Trace, met: Met) -> Trace:
+    def meet(self, trace: Trace, met: BatchContext) -> Trace:
         references = self._references(met)
         paths = self._paths(trace, met, references)
         found = self.ready.similarity(references, paths)
@@ -95,14 +95,14 @@ class NSGenState(GuideState):
             recorded = {**trace.recorded, SIMILARITY: {NAME: torch.from_numpy(found)}}
         return Trace(trace.logits, recorded)
 
-    def _paths(self, trace: Trace, met: Met, references: Paths) -> Paths:
+    def _paths(self, trace: Trace, met: BatchContext, references: Paths) -> Paths:
         """Of the mutants."""
         if not self.ready.passes:
             return _labels_only(trace.logits, references)
         self.forwards += len(met.x) * self.ready.passes
         return self.ready.reader.mutants(met.x, references, trace.predictions)
 
-    def _references(self, met: Met) -> Paths:
+    def _references(self, met: BatchContext) -> Paths:
         if self.reference == "root":
             keys: list[int] = met.roots.tolist()
             self._learn_roots(met.seeds, set(keys))
@@ -116,7 +116,7 @@ class NSGenState(GuideState):
             rows = np.arange(block * BLOCK, min((block + 1) * BLOCK, len(seeds)))
             self._learn(rows.tolist(), seeds.x[rows], seeds.roots.labels[rows])
 
-    def _learn_parents(self, met: Met, parents: Sequence[Entry], keys: list[int]) -> None:
+    def _learn_parents(self, met: BatchContext, parents: Sequence[Entry], keys: list[int]) -> None:
         """One by one, because in which company a parent is met depends on the campaign's past."""
         if len(self._known) > REMEMBERED:
             self._known.clear()

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from neurotest.checks import integer as whole
 from neurotest.checks import one_of as among
 from neurotest.errors import BadInput
-from neurotest.mutate.rules import Rules95, Space
+from neurotest.mutate.base import Mutations
+from neurotest.mutate.rules import Rules95
 from neurotest.mutate.validity import Validity
 
 
@@ -24,7 +25,7 @@ class Settings:
     per forward pass. max_depth: mutations on top of each other. capacity: seeds kept in memory.
     """
 
-    mutations: Space = field(default_factory=Rules95)
+    mutations: Mutations = field(default_factory=Rules95)
     validity: Validity = field(default_factory=Validity)
     energy: Literal["constant", "potential"] = "constant"
     tries: int = 64

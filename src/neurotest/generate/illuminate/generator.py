@@ -13,7 +13,8 @@ from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate.archive import Archive
 from neurotest.generate.illuminate.climb import ANEW, Climb
 from neurotest.generate.illuminate.settings import BACKWARD, Illuminate
-from neurotest.generate.parts import Arrays
+from neurotest.jobs.parts import Arrays
+from neurotest.mutate.distances import distances
 from neurotest.oracles import predicted
 
 
@@ -62,7 +63,7 @@ class Generator:
         first, before = not self.rounds, self.spent
         found = Climb(self.engine, self.ways[way], seed, true, aimed).run(self.settings.steps, first=first)
         mine = torch.from_numpy(found.rows).to(device)
-        size = (found.x - seed[mine]).flatten(1).double().norm(dim=1).cpu().numpy()
+        size = distances(found.x, seed[mine])[:, 1]
         better = self._better(self.true[rows[found.rows]], found.predicted, way, size)
         better = better[: int(min(len(better), left - (self.spent - before)))]  # one pass each: what is left must do
         x = self.seeds.stored(found.x[torch.from_numpy(better).to(device)])

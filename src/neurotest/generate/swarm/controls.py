@@ -12,7 +12,7 @@ from neurotest import rng
 from neurotest.generate.swarm.ball import Ball
 from neurotest.generate.swarm.engine import Swarm
 from neurotest.generate.swarm.fitness import Margin
-from neurotest.generate.swarm.measure import Scene
+from neurotest.generate.swarm.measure import Problem
 from neurotest.generate.swarm.settings import Settings
 from neurotest.mutate.space import from_unit
 from neurotest.target import Target
@@ -96,7 +96,7 @@ def _inside(seeds: Tensor, ball: Ball, random: int) -> Tensor:
     return (seeds + (2 * drawn - 1) * ball.reach).clamp(0, 1)
 
 
-def margin(scene: Scene, settings: Settings, group: int) -> Control:
+def margin(problem: Problem, settings: Settings, group: int) -> Control:
     """The same swarm, led by the answer alone."""
-    flight = Swarm(Margin().begin(scene), settings, group).run()
-    return Control(len(flight.failed), len(flight.hits), int(flight.spent.sum()))
+    trajectory = Swarm(Margin().begin(problem), settings, group).run()
+    return Control(len(trajectory.failed), len(trajectory.hits), int(trajectory.spent.sum()))

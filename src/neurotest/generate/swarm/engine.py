@@ -40,7 +40,7 @@ class Moment:
 
 
 @dataclass(eq=False)
-class Flight:
+class Trajectory:
     """What a group gave: best position and prediction per seed, hits, and its course."""
 
     best: Tensor  # (n, *shape)
@@ -56,12 +56,12 @@ class Flight:
 
 
 class Swarm:
-    """Flies one group. `stop` is asked after every round; True ends the flight where it is."""
+    """Flies one group. `stop` is asked after every round; True ends the trajectory where it is."""
 
     def __init__(self, measure: Measure, settings: Settings, group: int = 0, stop: Callable[[], bool] | None = None) -> None:
         self.measure, self.settings, self.group = measure, settings, group
         self.stop = stop or (lambda: False)
-        self.seeds, self.y, self.ball = measure.scene.seeds, measure.scene.y, measure.scene.ball
+        self.seeds, self.y, self.ball = measure.problem.seeds, measure.problem.y, measure.problem.ball
         n = len(self.seeds)
         device = self.seeds.device
         self.spent = torch.zeros(n, dtype=torch.long, device=device)
@@ -75,13 +75,13 @@ class Swarm:
         self.round = 0
         self.stopped = False
 
-    def run(self) -> Flight:
+    def run(self) -> Trajectory:
         with self.measure, torch.no_grad():
             if self.settings.moves == "velocity":
                 self._fly(torch.arange(len(self.seeds), device=self.seeds.device))
             else:
                 self._flips()
-        return Flight(self.position, self.told, self.value + self.earned, self.spent, self.hits, self.course)
+        return Trajectory(self.position, self.told, self.value + self.earned, self.spent, self.hits, self.course)
 
     # -- judging
 
@@ -164,7 +164,7 @@ class Swarm:
     # -- tiles and lattices
 
     def _flips(self) -> None:
-        """One flight per wrong label wanted; labels a seed already has are avoided in the next."""
+        """One trajectory per wrong label wanted; labels a seed already has are avoided in the next."""
         wanted = self.settings.labels
         reach = self._footprint()
         for number in range(1 if wanted is None else wanted):

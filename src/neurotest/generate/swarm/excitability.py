@@ -12,7 +12,7 @@ from neurotest.attribute.shapley.game import Players, hidden_layers
 from neurotest.attribute.shapley.gradient import MaskGradient
 from neurotest.checks import one_of as among
 from neurotest.errors import BadInput
-from neurotest.generate.swarm.measure import Measure, Scene, odds
+from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register
 from neurotest.target import Probe, Want
@@ -60,11 +60,11 @@ class Excitability:
         if not number and self.lam != "share":
             raise BadInput(f"lam={self.lam!r}: expected a number (0.5 in the papers) or share (twice the mean value).")
 
-    def begin(self, scene: Scene) -> Measure:
-        players = Players(hidden_layers(scene.target, scene.layers), scene.neuron)  # type: ignore[arg-type]
+    def begin(self, problem: Problem) -> Measure:
+        players = Players(hidden_layers(problem.target, problem.layers), problem.neuron)  # type: ignore[arg-type]
         kind: Any = ByWeights if self.estimate == "seed" else ByParticle
         wants: tuple[Want, ...] = (players.want,) if self.estimate == "seed" else ()
-        made: ByWeights | ByParticle = kind(scene, wants)
+        made: ByWeights | ByParticle = kind(problem, wants)
         made.settings, made.players = self, players
         made.prepare()
         return made
@@ -91,12 +91,14 @@ class ByWeights(Measure):
     def prepare(self) -> None:
         self.fresh = True
         self.local = len(self.players.layers[0].shape) == 3 and self.settings.value == "sum"
-        scene = self.scene
+        problem = self.problem
         # Layers whose answer is an empty map have nothing to weigh.
-        self.weights = [torch.zeros((len(scene.seeds), *layer.shape), device=scene.seeds.device) for layer in self.players.layers]
+        self.weights = [
+            torch.zeros((len(problem.seeds), *layer.shape), device=problem.seeds.device) for layer in self.players.layers
+        ]
         self.base = [torch.zeros_like(one) for one in self.weights]
-        rows = torch.arange(len(scene.seeds), device=scene.seeds.device)
-        self.first = self.renew(scene.seeds, rows)
+        rows = torch.arange(len(problem.seeds), device=problem.seeds.device)
+        self.first = self.renew(problem.seeds, rows)
         alive = [bool((one != 0).any()) for one in self.weights]
         if not any(alive):
             raise BadInput(FLAT)
@@ -117,7 +119,7 @@ class ByWeights(Measure):
             kept[name] = made
             return made
 
-        target, layers = self.scene.target, self.players.layers
+        target, layers = self.problem.target, self.players.layers
         for start in range(0, len(u), 500):
             kept.clear()
             part, mine = u[start : start + 500], owner[start : start + 500]
@@ -142,7 +144,7 @@ class ByWeights(Measure):
     def places(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         self.forwards += len(u)
         first = self.players.layers[0]
-        trace = self._probe(from_unit(u, self.scene.target.bounds))
+        trace = self._probe(from_unit(u, self.problem.target.bounds))
         with torch.inference_mode():
             owed = self.weights[0][owner] * (trace.values[first.name] - self.base[0][owner])
             return owed.sum(first.axis), trace.logits
@@ -167,18 +169,18 @@ class ByParticle(Measure):
 
     def prepare(self) -> None:
         self.cost = 4  # the answer, the halved network, and a backward pass that counts two
-        scene = self.scene
-        self.slope = MaskGradient(scene.target, layers=scene.layers, neuron=scene.neuron)  # type: ignore[arg-type]
+        problem = self.problem
+        self.slope = MaskGradient(problem.target, layers=problem.layers, neuron=problem.neuron)  # type: ignore[arg-type]
         with self.slope:
-            self.base = self.slope(from_unit(scene.seeds, scene.target.bounds), scene.y)
-        self.forwards += len(scene.seeds)
-        self.backwards += len(scene.seeds)
+            self.base = self.slope(from_unit(problem.seeds, problem.target.bounds), problem.y)
+        self.forwards += len(problem.seeds)
+        self.backwards += len(problem.seeds)
         if not bool((self.base != 0).any()):
             raise BadInput(FLAT)
 
     def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
         with self.slope:
-            now = self.slope(from_unit(u, self.scene.target.bounds), self.scene.y[owner])
+            now = self.slope(from_unit(u, self.problem.target.bounds), self.problem.y[owner])
         self.forwards += len(u)
         self.backwards += len(u)
         return self.settings.fold((now - self.base[owner]).double())

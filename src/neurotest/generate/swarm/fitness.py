@@ -11,7 +11,7 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.checks import one_of as among
 from neurotest.errors import BadInput
-from neurotest.generate.swarm.measure import Measure, Scene, odds
+from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register
 from neurotest.target import Want
@@ -74,11 +74,11 @@ class Sensitivity:
         among("value", self.value, ("count", "mean"))
         object.__setattr__(self, "lam", _lam(self.lam))
 
-    def begin(self, scene: Scene) -> Measure:
-        layers = scene.layers or "pre_activation"
-        scene.target.survey().find(layers)  # a glob that matches nothing is told here
-        want = Want(layers=layers, neuron=scene.neuron, keep="map" if self.scale == "minmax" else "reduced")  # type: ignore[arg-type]
-        made = SensitivityMeasure(scene, (want,))
+    def begin(self, problem: Problem) -> Measure:
+        layers = problem.layers or "pre_activation"
+        problem.target.survey().find(layers)  # a glob that matches nothing is told here
+        want = Want(layers=layers, neuron=problem.neuron, keep="map" if self.scale == "minmax" else "reduced")  # type: ignore[arg-type]
+        made = SensitivityMeasure(problem, (want,))
         made.prepare(self)
         return made
 
@@ -93,10 +93,10 @@ class SensitivityMeasure(Measure):
 
     def prepare(self, settings: Sensitivity) -> None:
         self.settings = settings
-        scene = self.scene
+        problem = self.problem
         with self:
-            seen = self._probe(from_unit(scene.seeds, scene.target.bounds)).values
-            self.forwards += len(scene.seeds)
+            seen = self._probe(from_unit(problem.seeds, problem.target.bounds)).values
+            self.forwards += len(problem.seeds)
             self.base = dict(seen) if settings.scale == "minmax" else torch.cat(list(seen.values()), dim=1)
             if settings.scale == "std":
                 self.mostly = self._spread(torch.cat(list(seen.values()), dim=1), list(seen))
@@ -106,7 +106,7 @@ class SensitivityMeasure(Measure):
                 self.limit = settings.lam
 
     def _spread(self, seen: Tensor, names: list[str]) -> Tensor:
-        profile = self.scene.profile
+        profile = self.problem.profile
         if profile is not None:
             std = torch.cat([torch.from_numpy(profile.layers[name].std) for name in names]).to(seen)
         else:
@@ -119,14 +119,14 @@ class SensitivityMeasure(Measure):
         return torch.where(std > 1e-12, 1 / std.clamp_min(1e-12), 0.0)
 
     def _quantile(self, share: float) -> float:
-        scene = self.scene
-        n = len(scene.seeds)
-        draws = [rng.torch_stream("swarm.lambda", scene.random, number) for number in range(NOISES)]
+        problem = self.problem
+        n = len(problem.seeds)
+        draws = [rng.torch_stream("swarm.lambda", problem.random, number) for number in range(NOISES)]
         found = []
         size = max(1, AT_ONCE // n)  # few seeds alone would be slow: several draws go through the network together
         for some in (draws[start : start + size] for start in range(0, NOISES, size)):
-            noisy = torch.cat([scene.ball.noise(scene.seeds, draw) for draw in some])
-            values = self._probe(from_unit(noisy, scene.target.bounds)).values
+            noisy = torch.cat([problem.ball.noise(problem.seeds, draw) for draw in some])
+            values = self._probe(from_unit(noisy, problem.target.bounds)).values
             self.forwards += len(noisy)
             rows = torch.arange(n, device=noisy.device).repeat(len(some))
             with torch.inference_mode():
@@ -150,7 +150,7 @@ class SensitivityMeasure(Measure):
             away.abs_()
         if said.divide == "none":
             return away
-        size = (u - self.scene.seeds[owner]).flatten(1)
+        size = (u - self.problem.seeds[owner]).flatten(1)
         norm = torch.linalg.vector_norm(size, 2 if said.divide == "l2" else torch.inf, dim=1)
         return away.div_(norm.clamp_min_(1e-12)[:, None])
 
@@ -181,8 +181,8 @@ class Margin:
     name: ClassVar[str] = "margin"
     labels: ClassVar[bool] = True
 
-    def begin(self, scene: Scene) -> Measure:
-        return MarginMeasure(scene)
+    def begin(self, problem: Problem) -> Measure:
+        return MarginMeasure(problem)
 
 
 class MarginMeasure(Measure):

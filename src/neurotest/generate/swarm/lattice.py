@@ -34,10 +34,10 @@ class Footprint:
     @classmethod
     def of(cls, measure: Measure) -> Footprint | None:
         """Measured: one row after the other is changed in random inputs. None: there is no map, or no place is far enough."""
-        shape = tuple(measure.scene.seeds.shape[1:])
+        shape = tuple(measure.problem.seeds.shape[1:])
         if not measure.local or len(shape) != 3:
             return None
-        noise = torch.rand((2, *shape), generator=rng.torch_stream("swarm.footprint", 0)).to(measure.scene.seeds)
+        noise = torch.rand((2, *shape), generator=rng.torch_stream("swarm.footprint", 0)).to(measure.problem.seeds)
         rows, columns = (_reached(measure, noise, axis) for axis in (2, 3))
         spacing = max(_spacing(rows), _spacing(columns))
         return cls(rows, columns, spacing) if 2 * spacing <= min(shape[1:]) else None
@@ -49,8 +49,8 @@ def _reached(measure: Measure, noise: Tensor, axis: int) -> Tensor:
     lines = torch.arange(side, device=noise.device)
     here = (lines[:, None] == lines[None, :]).view(side, 1, 1, *((side, 1) if axis == 2 else (1, side)))
     moved = torch.where(here, 1 - noise[None], noise[None]).flatten(0, 1)  # (side * 2, *shape)
-    base = measure.maps(from_unit(noise, measure.scene.target.bounds)).repeat(side, *[1] * 3)
-    away = (measure.maps(from_unit(moved, measure.scene.target.bounds)) - base).abs()
+    base = measure.maps(from_unit(noise, measure.problem.target.bounds)).repeat(side, *[1] * 3)
+    away = (measure.maps(from_unit(moved, measure.problem.target.bounds)) - base).abs()
     differs = (away > ROUNDING * away.max()).any(1).any(2 if axis == 2 else 1)
     measure.forwards += len(noise) + len(moved)
     hit = differs.view(side, len(noise), -1).any(1)  # (side, lines of the map)

@@ -23,7 +23,7 @@ STILL = (
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class Problem:
     """A group of seeds: x (n, *shape) in [0, 1], the class each must leave (n,), and what a measure may need to know."""
 
     target: Target
@@ -42,7 +42,7 @@ class Fitness(Protocol):
     name: ClassVar[str]
     labels: ClassVar[bool]
 
-    def begin(self, scene: Scene) -> Measure: ...
+    def begin(self, problem: Problem) -> Measure: ...
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class Measure(ABC):
     `local` ones say of their first layer, a map, how much of the fitness lies where.
     """
 
-    scene: Scene
+    problem: Problem
     wants: tuple[Want, ...] = ()
     cost: int = 1
     fresh: bool = False
@@ -64,16 +64,16 @@ class Measure(ABC):
     avoided: Tensor = field(init=False)  # (n, classes) the seed's class, and wrong labels it already has
 
     def __post_init__(self) -> None:
-        self._probe = Probe(self.scene.target, *self.wants)
-        self.avoided = torch.nn.functional.one_hot(self.scene.y, self._alive()).bool()
+        self._probe = Probe(self.problem.target, *self.wants)
+        self.avoided = torch.nn.functional.one_hot(self.problem.y, self._alive()).bool()
 
     def _alive(self) -> int:
         """How many classes there are; a target that gives one answer everywhere in the ball has nothing to be led by."""
-        scene, few = self.scene, self.scene.seeds[:20]
-        tried = (scene.ball.noise(few, rng.torch_stream("swarm.alive", scene.random, number)) for number in range(3))
+        problem, few = self.problem, self.problem.seeds[:20]
+        tried = (problem.ball.noise(few, rng.torch_stream("swarm.alive", problem.random, number)) for number in range(3))
         with torch.inference_mode():
-            said = scene.target.logits(from_unit(few, scene.target.bounds))
-            if all(torch.equal(said, scene.target.logits(from_unit(u, scene.target.bounds))) for u in tried):
+            said = problem.target.logits(from_unit(few, problem.target.bounds))
+            if all(torch.equal(said, problem.target.logits(from_unit(u, problem.target.bounds))) for u in tried):
                 raise BadInput(STILL)
         return int(said.shape[1])
 
@@ -87,7 +87,7 @@ class Measure(ABC):
     def __call__(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """Positions (n, *shape) and whose they are (n,) -> fitness (n,), logits (n, classes)."""
         self.forwards += len(u)
-        trace = self._probe(from_unit(u, self.scene.target.bounds))
+        trace = self._probe(from_unit(u, self.problem.target.bounds))
         values = dict(trace.values) if self.wants else {}
         with torch.inference_mode():
             return self.judge(u, owner, values, trace.logits), trace.logits

@@ -9,20 +9,20 @@ from typing import Any
 
 from neurotest import registry
 from neurotest.data.source import Source
-from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_json
-from neurotest.scan import Progress, aligned, fit
+from neurotest.jobs.life import whole
+from neurotest.jobs.opening import AnyTarget, open_data, open_target
+from neurotest.scan import Progress
 from neurotest.semantics.describe.material import Describer, Material, distinct
 from neurotest.semantics.descriptions import Description, Descriptions
 from neurotest.target import Layer, Target
-from neurotest.target.load import load
 
 VERSION = 4  # of what describers say: raised when the same settings would say something else
 
 
 def material(
-    target: Target | str,
+    target: AnyTarget,
     data: Source | str | None,
     layers: str | None = None,
     *,
@@ -35,32 +35,27 @@ def material(
     progress: Progress | None = None,
 ) -> Material:
     """A target and data ready to be described, checked against each other."""
-    loaded = load(target)
+    loaded = open_target(target)
     if loaded.classes is not None:
         distinct(loaded.classes)  # before labels are matched with them
-    source = None if data is None else read_data(data, shape=loaded.shape, limit=limit)
-    if source is not None:
-        if not len(source):
-            raise BadInput(f"{source.what} is empty: exemplars need at least one input.")
-        fit(loaded, source)
-        source = aligned(loaded, source)
+    source = None if data is None else open_data(loaded, data, limit=limit)
     if k < 1:
-        raise BadInput(f"--k {k}: expected a whole number of exemplars >= 1 (15 is usual).")
+        raise BadInput(f"--k {k}: expected an integer >= 1 (15 is usual).")
     if not 0 < quantile < 1:
         raise BadInput(f"--quantile {quantile}: expected a number between 0 and 1 (0.99 is usual).")
-    return Material(loaded, source, chosen(loaded, layers), k, quantile, batch, seed, cache, progress)
+    return Material(loaded, source, layers_to_describe(loaded, layers), k, quantile, batch, seed, cache, progress)
 
 
-def chosen(target: Target, layers: str | None) -> tuple[Layer, ...]:
+def layers_to_describe(target: Target, layers: str | None) -> tuple[Layer, ...]:
     """The layers to describe; by default the outputs of activations (else of convolutions and dense layers) and the output."""
     survey = target.survey()
     if layers is not None:
         return survey.find(layers)
     kinds = {layer.made_by for layer in survey.layers}
     preset = "post_activation" if "activation" in kinds else "pre_activation"
-    found = list(survey.find(preset)) if kinds & {"activation", "convolution", "dense"} else []
+    hidden = list(survey.find(preset)) if kinds & {"activation", "convolution", "dense"} else []
     last = output_layer(target)
-    return tuple(found if any(layer.name == last.name for layer in found) else [*found, last])
+    return tuple(hidden if any(layer.name == last.name for layer in hidden) else [*hidden, last])
 
 
 def output_layer(target: Target) -> Layer:
@@ -71,37 +66,28 @@ def output_layer(target: Target) -> Layer:
     return same[-1] if same else whole
 
 
-def run(
-    target: Target | str, data: Source | str | None, method: Any, layers: str | None, *, cache: bool = True, **settings: Any
-) -> Descriptions:
-    """`neurotest.semantics.descriptions.describe`: from the cache if exactly this was described before."""
-    return described(*_ready(target, data, method, layers, cache=cache, **settings))
-
-
 def recorded(
-    target: Target | str, data: Source | str | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
+    target: AnyTarget, data: Source | str | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
 ) -> tuple[Descriptions, Path, dict[str, Any]]:
-    """The same as a run with the table, exemplars and contact sheets: the table, the run's place, how many have words."""
+    """Describe into a run with exemplars and contact sheets: the table, the run's place, how many neurons have words."""
     from neurotest.semantics.describe import record
 
-    describer, work = _ready(target, data, method, layers, **settings)
-    kept = record.begin(out, work, describer)
-    try:
+    describer, work = prepare(target, data, method, layers, **settings)
+    with whole("describe", out, record.config(work, describer)) as run:
+        assert run is not None
         table = described(describer, work)
-        record.finish(kept, work, table)
-    except BaseException:
-        record.withdraw(kept)
-        raise
-    return table, kept.path, record.summary(table)
+        record.fill(run, work, table)
+    return table, run.path, record.summary(table)
 
 
-def _ready(
-    target: Target | str, data: Source | str | None, method: Any, layers: str | None, **settings: Any
+def prepare(
+    target: AnyTarget, data: Source | str | None, method: Any, layers: str | None, **settings: Any
 ) -> tuple[Describer, Material]:
+    """A describer, and what it works on: the settings are those of `material`."""
     describer = registry.build("describer", method)
     if not isinstance(describer, Describer):
         raise BadInput(f"{method!r} is no describer: give a name of `neurotest list describer` or a Describer.")
-    loaded = load(target)
+    loaded = open_target(target)
     own = getattr(describer, "own_layers", None)
     if layers is None and own is not None:  # a table speaks of certain layers
         from glob import escape
@@ -114,14 +100,14 @@ def described(describer: Describer, work: Material) -> Descriptions:
     """The table of one describer, from the cache where it is there."""
     key = work.key(repr((VERSION, describer.signature, work.k, work.quantile, work.seed)))
     place = cache_dir() / "descriptions" / f"{key}.json"
-    if work.cache and (known := _read(place, work.target)) is not None:
-        return known
-    rows = work.finished(describer.describe(work), name_of(describer))
-    found = Descriptions.of(work.target, work.sizes, rows, repr(describer), dict.fromkeys(work.notes))
+    if work.cache and (cached := _read(place, work.target)) is not None:
+        return cached
+    rows = work.complete(describer.describe(work), name_of(describer))
+    table = Descriptions.of(work.target, work.sizes, rows, repr(describer), dict.fromkeys(work.notes))
     if work.cache:
         with suppress(BadInput):
-            _write(place, found)
-    return found
+            _write(place, table)
+    return table
 
 
 def name_of(describer: Describer) -> str:
@@ -130,9 +116,9 @@ def name_of(describer: Describer) -> str:
     return next((name for name, entry in entries.items() if entry.make is type(describer)), type(describer).__name__)
 
 
-def _write(place: Path, found: Descriptions) -> None:
-    rows = [[row.layer, row.neuron, row.text, row.score, row.method] for row in found]
-    content = {"fingerprint": found.fingerprint, "layers": dict(found.layers), "method": found.method, "notes": list(found.notes)}
+def _write(place: Path, table: Descriptions) -> None:
+    rows = [[row.layer, row.neuron, row.text, row.score, row.method] for row in table]
+    content = {"fingerprint": table.fingerprint, "layers": dict(table.layers), "method": table.method, "notes": list(table.notes)}
     write_json(place, {**content, "rows": rows})
 
 

@@ -28,8 +28,8 @@ WHOLE_QUANTILE = 0.95  # for neurons without a map: one value per image, so that
 
 
 @dataclass(frozen=True, eq=False)
-class Dissected:
-    """How a layer's masks and the words' masks meet, in pixels (or images): together, of neurons, of words, of all."""
+class Dissection:
+    """How a layer's masks and the words' masks overlap, in pixels (or images): together, of neurons, of words, of all."""
 
     together: NDArray[np.int64]  # (neurons, words)
     lit: NDArray[np.int64]  # (neurons,)
@@ -108,9 +108,9 @@ class Dissected:
 class Attributes:
     """Says which colours, brightness, directions, frequencies, textures, sizes and positions light a neuron up.
 
-    A word is said when the neuron's light is selective within its family (`selective`: 0 = all words alike, 1 = one alone)
+    A word is named when the neuron's light is selective within its family (`selective`: 0 = all words alike, 1 = one alone)
     and the IoU of light and word, over the largest that areas of their sizes allow, reaches `iou` for one word at least;
-    else the neuron is unknown. The score is the best such IoU of a word that is said.
+    else the neuron is unknown. The score is the best such IoU of a word that is named.
     measure: `auto`; `maps` refuses layers without maps; `whole` judges by whole images throughout.
     """
 
@@ -134,13 +134,13 @@ class Attributes:
         return repr(self)
 
     def describe(self, material: Material) -> Iterator[Description]:
-        for layer, found in self.dissect(material).items():
-            for neuron, (text, score) in enumerate(self.words(found)):
+        for layer, dissection in self.dissect(material).items():
+            for neuron, (text, score) in enumerate(self.words(dissection)):
                 if text:
                     yield Description(layer, neuron, text, score, "attributes")
 
-    def dissect(self, material: Material) -> dict[str, Dissected]:
-        """Every layer's meetings with every word."""
+    def dissect(self, material: Material) -> dict[str, Dissection]:
+        """How every layer's neurons overlap with every word."""
         if self.measure == "maps":
             for layer in material.layers:
                 if not material.mapped(layer):
@@ -150,53 +150,55 @@ class Attributes:
                     )
         mapped = tuple(layer for layer in material.layers if self.measure != "whole" and material.mapped(layer))
         other = tuple(layer for layer in material.layers if layer not in mapped)
-        found = {**_dissected(self, material, mapped, whole=False), **_dissected(self, material, other, whole=True)}
-        return {layer.name: found[layer.name] for layer in material.layers}
+        dissections = {**_dissect(self, material, mapped, whole=False), **_dissect(self, material, other, whole=True)}
+        return {layer.name: dissections[layer.name] for layer in material.layers}
 
-    def words(self, found: Dissected) -> list[tuple[str, float]]:
+    def words(self, dissection: Dissection) -> list[tuple[str, float]]:
         """Text and score of every neuron; an empty text where nothing is selective enough."""
-        iou = found.relative
-        said: list[dict[str, str]] = [{} for _ in found.lit]
-        best = np.zeros(len(found.lit))
+        iou = dissection.relative
+        phrases: list[dict[str, str]] = [{} for _ in dissection.lit]
+        best = np.zeros(len(dissection.lit))
         for family, words in FAMILIES.items():
-            if found.present(family) < 2:
+            if dissection.present(family) < 2:
                 continue
-            top, selective = found.choice(family)
-            sure = (found.density(family) >= 1) & (found.sureness(family) >= SURE)
+            top, selective = dissection.choice(family)
+            sure = (dissection.density(family) >= 1) & (dissection.sureness(family) >= SURE)
             for neuron in np.flatnonzero((selective >= self.selective) & sure):
-                said[neuron][family] = words[top[neuron]]
+                phrases[neuron][family] = words[top[neuron]]
                 best[neuron] = max(best[neuron], iou[neuron, STARTS[family] + top[neuron]])
-        return [(sentence(one), float(score)) if score >= self.iou else ("", 0.0) for one, score in zip(said, best, strict=True)]
+        return [
+            (sentence(one), float(score)) if score >= self.iou else ("", 0.0) for one, score in zip(phrases, best, strict=True)
+        ]
 
 
-def sentence(said: dict[str, str]) -> str:
+def sentence(named: dict[str, str]) -> str:
     """The words of several families as a phrase.
 
     >>> sentence({"colour": "red", "direction": "vertical", "texture": "stripes", "side": "on the left"})
     'red vertical stripes on the left'
     """
     nouns = {"plain": "areas", "stripes": "stripes", "edge": "edges", "checks": "checks", "blobs": "blobs", "corner": "corners"}
-    texture = said.get("texture", "")
-    if "direction" in said and texture not in ("stripes", "edge"):
+    texture = named.get("texture", "")
+    if "direction" in named and texture not in ("stripes", "edge"):
         texture = ""  # dots in a row excite a detector of lines
-    words = [said[family] for family in ("size", "frequency") if family in said]
+    words = [named[family] for family in ("size", "frequency") if family in named]
     words += ["plain"] if texture == "plain" else []
-    tone = said.get("colour") or said.get("brightness")
+    tone = named.get("colour") or named.get("brightness")
     words += [tone] if tone else []
-    words += [said["direction"]] if "direction" in said else []
-    noun = nouns[texture] if texture else "lines" if "direction" in said else "texture" if "frequency" in said else ""
-    if not noun and (words or "height" in said or "side" in said):
+    words += [named["direction"]] if "direction" in named else []
+    noun = nouns[texture] if texture else "lines" if "direction" in named else "texture" if "frequency" in named else ""
+    if not noun and (words or "height" in named or "side" in named):
         noun = "areas"
-    return " ".join([*words, noun, *(said[family] for family in ("height", "side") if family in said)]).strip()
+    return " ".join([*words, noun, *(named[family] for family in ("height", "side") if family in named)]).strip()
 
 
-def _dissected(settings: Attributes, material: Material, layers: tuple[Layer, ...], *, whole: bool) -> dict[str, Dissected]:
+def _dissect(settings: Attributes, material: Material, layers: tuple[Layer, ...], *, whole: bool) -> dict[str, Dissection]:
     if not layers:
         return {}
     want = Want(layers=globs(layers), keep="map")
     level = min(settings.quantile, WHOLE_QUANTILE) if whole else settings.quantile
     cuts = Exemplars(layers, 1, level)
-    meet = {layer.name: np.zeros((layer.neurons(), WIDTH), dtype=np.int64) for layer in layers}
+    together = {layer.name: np.zeros((layer.neurons(), WIDTH), dtype=np.int64) for layer in layers}
     lit = {layer.name: np.zeros(layer.neurons(), dtype=np.int64) for layer in layers}
     squares = {layer.name: np.zeros(layer.neurons()) for layer in layers}
     true, total = np.zeros(WIDTH, dtype=np.int64), 0
@@ -211,10 +213,10 @@ def _dissected(settings: Attributes, material: Material, layers: tuple[Layer, ..
             for layer in layers:
                 here = maps(layer, trace[want][layer.name])
                 here = here.amax(dim=2, keepdim=True) if whole else enlarged(layer, trace[want][layer.name], material.shape[1:])
-                each = _count(here.flatten(2), gammas[layer.name], labels, meet[layer.name])
+                each = _count(here.flatten(2), gammas[layer.name], labels, together[layer.name])
                 lit[layer.name] += each.sum(axis=0)
                 squares[layer.name] += np.square(each, dtype=float).sum(axis=0)
-    return {name: Dissected(meet[name], lit[name], true, total, squares[name]) for name in meet}
+    return {name: Dissection(together[name], lit[name], true, total, squares[name]) for name in together}
 
 
 def _passes(settings: Attributes, material: Material, probe: Probe) -> Iterator[tuple[Probes, Trace]]:
@@ -239,7 +241,7 @@ def _numbered(labels: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.stack([np.where(labels[f] >= 0, labels[f] + STARTS[f], -1).ravel() for f in FAMILIES])
 
 
-def _count(here: Tensor, gamma: Tensor, labels: NDArray[np.int64], meet: NDArray[np.int64]) -> NDArray[np.int64]:
+def _count(here: Tensor, gamma: Tensor, labels: NDArray[np.int64], together: NDArray[np.int64]) -> NDArray[np.int64]:
     """Add a batch's lit places, (n, neurons, places) above gamma, to the counts; returns how many each image has: (n, neurons).
 
     Only lit places are looked at, one in a hundred.
@@ -249,8 +251,8 @@ def _count(here: Tensor, gamma: Tensor, labels: NDArray[np.int64], meet: NDArray
     at = image * size + place
     for row in labels:
         word = row[at]
-        known = word >= 0
-        meet += np.bincount(neuron[known] * WIDTH + word[known], minlength=neurons * WIDTH).reshape(neurons, WIDTH)
+        labelled = word >= 0
+        together += np.bincount(neuron[labelled] * WIDTH + word[labelled], minlength=neurons * WIDTH).reshape(neurons, WIDTH)
     return np.bincount(image * neurons + neuron, minlength=n * neurons).reshape(n, neurons)
 
 

@@ -31,7 +31,7 @@ def joined(words: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by number; the first three are start, stop and what is not known."""
+    """Words by number; the first three are start, stop and unknown words."""
 
     words: tuple[str, ...]
 
@@ -44,8 +44,8 @@ class Vocabulary:
         numbers = {word: number for number, word in enumerate(self.words)}
         out = torch.full((len(texts), length + 1), STOP)
         for row, text in enumerate(texts):
-            known = [numbers.get(word, ODD) for word in tokens(text)][:length]
-            out[row, : len(known)] = torch.tensor(known, dtype=torch.long)
+            coded = [numbers.get(word, ODD) for word in tokens(text)][:length]
+            out[row, : len(coded)] = torch.tensor(coded, dtype=torch.long)
         return out
 
     def decode(self, numbers: Sequence[int]) -> str:
@@ -53,7 +53,7 @@ class Vocabulary:
         return joined(self.words[n] for n in numbers[:end])
 
 
-class Teller(nn.Module):
+class Decoder(nn.Module):
     """p(description | region): at every word attention over the k annotation vectors, gated, beside the last word's embedding."""
 
     def __init__(self, words: int, features: int, *, embedding: int = 128, hidden: int = 512, dropout: float = 0.5) -> None:
@@ -86,15 +86,15 @@ class Teller(nn.Module):
         """Log-probability of every word of the descriptions, (n, length), given annotation vectors (n, k, features)."""
         keys, state = self.keys(vectors), self.start(vectors)
         word = torch.full((len(words),), START)
-        found = []
+        parts = []
         for place in range(words.shape[1]):
             scores, state = self.step(word, state, vectors, keys)
             word = words[:, place]
-            found.append(scores.gather(1, word.unsqueeze(1)))
-        return torch.cat(found, dim=1)
+            parts.append(scores.gather(1, word.unsqueeze(1)))
+        return torch.cat(parts, dim=1)
 
 
-class Language(nn.Module):
+class LanguageModel(nn.Module):
     """p(description), whatever the neuron: a two-layer LSTM."""
 
     def __init__(self, words: int, *, embedding: int = 128, hidden: int = 512, dropout: float = 0.5) -> None:
@@ -110,18 +110,18 @@ class Language(nn.Module):
         return scores.gather(2, words.unsqueeze(2)).squeeze(2)
 
 
-def counted(words: Tensor) -> Tensor:
+def until_stop(words: Tensor) -> Tensor:
     """Which places of descriptions count: up to and with the first stop."""
     stops = (words == STOP).long()
     return stops.cumsum(dim=1) - stops == 0
 
 
 @torch.no_grad()
-def beam(teller: Teller, vectors: Tensor, *, width: int = 50, length: int = LENGTH) -> tuple[Tensor, Tensor]:
+def beam(decoder: Decoder, vectors: Tensor, *, width: int = 50, length: int = LENGTH) -> tuple[Tensor, Tensor]:
     """The `width` likeliest descriptions found by beam search: (n, width, length + 1) words and (n, width) log-probabilities."""
     n, k, features = vectors.shape
-    words = teller.out.out_features
-    scores, state = teller.step(torch.full((n,), START), teller.start(vectors), vectors, keys := teller.keys(vectors))
+    words = decoder.out.out_features
+    scores, state = decoder.step(torch.full((n,), START), decoder.start(vectors), vectors, keys := decoder.keys(vectors))
     width = min(width, words)
     total, last = scores.topk(width, dim=1)  # (n, width)
     seen = last.unsqueeze(2)
@@ -133,7 +133,7 @@ def beam(teller: Teller, vectors: Tensor, *, width: int = 50, length: int = LENG
     for _ in range(length):
         if bool((last == STOP).all()):
             break
-        scores, new = teller.step(last.flatten(), state, spread, wide)
+        scores, new = decoder.step(last.flatten(), state, spread, wide)
         scores = torch.where((last == STOP).flatten().unsqueeze(1), stay, scores)
         every = (total.unsqueeze(2) + scores.view(n, width, words)).flatten(1)
         total, chosen = every.topk(width, dim=1)
@@ -145,33 +145,39 @@ def beam(teller: Teller, vectors: Tensor, *, width: int = 50, length: int = LENG
 
 
 @torch.no_grad()
-def told(
-    teller: Teller, language: Language, vocabulary: Vocabulary, vectors: Tensor, *, width: int = 50, temperature: float = 0.2
+def best_descriptions(
+    decoder: Decoder,
+    language: LanguageModel,
+    vocabulary: Vocabulary,
+    vectors: Tensor,
+    *,
+    width: int = 50,
+    temperature: float = 0.2,
 ) -> list[tuple[str, float]]:
     """Each neuron's description and its mean probability per word.
 
     Of the beam the one that says most about this neuron: largest log p(d | R) - temperature log p(d).
     """
-    words, likely = beam(teller, vectors, width=width)
-    n, found, length = words.shape
-    flat = words.view(n * found, length)
-    common = (language(flat) * counted(flat)).sum(dim=1).view(n, found)
+    words, likely = beam(decoder, vectors, width=width)
+    n, candidates, length = words.shape
+    flat = words.view(n * candidates, length)
+    common = (language(flat) * until_stop(flat)).sum(dim=1).view(n, candidates)
     best = (likely - temperature * common).argmax(dim=1)
     chosen = words[torch.arange(n), best]
-    count = counted(chosen).sum(dim=1)
+    count = until_stop(chosen).sum(dim=1)
     sure = (likely[torch.arange(n), best] / count).exp()
     return [(vocabulary.decode(row.tolist()), float(score)) for row, score in zip(chosen, sure, strict=True)]
 
 
-def taught(
+def train_module(
     module: nn.Module, batches: Iterable[tuple[Tensor, ...]], *, rate: float = 2e-3, weight_decay: float = 1e-4
 ) -> list[float]:
-    """Train a Teller on (vectors, words) or a Language on (words,); the losses per word, batch by batch."""
+    """Train a Decoder on (vectors, words) or a LanguageModel on (words,); the losses per word, batch by batch."""
     optimiser = torch.optim.AdamW(module.parameters(), lr=rate, weight_decay=weight_decay)
     module.train()
     losses = []
     for batch in batches:
-        valid = counted(batch[-1])
+        valid = until_stop(batch[-1])
         loss = -(module(*batch) * valid).sum() / valid.sum()
         optimiser.zero_grad()
         loss.backward()

@@ -48,7 +48,7 @@ class ClipDissect:
 
     def __post_init__(self) -> None:
         if self.top < 1:
-            raise BadInput(f"top={self.top}: expected a whole number of images >= 1 (100 is usual).")
+            raise BadInput(f"top={self.top}: expected an integer >= 1 (100 is usual).")
         if not self.sharpness > 0 or not self.weight >= 0:
             raise BadInput(f"sharpness={self.sharpness}, weight={self.weight}: expected numbers above 0.")
 
@@ -73,11 +73,11 @@ class ClipDissect:
             raise BadInput(f"{self.texts} has {len(texts)} embeddings for {len(vocabulary)} words of {self.words}.")
         if images.shape[1] != texts.shape[1]:
             raise BadInput(f"images have {images.shape[1]} dimensions, texts {texts.shape[1]}: they must come from one encoder.")
-        found = Exemplars(material.layers, min(self.top, len(images)), samples=1, pool="mean")
-        scan(material.target, material.source, [found], batch=material.safe_batch(), progress=material.progress)
+        exemplars = Exemplars(material.layers, min(self.top, len(images)), samples=1, pool="mean")
+        scan(material.target, material.source, [exemplars], batch=material.safe_batch(), progress=material.progress)
         similarity = images @ texts.T
         for layer in material.layers:
-            index, _ = found.top(layer.name)
+            index, _ = exemplars.top(layer.name)
             score = soft_wpmi(similarity, index, sharpness=self.sharpness, weight=self.weight)  # (neurons, words)
             for neuron, best in enumerate(score.argmax(axis=1)):
                 if score[neuron, best] > self.least:
@@ -98,12 +98,12 @@ def soft_wpmi(
     for the last; log p(word | neuron) is compared with the logarithm of its mean over the neurons.
     """
     top = index.shape[1]
-    given = np.exp(log_softmax(sharpness * similarity, axis=1))  # (images, words) p(word | image)
+    by_image = np.exp(log_softmax(sharpness * similarity, axis=1))  # (images, words) p(word | image)
     belongs = sure[0] - np.arange(top) * (sure[0] - sure[1]) / top
     step = max(1, (1 << 24) // max(1, top * similarity.shape[1]))
     parts = []
     for start in range(0, len(index), step):
-        mixed = 1 + belongs[None, :, None] * (given[index[start : start + step]] - 1)
+        mixed = 1 + belongs[None, :, None] * (by_image[index[start : start + step]] - 1)
         parts.append(np.log(mixed + SMALLEST).sum(axis=1))
     evidence = np.concatenate(parts)
     common = logsumexp(evidence, axis=0) - np.log(len(evidence))
@@ -113,18 +113,18 @@ def soft_wpmi(
 def embeddings(file: str, what: str) -> Floats:
     """Embeddings (n, d) of length 1 each."""
     try:
-        found = np.load(Path(file).expanduser(), allow_pickle=False)
+        vectors = np.load(Path(file).expanduser(), allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise BadInput(f"{what}={file}: cannot be read as .npy ({error}).") from error
-    if not isinstance(found, np.ndarray) or found.ndim != 2 or not len(found) or found.dtype.kind != "f":
+    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind != "f":
         raise BadInput(f"{what}={file}: expected a .npy with one embedding per row, floating point.")
-    found = found.astype(np.float64)
-    length = np.linalg.norm(found, axis=1, keepdims=True)
+    vectors = vectors.astype(np.float64)
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(length).all() or not (length > 0).all():
         raise BadInput(
             f"{what}={file}: row {int(np.argmin(np.isfinite(length[:, 0]) & (length[:, 0] > 0)))} is zero or not finite."
         )
-    return found / length  # type: ignore[no-any-return]
+    return vectors / length  # type: ignore[no-any-return]
 
 
 def words(file: str) -> list[str]:

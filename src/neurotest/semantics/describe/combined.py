@@ -12,12 +12,7 @@ from neurotest.semantics.describe.profile import ClassProfile
 from neurotest.semantics.descriptions import Description
 
 
-@register(
-    "describer",
-    "combined",
-    paper="attributes and class-profile together",
-    cost="that of both",
-)
+@register("describer", "combined", paper="attributes and class-profile together", cost="that of both")
 @dataclass(frozen=True, kw_only=True)
 class Combined:
     """`attributes; classes`: what lights the neuron up on generated probes, then the classes that excite it most.
@@ -35,7 +30,7 @@ class Combined:
         return repr(self)
 
     def describe(self, material: Material) -> Iterator[Description]:
-        labelled = material.given is not None and material.given.labels is not None
+        labelled = material.data is not None and material.data.labels is not None
         image = len(material.shape) == 3 and min(material.shape[1:]) >= 8
         looks = {(d.layer, d.neuron): d for d in self.attributes.describe(material)} if image else {}
         serves = {(d.layer, d.neuron): d for d in self.classes.describe(material)} if labelled or not image else {}

@@ -32,7 +32,7 @@ LEAST = 2  # images per concept
 )
 @dataclass(frozen=True, kw_only=True)
 class Concepts:
-    """Names the concept whose images a neuron tells from all others, from a folder with one sub-folder of images per concept.
+    """Names the concept whose images a neuron separates from all others, from a folder with one sub-folder of images per concept.
 
     `folder` may also be any DATA with class names (`npz:...`). The score is the AUC of the neuron's pooled value (spatial
     maximum): .5 is chance. Below `auc`, or within four standard errors of chance, the neuron is unknown.
@@ -47,33 +47,33 @@ class Concepts:
 
     def source(self, material: Material) -> Source:
         spec = self.folder if ":" in self.folder else f"dir:{self.folder}"
-        found = read_data(spec, shape=material.shape)
-        if found.labels is None or found.classes is None:
+        source = read_data(spec, shape=material.shape)
+        if source.labels is None or source.classes is None:
             raise BadInput(f"concepts: {spec} names no concepts: give a folder with one sub-folder of images per concept.")
-        counts = np.bincount(found.labels, minlength=len(found.classes))
-        if len(found.classes) < 2 and material.given is None:
+        counts = np.bincount(source.labels, minlength=len(source.classes))
+        if len(source.classes) < 2 and material.data is None:
             raise BadInput(
                 f"concepts: {spec} holds one concept and there is no data to tell it from: give DATA or a second concept."
             )
-        for name, count in zip(found.classes, counts, strict=True):
+        for name, count in zip(source.classes, counts, strict=True):
             if count < LEAST:
                 raise BadInput(f"concepts: {spec} holds {count} usable images of {name!r}: at least {LEAST} are needed.")
-        return found
+        return source
 
     @property
     def signature(self) -> str:
         spec = self.folder if ":" in self.folder else f"dir:{self.folder}"
-        found = read_data(spec)
-        return f"{self!r} {found.classes} {hash_of(found)}"
+        source = read_data(spec)
+        return f"{self!r} {source.classes} {source.digest()}"
 
     def describe(self, material: Material) -> Iterator[Description]:
         source = self.source(material)
         assert source.classes is not None
         assert source.labels is not None
         groups, values = source.labels, pooled(material, source)
-        if material.given is not None:  # images of no concept
-            others = pooled(material, material.given)
-            groups = np.concatenate([groups, np.full(len(material.given), -1)])
+        if material.data is not None:  # images of no concept
+            others = pooled(material, material.data)
+            groups = np.concatenate([groups, np.full(len(material.data), -1)])
             values = {name: np.concatenate([values[name], others[name]]) for name in values}
         for layer, table in values.items():
             area, error = areas(table, groups, len(source.classes))  # (concepts, neurons)
@@ -82,13 +82,6 @@ class Concepts:
                 value = area[concept, neuron]
                 if value >= self.auc and value - 0.5 >= SURE * error[concept]:
                     yield Description(layer, neuron, source.classes[concept], float(value), "concepts")
-
-
-def hash_of(source: Source) -> str:
-    from hashlib import blake2b
-
-    labels = b"" if source.labels is None else source.labels.tobytes()
-    return blake2b(np.ascontiguousarray(source.ids()).tobytes() + labels, digest_size=16).hexdigest()
 
 
 def pooled(material: Material, source: Source) -> dict[str, NDArray[np.float32]]:

@@ -1,6 +1,6 @@
 """What the trained describer learns from: annotation vectors of regions, and descriptions that go with them.
 
-Two kinds of pairs are made, and nobody had to annotate them: sets of generated probes that share attributes, described by
+Two kinds of pairs are generated, without human annotations: sets of generated probes that share attributes, described by
 these; and sets of labelled images, described as a class profile would describe a neuron they excite. A third kind is read
 from the folder layout of the published human annotations, for those who have them.
 """
@@ -22,7 +22,17 @@ from neurotest import rng
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
 from neurotest.semantics.describe.attributes import sentence
-from neurotest.semantics.describe.probes import COLOURS, FAMILIES, GREY, LUMA, ORIENTED, PERIODIC, Drawn, drawn, painted
+from neurotest.semantics.describe.probes import (
+    COLOURS,
+    FAMILIES,
+    GREY,
+    LUMA,
+    ORIENTED,
+    PERIODIC,
+    ProbeAttributes,
+    draw_attributes,
+    render,
+)
 from neurotest.semantics.descriptions import read_rows
 from neurotest.target import Probe, Target, Want
 from neurotest.target.load import load
@@ -33,7 +43,7 @@ SHAPE_CORPORA: dict[tuple[int, ...], tuple[str, ...]] = {
     (1, 28, 28): ("zoo:fashion-mnist/train", "zoo:mnist/train"),
     (3, 32, 32): ("zoo:cifar10/train",),
 }
-SAID = ("colour", "direction", "texture", "frequency", "size", "height", "side")
+NAMED = ("colour", "direction", "texture", "frequency", "size", "height", "side")
 Bools = NDArray[np.bool_]
 
 
@@ -74,14 +84,14 @@ class Annotator:
         if tuple(x.shape[2:]) != image:
             x = functional.interpolate(x, image, mode="bilinear", align_corners=False, antialias=True)
         masks = functional.adaptive_avg_pool2d(masks.unsqueeze(1), (image[0], image[1]))
-        found = [_under(x, masks)]
-        found += [
+        pooled = [_under(x, masks)]
+        pooled += [
             _under(maps, functional.adaptive_avg_pool2d(masks, (maps.shape[2], maps.shape[3])))
             for maps in probe(x).values.values()
         ]
         line = torch.linspace(-1, 1, image[0]), torch.linspace(-1, 1, image[1])
         grid = torch.stack(torch.meshgrid(*line, indexing="ij")).expand(len(x), -1, -1, -1)
-        return torch.cat([*found, _under(grid, masks), masks.mean(dim=(2, 3))], dim=1)
+        return torch.cat([*pooled, _under(grid, masks), masks.mean(dim=(2, 3))], dim=1)
 
 
 def _under(maps: Tensor, masks: Tensor) -> Tensor:
@@ -104,43 +114,43 @@ class Pairs:
 
 def attribute_pairs(annotate: Annotator, shape: tuple[int, ...], n: int, k: int, seed: int) -> Pairs:
     """n sets of k probes that share one to three attributes, under the masks of the region."""
-    dice = rng.stream("semantics.corpus.attributes", seed)
+    random = rng.stream("semantics.corpus.attributes", seed)
     grey = shape[0] != 3
-    free = vars(drawn(n * k, grey, seed + 1))
+    free = vars(draw_attributes(n * k, grey, seed + 1))
     texts = []
     for item in range(n):
-        said = _said(dice, grey)
-        texts.append(sentence({family: FAMILIES[family][number] for family, number in said.items()}))
+        shared = _shared_attributes(random, grey)
+        texts.append(sentence({family: FAMILIES[family][number] for family, number in shared.items()}))
         rows = slice(item * k, (item + 1) * k)
-        for family, number in said.items():
+        for family, number in shared.items():
             if family == "colour":
                 free["colours"][rows, 0] = number
                 free["colours"][rows, 1] = np.where(_luma(number) > 0.5, 0, 2)
             else:
                 free[family][rows] = number
-        if "direction" in said and "texture" not in said:
-            free["texture"][rows] = dice.choice(ORIENTED, k)
-        if "frequency" in said and "texture" not in said:
-            free["texture"][rows] = dice.choice(PERIODIC, k)
+        if "direction" in shared and "texture" not in shared:
+            free["texture"][rows] = random.choice(ORIENTED, k)
+        if "frequency" in shared and "texture" not in shared:
+            free["texture"][rows] = random.choice(PERIODIC, k)
     parts = []
     for start in range(0, n * k, 250):
-        made = painted(Drawn(**{name: value[start : start + 250] for name, value in free.items()}), shape[1:])
-        x = made.x if not grey else np.repeat(np.tensordot(LUMA, made.x, (0, 1))[:, None], shape[0], axis=1)
-        parts.append(annotate(torch.from_numpy(x.astype(np.float32)), torch.from_numpy(made.region)))
+        images = render(ProbeAttributes(**{name: value[start : start + 250] for name, value in free.items()}), shape[1:])
+        x = images.x if not grey else np.repeat(np.tensordot(LUMA, images.x, (0, 1))[:, None], shape[0], axis=1)
+        parts.append(annotate(torch.from_numpy(x.astype(np.float32)), torch.from_numpy(images.region)))
     return Pairs(torch.cat(parts).view(n, k, -1), tuple(texts))
 
 
-def _said(dice: np.random.Generator, grey: bool) -> dict[str, int]:
+def _shared_attributes(random: np.random.Generator, grey: bool) -> dict[str, int]:
     chosen = set(
-        dice.choice(SAID, size=int(dice.integers(1, 4)), replace=False, p=(0.3, 0.2, 0.2, 0.1, 0.08, 0.06, 0.06)).tolist()
+        random.choice(NAMED, size=int(random.integers(1, 4)), replace=False, p=(0.3, 0.2, 0.2, 0.1, 0.08, 0.06, 0.06)).tolist()
     )
-    counts = {family: len(FAMILIES[family]) for family in SAID} | ({"colour": GREY} if grey else {})
-    said = {family: int(dice.integers(counts[family])) for family in SAID if family in chosen}
-    if "direction" in said and "texture" in said:
-        said["texture"] = int(dice.choice(ORIENTED))
-    if "frequency" in said and "texture" in said:
-        said["texture"] = 1 if "direction" in said else int(dice.choice(PERIODIC))
-    return said
+    counts = {family: len(FAMILIES[family]) for family in NAMED} | ({"colour": GREY} if grey else {})
+    shared = {family: int(random.integers(counts[family])) for family in NAMED if family in chosen}
+    if "direction" in shared and "texture" in shared:
+        shared["texture"] = int(random.choice(ORIENTED))
+    if "frequency" in shared and "texture" in shared:
+        shared["texture"] = 1 if "direction" in shared else int(random.choice(PERIODIC))
+    return shared
 
 
 def _luma(colour: int) -> float:
@@ -153,55 +163,55 @@ def class_pairs(annotate: Annotator, spec: str, shape: tuple[int, ...], n: int, 
     source = read_data(spec, shape=shape, limit=most)
     if source.labels is None or source.classes is None:
         raise BadInput(f"corpus={spec}: needs labels and class names to learn from.")
-    dice = rng.stream("semantics.corpus.classes", seed)
+    random = rng.stream("semantics.corpus.classes", seed)
     x = torch.from_numpy(source.read(np.arange(len(source)))).float() / (255 if source.dtype == np.uint8 else 1)
     whole = annotate(x, torch.ones(len(x), *shape[1:]))
-    blobs = annotate(x, torch.from_numpy(_blobs(dice, len(x), shape[1:])))
+    blobs = annotate(x, torch.from_numpy(_blobs(random, len(x), shape[1:])))
     by_class = [np.flatnonzero(source.labels == c) for c in range(len(source.classes))]
     seen = [c for c, rows in enumerate(by_class) if len(rows)]
     vectors, texts = [], []
     for _ in range(n):
-        count = min(len(seen), int(dice.choice([1, 2, 3], p=[0.6, 0.25, 0.15])))
-        some = dice.choice(seen, size=count, replace=False)
-        shares = np.sort(dice.dirichlet(np.full(count, 4.0)))[::-1]
-        picked = np.concatenate([dice.choice(by_class[c], size=k) for c in some])
+        count = min(len(seen), int(random.choice([1, 2, 3], p=[0.6, 0.25, 0.15])))
+        some = random.choice(seen, size=count, replace=False)
+        shares = np.sort(random.dirichlet(np.full(count, 4.0)))[::-1]
+        picked = np.concatenate([random.choice(by_class[c], size=k) for c in some])
         which = np.concatenate([np.full(k, i) for i in range(count)])
-        order = dice.choice(len(picked), size=k, replace=False, p=shares[which] / shares[which].sum())
-        said = [some[i] for i in range(count) if i == 0 or shares[i] > 0.25]
-        texts.append(", ".join(source.classes[c] for c in said))
-        vectors.append((whole if dice.random() < 0.5 else blobs)[picked[order]])
+        order = random.choice(len(picked), size=k, replace=False, p=shares[which] / shares[which].sum())
+        named = [some[i] for i in range(count) if i == 0 or shares[i] > 0.25]
+        texts.append(", ".join(source.classes[c] for c in named))
+        vectors.append((whole if random.random() < 0.5 else blobs)[picked[order]])
     return Pairs(torch.stack(vectors), tuple(texts))
 
 
-def _blobs(dice: np.random.Generator, n: int, image: tuple[int, ...]) -> Bools:
+def _blobs(random: np.random.Generator, n: int, image: tuple[int, ...]) -> Bools:
     """A disc somewhere near the middle of every image: (n, h, w)."""
     y, x = np.mgrid[: image[0], : image[1]]
-    middle = (0.3 + 0.4 * dice.random((n, 2))) * np.array(image)
-    radius = (0.15 + 0.25 * dice.random(n)) * min(image)
+    middle = (0.3 + 0.4 * random.random((n, 2))) * np.array(image)
+    radius = (0.15 + 0.25 * random.random(n)) * min(image)
     return np.hypot(y - middle[:, :1, None], x - middle[:, 1:, None]) < radius[:, None, None]  # type: ignore[no-any-return]
 
 
 def annotated(folder: str | Path) -> Iterator[tuple[NDArray[np.uint8], Bools, Sequence[str]]]:
-    """Neurons of a folder of published human annotations: images (k, c, h, w), masks (k, h, w), what people said.
+    """Neurons of a folder of published human annotations: images (k, c, h, w), masks (k, h, w), the summaries people wrote.
 
     The layout is that of MILANNOTATIONS: annotations.csv with layer, unit, summary, and per layer a folder with images.npy
     (units, k, channels, h, w), masks.npy (units, k, 1, h, w) and, where not all units are there, units.npy.
     """
     root = Path(folder).expanduser()
-    said: dict[tuple[str, int], list[str]] = {}
+    summaries: dict[tuple[str, int], list[str]] = {}
     for line, row in enumerate(read_rows(root / "annotations.csv", ("layer", "unit", "summary")), start=2):
         if not row["unit"].strip().isdecimal():
             raise BadInput(f"{root}/annotations.csv, line {line}: unit {row['unit']!r} is no number.")
-        said.setdefault((row["layer"], int(row["unit"])), []).append(row["summary"])
-    for layer in dict.fromkeys(layer for layer, _ in said):
+        summaries.setdefault((row["layer"], int(row["unit"])), []).append(row["summary"])
+    for layer in dict.fromkeys(layer for layer, _ in summaries):
         images, masks = (_array(root / layer / f"{name}.npy") for name in ("images", "masks"))
         if images.ndim != 5 or masks.ndim != 5 or images.shape[:2] + images.shape[3:] != masks.shape[:2] + masks.shape[3:]:
             raise BadInput(f"{root}/{layer}: images {images.shape} and masks {masks.shape} do not belong together.")
         file = root / layer / "units.npy"
         units = _array(file).tolist() if file.is_file() else range(len(images))
         for row_number, unit in enumerate(units):
-            if (layer, unit) in said:
-                yield np.asarray(images[row_number]), np.asarray(masks[row_number, :, 0]) > 0, said[layer, unit]
+            if (layer, unit) in summaries:
+                yield np.asarray(images[row_number]), np.asarray(masks[row_number, :, 0]) > 0, summaries[layer, unit]
 
 
 def _array(file: Path) -> NDArray[np.uint8]:
@@ -215,11 +225,11 @@ def annotated_pairs(annotate: Annotator, folder: str | Path, k: int) -> Pairs:
     """Human annotations as pairs: a neuron as often as people described it."""
     vectors: list[Tensor] = []
     texts: list[str] = []
-    for images, masks, said in annotated(folder):
+    for images, masks, summaries in annotated(folder):
         rows = np.arange(k) % len(images)
         vector = annotate(torch.from_numpy(images[rows]).float() / 255, torch.from_numpy(masks[rows]))
-        vectors += [vector] * len(said)
-        texts += said
+        vectors += [vector] * len(summaries)
+        texts += summaries
     if not vectors:
         raise BadInput(f"{folder}: no annotated neuron has images: expected the layout of MILANNOTATIONS.")
     return Pairs(torch.stack(vectors), tuple(texts))

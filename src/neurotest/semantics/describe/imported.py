@@ -1,4 +1,4 @@
-"""Descriptions somebody else made, read from a CSV file: ours, MILAN's and CLIP-Dissect's."""
+"""Descriptions from elsewhere, read from a CSV file: ours, MILAN's and CLIP-Dissect's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.semantics.describe.material import Material
-from neurotest.semantics.descriptions import UNKNOWN, Description, check_neuron, plain, read_rows, sizes
+from neurotest.semantics.descriptions import UNKNOWN, Description, check_fingerprints, check_neuron, plain, read_rows, sizes
 from neurotest.target import Target
 
 NEURON = ("neuron", "unit")
@@ -52,29 +52,17 @@ class Imported:
 
     def describe(self, material: Material) -> Iterator[Description]:
         rows = self._rows(material.target)
-        known = sizes(material.target, dict.fromkeys(row.layer for row in rows), self.file)
+        counts = sizes(material.target, dict.fromkeys(row.layer for row in rows), self.file)
         for row in rows:
-            check_neuron(row.layer, row.neuron, known, self.file)
-        if lacking := [name for name in material.sizes if name not in known]:
+            check_neuron(row.layer, row.neuron, counts, self.file)
+        if lacking := [name for name in material.sizes if name not in counts]:
             raise BadInput(
-                f"{self.file} has no descriptions of layer {lacking[0]!r}: it has {', '.join(known)}; choose --layers among them."
+                f"{self.file} has no descriptions of layer {lacking[0]!r}: it has {', '.join(counts)}; choose --layers of these."
             )
-        wanted = material.sizes
-        seen: set[tuple[str, int]] = set()
-        for row in rows:
-            if row.layer in wanted and (row.layer, row.neuron) not in seen:  # the first of several descriptions counts
-                seen.add((row.layer, row.neuron))
-                yield row
-        material.notes.extend(self._notes)
-
-    @property
-    def _notes(self) -> list[str]:
-        have = read_rows(self.file, ())[0]
-        return (
-            []
-            if "fingerprint" in have
-            else [f"{self.file} carries no fingerprint: that it belongs to this network is not checked."]
-        )
+        first = {(row.layer, row.neuron): row for row in reversed(rows)}  # of several descriptions of a neuron
+        yield from (row for row in rows if row.layer in material.sizes and first[row.layer, row.neuron] is row)
+        if "fingerprint" not in read_rows(self.file, ())[0]:
+            material.notes.append(f"{self.file} carries no fingerprint: that it belongs to this network is not checked.")
 
     def _rows(self, target: Target) -> list[Description]:
         table = read_rows(self.file, ())
@@ -84,19 +72,15 @@ class Imported:
             self._column(table[0], ("layer",))
         neuron, text = (self._column(table[0], names) for names in (NEURON, TEXT))
         score = next((name for name in SCORE if name in table[0]), None)
-        prints = {row["fingerprint"] for row in table} if "fingerprint" in table[0] else {target.fingerprint}
-        if prints != {target.fingerprint}:
-            raise BadInput(
-                f"{self.file} describes another target ({', '.join(sorted(p[:12] for p in prints))}, this one is "
-                f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
-            )
+        if "fingerprint" in table[0]:
+            check_fingerprints(table, target, self.file)
         return [self._row(row, line, neuron, text, score) for line, row in enumerate(table, start=2)]
 
     def _column(self, row: dict[str, str], names: tuple[str, ...]) -> str:
-        found = next((name for name in names if name in row), None)
-        if found is None:
+        column = next((name for name in names if name in row), None)
+        if column is None:
             raise BadInput(f"{self.file} lacks the column {' or '.join(names)}: expected layer, neuron, description.")
-        return found
+        return column
 
     def _row(self, row: dict[str, str], line: int, neuron: str, text: str, score: str | None) -> Description:
         try:

@@ -27,7 +27,7 @@ MEMORY = 1 << 28  # bytes of recorded maps per batch
 
 @runtime_checkable
 class Describer(Protocol):
-    """Settings that turn what is known about neurons into words."""
+    """Settings of a method that puts neurons into words."""
 
     @property
     def signature(self) -> str:
@@ -44,7 +44,7 @@ class Material:
     """A target, data, the layers to be described, and what all describers share: one pass for the exemplars of them all."""
 
     target: Target
-    given: Source | None
+    data: Source | None
     layers: tuple[Layer, ...]
     k: int = K
     quantile: float = QUANTILE
@@ -56,11 +56,11 @@ class Material:
 
     @property
     def source(self) -> Source:
-        if self.given is None:
+        if self.data is None:
             raise BadInput(
                 "there is no data to take exemplars from: give inputs such as zoo:NAME/train (the training set is best)."
             )
-        return self.given
+        return self.data
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -68,7 +68,7 @@ class Material:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        shape = self.target.shape or (self.given.shape if self.given is not None else None)
+        shape = self.target.shape or (self.data.shape if self.data is not None else None)
         if shape is None:
             raise BadInput("the size of the network's inputs is unknown: pass --size, for example --size 3x32x32.")
         return tuple(shape)
@@ -96,17 +96,17 @@ class Material:
     def exemplars(self) -> Exemplars:
         labels = self.source.labels
         width = 0 if labels is None else max(int(labels.max()) + 1, len(self.target.classes or self.source.classes or ()))
-        found = Exemplars(self.layers, self.k, self.quantile, labels=labels, classes=width)
+        exemplars = Exemplars(self.layers, self.k, self.quantile, labels=labels, classes=width)
         place = self._place("exemplars", repr((FORMAT, self.k, self.quantile, width))) if self.cache else None
-        if place is None or not _restored(found, place):
-            scan(self.target, self.source, [found], batch=self.safe_batch(), progress=self.progress)
+        if place is None or not _restored(exemplars, place):
+            scan(self.target, self.source, [exemplars], batch=self.safe_batch(), progress=self.progress)
             if place is not None:
-                _keep(found, place)
-        if found.nonfinite:
+                _keep(exemplars, place)
+        if exemplars.nonfinite:
             self.notes.append(
-                f"NaN or infinite activations were seen for {found.nonfinite} inputs and layers; they count as least."
+                f"NaN or infinite activations were seen for {exemplars.nonfinite} inputs and layers; they count as least."
             )
-        return found
+        return exemplars
 
     def _place(self, folder: str, more: str) -> Path:
         return cache_dir() / folder / f"{self.key(more)}.safetensors"
@@ -116,28 +116,28 @@ class Material:
         seen = blake2b(digest_size=16)
         names = [(layer.name, layer.shape, layer.axis) for layer in self.layers]
         seen.update(repr((self.target.fingerprint, self.target.classes, names, more)).encode())
-        if self.given is not None:
-            seen.update(repr((len(self.given), self.given.classes)).encode())
-            seen.update(np.ascontiguousarray(self.given.ids()).tobytes())
-            seen.update(b"" if self.given.labels is None else self.given.labels.tobytes())
+        if self.data is not None:
+            seen.update(repr((len(self.data), self.data.classes)).encode())
+            seen.update(np.ascontiguousarray(self.data.ids()).tobytes())
+            seen.update(b"" if self.data.labels is None else self.data.labels.tobytes())
         return seen.hexdigest()
 
-    def finished(self, rows: Iterable[Description], method: str) -> list[Description]:
-        """A description of every neuron: dead ones are named as such where exemplars are known, the rest is unknown."""
-        said = {(row.layer, row.neuron): row for row in rows}
-        dead = {layer: self.exemplars.dead(layer) for layer in self.sizes} if self.given is not None else {}
-        found = []
+    def complete(self, rows: Iterable[Description], method: str) -> list[Description]:
+        """A description of every neuron: dead ones are named as such where there are exemplars, the rest is unknown."""
+        by_neuron = {(row.layer, row.neuron): row for row in rows}
+        dead = {layer: self.exemplars.dead(layer) for layer in self.sizes} if self.data is not None else {}
+        every = []
         for layer, count in self.sizes.items():
             for neuron in range(count):
                 if layer in dead and dead[layer][neuron]:
-                    found.append(Description(layer, neuron, DEAD, 0.0, method))
+                    every.append(Description(layer, neuron, DEAD, 0.0, method))
                 else:
-                    found.append(said.get((layer, neuron)) or Description(layer, neuron, UNKNOWN, 0.0, method))
-        return found
+                    every.append(by_neuron.get((layer, neuron)) or Description(layer, neuron, UNKNOWN, 0.0, method))
+        return every
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Class names, refused when one is empty or stands twice: a description must tell classes apart."""
+    """Class names, refused when one is empty or stands twice: descriptions refer to classes by name."""
     for number, name in enumerate(names):
         if not str(name).strip():
             raise BadInput(f"class {number} has an empty name: give every class one with --classes FILE, one name per line.")
@@ -149,26 +149,26 @@ def distinct(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(name) for name in names)
 
 
-def _restored(found: Exemplars, place: Path) -> bool:
+def _restored(exemplars: Exemplars, place: Path) -> bool:
     if not place.is_file():
         return False
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
-        found.load(load_file(place))
-    except (SafetensorError, OSError, KeyError, ValueError):  # damaged: it is made again
+        exemplars.load(load_file(place))
+    except (SafetensorError, OSError, KeyError, ValueError):  # damaged: computed again
         return False
     return True
 
 
-def _keep(found: Exemplars, place: Path) -> None:
-    """The sample of map values is not kept, only the quantile it gave: the rest of it is never asked for again."""
+def _keep(exemplars: Exemplars, place: Path) -> None:
+    """The sample of map values is not kept, only its quantile: the rest of it is never needed again."""
     from safetensors.numpy import save_file
 
-    state = found.state_dict()
-    for number, name in enumerate(found.best):
-        state[f"{number}/places"] = found.gamma(name).numpy()[None]
+    state = exemplars.state_dict()
+    for number, name in enumerate(exemplars.best):
+        state[f"{number}/places"] = exemplars.gamma(name).numpy()[None]
         state[f"{number}/places.keys"] = np.zeros(1, dtype=np.uint64)
     with suppress(BadInput), whole(place) as part:  # a cache that cannot be written to costs time, nothing else
         save_file(state, part)

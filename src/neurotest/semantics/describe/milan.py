@@ -1,4 +1,4 @@
-"""A describer in the manner of MILAN, trained here: small, experimental, and made without anybody's annotations."""
+"""A describer in the manner of MILAN, trained here: small, experimental, without human annotations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
 from neurotest.registry import register
-from neurotest.semantics.describe.caption import Language, Teller, Vocabulary, counted, taught, told
+from neurotest.semantics.describe.caption import Decoder, LanguageModel, Vocabulary, best_descriptions, train_module, until_stop
 from neurotest.semantics.describe.corpus import (
     SHAPE_CORPORA,
     Annotator,
@@ -36,27 +36,28 @@ from neurotest.semantics.masks import regions
 
 FORMAT = 2
 BATCH = 64
+STORED = ("teller", "language")  # what the two decoders are called in files
 
 
 @dataclass(eq=False)
-class Trained:
+class Decoders:
     """Both decoders with their words, and the scale of annotation vectors they were trained with."""
 
-    teller: Teller
-    language: Language
+    decoder: Decoder
+    language: LanguageModel
     vocabulary: Vocabulary
     mean: Tensor
     spread: Tensor
     losses: dict[str, list[float]] = field(default_factory=dict)
 
-    def say(self, vectors: Tensor, *, width: int, temperature: float) -> list[tuple[str, float]]:
+    def describe(self, vectors: Tensor, *, width: int, temperature: float) -> list[tuple[str, float]]:
         """Descriptions of neurons given their annotation vectors (n, k, features), with scores."""
         scaled = (vectors - self.mean) / self.spread
         parts = (scaled[start : start + BATCH] for start in range(0, len(scaled), BATCH))
         return [
             one
             for part in parts
-            for one in told(self.teller, self.language, self.vocabulary, part, width=width, temperature=temperature)
+            for one in best_descriptions(self.decoder, self.language, self.vocabulary, part, width=width, temperature=temperature)
         ]
 
 
@@ -73,7 +74,7 @@ class Trained:
 )
 @dataclass(frozen=True, kw_only=True)
 class Milan:
-    """Tells in words what a neuron's exemplars have in common under their masks; labels of the data are never looked at.
+    """Says in words what a neuron's exemplars have in common under their masks; labels of the data are never looked at.
 
     p(d | R) is an attention LSTM over annotation vectors, p(d) a two-layer LSTM, both trained on a corpus; a beam of `beam`
     descriptions is ranked by log p(d | R) - temperature log p(d). The score is the mean probability per word; below `least`
@@ -94,7 +95,7 @@ class Milan:
     def __post_init__(self) -> None:
         for name in ("embedding", "hidden", "pairs", "steps", "beam"):
             if getattr(self, name) < 1:
-                raise BadInput(f"{name}={getattr(self, name)}: expected a whole number >= 1.")
+                raise BadInput(f"{name}={getattr(self, name)}: expected an integer >= 1.")
         if not 0 <= self.temperature <= 1 or not 0 <= self.least < 1:
             raise BadInput(f"temperature={self.temperature}, least={self.least}: expected numbers from 0 to 1.")
 
@@ -107,29 +108,29 @@ class Milan:
         if len(shape) != 3 or shape[0] not in (1, 3):
             raise BadInput(f"milan describes neurons of networks on grey or colour images, not on {'x'.join(map(str, shape))}.")
         annotate = annotator(shape[0])
-        known = self.trained(shape, annotate)
+        decoders = self.trained(shape, annotate)
         for layer in material.layers:
             vectors = vectors_of(material, material.exemplars, annotate, layer.name)
-            said = known.say(vectors, width=self.beam, temperature=self.temperature)
-            for neuron, (text, score) in enumerate(said):
+            descriptions = decoders.describe(vectors, width=self.beam, temperature=self.temperature)
+            for neuron, (text, score) in enumerate(descriptions):
                 if text and score >= self.least:
                     yield Description(layer.name, neuron, text, score, "milan")
 
     # -- training
 
-    def trained(self, shape: tuple[int, ...], annotate: Annotator | None = None) -> Trained:
+    def trained(self, shape: tuple[int, ...], annotate: Annotator | None = None) -> Decoders:
         """The decoders for images of a shape, from the cache where they were trained before."""
         annotate = annotate or annotator(shape[0])
         place = self._place(shape, annotate)
-        found = _load(place)
-        if found is None:
-            found = self.train(shape, annotate)
+        decoders = _load(place)
+        if decoders is None:
+            decoders = self.train(shape, annotate)
             with suppress(BadInput):
-                _save(found, place)
-        return found
+                _save(decoders, place)
+        return decoders
 
-    def train(self, shape: tuple[int, ...], annotate: Annotator) -> Trained:
-        pairs = made(self.corpus, self.pairs, self.seed, shape, annotate)
+    def train(self, shape: tuple[int, ...], annotate: Annotator) -> Decoders:
+        pairs = training_pairs(self.corpus, self.pairs, self.seed, shape, annotate)
         vocabulary = Vocabulary.of(pairs.texts)
         words = vocabulary.encode(pairs.texts)
         flat = pairs.vectors.flatten(0, 1)
@@ -137,26 +138,24 @@ class Milan:
         vectors = (pairs.vectors - mean) / spread
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            teller = Teller(len(vocabulary.words), vectors.shape[2], embedding=self.embedding, hidden=self.hidden)
-            language = Language(len(vocabulary.words), embedding=self.embedding, hidden=self.hidden)
+            decoder = Decoder(len(vocabulary.words), vectors.shape[2], embedding=self.embedding, hidden=self.hidden)
+            language = LanguageModel(len(vocabulary.words), embedding=self.embedding, hidden=self.hidden)
             losses = {
-                "teller": taught(teller, self._batches(vectors, words)),
-                "language": taught(language, ((w,) for _, w in self._batches(vectors, words))),
+                "decoder": train_module(decoder, self._batches(vectors, words)),
+                "language": train_module(language, ((w,) for _, w in self._batches(vectors, words))),
             }
-        return Trained(teller, language, vocabulary, mean, spread, losses)
+        return Decoders(decoder, language, vocabulary, mean, spread, losses)
 
     def _batches(self, vectors: Tensor, words: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        dice = rng.stream("semantics.milan.batches", self.seed)
+        random = rng.stream("semantics.milan.batches", self.seed)
         k = vectors.shape[1]
         for _ in range(self.steps):
-            rows = torch.from_numpy(dice.integers(0, len(vectors), BATCH))
+            rows = torch.from_numpy(random.integers(0, len(vectors), BATCH))
             # Exemplars are left out and repeated at random: a neuron's are never as pure as a corpus makes them.
-            kept = torch.from_numpy(dice.integers(0, k, (BATCH, k)))
-            said = words[rows]
-            yield (
-                vectors[rows.unsqueeze(1), kept],
-                said[:, : int(counted(said).sum(1).max())],
-            )  # nothing counts behind the longest
+            kept = torch.from_numpy(random.integers(0, k, (BATCH, k)))
+            texts = words[rows]
+            longest = int(until_stop(texts).sum(1).max())  # nothing counts behind it
+            yield vectors[rows.unsqueeze(1), kept], texts[:, :longest]
 
     def _place(self, shape: tuple[int, ...], annotate: Annotator) -> Path:
         settings = replace(self, beam=1, temperature=0.0, least=0.0)  # what the weights do not depend on
@@ -164,36 +163,35 @@ class Milan:
         return cache_dir() / "describers" / f"milan-{blake2b(repr(about).encode(), digest_size=16).hexdigest()}.safetensors"
 
     def _corpus_state(self) -> str:
-        """What tells one corpus of a name from another: the annotations' content, or the inputs of the data."""
+        """A hash of the corpus: of the annotations' file, or of the data."""
         if self.corpus is None:
             return ""
         file = Path(self.corpus).expanduser() / "annotations.csv"
         if file.is_file():
             return blake2b(file.read_bytes(), digest_size=16).hexdigest()
         from neurotest.data.spec import data as read_data
-        from neurotest.semantics.describe.concepts import hash_of
 
-        return hash_of(read_data(self.corpus))
+        return read_data(self.corpus).digest()
 
 
 @functools.lru_cache(maxsize=1)  # decoders of several sizes learn from the same pairs
-def made(corpus: str | None, count: int, seed: int, shape: tuple[int, ...], annotate: Annotator) -> Pairs:
+def training_pairs(corpus: str | None, count: int, seed: int, shape: tuple[int, ...], annotate: Annotator) -> Pairs:
     """The pairs to learn from, of K exemplars each; a decoder takes any number of them."""
     if corpus is not None and (Path(corpus).expanduser() / "annotations.csv").is_file():
         return annotated_pairs(annotate, corpus, K)
-    found = attribute_pairs(annotate, shape, count, K, seed)
+    pairs = attribute_pairs(annotate, shape, count, K, seed)
     corpora = SHAPE_CORPORA.get(shape, ()) if corpus is None else (corpus,)
     for number, spec in enumerate(corpora):
-        found = found + class_pairs(annotate, spec, shape, 2 * count // len(corpora), K, seed + number)
-    return found
+        pairs = pairs + class_pairs(annotate, spec, shape, 2 * count // len(corpora), K, seed + number)
+    return pairs
 
 
-def vectors_of(material: Material, found: Exemplars, annotate: Annotator, layer: str) -> Tensor:
+def vectors_of(material: Material, exemplars: Exemplars, annotate: Annotator, layer: str) -> Tensor:
     """Annotation vectors of a layer's exemplars under their masks: (neurons, k, features); a place without one repeats the
     first."""
     low, high = material.target.bounds
     parts = []
-    for some in regions(found, material.target, material.source, layer, batch=material.safe_batch()):
+    for some in regions(exemplars, material.target, material.source, layer, batch=material.safe_batch()):
         count, k = some.rows.shape
         rows = np.where(some.positions >= 0, some.rows, some.rows[:, :1])
         masks = np.where((some.positions >= 0)[..., None, None], some.masks, some.masks[:, :1])
@@ -203,22 +201,22 @@ def vectors_of(material: Material, found: Exemplars, annotate: Annotator, layer:
     return torch.cat(parts)
 
 
-def _save(found: Trained, place: Path) -> None:
+def _save(decoders: Decoders, place: Path) -> None:
     from safetensors.torch import save_file
 
-    tensors = {"mean": found.mean, "spread": found.spread}
-    for name, module in (("teller", found.teller), ("language", found.language)):
+    tensors = {"mean": decoders.mean, "spread": decoders.spread}
+    for name, module in zip(STORED, (decoders.decoder, decoders.language), strict=True):
         tensors |= {f"{name}.{key}": value.contiguous() for key, value in module.state_dict().items()}
     about = {
-        "words": found.vocabulary.words,
-        "embedding": found.teller.embed.embedding_dim,
-        "hidden": found.teller.cell.hidden_size,
+        "words": decoders.vocabulary.words,
+        "embedding": decoders.decoder.embed.embedding_dim,
+        "hidden": decoders.decoder.cell.hidden_size,
     }
     with whole(place) as part:
         save_file(tensors, part, {"about": json.dumps(about)})
 
 
-def _load(place: Path) -> Trained | None:
+def _load(place: Path) -> Decoders | None:
     from safetensors import SafetensorError, safe_open
     from safetensors.torch import load_file
 
@@ -228,10 +226,10 @@ def _load(place: Path) -> Trained | None:
         tensors = load_file(place)
         words = Vocabulary(tuple(about["words"]))
         sizes = {"embedding": int(about["embedding"]), "hidden": int(about["hidden"])}
-        teller = Teller(len(words.words), len(tensors["mean"]), **sizes)
-        language = Language(len(words.words), **sizes)
-        for name, module in (("teller", teller), ("language", language)):
+        decoder = Decoder(len(words.words), len(tensors["mean"]), **sizes)
+        language = LanguageModel(len(words.words), **sizes)
+        for name, module in zip(STORED, (decoder, language), strict=True):
             module.load_state_dict({k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")})
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError):  # absent or damaged: trained again
         return None
-    return Trained(teller.eval(), language.eval(), words, tensors["mean"], tensors["spread"])
+    return Decoders(decoder.eval(), language.eval(), words, tensors["mean"], tensors["spread"])

@@ -64,7 +64,7 @@ class Probes:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class ProbeAttributes:
     """The attributes of n images, as numbers of words, and what else is random about them."""
 
     texture: Labels
@@ -82,42 +82,42 @@ class Drawn:
         return getattr(self, name)  # type: ignore[no-any-return]
 
 
-def drawn(n: int, grey: bool, seed: int) -> Drawn:
+def draw_attributes(n: int, grey: bool, seed: int) -> ProbeAttributes:
     """Attributes that are balanced each for itself and independent of each other."""
-    dice = rng.stream("semantics.probes", seed)
+    random = rng.stream("semantics.probes", seed)
 
     def balanced(count: int) -> Labels:
-        return dice.permutation(np.arange(n) % count)
+        return random.permutation(np.arange(n) % count)
 
     front = balanced(GREY if grey else len(COLOURS))
     luma = np.array([np.dot(LUMA, COLOURS[name]) for name in COLOURS])
-    other = np.where(luma[front] > 0.62, 0, np.where(luma[front] < 0.38, 2, dice.integers(0, 2, n) * 2))  # always a contrast
-    behind = np.where(dice.random(n) < (1.0 if grey else 0.7), balanced(GREY), balanced(GREY if grey else len(COLOURS)))
-    return Drawn(
+    other = np.where(luma[front] > 0.62, 0, np.where(luma[front] < 0.38, 2, random.integers(0, 2, n) * 2))  # always a contrast
+    behind = np.where(random.random(n) < (1.0 if grey else 0.7), balanced(GREY), balanced(GREY if grey else len(COLOURS)))
+    return ProbeAttributes(
         texture=balanced(len(TEXTURES)), direction=balanced(8), frequency=balanced(2), size=balanced(2), height=balanced(3),
-        side=balanced(3), colours=np.stack([front, other, behind], axis=1), jitter=dice.normal(0, 0.03, (n, 3, 3)),
-        phase=dice.random((n, 2)), turn=(dice.integers(0, 4, n) * (np.pi / 2)).astype(np.float64),
+        side=balanced(3), colours=np.stack([front, other, behind], axis=1), jitter=random.normal(0, 0.03, (n, 3, 3)),
+        phase=random.random((n, 2)), turn=(random.integers(0, 4, n) * (np.pi / 2)).astype(np.float64),
     )  # fmt: skip
 
 
 def probes(shape: tuple[int, ...], n: int, *, seed: int = 0, batch: int = 250) -> Iterator[Probes]:
     """n generated images of a shape (channels, height, width), in batches."""
     if len(shape) != 3 or min(shape[1:]) < 8:
-        said = "x".join(map(str, shape))
-        raise BadInput(f"attribute probes are images of at least 8x8 pixels, and the target takes {said}: use another describer.")
+        size = "x".join(map(str, shape))
+        raise BadInput(f"attribute probes are images of at least 8x8 pixels, and the target takes {size}: use another describer.")
     colour = shape[0] == 3
-    attributes = drawn(n, not colour, seed)
+    attributes = draw_attributes(n, not colour, seed)
     for number, start in enumerate(range(0, n, batch)):
         some = slice(start, min(start + batch, n))
-        made = painted(Drawn(**{name: value[some] for name, value in vars(attributes).items()}), shape[1:])
-        noise = rng.stream("semantics.probes.noise", seed, number).normal(0, 0.015, made.x.shape)
-        x = np.clip(made.x + noise, 0, 1).astype(np.float32)
+        images = render(ProbeAttributes(**{name: value[some] for name, value in vars(attributes).items()}), shape[1:])
+        noise = rng.stream("semantics.probes.noise", seed, number).normal(0, 0.015, images.x.shape)
+        x = np.clip(images.x + noise, 0, 1).astype(np.float32)
         if not colour:
             x = np.repeat(np.tensordot(LUMA, x, (0, 1))[:, None], shape[0], axis=1).astype(np.float32)
-        yield Probes(x, made.places, made.whole, made.region)
+        yield Probes(x, images.places, images.whole, images.region)
 
 
-def painted(a: Drawn, image: tuple[int, ...]) -> Probes:
+def render(a: ProbeAttributes, image: tuple[int, ...]) -> Probes:
     """The images themselves, in colour and without noise."""
     high, wide = image
     unit = min(high, wide) / 32
@@ -134,7 +134,7 @@ def painted(a: Drawn, image: tuple[int, ...]) -> Probes:
     return Probes(picture.astype(np.float32), *_labels(a, inside, pattern, picture), inside > 0.5)
 
 
-def _pattern(a: Drawn, dx: Floats, dy: Floats, x: Floats, y: Floats, unit: float) -> Floats:
+def _pattern(a: ProbeAttributes, dx: Floats, dy: Floats, x: Floats, y: Floats, unit: float) -> Floats:
     """(n, h, w) in 0 .. 1: how much of the front colour is where."""
     angle = (a.direction * (np.pi / 8))[:, None, None]
     period = np.array([4.0, 10.0])[a.frequency][:, None, None] * unit
@@ -145,7 +145,7 @@ def _pattern(a: Drawn, dx: Floats, dy: Floats, x: Floats, y: Floats, unit: float
     wave_x, wave_y = 2 * np.pi * x / period + shift[:, 0], 2 * np.pi * y / period + shift[:, 1]
     # The waves of checks run along the diagonals, where they are shorter than along the sides by the root of two.
     check_x, check_y = (2 * np.pi * side / (np.sqrt(2) * period) + shift[:, i] for i, side in enumerate((x, y)))
-    made = (
+    textures = (
         np.ones_like(dx * dy),
         _smooth(4 * np.sin(2 * np.pi * across / period + shift[:, 0])),
         _smooth(across / (0.5 * unit)) if unit >= 1 else _smooth(2 * across),
@@ -153,14 +153,14 @@ def _pattern(a: Drawn, dx: Floats, dy: Floats, x: Floats, y: Floats, unit: float
         _smooth(4 * (np.cos(wave_x) + np.cos(wave_y) - 1)),
         _smooth(2 * u / unit) * _smooth(2 * v / unit),
     )
-    return np.choose(a.texture[:, None, None], np.broadcast_arrays(*made))
+    return np.choose(a.texture[:, None, None], np.broadcast_arrays(*textures))
 
 
 def _smooth(value: Floats) -> Floats:
     return 1 / (1 + np.exp(-np.clip(2 * value, -40, 40)))
 
 
-def _labels(a: Drawn, inside: Floats, pattern: Floats, picture: Floats) -> tuple[dict[str, Labels], dict[str, Labels]]:
+def _labels(a: ProbeAttributes, inside: Floats, pattern: Floats, picture: Floats) -> tuple[dict[str, Labels], dict[str, Labels]]:
     region, n = inside > 0.5, len(inside)
     oriented, periodic = np.isin(a.texture, ORIENTED), np.isin(a.texture, PERIODIC)
     whole = {name: a[name].copy() for name in ("size", "texture", "height", "side", "frequency", "direction")}

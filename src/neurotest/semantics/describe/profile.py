@@ -29,7 +29,7 @@ class ClassProfile:
     """Names up to `most` classes whose mean pooled activation is at least `lift` times the mean over classes.
 
     The score is the lift of the first class: 1 says nothing, the number of classes is the most there can be.
-    A class must also lie four standard errors above that mean, or a few inputs would speak for it. `numbers=true` writes lift
+    A class must also lie four standard errors above that mean, so that a few inputs do not decide. `numbers=true` writes lift
     and selectivity index into the text as well.
     """
 
@@ -39,7 +39,7 @@ class ClassProfile:
 
     def __post_init__(self) -> None:
         if self.most < 1:
-            raise BadInput(f"most={self.most}: expected a whole number of classes >= 1.")
+            raise BadInput(f"most={self.most}: expected an integer >= 1.")
         if not self.lift >= 1:
             raise BadInput(f"lift={self.lift}: expected a number >= 1 (1.5 is usual).")
 
@@ -54,12 +54,12 @@ class ClassProfile:
                 "describer without labels (--method attributes)."
             )
         names = material.classes
-        found = material.exemplars
+        exemplars = material.exemplars
         for layer in material.layers:
-            means = found.means(layer.name)
+            means = exemplars.means(layer.name)
             lifts = lift_of(means)
             above = np.nan_to_num(means) - np.nanmean(np.where(np.isfinite(means), means, np.nan), axis=0)
-            sure = above >= SURE * found.errors(layer.name)
+            sure = above >= SURE * exemplars.errors(layer.name)
             for neuron, column in enumerate(lifts.T):
                 order = np.argsort(-column, kind="stable")[: self.most]
                 words = [names[c] for c in order if column[c] >= self.lift and sure[c, neuron]]

@@ -43,16 +43,16 @@ def write_rating(folder: Path, table: Descriptions, sheets: Sequence[Sheet], *, 
 
     Half of the rows carry the description of another neuron: without them nobody knows what an average of answers is worth.
     """
-    known = [row for row in table if row.known]
-    if len({row.text for row in known}) < 2:
+    described = [row for row in table if row.known]
+    if len({row.text for row in described}) < 2:
         return None
-    dice = rng.stream("semantics.rating", seed)
-    some = [known[i] for i in dice.permutation(len(known))[:pairs]]
+    random = rng.stream("semantics.rating", seed)
+    some = [described[i] for i in random.permutation(len(described))[:pairs]]
     rows: list[tuple[Description, str, bool]] = [(row, row.text, True) for row in some]
     for row in some:
-        others = [other.text for other in known if other.text != row.text]
-        rows.append((row, others[int(dice.integers(len(others)))], False))
-    order = dice.permutation(len(rows))
+        others = [other.text for other in described if other.text != row.text]
+        rows.append((row, others[int(random.integers(len(others)))], False))
+    order = random.permutation(len(rows))
     where = {(s.layer, n): s.file for s in sheets for n in range(s.first, s.first + s.rows)}
     place = folder / "rating.csv"
     with whole(place) as part, open(part, "w", newline="", encoding="utf-8") as out:
@@ -67,7 +67,7 @@ def write_rating(folder: Path, table: Descriptions, sheets: Sequence[Sheet], *, 
 
 
 def read_rating(files: Iterable[str | Path], key: str | Path, *, seed: int = 0) -> Rated:
-    """What raters said: filled-in copies of rating.csv and the key that was written with it."""
+    """The answers of raters: filled-in copies of rating.csv and the key that was written with it."""
     import json
 
     try:
@@ -78,13 +78,13 @@ def read_rating(files: Iterable[str | Path], key: str | Path, *, seed: int = 0) 
     raters = set()
     for file in files:
         for line, row in enumerate(read_rows(file, ("item", "answer")), start=2):
-            said = row["answer"].strip().lower()
-            if not said:
+            answer = row["answer"].strip().lower()
+            if not answer:
                 continue
-            if said not in ANSWERS or not row["item"].strip().isdecimal():
+            if answer not in ANSWERS or not row["item"].strip().isdecimal():
                 raise BadInput(f"{file}, line {line}: answer {row['answer']!r}: expected yes, maybe or no (or nothing).")
             item = int(row["item"])
-            answers[item in own].setdefault(item, []).append(ANSWERS[said])
+            answers[item in own].setdefault(item, []).append(ANSWERS[answer])
             raters.add(row.get("rater") or str(file))
     total = sum(len(some) for group in answers.values() for some in group.values())
     if not answers[True]:
@@ -96,5 +96,5 @@ def _interval(items: dict[int, list[float]], seed: int) -> tuple[float, float, f
     """Mean over items with a bootstrap over items: answers of several raters to one item are not independent."""
     if not items:
         return (float("nan"),) * 3
-    found = mean_interval([float(np.mean(some)) for some in items.values()], seed=seed)
-    return found.value, found.low, found.high
+    interval = mean_interval([float(np.mean(some)) for some in items.values()], seed=seed)
+    return interval.value, interval.low, interval.high

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from neurotest.files import whole
+from neurotest.jobs.life import finish
+from neurotest.jobs.opening import stored_spec
+from neurotest.jobs.stored import target_config
 from neurotest.runs.export import cell
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
@@ -20,42 +21,32 @@ from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions
 SHEETS = "sheets"
 
 
-def begin(out: Any, material: Material, describer: Describer) -> Run:
-    """Make the run before the work, so that a place that cannot be written to is told at once."""
-    given = material.given
-    config = {
-        "target": material.target.spec,
-        "fingerprint": material.target.fingerprint,
-        "data": None if given is None else given.spec,
-        "inputs": 0 if given is None else len(given),
+def config(material: Material, describer: Describer) -> dict[str, Any]:
+    """What a run stores of how it was made."""
+    data = material.data
+    return {
+        **target_config(material.target),
+        "data": stored_spec(data),
+        "inputs": 0 if data is None else len(data),
         "method": repr(describer),
         "layers": list(material.sizes),
         "k": material.k,
         "quantile": material.quantile,
         "seed": material.seed,
     }
-    return Run.create(None if out in (None, True) else Path(out), "describe", config)
 
 
-def finish(run: Run, material: Material, table: Descriptions) -> None:
+def fill(run: Run, material: Material, table: Descriptions) -> None:
     table.to_csv(run.path / "descriptions.csv")
     sheets = []
-    if material.given is not None:
+    if material.data is not None:
         _write_exemplars(run, material)
         sheets = write_sheets(run.path / SHEETS, material, table)
         if sheets:
             write_rating(run.path, table, sheets, seed=material.seed)
     with run.transaction():
         run["sheets"] = [asdict(sheet) for sheet in sheets]
-    run.finish(summary(table))
-    run.export()
-    run.close()
-
-
-def withdraw(run: Run) -> None:
-    """Descriptions are whole or not there."""
-    run.close()
-    shutil.rmtree(run.path, ignore_errors=True)
+    finish(run, summary(table))
 
 
 def summary(table: Descriptions) -> dict[str, Any]:
@@ -75,15 +66,15 @@ def summary(table: Descriptions) -> dict[str, Any]:
 
 def _write_exemplars(run: Run, material: Material) -> None:
     """exemplars.csv: neuron by neuron the positions in the data, best first; the inputs themselves are rows of the run."""
-    source, found = material.source, material.exemplars
+    source, exemplars = material.source, material.exemplars
     used: set[int] = set()
     with whole(run.path / "exemplars.csv") as part, open(part, "w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out)
         writer.writerow(["layer", "neuron", "rank", "position", "value", "content"])
         ids = source.ids()
         for layer in material.sizes:
-            index, values = found.top(layer)
-            dead = found.dead(layer)
+            index, values = exemplars.top(layer)
+            dead = exemplars.dead(layer)
             for neuron, (places, row) in enumerate(zip(index, values, strict=True)):
                 for rank, (position, value) in enumerate(zip(places.tolist(), row.tolist(), strict=True), start=1):
                     if position >= 0 and not dead[neuron]:

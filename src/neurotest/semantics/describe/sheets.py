@@ -41,7 +41,7 @@ def write_sheets(folder: Path, material: Material, table: Descriptions) -> list[
     """Write every layer's pictures into a folder; nothing for inputs that are no images."""
     if len(material.shape) != 3:
         return []
-    made = []
+    sheets = []
     for number, layer in enumerate(material.layers):
         for start in range(0, layer.neurons(), ROWS):
             some = np.arange(start, min(start + ROWS, layer.neurons()))
@@ -50,8 +50,8 @@ def write_sheets(folder: Path, material: Material, table: Descriptions) -> list[
             name = f"{number:02d}-{stem}-{start:04d}.png"
             with whole(folder / name) as part:
                 picture.save(part, format="PNG", optimize=False)
-            made.append(Sheet(layer.name, start, len(some), height, name))
-    return made
+            sheets.append(Sheet(layer.name, start, len(some), height, name))
+    return sheets
 
 
 def _picture(material: Material, table: Descriptions, layer: str, neurons: NDArray[np.int64]) -> tuple[Image.Image, int]:
@@ -67,10 +67,10 @@ def _picture(material: Material, table: Descriptions, layer: str, neurons: NDArr
     for row, (neuron, strip) in enumerate(zip(neurons.tolist(), strips, strict=True)):
         top = row * height + 3
         sheet.paste(Image.fromarray(strip), (LEFT, top))
-        said = table[layer, neuron]
-        draw.text((6, top), f"{layer} {neuron}   {said.score:.2f}", fill=(110, 110, 110), font=font)
-        for line, text in enumerate(_lines(said.text, 44)[: max(1, (height - 20) // 15)]):
-            draw.text((6, top + 16 + 15 * line), text, fill=(20, 20, 20) if said.known else (170, 60, 60), font=font)
+        description = table[layer, neuron]
+        draw.text((6, top), f"{layer} {neuron}   {description.score:.2f}", fill=(110, 110, 110), font=font)
+        for line, text in enumerate(_lines(description.text, 44)[: max(1, (height - 20) // 15)]):
+            draw.text((6, top + 16 + 15 * line), text, fill=(20, 20, 20) if description.known else (170, 60, 60), font=font)
     return sheet, height
 
 
@@ -103,7 +103,7 @@ def _shown(x: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64]:
 
 
 def _scale(image: tuple[int, ...]) -> tuple[int, int]:
-    """Small images are enlarged by a whole number, large ones shrunk by one: the factor (negative: shrunk) and the side."""
+    """Small images are enlarged by an integer factor, large ones shrunk by one: the factor (negative: shrunk) and the side."""
     largest = max(image)
     if largest <= LARGE:
         factor = max(1, -(-SMALL // largest))

@@ -1,4 +1,4 @@
-"""How good is a describer? Output neurons have known meanings: compare what is said of them with the names of their classes.
+"""How good is a describer? The meaning of output neurons is certain: compare their descriptions with the names of their classes.
 
 A similarity by itself says little, because any two short texts are somewhat alike: it stands beside the mean similarity to
 the names of the other classes, and accuracy beside chance.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from neurotest.errors import BadInput
 from neurotest.semantics.describe.api import described, output_layer
 from neurotest.semantics.describe.material import Describer, Material, distinct
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions
+from neurotest.semantics.encoders import unit
 from neurotest.stats.bootstrap import Interval, mean_interval, wilson
 
 KS = (1, 5, 10, 15, 20)  # table 6
@@ -27,7 +28,7 @@ Encode = Callable[[list[str]], Any]
 
 @dataclass(frozen=True)
 class Judged:
-    """One output neuron: its class, what was said, which class that names first, and similarities where there is an encoder."""
+    """One output neuron: its class, its description, which class that names first, and similarities where there is an encoder."""
 
     name: str
     text: str
@@ -55,7 +56,7 @@ class Validation:
 
     @property
     def nearest(self) -> Interval | None:
-        """How often the own class's name is the nearest one to what is said, by the encoder."""
+        """How often the own class's name is the nearest one to the description, by the encoder."""
         if all(row.nearest is None for row in self.rows):
             return None
         return wilson(sum(row.nearest == row.name for row in self.rows), len(self.rows))
@@ -63,11 +64,11 @@ class Validation:
     @property
     def margin(self) -> Interval | None:
         """Mean of (cosine with the own name - mean cosine with the others' names); 0 is chance."""
-        found = [row.own - row.others for row in self.rows if row.own is not None and row.others is not None]
-        return mean_interval(found) if found else None
+        margins = [row.own - row.others for row in self.rows if row.own is not None and row.others is not None]
+        return mean_interval(margins) if margins else None
 
     def to_dict(self) -> dict[str, Any]:
-        known = [row for row in self.rows if row.own is not None]
+        encoded = [row for row in self.rows if row.own is not None]
         return {
             "method": self.method,
             "units": len(self.rows),
@@ -75,8 +76,8 @@ class Validation:
             "accuracy": self.accuracy,
             "chance": self.chance,
             "nearest": self.nearest,
-            "cosine": float(np.mean([row.own for row in known])) if known else None,
-            "cosine_others": float(np.mean([row.others for row in known])) if known else None,
+            "cosine": float(np.mean([row.own for row in encoded])) if encoded else None,
+            "cosine_others": float(np.mean([row.others for row in encoded])) if encoded else None,
             "margin": self.margin,
         }
 
@@ -87,11 +88,11 @@ def named(text: str, classes: Sequence[str]) -> str | None:
     >>> named("white areas; ankle boot, sandal", ["sandal", "boot", "ankle boot"])
     'ankle boot'
     """
-    found = []
+    hits = []
     for name in classes:
         if hit := re.search(rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])", text.lower()):
-            found.append((hit.start(), -len(name), name))
-    return min(found)[2] if found else None
+            hits.append((hit.start(), -len(name), name))
+    return min(hits)[2] if hits else None
 
 
 def output_units(table: Descriptions, material: Material, encode: Encode | None = None) -> Validation:
@@ -139,16 +140,11 @@ def by_decoder(
 
 def fewer(material: Material, k: int) -> Material:
     """The same material with only the first k exemplars of every neuron; no new pass."""
-    part = Material(
-        material.target, material.given, material.layers, k, material.quantile, material.batch, material.seed, material.cache
-    )
+    part = replace(material, k=k, progress=None, notes=[])
     part.__dict__["exemplars"] = material.exemplars.truncated(k)
     return part
 
 
 def _cosines(encode: Encode, texts: Sequence[str], names: Sequence[str]) -> NDArray[np.float64]:
-    vectors = np.asarray(encode([*texts, *names]), dtype=np.float64)
-    if vectors.ndim != 2 or len(vectors) != len(texts) + len(names):
-        raise BadInput(f"the encoder gave {vectors.shape} for {len(texts) + len(names)} texts: expected one vector per text.")
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    vectors = unit(encode([*texts, *names]), len(texts) + len(names)).astype(np.float64)
     return vectors[: len(texts)] @ vectors[len(texts) :].T

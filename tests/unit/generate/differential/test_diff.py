@@ -19,7 +19,7 @@ from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.differential import DeepXplore, DiffResult, DLFuzz, deepxplore_suite, diff
 from neurotest.generate.differential.api import deviant, differs
 from neurotest.generate.differential.ensemble import FLAT, Ensemble
-from neurotest.generate.parts import FOLDER
+from neurotest.jobs.parts import FOLDER
 from neurotest.runs.store import Run
 from neurotest.target import Target
 

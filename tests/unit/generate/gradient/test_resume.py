@@ -13,7 +13,7 @@ from torch import nn
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.gradient import AttackResult, attack
-from neurotest.generate.parts import FOLDER
+from neurotest.jobs.parts import FOLDER
 from neurotest.runs.store import Run
 from neurotest.target import Target
 

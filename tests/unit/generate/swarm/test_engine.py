@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from neurotest import registry
-from neurotest.generate.swarm import Ball, Flight, Scene, Settings, Swarm, controls
+from neurotest.generate.swarm import Ball, Problem, Settings, Swarm, Trajectory, controls
 from neurotest.target import Target
 
 
@@ -24,36 +24,36 @@ def net(shape: tuple[int, ...] = (1, 8, 8), seed: int = 0) -> Target:
     return Target(module.eval(), shape=shape)
 
 
-def scene(target: Target, n: int, ball: Ball) -> Scene:
+def problem(target: Target, n: int, ball: Ball) -> Problem:
     assert target.shape is not None
     x = torch.randint(0, 256, (n, *target.shape), generator=torch.Generator().manual_seed(5)) / 255
     with torch.inference_mode():
         y = target.logits(x).argmax(1)
-    return Scene(target, x, y.clone(), ball)
+    return Problem(target, x, y.clone(), ball)
 
 
-def flown(fitness: str, shape: tuple[int, ...] = (1, 8, 8), n: int = 12, **options: object) -> tuple[Flight, Scene]:
+def flown(fitness: str, shape: tuple[int, ...] = (1, 8, 8), n: int = 12, **options: object) -> tuple[Trajectory, Problem]:
     said = Settings(**options)  # type: ignore[arg-type]
-    on = scene(net(shape), n, Ball(said.norm, said.radius, True))
+    on = problem(net(shape), n, Ball(said.norm, said.radius, True))
     return Swarm(registry.build("fitness", fitness).begin(on), said).run(), on
 
 
 @pytest.mark.parametrize("fitness", ["excitability", "sensitivity", "margin", "excitability:preset=paper"])
 @pytest.mark.parametrize("moves", ["tiles", "velocity"])
 def test_hits_fail_lie_in_the_ball_and_the_budget_is_kept(fitness: str, moves: str) -> None:
-    flight, on = flown(fitness, moves=moves, evaluations=120, radius=0.2)
-    assert int(flight.spent.max()) <= 120 + 4
-    for hit in flight.hits:
+    trajectory, on = flown(fitness, moves=moves, evaluations=120, radius=0.2)
+    assert int(trajectory.spent.max()) <= 120 + 4
+    for hit in trajectory.hits:
         assert float((hit.x - on.seeds[hit.row]).abs().max()) <= 0.2 + 1e-6
         with torch.inference_mode():
             assert int(on.target.logits(hit.x[None]).argmax(1)) == hit.predicted != int(on.y[hit.row])
-    assert flight.course[-1].failed == len(flight.failed)
+    assert trajectory.course[-1].failed == len(trajectory.failed)
 
 
 def test_led_by_neurons_it_finds_what_noise_does_not() -> None:
-    flight, on = flown("excitability", n=30, evaluations=200, radius=0.03)
+    trajectory, on = flown("excitability", n=30, evaluations=200, radius=0.03)
     noise = controls.noise(on.target, on.seeds, on.y, on.ball, 200, random=0)
-    assert len(flight.failed) > noise.failed + 5
+    assert len(trajectory.failed) > noise.failed + 5
 
 
 def test_equal_seeds_give_equal_flights_and_others_do_not() -> None:
@@ -65,9 +65,9 @@ def test_equal_seeds_give_equal_flights_and_others_do_not() -> None:
 @pytest.mark.parametrize("shape", [(40,), (2, 30), (3, 6, 6)])
 @pytest.mark.parametrize("norm", ["linf", "l2", "none"])
 def test_vectors_series_and_colour_images_fly(shape: tuple[int, ...], norm: str) -> None:
-    flight, on = flown("excitability", shape, evaluations=60, norm=norm, radius=0.5)
-    assert flight.best.shape == on.seeds.shape
-    assert bool((flight.best >= 0).all() and (flight.best <= 1).all())
+    trajectory, on = flown("excitability", shape, evaluations=60, norm=norm, radius=0.5)
+    assert trajectory.best.shape == on.seeds.shape
+    assert bool((trajectory.best >= 0).all() and (trajectory.best <= 1).all())
 
 
 def test_more_labels_cost_more_and_find_more() -> None:
@@ -78,25 +78,27 @@ def test_more_labels_cost_more_and_find_more() -> None:
 
 
 def test_enough_ends_a_seed_and_iterations_end_all() -> None:
-    flight, _ = flown(
+    trajectory, _ = flown(
         "sensitivity:lam=0.0", moves="velocity", particles=3, evaluations=None, iterations=6, enough=0.0, labels=None
     )
-    assert bool((flight.spent == 3).all())  # every change moves some neuron: enough after the first round
-    flight, _ = flown("sensitivity", moves="velocity", particles=3, evaluations=None, iterations=6, labels=None)
-    assert bool((flight.spent == 18).all())
-    assert len(flight.course) == 6
+    assert bool((trajectory.spent == 3).all())  # every change moves some neuron: enough after the first round
+    trajectory, _ = flown("sensitivity", moves="velocity", particles=3, evaluations=None, iterations=6, labels=None)
+    assert bool((trajectory.spent == 18).all())
+    assert len(trajectory.course) == 6
 
 
 @settings(max_examples=8, deadline=None)
 @given(particles=st.integers(1, 6), evaluations=st.integers(10, 60), moves=st.sampled_from(["tiles", "velocity"]))
 def test_the_best_fitness_never_falls(particles: int, evaluations: int, moves: str) -> None:
-    flight, _ = flown("margin", n=4, particles=particles, evaluations=max(evaluations, 2 * particles), moves=moves, labels=None)
-    values = [moment.fitness for moment in flight.course]
+    trajectory, _ = flown(
+        "margin", n=4, particles=particles, evaluations=max(evaluations, 2 * particles), moves=moves, labels=None
+    )
+    values = [moment.fitness for moment in trajectory.course]
     assert values == sorted(values)
 
 
 def test_pgd_control_stays_in_both_balls() -> None:
     for norm in ("linf", "l2"):
-        on = scene(net(), 10, Ball(norm, 0.3, True))  # type: ignore[arg-type]
+        on = problem(net(), 10, Ball(norm, 0.3, True))  # type: ignore[arg-type]
         found = controls.pgd(on.target, on.seeds, on.y, on.ball, random=0)
         assert 0 < found.failed <= 10

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from neurotest import registry
 from neurotest.attribute.shapley import mask_gradient
 from neurotest.errors import BadInput
-from neurotest.generate.swarm import Ball, Measure, Scene
+from neurotest.generate.swarm import Ball, Measure, Problem
 from neurotest.target import Target
 
 BALL = Ball("linf", 0.2, False)
@@ -31,7 +31,7 @@ def conv() -> Target:
 
 
 def begin(target: Target, fitness: str, x: Tensor, y: Tensor, **options: object) -> Measure:
-    made: Measure = registry.build("fitness", fitness).begin(Scene(target, x, y, BALL, **options))  # type: ignore[arg-type]
+    made: Measure = registry.build("fitness", fitness).begin(Problem(target, x, y, BALL, **options))  # type: ignore[arg-type]
     return made
 
 
@@ -68,7 +68,7 @@ def test_sensitivity_in_plain_loops(scale: str, signed: bool) -> None:
 
     def outputs(images: Tensor) -> list[Tensor]:
         kept, now = [], images
-        for module in target.module:  # type: ignore[union-attr]
+        for module in target.module.children():
             now = module(now)
             if module in layers:
                 kept.append(now)

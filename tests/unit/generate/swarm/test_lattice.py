@@ -10,7 +10,7 @@ from torch import nn
 
 from neurotest import registry, rng
 from neurotest.errors import BadInput
-from neurotest.generate.swarm import Ball, Scene, Settings, Swarm
+from neurotest.generate.swarm import Ball, Problem, Settings, Swarm
 from neurotest.generate.swarm.excitability import ByWeights
 from neurotest.generate.swarm.lattice import SHARES, STEPS, Footprint, Lattice, Slope
 from neurotest.target import Target
@@ -34,7 +34,7 @@ def measure(on: Target, n: int = 4, fitness: str = "excitability") -> ByWeights:
     x = (torch.rand((n, *on.shape), generator=rng.torch_stream("t", 1)) * 255).round() / 255  # type: ignore[misc]
     with torch.inference_mode():
         y = on.logits(x).argmax(1)
-    made = registry.build("fitness", fitness).begin(Scene(on, x, y, BALL))
+    made = registry.build("fitness", fitness).begin(Problem(on, x, y, BALL))
     assert isinstance(made, ByWeights)
     return made
 
@@ -69,7 +69,7 @@ def test_what_a_survey_learns_is_what_single_flips_do(kernel: int, channels: int
     with on, torch.no_grad():
         found = Footprint.of(on)
         assert found is not None
-        moves = Lattice(on.scene.seeds, BALL, found)
+        moves = Lattice(on.problem.seeds, BALL, found)
         rows = torch.arange(2)
         on.renew(moves.start(rng.torch_stream("t", seed)), rows)
         for number in range(moves.count):
@@ -92,7 +92,7 @@ def test_joined_positions_lie_in_the_ball_and_flip_the_best(seed: int, fixed: bo
     with on:
         found = Footprint.of(on)
     assert found is not None
-    moves = Lattice(on.scene.seeds, BALL, found, fixed)
+    moves = Lattice(on.problem.seeds, BALL, found, fixed)
     moves.start(rng.torch_stream("t", seed))
     moves.helps = torch.randn(moves.helps.shape, generator=rng.torch_stream("t", seed, 1))
     signs, x = moves.joined()
@@ -112,7 +112,7 @@ def test_steps_along_the_slope_stay_in_an_l2_ball_and_on_the_grid(seed: int, rad
     with on:
         found = Footprint.of(on)
     assert found is not None
-    moves = Slope(on.scene.seeds, Ball("l2", radius, True), found)
+    moves = Slope(on.problem.seeds, Ball("l2", radius, True), found)
     moves.helps = torch.randn(moves.helps.shape, generator=rng.torch_stream("t", seed))
     _, x = moves.joined()
     assert x.shape == (3, len(STEPS), 1, 12, 12)
@@ -129,10 +129,10 @@ def test_in_an_l2_ball_every_hit_lies_inside() -> None:
     on = target()
     with torch.inference_mode():
         y = on.logits(x).argmax(1)
-    measure_ = registry.build("fitness", "excitability").begin(Scene(on, x, y, Ball("l2", 0.6, True)))
-    flight = Swarm(measure_, Settings(norm="l2", radius=0.6, evaluations=200)).run()
-    assert flight.hits
-    for hit in flight.hits:
+    measure_ = registry.build("fitness", "excitability").begin(Problem(on, x, y, Ball("l2", 0.6, True)))
+    trajectory = Swarm(measure_, Settings(norm="l2", radius=0.6, evaluations=200)).run()
+    assert trajectory.hits
+    for hit in trajectory.hits:
         assert float((hit.x - x[hit.row]).norm()) <= 0.6 + 1e-5
         with torch.inference_mode():
             assert int(on.logits(hit.x[None]).argmax(1)) == hit.predicted != int(y[hit.row])
@@ -140,11 +140,11 @@ def test_in_an_l2_ball_every_hit_lies_inside() -> None:
 
 def test_it_climbs_within_its_budget_and_stops_where_nothing_helps() -> None:
     for start in ("random", "fixed"):
-        flight = Swarm(measure(target(), n=6), Settings(evaluations=200, start=start)).run()  # type: ignore[arg-type]
-        assert int(flight.spent.max()) <= 200
-        course = [moment.fitness for moment in flight.course]
+        trajectory = Swarm(measure(target(), n=6), Settings(evaluations=200, start=start)).run()  # type: ignore[arg-type]
+        assert int(trajectory.spent.max()) <= 200
+        course = [moment.fitness for moment in trajectory.course]
         assert course == sorted(course)
         again = Swarm(measure(target(), n=6), Settings(evaluations=200, start=start, batch=7)).run()  # type: ignore[arg-type]
-        assert [hit.predicted for hit in again.hits if hit.row == 0] == [hit.predicted for hit in flight.hits if hit.row == 0]
+        assert [hit.predicted for hit in again.hits if hit.row == 0] == [hit.predicted for hit in trajectory.hits if hit.row == 0]
     few = Swarm(measure(target(), n=6), Settings(evaluations=12)).run()  # less than a turn: tiles
     assert int(few.spent.max()) <= 12

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neurotest import rng
 from neurotest.generate.fuzz.corpus import Entry
-from neurotest.mutate.rules import UNIFORMS
+from neurotest.mutate.base import UNIFORMS
 
 BLOCK, EARLY = 64, 49  # turns whose first numbers are drawn together, and how many each has: whose turn it is, and 16 draws
 FRUITLESS = 50  # draws in a row that give no valid mutant end a turn
@@ -58,7 +58,7 @@ class TurnStreams:
 
 
 @dataclass(eq=False)
-class Lane:
+class Turn:
     """One iteration: the turn of one seed. Its draws come from a stream of its own, a function of seed and iteration."""
 
     iteration: int
@@ -66,7 +66,7 @@ class Lane:
     energy: int
     random: Random = field(repr=False)
     tested: int = 0  # of its energy
-    ran: int = 0  # and of those, run: others had been put out before
+    ran: int = 0  # and of those, run: others had been output before
     drawn: int = 0
     misses: int = 0  # in a row
     accepted: bool = False

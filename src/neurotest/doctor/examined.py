@@ -1,4 +1,4 @@
-"""The network on the couch: switched to eval mode for the examination, with inputs at hand, and put back afterwards."""
+"""The network under examination: in eval mode meanwhile, with inputs to run it on."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from neurotest import rng
 from neurotest.data.source import Source, check_shape
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Survey, Target, Want
-from neurotest.target.layers import survey
+from neurotest.target.survey import survey
 
 NOISE = 64  # inputs when there are no data
 
 
-class Patient:
+class Examined:
     """A target, inputs in its bounds, and where they come from: data or, without any, noise."""
 
     def __init__(self, target: Target, source: Source | None, limit: int, batch: int) -> None:
-        self.target = copy.copy(target)  # what the doctor finds out about it stays with the doctor
+        self.target = copy.copy(target)  # what is found out about it changes only the copy
         self.target._surveys = {}
         self.batch = batch
         self.source = source
@@ -54,10 +54,10 @@ class Patient:
     def _noise(self, count: int) -> Tensor:
         low, high = self.target.bounds
         assert self.target.shape is not None
-        drawn = torch.rand((count, *self.target.shape), generator=rng.torch_stream("doctor.noise", 0))
-        return (drawn * (high - low) + low).to(self.target.device)
+        noise = torch.rand((count, *self.target.shape), generator=rng.torch_stream("doctor.noise", 0))
+        return (noise * (high - low) + low).to(self.target.device)
 
-    def __enter__(self) -> Patient:
+    def __enter__(self) -> Examined:
         self.training = [module for module in self.target.module.modules() if module.training]
         for module in self.training:
             module.training = False
@@ -65,11 +65,10 @@ class Patient:
 
     @cached_property
     def survey(self) -> Survey:
-        """The layers that run; found even where the target's description is wrong, and known to probes from then on."""
+        """The layers that run, even where the target's description is wrong; probes use it from then on."""
         assert self.target.shape is not None
-        found = survey(self.target.module, lambda: self.target.raw(self.x[:2]))
-        self.target._surveys[self.target.shape] = found
-        return found
+        result = self.target._surveys[self.target.shape] = survey(self.target.module, lambda: self.target.raw(self.x[:2]))
+        return result
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for module in self.training:
@@ -91,7 +90,7 @@ class Patient:
             return torch.cat([self.target.logits(part) for part in x.split(self.batch)])
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
-        """What every module that gives a tensor made of `x`, in the order in which they run."""
+        """What every layer gives for `x`, in the order in which they run."""
         assert self.survey.layers
         with Probe(self.target, Want(layers="*", neuron="unit")) as probe:
             return dict(probe(x).values)
@@ -102,7 +101,7 @@ class Patient:
             wrong = not torch.isfinite(one[name]).all() if other is None else distance(one[name], other[name]) > ROUNDING
             if wrong:
                 return f"it begins in layer {name!r}" if name else "it begins in the network's own forward()"
-        return "it begins after the last module"
+        return "it begins after the last layer"
 
 
 ROUNDING = 1e-4  # sums in another order differ by less, relative to the largest value

@@ -1,0 +1,117 @@
+"""The life of a run: begun before the work, withdrawn if nothing came of it, resumable once something is kept, finished."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from neurotest.errors import BadInput, Interrupted
+from neurotest.runs.plain import plain
+from neurotest.runs.store import Run
+
+Out = str | Path | bool | None
+
+
+class Result(Protocol):
+    """What a run is finished with."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def begin(command: str, out: Out, config: dict[str, Any], fill: Callable[[Run], None] | None = None) -> Run:
+    """A new run, made before the work, so that a place that cannot be written to is refused at once.
+
+    out: where (None or True: a new place in ./neurotest-runs). fill: what the run holds from the beginning on.
+    """
+    run = Run.create(None if out in (None, True) else Path(str(out)), command, config)
+    try:
+        if fill is not None:
+            with run.transaction():
+                fill(run)
+    except BaseException:
+        withdraw(run)
+        raise
+    return run
+
+
+def withdraw(run: Run) -> None:
+    """Take away a run in which nothing is."""
+    run.close()
+    shutil.rmtree(run.path, ignore_errors=True)
+
+
+@contextmanager
+def whole(command: str, out: Out, config: dict[str, Any]) -> Iterator[Run | None]:
+    """A run that is whole or not there: for work that cannot be resumed. None where `out` is False: nothing is written."""
+    if out is False:
+        yield None
+        return
+    run = begin(command, out, config)
+    try:
+        yield run
+    except BaseException:
+        withdraw(run)
+        raise
+    run.close()
+
+
+@contextmanager
+def safe_point(run: Run, kept: Callable[[], str], *, new: bool) -> Iterator[None]:
+    """Around work that keeps what it has finished in `run`: an interrupt says how to go on, a failure leaves no empty new run.
+
+    kept: how far the work has come, in words; empty when nothing is kept yet. Runs that are resumed are never withdrawn.
+    """
+    with run:
+        try:
+            yield
+        except (KeyboardInterrupt, Interrupted):
+            raise Interrupted(
+                f"interrupted after {kept() or 'nothing was finished'}, everything is saved. Go on with: {resume_with(run)}"
+            ) from None
+        except BaseException:
+            if new and not kept():
+                withdraw(run)
+            raise
+
+
+def resume_with(run: Run) -> str:
+    """The command that goes on with a run."""
+    config = run["config"]
+    study = f" {config['study']}" if run["command"] == "study" else ""
+    return f"neurotest {run['command']}{study} --resume {run.path}"
+
+
+def finish(run: Run | None, result: Result | dict[str, Any]) -> None:
+    """The work is done: the summary, and the exports people open."""
+    if run is not None:
+        run.finish(result if isinstance(result, dict) else result.to_dict())
+        run.export()
+
+
+def unfinished(run: Run, *commands: str, again: bool = False) -> dict[str, Any]:
+    """The configuration of a run of these commands; other runs are refused, and finished ones unless they may go on `again`."""
+    if run["command"] not in commands:
+        raise BadInput(f"{run.path} is a run of {run['command']!r}, not of {' or '.join(commands)}.")
+    if run["state"] == "done" and not again:
+        raise BadInput(f"{run.path} is finished: there is nothing to resume.")
+    config = run["config"]
+    if not isinstance(config, dict):
+        raise BadInput(f"{run.path} has no configuration: it is damaged.")
+    return config
+
+
+def resumed_settings(run: Run, settings: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    """Refuse a setting that is repeated on resume and differs from what the run was started with; None: not repeated."""
+    for name, value in settings.items():
+        if value is not None and plain(value) != stored.get(name):
+            raise other_setting(run, name, plain(value), stored.get(name))
+
+
+def other_setting(run: Run, name: str, value: Any, stored: Any) -> BadInput:
+    """What to raise when a setting is said again and differs."""
+    return BadInput(
+        f"{name}={value!r}: {run.path} was started with {stored!r} and goes on with it. Leave it out, or start a new run."
+    )

@@ -1,0 +1,52 @@
+"""Finished pieces of a run, one file each, so that interrupted work goes on where it was."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import files
+from neurotest.errors import BadInput
+from neurotest.runs.store import Run
+
+FOLDER = "parts"
+Arrays = dict[str, NDArray[Any]]
+
+
+class Parts:
+    """What each finished piece gave. The file comes first, then the count in the run that makes it part of it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.folder = run.path / FOLDER
+
+    def __len__(self) -> int:
+        return int(self.run[FOLDER]) if FOLDER in self.run else 0
+
+    def add(self, arrays: Arrays) -> None:
+        self.folder.mkdir(exist_ok=True)
+        with files.whole(self._file(len(self))) as part, open(part, "wb") as out:
+            np.savez_compressed(out, allow_pickle=False, **arrays)
+        self.run[FOLDER] = len(self) + 1
+
+    def __iter__(self) -> Iterator[Arrays]:
+        for number in range(len(self)):
+            try:
+                with np.load(self._file(number), allow_pickle=False) as arrays:
+                    yield dict(arrays)
+            except (OSError, ValueError, EOFError, KeyError) as error:
+                raise BadInput(
+                    f"{self._file(number)} cannot be read ({type(error).__name__}): the run is damaged; start a new one."
+                ) from error
+
+    def clear(self) -> None:
+        """The run is finished: everything is in its suite now."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _file(self, number: int) -> Path:
+        return files.inside(self.run.path, f"{FOLDER}/{number:06d}.npz")

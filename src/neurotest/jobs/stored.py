@@ -1,0 +1,107 @@
+"""The target of a run: what is stored of it, and the gate in front of loading it again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from neurotest import registry
+from neurotest.errors import BadInput
+from neurotest.jobs.opening import AnyTarget, open_target
+from neurotest.runs.store import Run
+from neurotest.target import Target
+from neurotest.target.description import Description, absolute
+
+
+def target_config(*targets: Target) -> dict[str, Any]:
+    """What a run's configuration says of its targets, the first in the singular."""
+    first = targets[0]
+    config: dict[str, Any] = {
+        "target": first.spec, "fingerprint": first.fingerprint, "description": Description.of(first).plain(),
+    }  # fmt: skip
+    if len(targets) > 1:
+        config |= {
+            "targets": [target.spec for target in targets],
+            "fingerprints": [target.fingerprint for target in targets],
+            "descriptions": [Description.of(target).plain() for target in targets],
+        }
+    return config
+
+
+def stored_target(run: Run, target: AnyTarget | None = None) -> Target:
+    """The target a run was made with, checked by its fingerprint. Of several the first, or the one that is named.
+
+    What is said here (a spec, or a description of which only some is filled in) goes over what the run holds.
+    """
+    fingerprints, descriptions = _stored(run)
+    named = target if isinstance(target, str) else target.spec if isinstance(target, Description) else None
+    same = (one for one in descriptions if named is not None and one.spec == absolute(named))
+    return _checked(run, _opened(run, next(same, descriptions[0]), target), fingerprints)
+
+
+def stored_targets(run: Run, targets: Sequence[AnyTarget] = ()) -> list[Target]:
+    """All targets of a run, in their order."""
+    fingerprints, descriptions = _stored(run)
+    if targets and len(targets) != len(descriptions):
+        raise BadInput(f"{run.path} was made with {len(descriptions)} targets, {len(targets)} were named: name all or none.")
+    named: Sequence[AnyTarget | None] = targets or [None] * len(descriptions)
+    opened = [_opened(run, one, target) for one, target in zip(descriptions, named, strict=True)]
+    return [_checked(run, target, [print_]) for target, print_ in zip(opened, fingerprints, strict=True)]
+
+
+def _stored(run: Run) -> tuple[list[Any], list[Description]]:
+    """Fingerprints and descriptions; runs of the first versions hold specs only."""
+    config = run["config"]
+    if not isinstance(config, dict) or "target" not in config:
+        raise BadInput(f"{run.path} names no target: it is a run of {run['command']!r}, or damaged.")
+    if not run.made_here:
+        _refuse_named_code(run, config)
+    specs = config.get("targets") or [config["target"]]
+    stored = config.get("descriptions") or [config.get("description") or {"spec": spec} for spec in specs]
+    fingerprints = config.get("fingerprints") or [config.get("fingerprint")]
+    if not isinstance(stored, list) or not isinstance(fingerprints, list) or len(stored) != len(fingerprints):
+        raise BadInput(f"{run.path} describes its targets in a way that does not fit: it is damaged.")
+    return fingerprints, [Description.read(one, run.path) for one in stored]
+
+
+def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
+    """An oracle or another method may name a further network: in a run from elsewhere it must be one of the zoo."""
+    sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo"}))
+    for key in ("oracle", "guide", "method"):
+        text = str(config.get(key))
+        if re.search(rf"\b({sources}):", text):
+            raise BadInput(f"{run.path} was made elsewhere and names the {key} {text}, which could run code: start a new run.")
+
+
+def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
+    """A stored zoo: network is used; anything else could run code, and needs this user's own run or this user's word."""
+    if isinstance(target, str):
+        target = Description(spec=target)
+    if target is not None and not isinstance(target, Description):
+        return open_target(target)
+    named = target or Description()
+    description = named.over(stored)
+    if not run.made_here:
+        if named.spec is None and not str(stored.spec).startswith("zoo:"):
+            raise BadInput(
+                f"{run.path} was made elsewhere and names the target {stored.spec!r}, which could run code: name the target "
+                "yourself with --target."
+            )
+        if named.weights is None and stored.weights is not None:
+            raise BadInput(
+                f"{run.path} was made elsewhere, with the weights {stored.weights} (sha256 {str(stored.sha256)[:16]}): name "
+                "the file yourself with --weights."
+            )
+        description = Description(**{**vars(description), "code": None, "trust_pickle": named.trust_pickle})
+    return description.open()
+
+
+def _checked(run: Run, target: Target, fingerprints: Sequence[Any]) -> Target:
+    if target.fingerprint not in fingerprints:
+        raise BadInput(
+            f"the target is not the one {run.path} was made with (fingerprint {target.fingerprint[:12]}, the run's is "
+            f"{str(fingerprints[0])[:12]}): everything about a run is done on one and the same target. Say --weights, "
+            "--mean, --std or --bounds as they were, or start a new run for a changed network."
+        )
+    return target

@@ -1,0 +1,79 @@
+"""A job: work that keeps its finished pieces in a run and can be resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from neurotest.errors import BadInput
+from neurotest.jobs.life import Out, begin, finish, safe_point, unfinished
+from neurotest.runs.store import Run
+from neurotest.scan import Progress
+
+Result = TypeVar("Result", bound=Any)
+
+
+class Job(ABC, Generic[Result]):
+    """One method with its target and data. A job is made from the user's words or from a run's configuration."""
+
+    command: ClassVar[str]
+    extends: ClassVar[bool] = False  # whether a finished run may go on, with a larger budget
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """What a run stores so that the job can be made again."""
+
+    @abstractmethod
+    def work(self, run: Run | None, progress: Progress | None) -> Result:
+        """Do what is left, keeping every finished piece in the run."""
+
+    @abstractmethod
+    def kept(self, run: Run) -> str:
+        """How much the run holds, in words; empty for nothing."""
+
+    def fill(self, run: Run) -> None:
+        """What a new run holds before the work."""
+
+    def restore(self, run: Run) -> None:
+        """Back to where the run stands; data that are not the run's are refused here."""
+
+    def record(self, run: Run, result: Result) -> None:
+        """What a finished run holds beside its summary."""
+
+
+def carry_out(job: Job[Result], out: Out, progress: Progress | None = None) -> Result:
+    """Do a job in a new run at `out` (None: where runs go; False: in memory)."""
+    if out is False:
+        return job.work(None, progress)
+    return _finished(begin(job.command, out, job.config(), job.fill), job, progress, new=True)
+
+
+def go_on(
+    path: str | Path, command: str, again: Callable[[Run, dict[str, Any]], Job[Result]], progress: Progress | None = None,
+    *, extends: bool = False,
+) -> Result:  # fmt: skip
+    """Finish an interrupted run; `again` makes its job from its configuration. extends: finished runs may go on, too."""
+    run = Run.open(path, write=True)
+    try:
+        config = unfinished(run, command, again=extends)
+        job = again(run, config)
+        job.restore(run)
+        if run["state"] == "done":
+            run.reopen()
+    except BaseException as error:
+        run.close()
+        if isinstance(error, (KeyError, TypeError)):
+            raise BadInput(f"{path} has a configuration that does not fit: it is damaged or older than this version.") from error
+        raise
+    return _finished(run, job, progress, new=False)
+
+
+def _finished(run: Run, job: Job[Result], progress: Progress | None, *, new: bool) -> Result:
+    with safe_point(run, lambda: job.kept(run), new=new):
+        result: Result = dataclasses.replace(job.work(run, progress), run=run.path)
+        job.record(run, result)
+        finish(run, result)
+    return result

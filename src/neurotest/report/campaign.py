@@ -1,0 +1,98 @@
+"""Sections of campaigns: their faults beside random's, how they went, which mutations fail most, and the fault families."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurotest.campaign.families import families
+from neurotest.campaign.shrink import shrunk_of
+from neurotest.campaign.status import tally_of
+from neurotest.campaign.store import Store
+from neurotest.generate.fuzz.mutants import Key
+from neurotest.report import charts, pictures
+from neurotest.report.section import Row, section
+from neurotest.runs.store import Run
+
+COMMANDS = ("fuzz", "merge")
+SHOWN = 60  # families with pictures
+POINTS = 200  # of a curve
+
+
+@section("merge", title="Merged campaigns", order=0, commands=("merge",), template="fuzz.html.j2")
+@section("fuzz", title="Fuzzing", order=0, commands=("fuzz",))
+def fuzz(run: Run) -> Row:
+    return {"subject": run["config"]["target"]}
+
+
+@section("beside-random", title="Beside random", order=10, commands=COMMANDS)
+def beside_random(run: Run) -> Row | None:
+    summary = run["summary"]
+    if run["config"].get("guide") == "random" or not summary.get("random"):
+        return None
+    return {"campaigns": [{"name": summary["guide"], **summary}, {"name": "random", **summary["random"]}]}
+
+
+@section("campaign-growth", title="How it went", order=20, commands=COMMANDS, template="chart.html.j2")
+def campaign_growth(run: Run) -> Row | None:
+    if not tally_of(run).faults:
+        return None
+    x, y = charts.number("outputs", "outputs"), charts.number("count")
+    rows = [
+        {"outputs": n, "what": what, "count": count}
+        for n, faults, kinds in _counts(run)
+        for what, count in (("faults", faults), ("families", kinds))
+    ]
+    return {"charts": [charts.svg(charts.panels(rows, "what", charts.line(x, y, 300, 150), own="y"))]}
+
+
+def _counts(run: Run) -> list[tuple[int, int, int]]:
+    """(outputs, faults, families) along the campaign."""
+    seen: set[Key] = set()
+    points, faults = [], 0
+    for n, (family, is_fault) in enumerate(Store(run).outcomes(), start=1):
+        if is_fault:
+            faults += 1
+            seen.add(family)
+        points.append((n, faults, len(seen)))
+    return [points[i] for i in np.unique(np.linspace(0, len(points) - 1, POINTS).round().astype(int))]
+
+
+@section("operators", title="Mutations that fail most", order=30, commands=COMMANDS, template="chart.html.j2")
+def operators(run: Run) -> Row | None:
+    """What share of each mutation's mutants failed."""
+    tally = tally_of(run)
+    rows = [{"operator": name, "share": tally.operators.get(name, 0) / n} for name, n in tally.tried.items() if n]
+    if not rows:
+        return None
+    spec = charts.bars(rows, charts.names("operator", sort="-x"), charts.number("share", "faults per tested mutant"))
+    return {"charts": [charts.svg(spec)]}
+
+
+@section("neurons", title="Neurons the faults are caused by", order=40, holds=("neurons",))
+def neurons(run: Run) -> Row:
+    return {"neurons": run["neurons"]}
+
+
+@section("families", title="Fault families", order=50, commands=(*COMMANDS, "swarm"))
+def fault_families(run: Run) -> Row:
+    grouped = families(run.path)
+    x, rows_of_seeds = Store(run).seeds()
+    shrunk = shrunk_of(run)
+    rows = []
+    for family, row in list(zip(grouped.families, grouped.table(), strict=True))[:SHOWN]:
+        small, seed = shrunk.get(family.key), rows_of_seeds.get(family.representative.root)
+        rows.append(
+            {
+                **row,
+                "picture": pictures.of_file(family.representative.file),
+                "seed": None if seed is None else pictures.of_input(np.array(x[seed])),
+                "shrunk": small and {**small, "picture": pictures.of_file(small["file"])},
+            }
+        )
+    swarm = run["command"] == "swarm"
+    return {
+        "title": f"Fault families, {len(rows)} of {len(grouped.families)}",
+        "families": rows,
+        "mutated": not swarm,  # a swarm moves pixels: there is no mutation to name
+        "unshrunk": swarm and not any(row["shrunk"] for row in rows),
+    }

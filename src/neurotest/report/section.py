@@ -1,0 +1,75 @@
+"""Sections of a page: each is registered beside the function that reads it from a run, and says which runs it is for."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from neurotest.runs.store import Run
+
+Row = dict[str, Any]
+Content = Callable[[Run], Row | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One part of a page.
+
+    order: its place, smallest first; the first one's title heads the page. commands, holds: the commands of its runs (none: of
+    any), and the meta entries such a run must have. template: the fragment, which also gets the run's `config` and `summary`.
+    content: what the fragment shows, None where the run has nothing of it; `title` and `subject` in it replace the section's
+    title and name what the page is about. An empty title: the fragment writes its own headings.
+    """
+
+    name: str
+    title: str
+    order: int
+    commands: tuple[str, ...]
+    holds: tuple[str, ...]
+    template: str
+    content: Content
+
+    def applies(self, run: Run) -> bool:
+        return (not self.commands or run["command"] in self.commands) and all(key in run for key in self.holds)
+
+
+_sections: dict[str, Section] = {}
+
+
+def section(
+    name: str, *, title: str, order: int, commands: tuple[str, ...] = (), holds: tuple[str, ...] = (), template: str | None = None
+) -> Callable[[Content], Content]:
+    """Function decorator. `template` is by default `NAME.html.j2` in the folder `templates` of the function's package."""
+
+    def add(content: Content) -> Content:
+        if name in _sections and _sections[name].content.__qualname__ != content.__qualname__:
+            raise ValueError(f"section {name!r} is registered twice")
+        file = f"{content.__module__.rpartition('.')[0]}:{template or f'{name}.html.j2'}"
+        _sections[name] = Section(
+            name=name, title=title, order=order, commands=commands, holds=holds, template=file, content=content
+        )
+        return content
+
+    return add
+
+
+@functools.cache
+def load() -> None:
+    """Import everything that registers sections or charts."""
+    from neurotest import report
+
+    for module in pkgutil.iter_modules(report.__path__):
+        importlib.import_module(f"{report.__name__}.{module.name}")
+    for point in entry_points(group="neurotest.section"):
+        point.load()
+
+
+def sections() -> list[Section]:
+    """All of them, in the order of the page."""
+    load()
+    return sorted(_sections.values(), key=lambda each: (each.order, each.name))

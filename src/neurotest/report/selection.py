@@ -1,0 +1,142 @@
+"""Sections of a selection: how good each order is, faults found per label, and the first picks as pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neurotest.generate.outcome import class_name
+from neurotest.report import charts, pictures
+from neurotest.report.section import Row, section
+from neurotest.runs.rows import InputRow, RankedRow
+from neurotest.runs.store import Run
+
+COMMANDS = ("select", "demo")
+SHOWN = 12  # pictures per method
+POINTS = 200  # of a curve
+CURVES = "Dashed: random labelling. Dotted: the best any order could do. Vertical line: the budget."
+
+
+def _methods(run: Run, number: str | None = None) -> list[Row]:
+    """What the run says of each method, in the order of its rankings; only those that have the number."""
+    summary = run["summary"]["methods"]
+    rows = [{"name": method.name, **summary.get(method.name, {})} for method in run.methods()]
+    return [row for row in rows if number is None or number in row]
+
+
+def _wrong(inputs: list[InputRow]) -> dict[int, bool] | None:
+    """Which inputs the network gets wrong; None where some have no label."""
+    if any(row.label is None for row in inputs):
+        return None
+    return {row.position: row.label != row.predicted for row in inputs}
+
+
+@section("selection", title="Label these first", order=0, commands=COMMANDS)
+def selection(run: Run) -> Row:
+    inputs = run.inputs()
+    wrong = _wrong(inputs)
+    return {
+        "subject": run["config"]["pool"],
+        "pool": len(inputs),
+        "picked": next((method.picked for method in run.methods()), 0),
+        "faults": None if wrong is None else sum(wrong.values()),
+        "notes": [*dict.fromkeys(note for row in _methods(run) for note in row.get("notes", ()))],
+        "duplicates": run["training duplicates"],
+        "skipped": run["skipped"],
+    }
+
+
+@section("accuracy", title="Accuracy, estimated from the labelled picks", order=10, commands=COMMANDS)
+def accuracy(run: Run) -> Row | None:
+    methods = _methods(run, "accuracy")
+    return {"methods": methods} if methods else None
+
+
+@section("picked-faults", title="Share of the picked inputs that are faults", order=20, commands=COMMANDS)
+def picked_faults(run: Run) -> Row | None:
+    methods = _methods(run, "fdr")
+    return {"methods": methods} if methods else None
+
+
+@section("faults-per-label", title="Faults found per labels spent", order=30, commands=COMMANDS, template="chart.html.j2")
+def faults_per_label(run: Run) -> Row | None:
+    wrong = _wrong(run.inputs())
+    if wrong is None or not _methods(run, "fdr"):
+        return None
+    curves = {
+        method.name: np.cumsum([wrong[row.position] for row in run.ranking(method.name)])
+        for method in run.methods()
+        if method.ranked
+    }
+    drawn = charts.svg(found_curves(curves, sum(wrong.values()), run.methods()[0].picked))
+    return {"text": CURVES, "charts": [drawn]}
+
+
+def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> charts.Spec:
+    """Faults found per labels spent, one line per method, with the diagonal of random and the ceiling."""
+    n = len(next(iter(curves.values())))
+    at = np.unique(np.linspace(0, n, POINTS).round().astype(int))
+    rows = [
+        {"method": name, "labels": int(m), "faults": int(curve[m - 1]) if m else 0} for name, curve in curves.items() for m in at
+    ]
+    x = charts.number("labels", "labels spent", scale={"domain": [0, n], "nice": False})
+    y = charts.number("faults", "faults found")
+    colour = charts.names("method", "method", scale=charts.colours(curves))
+
+    def reference(points: list[tuple[int, int]], dash: list[int]) -> charts.Spec:
+        values = [{"labels": labels, "faults": faults} for labels, faults in points]
+        mark = {"type": "line", "strokeDash": dash, "color": charts.GREY}
+        return {"data": {"values": values}, "mark": mark, "encoding": {"x": x, "y": y}}
+
+    return {
+        "width": 640,
+        "height": 340,
+        "layer": [
+            reference([(0, 0), (total, total), (n, total)], [2, 3]),
+            reference([(0, 0), (n, total)], [6, 4]),
+            {"data": {"values": [{"labels": picked}]}, "mark": {"type": "rule", "color": "#bbbbbb"}, "encoding": {"x": x}},
+            {
+                "data": {"values": rows},
+                "mark": {"type": "line", "strokeWidth": 2},
+                "encoding": {"x": x, "y": y, "color": colour},
+            },
+        ],
+    }
+
+
+@section("picks", title="", order=40, commands=COMMANDS)
+def picks(run: Run) -> Row:
+    inputs = {row.position: row for row in run.inputs()}
+    files = {(file.position, file.role): file.path for file in run.files()}
+    classes, galleries = run["classes"], {}
+    for method in run.methods():
+        rows = [(row, files.get((row.position, "picked"))) for row in run.ranking(method.name)[:SHOWN]]
+        galleries[method.name] = [
+            _pick(row, picture, pictures.of_file(files.get((row.position, "original"))), inputs[row.position], classes)
+            for row, path in rows
+            if (picture := pictures.of_file(path)) is not None
+        ]
+    paired = any(pick["original"] for gallery in galleries.values() for pick in gallery)
+    return {"galleries": galleries, "paired": paired, "labelled": all(row.label is not None for row in inputs.values())}
+
+
+def _pick(row: RankedRow, picture: str, original: str | None, about: InputRow, classes: list[str]) -> Row:
+    predicted, label = (None if number is None else class_name(number, classes) for number in (about.predicted, about.label))
+    return {
+        "rank": row.rank,
+        "position": row.position,
+        "picture": picture,
+        "original": original,
+        "predicted": predicted,
+        "label": label,
+        "wrong": about.label is not None and about.label != about.predicted,
+        "change": _change(about.extra.get("draw")),
+    }
+
+
+def _change(draw: Any) -> str:
+    if not isinstance(draw, dict):
+        return ""
+    values = [f"{value:.2f}".rstrip("0").rstrip(".") for value in draw.get("parameters", []) if value]
+    return f"{draw.get('operator', '')} {', '.join(values)}"

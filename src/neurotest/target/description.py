@@ -1,0 +1,143 @@
+"""The whole description of a target: what a run stores so that every later command opens the same network."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from neurotest.errors import BadInput
+from neurotest.target.load import is_file, load, sha256
+from neurotest.target.target import Outputs, Target
+
+FILES = ("pt2", "onnx")  # sources whose spec is a file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """Where a network comes from and how it is fed; None: as the source itself says.
+
+    spec: with the absolute path of its file. weights, sha256: the file of the weights and its hash. code: the hash of the
+    file that `py:` runs. folder: where a `py:` module was looked for.
+    """
+
+    spec: str | None = None
+    weights: str | None = None
+    sha256: str | None = None
+    code: str | None = None
+    folder: str | None = None
+    bounds: tuple[float, ...] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    size: tuple[int, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    outputs: Outputs | None = None
+    device: str | None = None
+    trust_pickle: bool = False
+
+    @classmethod
+    def of(cls, target: Target) -> Description:
+        """The description of a target that `load` has opened, or of one that lives in memory only (spec None)."""
+        spec = absolute(target.spec) if target.loaded else None
+        file = source_file(spec)
+        return cls(
+            spec=spec, weights=target.weights and str(target.weights.path), sha256=target.weights and target.weights.sha256,
+            code=sha256(file) if file is not None and spec and spec.startswith("py:") else None,
+            folder=str(Path.cwd()) if spec and spec.startswith("py:") and file is None else None,
+            bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=target.classes,
+            outputs=target.outputs, trust_pickle=target.trust_pickle,
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, stored: Any, where: Path) -> Description:
+        """What a run holds, which may be anybody's: values of another type are refused."""
+        values: dict[str, Any] = (
+            {f.name: stored.get(f.name) for f in dataclasses.fields(cls)} if isinstance(stored, Mapping) else {}
+        )
+        types: dict[str, tuple[type, ...]] = {"bounds": (int, float), "mean": (int, float), "std": (int, float), "size": (int,)}
+        for name, value in values.items():
+            if name in types or name == "classes":
+                allowed = types.get(name, (str,))
+                fits = value is None or (isinstance(value, list) and all(isinstance(one, allowed) for one in value))
+                values[name] = tuple(value) if fits and value is not None else None
+            elif name == "trust_pickle":
+                fits, values[name] = isinstance(value, bool | None), bool(value)
+            else:
+                fits = isinstance(value, str | None)
+            if not fits:
+                raise BadInput(f"{where} describes its target with {name}={value!r}, which does not fit: it is damaged.")
+        return cls(**values)
+
+    def plain(self) -> dict[str, Any]:
+        """What is not None, as JSON holds it."""
+        return {name: value for name, value in vars(self).items() if value is not None and value is not False}
+
+    def over(self, stored: Description) -> Description:
+        """The stored description with what is said here in its place; the hash of the weights stays that of the run."""
+        said = {name: value for name, value in vars(self).items() if value}
+        if self.spec is not None:
+            said |= {"code": None, "folder": None}
+        return dataclasses.replace(stored, **said)
+
+    def open(self) -> Target:
+        """Load the network; weights and code must be those that were described."""
+        if self.spec is None:
+            raise BadInput("the network was given in memory, by a Python program: pass it again as the target.")
+        self._check("weights", self.weights, self.sha256, "--weights FILE")
+        self._check("the code", source_file(self.spec), self.code, f"--target {self.spec}")
+        with _findable(self.folder):
+            return load(
+                self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
+                classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
+            )  # fmt: skip
+
+    def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:
+        if file is None or expected is None:
+            return
+        if not Path(file).is_file():
+            raise BadInput(f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}.")
+        if (actual := sha256(Path(file))) != expected:
+            raise BadInput(
+                f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
+                f"old file back or name it with {option}; a changed network needs a new run."
+            )
+
+
+def absolute(spec: str) -> str:
+    """The spec with the absolute path of its file, so that it means the same from anywhere.
+
+    >>> absolute("zoo:fashion-lenet5")
+    'zoo:fashion-lenet5'
+    """
+    prefix, _, rest = spec.partition(":")
+    file = source_file(spec)
+    if file is None:
+        return spec
+    return f"{prefix}:{file.resolve()}" + (f":{rest.rpartition(':')[2]}" if prefix == "py" else "")
+
+
+def source_file(spec: str | None) -> Path | None:
+    """The file that a spec names, if it names one."""
+    prefix, _, rest = (spec or "").partition(":")
+    if prefix == "py":
+        where = rest.rpartition(":")[0]
+        return Path(where) if where and is_file(where) else None
+    return Path(rest).expanduser() if prefix in FILES else None
+
+
+@contextmanager
+def _findable(folder: str | None) -> Iterator[None]:
+    """Let a `py:` module be found where it was found before."""
+    if folder is None:
+        yield
+        return
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)

@@ -1,0 +1,292 @@
+"""A network that is not in the zoo: a builder without weights, a weights file, mean, std, class names, class folders.
+
+Every command after the first works with nothing repeated, from another directory, and after the run was moved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from neurotest import data
+from neurotest.runs.store import Run
+
+Cli = Callable[..., Any]
+SRC = Path(__file__).resolve().parents[2] / "src"
+MODEL = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 6, 5, padding=2)
+        self.dense = nn.Linear(6 * 7 * 7, 10)
+
+    def forward(self, x):
+        return self.dense(F.max_pool2d(F.relu(self.conv(x)), 4).flatten(1))
+
+
+def cnn():
+    return Net()
+"""
+
+
+def train(folder: Path) -> list[str]:
+    """Weights for MODEL, trained for a moment on normalised images; gives the class names in the network's order."""
+    source = data("zoo:fashion-mnist/train[:2000]")
+    assert source.labels is not None
+    assert source.classes is not None
+    x = (torch.from_numpy(source.read(np.arange(len(source)))).float() / 255 - 0.3) / 0.4
+    y = torch.from_numpy(source.labels)
+    scope: dict[str, Any] = {}
+    exec(MODEL, scope)
+    torch.manual_seed(0)
+    net = scope["cnn"]()
+    optimiser = torch.optim.Adam(net.parameters(), 3e-3)
+    for _ in range(6):
+        for rows in torch.randperm(len(x)).split(50):
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
+            optimiser.step()
+    save_file(net.state_dict(), folder / "cnn.safetensors")
+    return [name.replace("/", "-") for name in source.classes]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder: models.py, weights, class names in the network's order, photographs in folders (sorted otherwise)."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "models.py").write_text(MODEL)
+    classes = train(folder)
+    (folder / "classes.txt").write_text("\n".join(classes))
+    source = data("zoo:fashion-mnist/test[:80]")
+    assert source.labels is not None
+    for number, (x, label) in enumerate(zip(source.read(np.arange(80)), source.labels, strict=True)):
+        place = folder / "photos" / classes[label] / f"{number:03d}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(x[0]).save(place)
+    return folder
+
+
+SAID = ["--weights", "cnn.safetensors", "--mean", "0.3", "--std", "0.4", "--classes", "classes.txt", "--size", "1x28x28"]
+FUZZ = ["fuzz", "py:models.py:cnn", "dir:photos", *SAID, "--guide", "kmnc:10", "--train", "dir:photos", "--batch", "32"]
+
+
+def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = Path.cwd()
+    monkeypatch.chdir(project)
+    first = cli(*FUZZ, "--iterations", 60, "--out", "run", "--json", "-q")
+    assert first.code == 0, first.err
+    assert json.loads(first.out)["faults"] > 0
+    # Another directory, and the run moved there.
+    monkeypatch.chdir(elsewhere)
+    shutil.move(project / "run", "moved")
+    number = json.loads(cli("families", "moved", "--json").out)["families"][0]["fault"]
+    second = cli(
+        "fuzz", project_spec(project), f"dir:{project / 'photos'}", *absolute(project), "--guide", "kmnc:10", "--train",
+        f"dir:{project / 'photos'}", "--batch", 32, "--seed", 1, "--iterations", 20, "--out", "other", "--json", "-q",
+    )  # fmt: skip
+    assert second.code == 0, second.err
+    for command in (
+        ["fuzz", "--resume", "moved", "--iterations", 70, "--json", "-q"],
+        ["status", "moved", "--json"],
+        ["families", "moved", "--json"],
+        ["replay", f"moved#{number}", "--json"],
+        ["shrink", "moved", "--json", "-q"],
+        ["merge", "moved", "other", "--out", "merged", "--json"],
+        ["shrink", "merged", "--json", "-q"],
+        ["explain", "moved", number, "--train", f"dir:{project / 'photos'}", "--json"],
+        ["neurons", "moved", "--rounds", 2, "--pairs", 4, "--json", "-q"],
+        ["evaluate", "moved", "--json", "-q"],
+        ["report", "moved"],
+    ):
+        result = cli(*command)
+        assert result.code == 0, (command, result.err)
+    assert json.loads(cli("status", "moved", "--json").out)["runs"][0]["iterations"] >= 70
+
+
+def project_spec(project: Path) -> str:
+    return f"py:{project / 'models.py'}:cnn"
+
+
+def absolute(project: Path) -> list[str]:
+    return [str(project / one) if (project / one).is_file() else one for one in SAID]
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("attack", ["--attack", "fgsm:eps=0.1", "--batch", "10"]),
+        ("illuminate", ["--forwards", "60"]),
+        ("swarm", ["--evaluations", "30", "--controls", "none"]),
+    ],
+)
+def test_other_generators_remember_their_network(
+    command: str, options: list[str], project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = Path.cwd()
+    monkeypatch.chdir(project)
+    out = elsewhere / command
+    first = cli(command, "py:models.py:cnn", "dir:photos", *SAID, *options, "--limit", 30, "--out", out, "--json", "-q")
+    assert first.code == 0, first.err
+    monkeypatch.chdir(elsewhere)
+    judged = cli("evaluate", command, "--json", "-q")
+    assert judged.code == 0 or "no faults" in judged.err, judged.err
+    with Run.open(command) as run:
+        described = run["config"]["description"]
+    assert described["weights"] == str((project / "cnn.safetensors").resolve())
+    assert described["mean"] == [0.3]
+    assert len(described["classes"]) == 10
+
+
+def kill(process: subprocess.Popen[str], run: Path) -> None:
+    """Once the first batch is in the run."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if (run / "run.sqlite").is_file():
+            with Run.open(run) as opened:
+                if "progress" in opened and opened["progress"]["batches"] > 2:
+                    break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def test_killed_and_resumed_without_a_word_about_the_network(project: Path, cli: Cli) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    run = Path.cwd() / "killed"
+    command = [sys.executable, "-m", "neurotest", *FUZZ, "--iterations", "4000", "--threads", "1", "--out", str(run), "-q"]
+    process = subprocess.Popen(command, cwd=project, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    kill(process, run)
+    with Run.open(run) as opened:
+        done = opened["progress"]["iterations"]
+    result = cli("fuzz", "--resume", run, "--iterations", done + 10, "--json", "-q")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["iterations"] >= done + 10
+
+
+# -- what is said again
+
+
+@pytest.fixture
+def run(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
+    elsewhere = Path.cwd()
+    monkeypatch.chdir(project)
+    assert cli(*FUZZ, "--iterations", 5, "--out", elsewhere / "small", "-q").code == 0
+    monkeypatch.chdir(elsewhere)
+    return elsewhere / "small"
+
+
+def test_weights_that_have_changed_are_named_with_both_hashes(project: Path, run: Path, cli: Cli) -> None:
+    old = (project / "cnn.safetensors").read_bytes()
+    try:
+        state = {name: value + 1 for name, value in load_file(project / "cnn.safetensors").items()}
+        save_file(state, project / "cnn.safetensors")
+        result = cli("shrink", run, "-q")
+        assert result.code == 2
+        assert str(project / "cnn.safetensors") in result.err
+        assert result.err.count("sha256") == 1
+        assert "now" in result.err
+        assert "then" in result.err
+        Path("moved.safetensors").write_bytes(old)
+        assert cli("shrink", run, "--weights", "moved.safetensors", "-q").code == 0
+    finally:
+        (project / "cnn.safetensors").write_bytes(old)
+
+
+def test_what_is_repeated_on_resume_is_used_or_refused(run: Path, cli: Cli) -> None:
+    same = cli("fuzz", "--resume", run, "--guide", "kmnc:sections=10", "--seed", 0, "--mean", "0.3", "--iterations", 6, "-q")
+    assert same.code == 0, same.err
+    other = cli("fuzz", "--resume", run, "--guide", "nlc", "--iterations", 7, "-q")
+    assert other.code == 2
+    assert "guide='nlc'" in other.err
+    assert "kmnc:10" in other.err
+    other = cli("fuzz", "--resume", run, "--tries", 3, "--iterations", 7, "-q")
+    assert other.code == 2
+    assert "tries=3" in other.err
+    other = cli("fuzz", "--resume", run, "--mean", "0.9", "--iterations", 7, "-q")
+    assert other.code == 2
+    assert "not the one" in other.err
+
+
+def test_a_run_from_elsewhere_runs_no_code_until_the_user_names_it(
+    project: Path, run: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "another user's"))
+    (project / "models.py").write_text(MODEL + "\nopen('ran', 'w').close()\n")
+    try:
+        refused = cli("shrink", run, "-q")
+        assert refused.code == 2
+        assert "--target" in refused.err
+        refused = cli("shrink", run, "--target", project_spec(project), "-q")
+        assert refused.code == 2
+        assert "--weights" in refused.err
+        assert not Path("ran").exists()
+        (project / "models.py").write_text(MODEL)
+        named = cli("shrink", run, "--target", project_spec(project), "--weights", project / "cnn.safetensors", "-q")
+        assert named.code == 0, named.err
+    finally:
+        (project / "models.py").write_text(MODEL)
+
+
+def test_changed_code_is_not_run(project: Path, run: Path, cli: Cli) -> None:
+    try:
+        (project / "models.py").write_text(MODEL + "\nopen('ran', 'w').close()\n")
+        refused = cli("shrink", run, "-q")
+        assert refused.code == 2
+        assert "has changed" in refused.err
+        assert not Path("ran").exists()
+    finally:
+        (project / "models.py").write_text(MODEL)
+
+
+# -- weights that were never loaded
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["doctor", "py:models.py:cnn", "dir:photos"],
+        ["select", "py:models.py:cnn", "dir:photos", "--out", "{out}/select"],
+        ["cover", "py:models.py:cnn", "dir:photos", "--criteria", "nac:layers=pre_activation"],
+        ["attack", "py:models.py:cnn", "dir:photos", "--attack", "fgsm", "--keep-wrong", "--out", "{out}/attack"],
+        [
+            "fuzz",
+            "py:models.py:cnn",
+            "dir:photos",
+            "--guide",
+            "random",
+            "--iterations",
+            "1",
+            "--keep-wrong",
+            "--out",
+            "{out}/fuzz",
+        ],
+    ],
+)
+def test_random_weights_are_noticed_by_every_command(
+    command: list[str], project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(project)
+    said = cli(*(word.format(out=tmp_path) for word in command), "--classes", "classes.txt", "--size", "1x28x28")
+    assert "random weights" in said.err, said.err
+    assert "--weights" in said.err
+    loaded = cli(*(word.format(out=tmp_path / "2") for word in command), *SAID)
+    assert "random weights" not in loaded.err

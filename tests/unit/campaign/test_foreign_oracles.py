@@ -1,0 +1,57 @@
+"""A run somebody sends must not run code through the networks that its oracles or its guide name."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from neurotest.campaign import fuzz, shrink
+from neurotest.errors import BadInput
+
+MODEL = """
+from pathlib import Path
+
+Path("ran").touch()
+
+def build():
+    from neurotest.zoo import build
+    return build("mnist-lenet1")
+"""
+
+
+@pytest.fixture
+def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A campaign against a zoo: network, made elsewhere, with a Python file inside."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "their cache"))
+    seeds = "zoo:mnist/test[:40]"
+    result = fuzz("zoo:mnist-lenet1", seeds, "random", iterations=40, control=False, out=tmp_path / "sent")
+    assert result.to_dict()["faults"] > 0
+    (tmp_path / "sent/model.py").write_text(MODEL)
+    monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "our cache"))
+    return tmp_path / "sent"
+
+
+def change(run: Path, key: str, value: object) -> None:
+    with sqlite3.connect(run / "run.sqlite") as database:
+        (text,) = database.execute("SELECT value FROM meta WHERE key = 'config'").fetchone()
+        database.execute("UPDATE meta SET value = ? WHERE key = 'config'", (json.dumps({**json.loads(text), key: value}),))
+
+
+@pytest.mark.parametrize("target", [None, "zoo:mnist-lenet1"])
+def test_an_oracle_that_names_a_python_file_is_refused(sent: Path, target: str | None) -> None:
+    change(sent, "oracle", ["label", f"differential:py:{sent}/model.py:build"])
+    with pytest.raises(BadInput, match=r"made elsewhere and names the oracle .*differential:py:.*could run code"):
+        shrink(sent, target)
+    with pytest.raises(BadInput, match=r"made elsewhere and names the oracle .*differential:py:.*could run code"):
+        fuzz(target, resume=sent, iterations=80)
+    assert not Path("ran").exists()
+
+
+def test_oracles_of_the_zoo_and_the_untouched_run_still_work(sent: Path) -> None:
+    assert fuzz(resume=sent, iterations=50).to_dict()["faults"] > 0
+    change(sent, "oracle", ["label", "differential:zoo:mnist-lenet4"])
+    shrink(sent)

@@ -1,0 +1,69 @@
+"""A tiny finished run of every command that makes one, with class names that would break a page if they were not escaped."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+import neurotest
+from neurotest import Run, Target
+from neurotest.campaign.merge import merge
+from neurotest.campaign.neurons import neurons
+from neurotest.cli.neurons import keep
+from neurotest.data.source import ArraySource
+from neurotest.select import compare
+from neurotest.semantics.describe.api import recorded
+
+HOSTILE = ("</script><script>alert(1)</script>", "\"'><img src=x onerror=alert(2)>", "a & {{ 7 * 7 }} </title></style>")
+TABLES = {
+    f"{HOSTILE[0]}": [{"what": HOSTILE[1], "number": 0.25, "strip png": HOSTILE[1]}],
+    "figure 10: gallery": [
+        {"subject": HOSTILE[0], "guide": HOSTILE[1], "label": HOSTILE[2], "predicted": "b", "change": "", "png": "AA"},
+    ],
+    "figure 8: map": [{"subject": HOSTILE[0], "guide": HOSTILE[1], "x": 0.0, "y": 1.0, "only": True}],
+}  # fmt: skip
+
+
+def network() -> Target:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+        with torch.no_grad():
+            for weight in module.parameters():
+                weight.mul_(3)  # so that answers depend on the input
+    return Target(module.eval(), shape=(1, 8, 8), classes=HOSTILE, spec=HOSTILE[0])
+
+
+def inputs(wrong: int = 0) -> ArraySource:
+    """24 inputs, of which the first so many have another label than the network gives them."""
+    x = np.random.default_rng(0).integers(0, 256, (24, 1, 8, 8)).astype(np.uint8)
+    with torch.inference_mode():
+        predicted = network().logits(torch.from_numpy(x).float() / 255).argmax(1).numpy()
+    return ArraySource(x, (predicted + (np.arange(24) < wrong)) % 3, classes=HOSTILE)
+
+
+def make(root: Path) -> None:
+    pool = inputs()
+    compare(network(), inputs(wrong=6), ["deepgini", "ces", "random"], 6, out=root / "select")
+    compare(network(), pool.without_labels(), ["deepgini"], 6, out=root / "select-unlabelled")
+    neurotest.cover(network(), pool, ["nac:0.5", "nlc"], by="class", out=root / "cover")
+    for guide in ("nlc", "random"):
+        neurotest.fuzz(network(), pool, guide, iterations=40, batch=32, tries=8, out=root / f"fuzz-{guide}")
+    merge([root / "fuzz-nlc", root / "fuzz-random"], root / "merge")
+    neurotest.swarm(network(), pool, evaluations=20, radius=0.1, beside=("noise",), out=root / "swarm")
+    shutil.copytree(root / "swarm", root / "swarm-neurons")
+    keep(root / "swarm-neurons", neurons(root / "swarm-neurons", network(), top=2, rounds=2).to_dict())
+    neurotest.attack(network(), pool, "fgsm:eps=0.3", out=root / "attack")
+    neurotest.diff(network(), pool, "dlfuzz", out=root / "diff")
+    neurotest.illuminate(network(), pool, 60, out=root / "illuminate")
+    recorded(network(), pool, "class-profile", None, out=root / "describe", k=3)
+    labelled = ArraySource(np.random.default_rng(1).random((60, 1, 8, 8)), np.tile([0, 1, 2], 20), classes=HOSTILE)
+    neurotest.evaluate(root / "attack", root / "fuzz-nlc", target=network(), classes=labelled, out=root / "evaluate")
+    for study in ("nsgen", "another"):
+        config = {"study": study, "scale": HOSTILE[2], "options": {"a": HOSTILE[0]}}
+        with Run.create(root / f"study-{study}", "study", config) as run:
+            run.finish({"tables": TABLES, "checks": {HOSTILE[1]: 1.5}, "missing": ["cell"]})
