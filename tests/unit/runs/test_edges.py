@@ -67,7 +67,7 @@ def test_a_place_that_cannot_be_looked_into_is_one_sentence(tmp_path: Path, monk
 
 def test_a_lock_names_its_process_and_anything_else_is_not_repeated(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    held = Lock.take(small)
+    lock = Lock.take(small)
     try:
         assert is_locked(small)
         text = (small / ".lock").read_text()
@@ -82,7 +82,7 @@ def test_a_lock_names_its_process_and_anything_else_is_not_repeated(small: Path,
         with pytest.raises(BadInput, match=r"\(process 12345678901234567890\)"):
             Lock.take(small)
     finally:
-        held.release()
+        lock.release()
     assert not is_locked(small)
     again = Lock.attempt(small)
     assert again is not None
@@ -91,13 +91,13 @@ def test_a_lock_names_its_process_and_anything_else_is_not_repeated(small: Path,
 
 def test_a_lock_is_tried_again_before_it_is_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A listing holds the lock for an instant."""
-    held = Lock.take(small)
+    lock = Lock.take(small)
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 5:
-            held.release()
+            lock.release()
 
     monkeypatch.setattr(time, "sleep", sleep)
     Lock.take(small).release()
