@@ -343,3 +343,5 @@ def test_an_empty_order_is_refused() -> None:
         bootstrap.order_interval(apfd, [])
     with pytest.raises(BadInput, match="empty"):
         bootstrap.random_interval(apfd, [])
+    with pytest.raises(BadInput, match="empty"):
+        bootstrap.order_interval(apfd, 1)
