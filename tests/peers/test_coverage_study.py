@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from neurotest.stats.comparison import pearson, within
-from neurotest.studies.coverage_tables import from_csv
+from neurotest.studies.coverage.correlations import from_csv
 
 FILE = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "coverage-study" / "suites.csv"
 

@@ -57,7 +57,7 @@ def _common(runs: list[Run]) -> dict[str, Any]:
 
 
 def _space(runs: list[Run], configs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The one mutation space by which all of them can be replayed; what swarms found needs none."""
+    """The mutations by which all of them can be replayed; what swarms found needs none."""
     first: Mutations | None = None
     for run, config in zip(runs, configs, strict=True):
         if all(map(free, Store(run).operators())):

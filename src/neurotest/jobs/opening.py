@@ -31,19 +31,18 @@ def open_data(target: Target, source: Source | str, *, limit: int | None = None,
 
     What a user should know about them (skipped files, the order of classes) is warned about.
     """
-    opened = data(source, shape=target.shape, limit=limit, strict=strict)
-    for sentence in remarks(target, opened):
+    read = data(source, shape=target.shape, limit=limit, strict=strict)
+    for sentence in remarks(target, read):
         warnings.warn(sentence, Remark, stacklevel=3)
-    opened = aligned(target, opened)
+    return open_counted(target, read)[0]
+
+
+def open_counted(target: Target, source: Source | str, *, limit: int | None = None, strict: bool = False) -> tuple[Source, int]:
+    """The same without the warnings, and how many classes the target has."""
+    opened = aligned(target, data(source, shape=target.shape, limit=limit, strict=strict))
     if not len(opened):
         raise BadInput(f"{opened.what} is empty: give data with at least one input.")
-    classes = fit(target, opened)
-    if opened.labels is not None and int(opened.labels.max()) >= classes:
-        raise BadInput(
-            f"{opened.what} has label {int(opened.labels.max())}, but the target has {classes} classes: "
-            f"labels are the numbers 0 to {classes - 1}, 0 for the first class."
-        )
-    return opened
+    return opened, fit(target, opened)
 
 
 def stored_spec(source: Source | str | None) -> str | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from neurotest.files import whole
+from neurotest.jobs.life import finish
+from neurotest.jobs.opening import stored_spec
+from neurotest.jobs.stored import target_config
 from neurotest.runs.export import cell
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
@@ -20,13 +21,12 @@ from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions
 SHEETS = "sheets"
 
 
-def begin(out: Any, material: Material, describer: Describer) -> Run:
-    """Make the run before the work, so that a place that cannot be written to is refused at once."""
+def config(material: Material, describer: Describer) -> dict[str, Any]:
+    """What a run stores of how it was made."""
     data = material.data
-    config = {
-        "target": material.target.spec,
-        "fingerprint": material.target.fingerprint,
-        "data": None if data is None else data.spec,
+    return {
+        **target_config(material.target),
+        "data": stored_spec(data),
         "inputs": 0 if data is None else len(data),
         "method": repr(describer),
         "layers": list(material.sizes),
@@ -34,10 +34,9 @@ def begin(out: Any, material: Material, describer: Describer) -> Run:
         "quantile": material.quantile,
         "seed": material.seed,
     }
-    return Run.create(None if out in (None, True) else Path(out), "describe", config)
 
 
-def finish(run: Run, material: Material, table: Descriptions) -> None:
+def fill(run: Run, material: Material, table: Descriptions) -> None:
     table.to_csv(run.path / "descriptions.csv")
     sheets = []
     if material.data is not None:
@@ -47,15 +46,7 @@ def finish(run: Run, material: Material, table: Descriptions) -> None:
             write_rating(run.path, table, sheets, seed=material.seed)
     with run.transaction():
         run["sheets"] = [asdict(sheet) for sheet in sheets]
-    run.finish(summary(table))
-    run.export()
-    run.close()
-
-
-def withdraw(run: Run) -> None:
-    """Descriptions are whole or not there."""
-    run.close()
-    shutil.rmtree(run.path, ignore_errors=True)
+    finish(run, summary(table))
 
 
 def summary(table: Descriptions) -> dict[str, Any]:
