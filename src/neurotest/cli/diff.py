@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,9 @@ def diff(
     method: Annotated[
         str, typer.Option("--method", help="deepxplore:light|occlusion|blackout, dlfuzz:STRATEGY or adapt, with options.")
     ] = "deepxplore",
+    weights: Annotated[
+        list[Path] | None, typer.Option("--weights", help="State dict of the py: targets; repeat it: one for each, in order.")
+    ] = None,
     layers: opt.Layers = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Steps along the gradient.")] = None,
     step: Annotated[float | None, typer.Option("--step", help="Size of a step, of a gradient of root mean square 1.")] = None,
@@ -38,9 +42,7 @@ def diff(
     opt.start_or_resume("diff", "TARGET... and --seeds DATA", bool(targets) and seeds is not None, resume, out)
     from neurotest.generate.differential import diff as run
 
-    if resume is not None and description and not targets:
-        raise BadInput(f"--{next(iter(description)).replace('_', '-')}: of which target? Name the run's targets, too.")
-    loaded = [opt.open_target(target, description, resume) for target in targets or ()]
+    loaded = _load(targets or [], weights or [], description, resume)
     with show.ticking("driving apart", quiet=quiet) as progress:
         result = run(
             loaded or None, seeds, method, layers=layers, steps=steps, step=step, keep_wrong=keep_wrong, limit=limit, batch=batch,
@@ -48,6 +50,30 @@ def diff(
         )  # fmt: skip
     content = result.to_dict()
     return content, lambda: _show(content, result.table(), quiet)
+
+
+def _load(targets: list[str], weights: list[Path], description: dict[str, Any], resume: Path | None) -> list[Any]:
+    """The targets; a network of the zoo has a description of its own, unless all are of the zoo."""
+    if resume is not None and not targets and (weights or description):
+        option = "weights" if weights else next(iter(description)).replace("_", "-")
+        raise BadInput(f"--{option}: of which target? Name the run's targets, too.")
+    if not weights and "weights" in description:  # of neurotest.toml
+        weights = [description.pop("weights")]
+    own = [target for target in targets if not target.startswith("zoo:")]
+    take = [target for target in targets if target.startswith("py:") or not own]
+    if weights and (not take or len(weights) not in (1, len(take))):
+        raise BadInput(
+            f"--weights {len(weights)} times, but {len(take)} of the targets take it: give one for all, or one for each."
+        )
+    files = iter(weights if len(weights) > 1 else weights * len(take))
+    loaded = []
+    for target in targets:
+        described = target in own or not own
+        about = {name: value for name, value in description.items() if described or name == "device"}
+        if target in take and weights:
+            about["weights"] = next(files)
+        loaded.append(opt.open_target(target, about, resume))
+    return loaded
 
 
 def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:

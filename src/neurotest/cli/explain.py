@@ -9,6 +9,8 @@ import typer
 
 from neurotest.cli import options as opt
 
+SHOWN = 20  # substitutions in a table
+
 
 @opt.overrides_target
 @opt.reports_result
@@ -93,10 +95,11 @@ def print_patterns(patterns: Any) -> None:
     show.table(
         "where the path first leaves the seed's", ["layer", f"{patterns.faults} faults", f"{patterns.others} others"], rows
     )
-    substitutions = patterns.table()[:20]
+    substitutions = patterns.table()
     if not substitutions:
         print("no neuron takes another's place more often among faults than among others.")
         return
-    show.table("substitutions more frequent among faults", list(substitutions[0]), [list(row.values()) for row in substitutions])
-    if len(patterns.found) > len(substitutions):
-        print(f"and {len(patterns.found) - len(substitutions)} more: --json or --out patterns.html")
+    cells = [list(row.values()) for row in substitutions[:SHOWN]]
+    show.table("substitutions more frequent among faults", list(substitutions[0]), cells)
+    if len(substitutions) > SHOWN:
+        print(f"and {len(substitutions) - SHOWN} more: --json or --out patterns.html")

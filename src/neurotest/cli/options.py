@@ -66,6 +66,7 @@ _TARGET: dict[str, tuple[Any, Any]] = {
     "device": (Device, "cpu"),
     "threads": (Threads, None),
 }
+DESCRIPTION = ("weights", "bounds", "mean", "std", "size", "classes", "outputs")  # what ./neurotest.toml may say
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -236,8 +237,8 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"neurotest.toml cannot be read: {error}") from error
     for key in content:
-        if key not in options:  # a target to load is not among them: a file found by chance must not run code
-            raise BadInput(f"neurotest.toml: [target] has no key {key!r}. {near(key, options)}")
+        if key not in DESCRIPTION:  # a target to load is not among them: a file found by chance must not run code
+            raise BadInput(f"neurotest.toml: [target] has no key {key!r}. {near(key, DESCRIPTION)}")
     used = sorted(set(content) - set(typed))
     if used:
         print(f"neurotest: {', '.join(used)} from ./neurotest.toml", file=sys.stderr)
