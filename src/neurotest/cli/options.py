@@ -221,9 +221,6 @@ def refuse_on_resume(reason: str, **options: Any) -> None:
 def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     """A target's description: the options of the command line, over those of ./neurotest.toml under [target]."""
     import sys
-    import tomllib
-
-    from neurotest.errors import BadInput, near
 
     for key in ("mean", "std"):
         if options.get(key) is not None:
@@ -232,17 +229,33 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     file = Path("neurotest.toml")
     if not toml or not file.is_file():
         return typed
-    try:
-        content = tomllib.loads(file.read_text()).get("target", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"neurotest.toml cannot be read: {error}") from error
-    for key in content:
-        if key not in DESCRIPTION:  # a target to load is not among them: a file found by chance must not run code
-            raise BadInput(f"neurotest.toml: [target] has no key {key!r}. {near(key, DESCRIPTION)}")
+    content = _read_toml(file)
     used = sorted(set(content) - set(typed))
     if used:
         print(f"neurotest: {', '.join(used)} from ./neurotest.toml", file=sys.stderr)
     return {**content, **typed}
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    """What the file says under [target]; what it says elsewhere would be ignored, and is refused."""
+    import tomllib
+
+    from neurotest.errors import BadInput, near
+
+    try:
+        sections = tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{file} cannot be read: {error}") from error
+    for section in sections:
+        if section != "target" or not isinstance(sections[section], dict):
+            raise BadInput(f"{file}: [target] is read, and nothing but it; there is {section!r}.")
+    content: dict[str, Any] = sections.get("target", {})
+    for key, value in content.items():
+        if key not in DESCRIPTION:  # a target to load is not among them: a file found by chance must not run code
+            raise BadInput(f"{file}: [target] has no key {key!r}. {near(key, DESCRIPTION)}")
+        if key in ("weights", "outputs") and not isinstance(value, str):
+            raise BadInput(f"{file}: {key} = {value!r}: expected text in quotation marks.")
+    return content
 
 
 def numbers(name: str, text: str) -> list[float]:

@@ -93,3 +93,28 @@ def test_a_command_starts_or_resumes(tmp_path: Any) -> None:
         opt.start_or_resume("fuzz", "TARGET", False, None, None)
     with pytest.raises(BadInput, match="leave out --out"):
         opt.start_or_resume("fuzz", "TARGET", True, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[target\n", "cannot be read"),
+        ("[targets]\nmean = [0.5]\n", "there is 'targets'"),
+        ("mean = [0.5]\n", "there is 'mean'"),
+        ("target = 3\n", "there is 'target'"),
+        ('[target]\nspec = "py:evil.py:build"\n', "no key 'spec'"),
+        ("[target]\nweights = 3\n", "expected text"),
+    ],
+)
+def test_a_file_that_would_be_ignored_is_refused(text: str, says: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "neurotest.toml").write_text(text)
+    with pytest.raises(BadInput, match=says):
+        opt.read_description(mean=None)
+    assert opt.read_description(mean="0.5", toml=False) == {"mean": [0.5]}
+
+
+def test_the_command_line_goes_over_the_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "neurotest.toml").write_text("[target]\nmean = 0.1\nstd = 0.2\n")
+    assert opt.read_description(mean="0.5", std=None) == {"mean": [0.5], "std": 0.2}
