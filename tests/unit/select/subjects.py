@@ -65,8 +65,8 @@ def same_order(a: Selection, b: Selection) -> bool:
 
 
 def centred() -> Target:
-    """Takes vectors of six numbers; its biases are such that every class is predicted. Weights are multiples of 1/8: on inputs that
-    are multiples of 1/16 every sum is exact in any order."""
+    """Takes vectors of six numbers; its biases are such that every class is predicted. Weights are multiples of 1/8: on inputs
+    that are multiples of 1/16 every sum is exact in any order."""
     random = np.random.default_rng(0)
     first, last = nn.Linear(6, 8), nn.Linear(8, 3)
     with torch.no_grad():
