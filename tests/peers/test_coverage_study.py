@@ -1,4 +1,4 @@
-"""Our statistics on the published suites of the coverage study: what is known of them comes out again."""
+"""Our statistics on the published suites of the coverage study: its printed numbers come out again."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ def listed() -> dict[str, bool]:
 
 
 def test_every_guide_is_listed_as_helping_or_not() -> None:
-    told = listed()
-    assert set(told) == set(GUIDES)
-    assert {guide for guide, helps in told.items() if helps} == set(WITHIN)
-    names = {guide.partition(":")[0] for guide in told}
+    documented = listed()
+    assert set(documented) == set(GUIDES)
+    assert {guide for guide, helps in documented.items() if helps} == set(WITHIN)
+    names = {guide.partition(":")[0] for guide in documented}
     assert set(fuzzing.GUIDES) - names == {"cac"}  # needs a convolution
 
 
