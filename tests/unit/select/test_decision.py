@@ -37,7 +37,7 @@ def test_it_equals_a_plain_loop() -> None:
         one = torch.from_numpy(x[i : i + 1]).float() / 255
         said = int(net(one).argmax())
         lost = [1 - float(net(changed).double().softmax(1)[0, said]) for changed in MildMutations().variants(one)[:3]]
-        # p moves by at most a quarter of the gap of the logits, which is 40 times the mean, itself right to 2e-6 however it is summed.
+        # p moves by at most a quarter of the gap of the logits, 40 times the mean, right to 2e-6 however it is summed.
         assert found.all_scores[i] == pytest.approx(np.mean(lost), abs=2e-5)
 
 
