@@ -63,7 +63,7 @@ def neighbours(loop: Loop, k: int = 10) -> np.ndarray:
     known, wrong = faults(loop)
     unit = torch.nn.functional.normalize(loop.x[:, :-1], dim=1)
     near = (unit @ unit[known].T).topk(min(k, len(known)), dim=1).indices.numpy()
-    return wrong[near].mean(axis=1) + 1e-3 * torch.sigmoid(loop.gini).numpy()
+    return np.asarray(wrong[near].mean(axis=1)) + 1e-3 * torch.sigmoid(loop.gini).numpy()
 
 
 def gaussian_process(loop: Loop, noise: float = 0.3) -> np.ndarray:
@@ -76,7 +76,7 @@ def gaussian_process(loop: Loop, noise: float = 0.3) -> np.ndarray:
 
     inner = kernel(x[known], x[known]) + noise * torch.eye(len(known), dtype=torch.float64)
     middle = float(wrong.mean())
-    return (kernel(x, x[known]) @ torch.linalg.solve(inner, torch.from_numpy(wrong).double() - middle)).numpy()
+    return np.asarray(kernel(x, x[known]) @ torch.linalg.solve(inner, torch.from_numpy(wrong).double() - middle))
 
 
 def boosting(loop: Loop) -> np.ndarray:
@@ -89,7 +89,7 @@ def boosting(loop: Loop) -> np.ndarray:
     trees = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, min_samples_leaf=5, early_stopping=False, random_state=0
     )
-    return trees.fit(x[known], wrong).decision_function(x)
+    return np.asarray(trees.fit(x[known], wrong).decision_function(x))
 
 
 def head(loop: Loop) -> np.ndarray:

@@ -24,11 +24,12 @@ def main(name: str = "cifar10-resnet20", sets: str = "3") -> None:
         known = extractor(on.target, on.known).values
         bounds = {n: Manifold.of(known[:n]) for n in (suites.TRAIN, suites.KNOWN)}
         ours, theirs = suites.illuminated(on), suites.fuzzed(on, "kmnc")
-        apart = ours.x.astype(np.float64) - ours.seeds
+        seeds = ours.seeds.astype(np.float64)
+        apart = ours.x.astype(np.float64) - seeds
         shown = {
             "illumination": ours.x,
             "its seeds": ours.seeds,
-            "its changes, three times as large": np.clip(ours.seeds + 3 * apart, 0, 255).round().astype(np.uint8),
+            "its changes, three times as large": np.clip(seeds + 3 * apart, 0, 255).round().astype(np.uint8),
             "kmnc": theirs.x,
             "pure noise": rng.stream("script.outside", draw).integers(0, 256, size=ours.x.shape).astype(np.uint8),
         }

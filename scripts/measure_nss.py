@@ -42,7 +42,7 @@ def rates(name: str) -> tuple[dict[str, np.ndarray], float]:
     for seed in POOLS:
         pool = neurotest.data(f"zoo:{zoo.find(name).dataset}/nss-pool@{seed}")
         for method, selection in compare(target, pool, list(methods(name)), "5%", seed=seed).items():
-            wrong = pool.labels != selection.predictions
+            wrong = np.asarray(pool.labels) != selection.predictions
             found[method].append([100 * fdr(wrong[selection.order], budget(b, len(pool))) for b in BUDGETS])
         wrong_share.append(100 * float(wrong.mean()))
     return {method: np.array(rows) for method, rows in found.items()}, float(np.mean(wrong_share))

@@ -66,13 +66,13 @@ def measure(subject: str, source: Source) -> tuple[dict[str, np.ndarray], np.nda
             here = probe(part.x)
             (a,) = here[WANT].values()
             said, p = here.predictions, here.probs
-            note("wrong", torch.from_numpy(source.labels[part.index]) != said)
+            note("wrong", torch.from_numpy(np.asarray(source.labels)[part.index]) != said)
             note("gini", 1 - p.square().sum(dim=1))
             random = [_changes(a, said, p, probe(mutations.apply(part.x, d[part.index])), WANT) for d in draws]
             for key in random[0]:
                 note(f"random {key}", torch.stack([r[key] for r in random], dim=1))
-            for name, (operator, parameters) in FIXED.items():
-                found = _changes(a, said, p, probe(apply(operator, parameters, part.x)), WANT)
+            for name, (operator, fixed) in FIXED.items():
+                found = _changes(a, said, p, probe(apply(operator, fixed, part.x)), WANT)
                 note(f"{name} l1", found["l1"])
                 note(f"{name} cosine", found["cosine"])
                 note(f"{name} loss", found["loss"])
@@ -131,7 +131,7 @@ def _ideas(raw: dict[str, np.ndarray], kinds: np.ndarray) -> dict[str, np.ndarra
         "**16 mild mutations, probability lost (`nss+`)**": raw["mild loss"].mean(axis=1),
     }
     both = raw["gini"], raw["mild loss"].mean(axis=1)
-    ideas["`nss+` and DeepGini, mean rank"] = sum(np.argsort(np.argsort(v)) for v in both).astype(float)
+    ideas["`nss+` and DeepGini, mean rank"] = np.sum([np.argsort(np.argsort(v)) for v in both], axis=0).astype(float)
     return ideas
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from neurotest.select.api import rank
 from neurotest.target.probe import Trace
 
 # Ours is higher for what should be labelled earlier; a confidence of theirs is turned round.
-THEIRS = {
+THEIRS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
     "deepgini": ("uwiz|DeepGini", lambda theirs: theirs),
     "maxp": ("uwiz|MaxSoftmax(confidence)", lambda theirs: 1 - theirs),
     "margin": ("uwiz|PCS(confidence)", lambda theirs: -theirs),

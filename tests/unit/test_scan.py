@@ -145,7 +145,7 @@ def test_a_profile_of_a_source() -> None:
 
 def test_the_package_and_its_functions_share_names() -> None:
     assert neurotest.profile is profile
-    assert neurotest.scan.scan is scan
+    assert neurotest.scan.scan is scan  # type: ignore[attr-defined]  # a module that can be called
     neurotest.scan(target(), source(), [])
 
 

@@ -15,7 +15,7 @@ from neurotest import zoo
 from neurotest.data import ArraySource
 from neurotest.errors import BadInput
 from neurotest.train import Step, Training, accuracy, train
-from neurotest.zoo.recipes import Recipe
+from neurotest.zoo.recipes import RECIPES, Recipe
 
 RECIPE = Recipe(epochs=3, batch=8, rate=0.01, flip=True, crop=1)
 
@@ -110,7 +110,7 @@ def test_a_subject_is_trained_into_the_cache(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path))
     monkeypatch.setattr(training, "data", lambda spec: digits)
     monkeypatch.setattr(zoo, "WEIGHTS", tmp_path / "nothing embedded")
-    monkeypatch.setitem(zoo.RECIPES, "mnist-lenet1", Recipe(epochs=2, batch=16, stored="float16"))
+    monkeypatch.setitem(RECIPES, "mnist-lenet1", Recipe(epochs=2, batch=16, stored="float16"))
     with pytest.raises(Killed):
         training.train_subject("mnist-lenet1", report=stop_in(2))
     assert [file.name for file in (tmp_path / "zoo").iterdir()] == ["mnist-lenet1.checkpoint"]

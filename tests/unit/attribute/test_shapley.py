@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations as orders_of
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     covered: dict[str, list[bool]] = {"kernel": [], "permutation": [], "certify": []}
     for seed, made in enumerate(playing(12, True)):
         active, truth = made.active[0], exact(made)
-        several = {
+        several: dict[str, Any] = {
             "kernel": kernel(made, coalitions=60, seed=seed),
             "permutation": permutation(made, orders=30, truncate=0.0, seed=seed),
             "certify": certify(made, k=3, rounds=30, seed=seed),

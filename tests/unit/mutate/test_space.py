@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_draws_must_fit_the_batch() -> None:
     [{"operator": "warp", "parameters": [1, 2]}, {"operator": "blur"}, {"operator": "blur", "parameters": [3]}, "blur", {}],
     ids=str,
 )
-def test_records_that_cannot_be_replayed(record: object) -> None:
+def test_records_that_cannot_be_replayed(record: Any) -> None:
     with pytest.raises(BadInput, match="cannot replay"):
         Draws.of(NSS.names, [record])
 

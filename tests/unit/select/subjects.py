@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -57,7 +59,10 @@ def mutated_pool() -> Source:
 
 TRAIN = ArraySource(images(30, seed=2), labels(30))
 # What some methods cannot do without, and no method minds.
-GIVEN = {"train": TRAIN, "labels": {position: int(label) for position, label in enumerate(labels()) if position % 3 == 0}}
+GIVEN: dict[str, Any] = {
+    "train": TRAIN,
+    "labels": {position: int(label) for position, label in enumerate(labels()) if position % 3 == 0},
+}
 
 
 def same_order(a: Selection, b: Selection) -> bool:

@@ -62,7 +62,7 @@ def test_the_first_proposal_is_deepgini() -> None:
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 5))
 def test_proposals_are_distinct_and_unseen(sizes: list[int], seed: int) -> None:
     known, labels = facts(seed)
-    learner, seen = Loop(known), set()
+    learner, seen = Loop(known), set[int]()
     for size in sizes:
         batch = learner.propose(size)
         assert len(set(batch.tolist())) == size

@@ -33,10 +33,10 @@ def test_tables_of_nothing_are_empty_and_say_what_is_absent() -> None:
 
 @needed
 def test_seeds_have_odd_numbers_and_are_right() -> None:
-    on = cells.subject(SUBJECT, "quick", 0, 10)
+    on = cells.subject(SUBJECT, "quick", 0, 10)  # type: ignore[attr-defined]
     assert (on.positions % 2 == 1).all()
     assert len(on.x) == 10
-    other = cells.subject(SUBJECT, "quick", 1, 10)
+    other = cells.subject(SUBJECT, "quick", 1, 10)  # type: ignore[attr-defined]
     assert set(on.positions) != set(other.positions)
 
 

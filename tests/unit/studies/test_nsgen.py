@@ -145,7 +145,7 @@ def test_paths_are_read_once_and_give_every_variants_threshold(monkeypatch: pyte
     assert isinstance(shared, NSGen)
     assert isinstance(alone, NSGenState)
     assert shared.tau == pytest.approx(alone.tau, abs=1e-6)
-    assert nsgen_cells.with_tau("fashion-lenet5", "nsgen:target=own,per_class=1").tau is None
+    assert nsgen_cells.with_tau("fashion-lenet5", "nsgen:target=own,per_class=1").tau is None  # type: ignore[attr-defined]
     found = nsgen_pool.pool("fashion-lenet5", "quick")
     json.dumps(found, allow_nan=False)
     assert found["mutants"] == 24

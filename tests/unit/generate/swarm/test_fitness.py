@@ -68,7 +68,7 @@ def test_sensitivity_in_plain_loops(scale: str, signed: bool) -> None:
 
     def outputs(images: Tensor) -> list[Tensor]:
         kept, now = [], images
-        for module in target.module:  # type: ignore[union-attr]
+        for module in target.module.children():
             now = module(now)
             if module in layers:
                 kept.append(now)
