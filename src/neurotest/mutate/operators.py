@@ -32,7 +32,8 @@ def _signed(random: np.random.Generator, low: float, high: float, size: tuple[in
 def about_centre(linear: Tensor, shift: Tensor, height: int, width: int) -> Tensor:
     """The pixel matrices (n, 2, 3) of x -> linear (x - centre) + centre + shift; centre is that of the pixel grid."""
     centre = linear.new_tensor([(width - 1) / 2, (height - 1) / 2])
-    offset = centre - linear @ centre + shift  # (n, 2)
+    # Written out: a matrix product may round otherwise in another batch, and an item replayed alone must have the same pixels.
+    offset = centre - (linear[:, :, 0] * centre[0] + linear[:, :, 1] * centre[1]) + shift  # (n, 2)
     return torch.cat([linear, offset.unsqueeze(2)], dim=2)
 
 
