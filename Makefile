@@ -56,6 +56,7 @@ test-peers: $(PEERS)/.peers
 # What holds for the kernels of one processor only fails here on most others.
 test-kernels: export ATEN_CPU_CAPABILITY := default
 test-kernels: export ONEDNN_MAX_CPU_ISA := SSE41
+test-kernels: export MKL_CBWR := COMPATIBLE
 test-kernels: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not slow" $(NUMERIC) $(ARGS)
 
