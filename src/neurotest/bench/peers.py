@@ -44,7 +44,7 @@ def _both(repeats: int) -> dict[str, Any]:
     from neurotest.coverage.adequacy import DSA
     from neurotest.measure.context import Traces
 
-    import dnn_tip.surprise as peer  # type: ignore[import-not-found]  # isort: skip
+    import dnn_tip.surprise as peer  # isort: skip
 
     peer.gc = SimpleNamespace(collect=lambda: 0)  # it collects garbage per ten inputs; with that it would be slower still
     random = np.random.default_rng(0)
@@ -72,7 +72,7 @@ def _sections(repeats: int) -> dict[str, Any]:
     from neurotest.measure.traces import Layout
     from neurotest.target import Profile, Trace, Want
 
-    import dnn_tip.neuron_coverage as peer  # type: ignore[import-not-found]  # isort: skip
+    import dnn_tip.neuron_coverage as peer  # isort: skip
 
     values = np.random.default_rng(1).normal(size=(1100, 236)).astype(np.float32)
     want, train, test = Want(), values[:1000], values[1000:]
@@ -104,7 +104,7 @@ def _additional(repeats: int) -> dict[str, Any]:
     from neurotest.target import Profile, Trace, Want
 
     import dnn_tip.neuron_coverage as peer  # isort: skip
-    from dnn_tip.prioritizers import cam  # type: ignore[import-not-found]  # isort: skip
+    from dnn_tip.prioritizers import cam  # isort: skip
 
     values = np.random.default_rng(2).normal(size=(3000, 236)).astype(np.float32)
     want, train, test = Want(), values[:1000], values[1000:]

@@ -50,7 +50,8 @@ def test_tables_of_what_is_there() -> None:
     assert set(generators("cifar10-resnet20", "quick")) > {"nsgen", "swarm, excitability", "swarm, sensitivity", *TOOLBOX}
 
 
-EVERY = ["illuminate", "random", "nsgen", "fgsm", "dlfuzz", "swarm, excitability", "swarm, sensitivity", "autoattack"]
+EVERY = ["illuminate", "random", "nsgen", "fgsm", "dlfuzz", "swarm, excitability", "swarm, sensitivity",
+         pytest.param("autoattack", marks=pytest.mark.peer("art"))]  # fmt: skip
 
 
 @pytest.mark.parametrize("generator", EVERY)
