@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -17,77 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from PIL import Image
 from safetensors.torch import load_file, save_file
+from tests.e2e.stranger import FUZZ, MODEL, OPTIONS, absolute, project_spec
 
-from neurotest import data
 from neurotest.runs.store import Run
 
 Cli = Callable[..., Any]
 SRC = Path(__file__).resolve().parents[2] / "src"
-MODEL = """
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(1, 6, 5, padding=2)
-        self.dense = nn.Linear(6 * 7 * 7, 10)
-
-    def forward(self, x):
-        return self.dense(F.max_pool2d(F.relu(self.conv(x)), 4).flatten(1))
-
-
-def cnn():
-    return Net()
-"""
-
-
-def train(folder: Path) -> list[str]:
-    """Weights for MODEL, trained for a moment on normalised images; gives the class names in the network's order."""
-    source = data("zoo:fashion-mnist/train[:2000]")
-    assert source.labels is not None
-    assert source.classes is not None
-    x = (torch.from_numpy(source.read(np.arange(len(source)))).float() / 255 - 0.3) / 0.4
-    y = torch.from_numpy(source.labels)
-    scope: dict[str, Any] = {}
-    exec(MODEL, scope)
-    torch.manual_seed(0)
-    net = scope["cnn"]()
-    optimiser = torch.optim.Adam(net.parameters(), 3e-3)
-    for _ in range(6):
-        for rows in torch.randperm(len(x)).split(50):
-            optimiser.zero_grad()
-            torch.nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
-            optimiser.step()
-    save_file(net.state_dict(), folder / "cnn.safetensors")
-    return [name.replace("/", "-") for name in source.classes]
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's folder: models.py, weights, class names in the network's order, photographs in folders (sorted otherwise)."""
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "models.py").write_text(MODEL)
-    classes = train(folder)
-    (folder / "classes.txt").write_text("\n".join(classes))
-    source = data("zoo:fashion-mnist/test[:80]")
-    assert source.labels is not None
-    for number, (x, label) in enumerate(zip(source.read(np.arange(80)), source.labels, strict=True)):
-        place = folder / "photos" / classes[label] / f"{number:03d}.png"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(x[0]).save(place)
-    return folder
-
-
-OPTIONS = ["--weights", "cnn.safetensors", "--mean", "0.3", "--std", "0.4", "--classes", "classes.txt", "--size", "1x28x28"]
-FUZZ = ["fuzz", "py:models.py:cnn", "dir:photos", *OPTIONS, "--guide", "kmnc:10", "--train", "dir:photos", "--batch", "32"]
 
 
 def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +59,6 @@ def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli
     assert json.loads(cli("status", "moved", "--json").out)["runs"][0]["iterations"] >= 70
 
 
-def project_spec(project: Path) -> str:
-    return f"py:{project / 'models.py'}:cnn"
-
-
-def absolute(project: Path) -> list[str]:
-    return [str(project / one) if (project / one).is_file() else one for one in OPTIONS]
-
-
 @pytest.mark.parametrize(
     ("command", "options"),
     [
@@ -155,110 +83,6 @@ def test_other_generators_remember_their_network(
     assert described["weights"] == str((project / "cnn.safetensors").resolve())
     assert described["mean"] == [0.3]
     assert len(described["classes"]) == 10
-
-
-def test_a_selection_and_a_measurement_remember_their_network(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = Path.cwd()
-    monkeypatch.chdir(project)
-    options = [*OPTIONS, "--limit", 40, "-q", "--json"]
-    chosen = cli("select", "py:models.py:cnn", "dir:photos", *options, "--budget", 10, "--out", elsewhere / "select")
-    assert chosen.code == 0, chosen.err
-    assert cli("cover", "py:models.py:cnn", "dir:photos", *options, "--criteria", "nc", "--out", elsewhere / "cover").code == 0
-    monkeypatch.chdir(elsewhere)
-    judged = cli("evaluate", "select", "--json", "-q")
-    assert judged.code == 0, judged.err
-    assert next(iter(json.loads(judged.out)["suites"].values()))["outputs"] == 10
-    for name in ("select", "cover"):
-        with Run.open(name) as run:
-            assert run["config"]["description"]["weights"] == str((project / "cnn.safetensors").resolve())
-
-
-def test_the_doctor_numbers_class_folders_as_the_network_does(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders are sorted by name, which is not the network's order: accuracy is that of select, not that of chance."""
-    monkeypatch.chdir(project)
-    content = json.loads(cli("doctor", "py:models.py:cnn", "dir:photos", *OPTIONS, "-q", "--json").out)
-    assert content["accuracy"] > 0.6
-    Path("others.txt").write_text(Path("classes.txt").read_text().replace("bag", "bags"))
-    others = cli("doctor", "py:models.py:cnn", "dir:photos", *OPTIONS, "--classes", "others.txt", "-q")
-    assert "'bag' is no class of the target. Did you mean bags?" in others.out
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["doctor"],
-        ["select"],
-        ["cover", "--criteria", "nc"],
-        ["fuzz", "--guide", "random", "--iterations", "1"],
-        ["attack", "--attack", "fgsm"],
-    ],
-    ids=lambda command: command[0],
-)
-def test_images_that_cannot_be_used_are_mentioned(
-    command: list[str], project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    shutil.copytree(project / "photos", "photos")
-    (Path("photos") / "bag" / "broken.png").write_bytes(b"no picture")
-    Image.new("L", (31, 31)).save("photos/bag/larger.png")
-    options = [] if command == ["doctor"] else ["--out", tmp_path / "run"]
-    result = cli(command[0], project_spec(project), "dir:photos", *absolute(project), *command[1:], *options)
-    assert result.code == 0, result.err
-    assert len(re.findall("2 files (were )?skipped", result.out + result.err)) == 1, result.err
-
-
-# -- other ways to bring a network
-
-
-def test_a_state_dict_and_a_module_path(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = Path("own_package")
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "nets.py").write_text(MODEL)
-    torch.save(load_file(project / "cnn.safetensors"), "cnn.pt")
-    options = ["cnn.pt" if one.endswith(".safetensors") else one for one in absolute(project)]
-    fuzz = ["fuzz", "py:own_package.nets:cnn", f"dir:{project / 'photos'}", *options, "--guide", "random", "--batch", 32]
-    first = cli(*fuzz, "--iterations", 10, "--out", "run", "--json", "-q")
-    assert first.code == 0, first.err
-    for name in ("own_package", "own_package.nets"):  # as in a new process
-        monkeypatch.delitem(sys.modules, name)
-    run = Path("run").resolve()
-    Path("elsewhere").mkdir()
-    monkeypatch.chdir("elsewhere")
-    assert cli("shrink", run, "-q").code == 0
-    assert cli("fuzz", "--resume", run, "--iterations", 12, "-q").code == 0
-
-
-def test_an_exported_network(project: Path, cli: Cli) -> None:
-    scope: dict[str, Any] = {}
-    exec(MODEL, scope)
-    net = scope["cnn"]()
-    net.load_state_dict(load_file(project / "cnn.safetensors"))
-    exported = torch.export.export(
-        net.eval(), (torch.rand(2, 1, 28, 28),), dynamic_shapes=({0: torch.export.Dim("n")},), strict=True
-    )
-    torch.export.save(exported, "cnn.pt2")
-    options = absolute(project)[2:]
-    fuzz = ["fuzz", "pt2:cnn.pt2", f"dir:{project / 'photos'}", *options, "--guide", "random", "--batch", 32]
-    first = cli(*fuzz, "--iterations", 10, "--out", "run", "--json", "-q")
-    assert first.code == 0, first.err
-    for command in (["shrink", "run"], ["fuzz", "--resume", "run", "--iterations", 12], ["evaluate", "run"]):
-        result = cli(*command, "-q")
-        assert result.code == 0, (command, result.err)
-
-
-def test_a_description_in_a_file_is_stored_in_the_run(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = Path.cwd()
-    shutil.copytree(project, "copy", ignore=shutil.ignore_patterns("run"))
-    monkeypatch.chdir("copy")
-    Path("neurotest.toml").write_text(
-        '[target]\nweights = "cnn.safetensors"\nmean = [0.3]\nstd = [0.4]\nclasses = "classes.txt"\nsize = "1x28x28"\n'
-    )
-    fuzz = ["fuzz", "py:models.py:cnn", "dir:photos", "--guide", "random", "--batch", 32, "--iterations", 10]
-    first = cli(*fuzz, "--out", elsewhere / "run", "--json", "-q")
-    assert first.code == 0, first.err
-    assert "from ./neurotest.toml" in first.err
-    monkeypatch.chdir(elsewhere)
-    assert cli("shrink", "run", "-q").code == 0
 
 
 def test_conditions_and_exit_codes_of_commands_on_a_run(run: Path, cli: Cli) -> None:
@@ -298,30 +122,6 @@ def test_killed_and_resumed_without_a_word_about_the_network(project: Path, cli:
     result = cli("fuzz", "--resume", run, "--iterations", done + 10, "--json", "-q")
     assert result.code == 0, result.err
     assert json.loads(result.out)["iterations"] >= done + 10
-
-
-# -- several networks of one command
-
-
-def test_versions_of_a_network_are_driven_apart(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = Path.cwd()
-    state = load_file(project / "cnn.safetensors")
-    save_file({name: value + 0.02 * torch.randn_like(value) for name, value in state.items()}, "new.safetensors")
-    monkeypatch.chdir(project)
-    options = ["--seeds", "dir:photos", *OPTIONS, "--limit", 20, "--steps", 3, "-q", "--json"]
-    versions = ["py:models.py:cnn", "py:models.py:cnn", "zoo:fashion-lenet1"]
-    diff = ["diff", *versions, *options, "--weights", elsewhere / "new.safetensors"]
-    first = cli(*diff, "--out", elsewhere / "run")
-    assert first.code == 0, first.err
-    monkeypatch.chdir(elsewhere)
-    with Run.open("run") as run:
-        weights = [one.get("weights") for one in run["config"]["descriptions"]]
-    assert weights == [str((project / "cnn.safetensors").resolve()), str((elsewhere / "new.safetensors").resolve()), None]
-    assert cli("evaluate", "run", "-q").code == 0
-    monkeypatch.chdir(project)
-    many = cli(*diff, "--weights", "cnn.safetensors", "--out", elsewhere / "many")
-    assert many.code == 2
-    assert "--weights 3 times, but 2 of the targets take it" in many.err
 
 
 # -- options that are repeated
