@@ -90,7 +90,7 @@ def fuzzed(on: Subject, name: str) -> Suite:
         while spent < on.forwards and fuzzer.spent() is None:
             faults += [m for m in fuzzer.step() if m.fault]
             # What a guide reads of the seeds is not counted, as everywhere here: of each mutant, it is.
-            own = round(PATH * state.ready.passes * state.met) if isinstance(state, NSGenState) else state.forwards
+            own = round(PATH * state.ready.passes * state.pairs) if isinstance(state, NSGenState) else state.forwards
             spent = fuzzer.tally.forwards - state.forwards + own
     roots = np.array([m.root for m in faults], dtype=np.int64)
     x = np.stack([np.asarray(m.x) for m in faults]) if faults else seeds.x[:0]
@@ -138,7 +138,7 @@ def paid(on: Subject, make: Callable[[Source, int], Faults], few: int) -> Suite:
 def illuminated(on: Subject) -> Suite:
     began = time.process_time()
     found = illuminate(on.target, on.source, on.forwards, seed=on.draw, out=False)
-    return Suite(found.x, found.seeds, found.expected, found.positions, found.found, found.spent, time.process_time() - began)
+    return Suite(found.x, found.seeds, found.expected, found.positions, found.all_faults, found.spent, time.process_time() - began)
 
 
 def boxed(on: Subject, text: str) -> Callable[[Source, int], Faults]:
