@@ -55,7 +55,7 @@ def course(name: str, scale: str, draw: int, n: int) -> Row:
         trajectory = fly(on, fitness, said)
         spent, waited = time.process_time() - began, time.perf_counter() - clock
         found[preset] = {
-            "fitness": [m.fitness for m in trajectory.course],
+            "fitness": [m.fitness for m in trajectory.history],
             "cpu": spent,
             "wall": waited,
             "threads": torch.get_num_threads(),
