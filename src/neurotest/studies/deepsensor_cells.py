@@ -79,8 +79,8 @@ def _swarm(on: Subject, method: str, draw: int, particles: int) -> tuple[int, in
     else:
         fitness, said = paper(method, iterations=ROUNDS, particles=particles, seed=draw)
         trajectory = fly(on, fitness, said)
-    at = np.linspace(0, len(trajectory.course) - 1, ROUNDS).round().astype(int)
-    return sum(trajectory.course[i].wrong for i in at), len(trajectory.hits)
+    at = np.linspace(0, len(trajectory.history) - 1, ROUNDS).round().astype(int)
+    return sum(trajectory.history[i].wrong for i in at), len(trajectory.hits)
 
 
 def _steps(on: Subject, method: str, draw: int) -> tuple[int, int]:
@@ -123,7 +123,7 @@ def _differential(on: Subject, name: str, method: str, draw: int) -> tuple[int, 
     wrong, kinds, chances = 0, set(), 0
     for spec in XPLORE if method == "deepxplore" else (method,):
         found = diff(targets, on.source, spec, seed=draw, out=False)
-        said = found.said[:, 0] if found.said.size else found.predicted
+        said = found.predictions[:, 0] if found.predictions.size else found.predicted
         bad = found.fault & (said != found.expected)
         wrong += int(bad.sum())
         kinds |= set(zip(found.positions[bad].tolist(), said[bad].tolist(), strict=True))

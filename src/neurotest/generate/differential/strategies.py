@@ -1,4 +1,4 @@
-"""Which neurons to drive up: DLFuzz's four strategies, and ADAPT's, which learns one while testing."""
+"""Which neurons to drive up: DLFuzz's four strategies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Chosen = NDArray[np.int64]
 
 
 class Selector(Protocol):
-    """Chooses m neurons for every image, and learns what came of it."""
+    """Chooses m neurons for every image, and learns from the result."""
 
     def choose(self, counts: NDArray[np.int64], scaled: Numbers, uniforms: Numbers, m: int) -> Chosen: ...
 
@@ -50,10 +50,10 @@ class Mixed:
 
     def _one(self, name: str, counts: NDArray[np.int64], scaled: Numbers, uniforms: Numbers, m: int) -> Chosen:
         if name == "threshold":
-            away = np.abs(np.nan_to_num(scaled, nan=np.inf) - self.threshold)
-            return np.argsort(away, axis=1, kind="stable")[:, :m]
+            distance = np.abs(np.nan_to_num(scaled, nan=np.inf) - self.threshold)
+            return np.argsort(distance, axis=1, kind="stable")[:, :m]
         weights = {"often": counts, "rarely": counts.max() - counts, "weight": self.heavy}[name].astype(np.float64)
-        if not weights.any():  # nothing is known yet: any will do
+        if not weights.any():  # nothing is covered yet
             weights = np.ones_like(weights)
         return weighted(weights[None], uniforms, m)
 
