@@ -138,7 +138,8 @@ def paid(on: Subject, make: Callable[[Source, int], Faults], few: int) -> Suite:
 def illuminated(on: Subject) -> Suite:
     began = time.process_time()
     found = illuminate(on.target, on.source, on.forwards, seed=on.draw, out=False)
-    return Suite(found.x, found.seeds, found.expected, found.positions, found.all_faults, found.spent, time.process_time() - began)
+    spent, seconds = found.spent, time.process_time() - began
+    return Suite(found.x, found.seeds, found.expected, found.positions, found.all_faults, spent, seconds)
 
 
 def boxed(on: Subject, text: str) -> Callable[[Source, int], Faults]:

@@ -65,5 +65,5 @@ def test_settings() -> None:
                  "autoattack:step=0", "autoattack:queries=0"):  # fmt: skip
         with pytest.raises(BadInput):
             registry.build("attack", text)
-    with pytest.raises(BadInput, match="cannot use the regulariser; use .*pgd"):
+    with pytest.raises(BadInput, match="cannot use the regulariser; use "):
         attack(target(), seeds(), "deepfool", 1.0, out=False)
