@@ -12,7 +12,7 @@ from neurotest import rng
 from neurotest.checks import count
 from neurotest.generate.differential.dlfuzz import DLFuzz
 from neurotest.generate.differential.ensemble import Ensemble
-from neurotest.generate.differential.neurons import Hits, Neurons
+from neurotest.generate.differential.neurons import Covered, Neurons
 from neurotest.generate.differential.strategies import Chosen, Numbers, Selector
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
@@ -77,9 +77,9 @@ class Evolving:
         ranked = scores[self.which] + 1e-9 * uniforms  # equal scores are common: features are 0 or 1
         return np.asarray(np.argpartition(-ranked, m - 1, axis=1)[:, :m], dtype=np.int64)
 
-    def learn(self, hits: Hits, failed: NDArray[np.bool_]) -> None:
-        np.logical_or.at(self.covered, self.which, hits)
-        self.failing |= hits[failed].any(0)
+    def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None:
+        np.logical_or.at(self.covered, self.which, covered)
+        self.failing |= covered[failed].any(0)
 
     def _evolve(self) -> None:
         """Parents: the half that together cover most, out of the last generations; children mix two and change a little."""
@@ -107,7 +107,7 @@ class Evolving:
         self.generation, self.used = (int(n) for n in arrays["adapted"])
 
 
-def cover_most(covered: Hits, n: int) -> NDArray[np.int64]:
+def cover_most(covered: Covered, n: int) -> NDArray[np.int64]:
     """n rows, one after the other the one that adds most to those before it; the earlier of two equal ones."""
     left, chosen = covered.copy(), []
     free = np.ones(len(covered), dtype=bool)

@@ -201,7 +201,7 @@ class _Batch:
             self.unstable |= set(self.active[suspects[~stable]].tolist())
             self._save(self.active[suspects[stable]], rows_of(saved, stable))
         for covered, one in zip(self.search.covered, forward, strict=True):
-            covered |= one.values.hits(self.method.threshold)[faults].any(0)
+            covered |= one.values.covered(self.method.threshold)[faults].any(0)
         self.unstable -= set(self.active[faults].tolist())
         spent = ~faults & (self.dark[self.active] >= (self.method.patches or np.inf))
         if spent.any():

@@ -15,7 +15,7 @@ from neurotest.checks import count, number
 from neurotest.errors import BadInput
 from neurotest.generate.differential.ensemble import Ensemble, Output
 from neurotest.generate.differential.method import Outcome
-from neurotest.generate.differential.neurons import Hits, pick, rows_of
+from neurotest.generate.differential.neurons import Covered, pick, rows_of
 from neurotest.generate.differential.strategies import STRATEGIES, Mixed, Selector
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
@@ -176,10 +176,10 @@ class _Search:
             batch.unstable |= set(rows[suspects[~stable]].tolist())
             if stable.any():
                 batch.add(rows_of(saved, stable), rows[suspects[stable]], number)
-        hits = forward.values.hits(self.method.threshold)
-        gains = coverage_gains(hits, self.counts > 0)
-        self.counts += hits.sum(0)
-        self.selector.learn(hits, wrong)
+        covered = forward.values.covered(self.method.threshold)
+        gains = coverage_gains(covered, self.counts > 0)
+        self.counts += covered.sum(0)
+        self.selector.learn(covered, wrong)
         base = rows_of(batch.seed, rows).flatten(1)
         near = (here.flatten(1) - base).norm(dim=1) < self.method.within * base.norm(dim=1)
         again = np.flatnonzero((gains > GAIN / number) & near.cpu().numpy())
@@ -192,7 +192,7 @@ def runners_up(logits: Tensor, own: Tensor, k: int) -> Tensor:
     return rest.topk(min(k, logits.shape[1] - 1), dim=1).indices
 
 
-def coverage_gains(hits: Hits, covered: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """How much coverage each row adds to what is covered and to the rows before it: (n, neurons) -> (n,)."""
-    so_far = np.logical_or.accumulate(np.vstack([covered[None], hits]), axis=0).sum(1)
-    return np.asarray(np.diff(so_far) / len(covered))
+def coverage_gains(covered: Covered, before: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """How much coverage each row adds to `before` (neurons,) and to the rows before it: (n, neurons) -> (n,)."""
+    so_far = np.logical_or.accumulate(np.vstack([before[None], covered]), axis=0).sum(1)
+    return np.asarray(np.diff(so_far) / len(before))

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from neurotest.errors import BadInput
 from neurotest.generate.differential.neurons import Neurons, Values
-from neurotest.generate.gradient.engine import BROKEN, Passes, gradient_of
+from neurotest.generate.gradient.engine import NOT_FINITE, Passes, gradient_of
 from neurotest.mutate.space import from_unit
 from neurotest.oracles import predicted
 from neurotest.target import Probe, Target
 
-FLAT = 1e-5  # added to a gradient's size before dividing by it, as published
+EPSILON = 1e-5  # added to a gradient's size before dividing by it, as published
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Ensemble(Passes):
         """The gradient of the summed objective towards u, each input's scaled to a root mean square of 1."""
         gradient = self.backward(objective.sum(), u, first=first)
         size = gradient.flatten(1).double().square().mean(1).sqrt()
-        return gradient / (size + FLAT).to(gradient).view(-1, *[1] * (u.ndim - 1))
+        return gradient / (size + EPSILON).to(gradient).view(-1, *[1] * (u.ndim - 1))
 
     def masked(self, u: Tensor) -> tuple[str, ...]:
         """Targets, of several, whose gradient is zero at all of these inputs: the others' would hide it."""
@@ -86,7 +86,7 @@ class Ensemble(Passes):
             with torch.enable_grad():
                 gradient = gradient_of(target.logits(from_unit(free, target.bounds)).amax(1).sum(), free)
             if gradient is not None and not bool(gradient.isfinite().all()):
-                raise BadInput(f"{target.spec}: {BROKEN}")
+                raise BadInput(f"{target.spec}: {NOT_FINITE}")
             if gradient is None or not bool(gradient.any()):
                 specs.append(str(target.spec))
         return tuple(specs)

@@ -13,7 +13,7 @@ from torch import Tensor
 from neurotest.target import Target, Want
 from neurotest.target.probe import Keep, reducer
 
-Hits = NDArray[np.bool_]
+Covered = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Values:
     means: Tensor
     scaled: Tensor  # without graph; NaN where a layer is constant
 
-    def hits(self, threshold: float) -> Hits:
+    def covered(self, threshold: float) -> Covered:
         """(n, neurons) which neurons are covered; a constant layer covers nothing."""
         return np.asarray((self.scaled > threshold).cpu().numpy())
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.generate.differential.neurons import Hits, Neurons, weighted
+from neurotest.generate.differential.neurons import Covered, Neurons, weighted
 from neurotest.jobs.parts import Arrays
 
 STRATEGIES = ("often", "rarely", "weight", "threshold")
@@ -22,7 +22,7 @@ class Selector(Protocol):
 
     def choose(self, counts: NDArray[np.int64], scaled: Numbers, uniforms: Numbers, m: int) -> Chosen: ...
 
-    def learn(self, hits: Hits, failed: NDArray[np.bool_]) -> None: ...
+    def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None: ...
 
     def arrays(self) -> Arrays: ...
 
@@ -57,7 +57,7 @@ class Mixed:
             weights = np.ones_like(weights)
         return weighted(weights[None], uniforms, m)
 
-    def learn(self, hits: Hits, failed: NDArray[np.bool_]) -> None:
+    def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None:
         return None
 
     def arrays(self) -> Arrays:

@@ -119,7 +119,7 @@ class Diversity:
         return values.relu().sum(0) if self.reduce == "batch" and values.ndim == 2 else values
 
 
-class Pull:
+class DiversityGradient:
     """The regulariser where only its gradient is needed: it is computed as soon as the forward pass reaches a layer.
 
     Its buffers are overwritten by the next pass: new memory for every layer would cost as much as the arithmetic, and no

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.diversity import Diversity, Pull
+from neurotest.generate.gradient.diversity import Diversity, DiversityGradient
 from neurotest.mutate.space import from_unit
 from neurotest.target import Probe, Target
 
-MASKED = (
+ZERO_GRADIENT = (
     "every gradient of the target towards its input is zero: it rounds, thresholds or detaches somewhere (or saturates), "
     "so gradient attacks are blind here; use `neurotest fuzz`, or attack the network without that step."
 )
-BROKEN = "a gradient of the target towards its input is not finite (NaN or infinity): gradient attacks cannot be used on it."
+NOT_FINITE = "a gradient of the target towards its input is not finite (NaN or infinity): gradient attacks cannot be used on it."
 ENOUGH = 20  # inputs after which a network whose gradient is zero at all of them is refused
 
 
@@ -38,10 +38,10 @@ class Passes:
         self.backwards += len(u) * len(self.targets)
         gradient = gradient_of(objective, u, keep=keep)
         if gradient is None:
-            raise BadInput(MASKED)
+            raise BadInput(ZERO_GRADIENT)
         size = gradient.flatten(1).abs().amax(1)
         if not bool(size.isfinite().all()):
-            raise BadInput(BROKEN)
+            raise BadInput(NOT_FINITE)
         if first:
             self.starts += len(u)
             self.flat += int((size == 0).sum())
@@ -50,7 +50,7 @@ class Passes:
     def refuse_flat(self, *, last: bool = True) -> None:
         """Refuse targets whose gradient was zero at every input so far; before the last batch a few are not enough."""
         if self.flat == self.starts and self.starts >= (1 if last else ENOUGH):
-            raise BadInput(MASKED)
+            raise BadInput(ZERO_GRADIENT)
 
     def counts(self) -> NDArray[np.int64]:
         """All counters, for `restore`."""
@@ -88,9 +88,11 @@ class Engine(Passes):
         self.target, self.targets = target, (target,)
         self.eight_bit = eight_bit
         self.diversity = diversity if diversity is not None and diversity.weight > 0 else None
-        self._pull = None if self.diversity is None else Pull(self.diversity)
-        wants, record = ((), None) if self._pull is None else ((self._pull.diversity.want,), self._pull.record)
-        self._probe = Probe(target, *wants, grad=True, record=record)
+        self._regulariser: DiversityGradient | None = None
+        self._probe = Probe(target, grad=True)
+        if self.diversity is not None:
+            self._regulariser = DiversityGradient(self.diversity)
+            self._probe = Probe(target, self.diversity.want, grad=True, record=self._regulariser.record)
 
     def __enter__(self) -> Engine:
         self._probe.__enter__()
@@ -103,11 +105,11 @@ class Engine(Passes):
     def forward(self, u: Tensor, y: Tensor, sign: int = 1) -> Output:
         """Logits, and `sign` x the weighted divergence of the same pass (only its gradient)."""
         self.forwards += len(u)
-        if self._pull is None:
+        if self._regulariser is None:
             return Output(self._probe(from_unit(u, self.target.bounds)).logits, None)
-        diversity = self._pull.diversity
+        diversity = self._regulariser.diversity
         # One batch is one term in the study's code, beside a mean: its share of a sum over n inputs is n times that.
-        self._pull.scale = sign * diversity.weight / self._layers * (len(u) if diversity.reduce == "batch" else 1)
+        self._regulariser.scale = sign * diversity.weight / self._layers * (len(u) if diversity.reduce == "batch" else 1)
         trace = self._probe(from_unit(u, self.target.bounds))
         with torch.enable_grad():
             penalty = torch.stack(list(trace[diversity.want].values()))  # (layers, n), or (layers, 1) of a batch

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from neurotest import rng
 from neurotest.checks import count, eps_share, fraction, number
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.engine import BROKEN, Engine
+from neurotest.generate.gradient.engine import NOT_FINITE, Engine
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register
 
@@ -47,7 +47,7 @@ class _CountedTarget(nn.Module):
     def _check(self, gradient: Tensor) -> None:
         self.engine.backwards += len(gradient)
         if not bool(gradient.isfinite().all()):
-            raise BadInput(BROKEN)
+            raise BadInput(NOT_FINITE)
 
 
 @contextmanager

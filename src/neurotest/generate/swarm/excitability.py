@@ -17,11 +17,11 @@ from neurotest.mutate.space import from_unit
 from neurotest.registry import register
 from neurotest.target import Probe, Want
 
-FLAT = (
+ZERO_GRADIENT = (
     "the loss of the target does not change with its hidden neurons (every gradient towards them is zero): excitability cannot "
     "guide a swarm here; check --layers, or use --fitness sensitivity."
 )
-BROKEN = "a gradient of the target's loss towards its hidden neurons is not finite: use --fitness sensitivity."
+NOT_FINITE = "a gradient of the target's loss towards its hidden neurons is not finite: use --fitness sensitivity."
 
 
 @register(
@@ -96,7 +96,7 @@ class ByWeights(Measure):
         self.base = [torch.zeros_like(weight) for weight in self.weights]
         self.reweigh(problem.seeds, torch.arange(n, device=device))
         if not any(bool(weight.any()) for weight in self.weights):
-            raise BadInput(FLAT)
+            raise BadInput(ZERO_GRADIENT)
         parts = zip(layers, self.weights, self.base, strict=True)
         dead = [layer.name for layer, weight, base in parts if not bool(weight.any()) or not bool(base.any())]
         if dead:
@@ -126,7 +126,7 @@ class ByWeights(Measure):
                 base[rows] = tensors[layer.name].detach()
                 weight[rows] = 0.0 if gradient is None else gradient.detach()
                 if gradient is not None and not bool(gradient.isfinite().all()):
-                    raise BadInput(BROKEN)
+                    raise BadInput(NOT_FINITE)
         self.forwards += len(u)
         self.backwards += len(u)
         return 3
@@ -169,7 +169,7 @@ class ByParticle(Measure):
         self.forwards += len(problem.seeds)
         self.backwards += len(problem.seeds)
         if not bool((self.base != 0).any()):
-            raise BadInput(FLAT)
+            raise BadInput(ZERO_GRADIENT)
 
     def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
         with self.mask_gradient:

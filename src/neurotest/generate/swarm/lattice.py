@@ -19,7 +19,7 @@ from neurotest.mutate.space import from_unit
 # Of the flips that help, best first, so many are tried together. Chosen on test images with even numbers.
 SHARES = (1.0, 0.5, 0.25, 0.12)
 STEPS = (0.25, 0.5, 1.0, 2.0)  # in an L2 ball: steps along the slope, in radii
-LITTLE = 0.05  # how far a survey moves a value there
+SURVEY_STEP = 0.05  # how far a survey moves a value there
 ROUNDING = 1e-4  # of the largest change: less comes from other orders of summation in other batches
 
 
@@ -165,15 +165,15 @@ class Slope(Lattice):
         return self.best
 
     @property
-    def little(self) -> Tensor:
-        return torch.where(self.best > 0.5, -LITTLE, LITTLE)
+    def survey_step(self) -> Tensor:
+        return torch.where(self.best > 0.5, -SURVEY_STEP, SURVEY_STEP)
 
     def tried(self) -> Tensor:
-        return self.best + self.little
+        return self.best + self.survey_step
 
     def join(self) -> tuple[Tensor, Tensor]:
         """Positions (n, steps, *shape) along the slope, twice: there are no signs."""
-        slope = self.helps / self.little
+        slope = self.helps / self.survey_step
         at_bound = ((slope > 0) & (self.best >= 1)) | ((slope < 0) & (self.best <= 0))
         direction = torch.where(at_bound, 0.0, slope).flatten(1)
         direction = (direction / direction.norm(dim=1, keepdim=True).clamp_min(1e-12)).view_as(self.seeds)

@@ -15,7 +15,7 @@ from neurotest.generate.swarm.ball import Ball
 from neurotest.mutate.space import from_unit
 from neurotest.target import Probe, Profile, Target, Want
 
-STILL = (
+CONSTANT = (
     "the target gives every seed and random changes of it exactly the same logits, so its loss does not change in this ball: "
     "check that its layers are alive (`neurotest doctor TARGET DATA`), or take a larger --radius."
 )
@@ -73,7 +73,7 @@ class Measure(ABC):
         with torch.inference_mode():
             logits = problem.target.logits(from_unit(few, problem.target.bounds))
             if all(torch.equal(logits, problem.target.logits(from_unit(u, problem.target.bounds))) for u in noisy):
-                raise BadInput(STILL)
+                raise BadInput(CONSTANT)
         return int(logits.shape[1])
 
     def __enter__(self) -> Self:

@@ -18,7 +18,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.differential import DeepXplore, DiffResult, DLFuzz, deepxplore_suite, diff
 from neurotest.generate.differential.api import deviant, differs
-from neurotest.generate.differential.ensemble import FLAT, Ensemble
+from neurotest.generate.differential.ensemble import EPSILON, Ensemble
 from neurotest.jobs.parts import FOLDER
 from neurotest.runs.store import Run
 from neurotest.target import Target
@@ -70,7 +70,7 @@ def test_one_step_by_hand() -> None:
     method = DeepXplore(constraint="free", step=0.1, steps=1, neuron_weight=0.0, push=1, eps=1.0)
     result = run_diff(method, targets, data=ArraySource(x, spec="one"))
     gradient = weights[0][0] - weights[1][0]  # (-1, -3): up with the first target's logit, down with the second's
-    expected = torch.tensor(x[0]) + 0.1 * gradient / (gradient.square().mean().sqrt() + FLAT)
+    expected = torch.tensor(x[0]) + 0.1 * gradient / (gradient.square().mean().sqrt() + EPSILON)
     assert result.x[0] == pytest.approx(expected.clamp(0, 1).numpy(), abs=1e-5)
     assert result.predictions[0].tolist() == [int((w @ torch.from_numpy(result.x[0])).argmax()) for w in weights]
 
@@ -86,7 +86,7 @@ def test_a_batch_against_a_plain_loop() -> None:
             free = u.clone().requires_grad_()
             aim = PAIR[1].logits(free)[0, y] - PAIR[0].logits(free)[0, y]
             (slope,) = torch.autograd.grad(aim, free)
-            moved = u + 0.03 * slope / (slope.square().mean().sqrt() + FLAT)
+            moved = u + 0.03 * slope / (slope.square().mean().sqrt() + EPSILON)
             u = torch.maximum(torch.minimum(moved, base + 0.2), base - 0.2).clamp(0, 1)
             saved = (u * 255).round() / 255
             if len({int(t.logits(saved).argmax()) for t in PAIR}) > 1 and len({int(t.logits(u).argmax()) for t in PAIR}) > 1:

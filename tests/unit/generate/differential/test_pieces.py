@@ -40,7 +40,7 @@ def test_neurons_are_scaled_over_all_units_of_a_layer_and_input() -> None:
             assert float(values.means[i, channel].detach()) == pytest.approx(float(maps[i, channel].mean()), abs=1e-6)
     assert values.means.requires_grad
     assert not values.scaled.requires_grad
-    assert values.hits(0.5).shape == (3, 5)
+    assert values.covered(0.5).shape == (3, 5)
     assert neurons.kinds == ["convolution"] * 2 + ["dense"] * 3
     assert neurons.weights[:2] == pytest.approx(network.module[0].weight.flatten(1).mean(1).detach().numpy())  # type: ignore[index]
 
@@ -54,7 +54,7 @@ def test_a_constant_layer_covers_nothing() -> None:
     neurons = Neurons(network, "pre_activation")
     with Probe(network, neurons.want, grad=True) as probe:
         values = neurons.read(probe(torch.rand(2, 1, 2, 2))[neurons.want])
-    assert not values.hits(0.0).any()
+    assert not values.covered(0.0).any()
 
 
 def test_picking_sums_each_rows_own_neurons() -> None:
