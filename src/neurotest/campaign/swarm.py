@@ -270,7 +270,7 @@ class _Work(Job[SwarmResult]):
             return None
         self.notes.update(dict.fromkeys(measure.notes))
         new = self._mutants(trajectory.hits, rows, u, number)
-        self._count(new, measure.forwards, trajectory.course, int(trajectory.spent.sum()))
+        self._count(new, measure.forwards, trajectory.history, int(trajectory.spent.sum()))
         self._beside(problem, number)
         return new
 
