@@ -39,11 +39,11 @@ def test_attack_and_evaluate(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--eps", "2"), "eps='2'"),
+        (("--eps", "2"), "eps=2"),
         (("--diversity", "1", "--layers", "nothere"), "matches no layer"),
         (("--layers", "conv1"), "weight is 0"),
         (("--attack", "depfool"), "Did you mean deepfool"),
-        (("--attack", "jsma", "--diversity", "1"), "no place for the regulariser"),
+        (("--attack", "jsma", "--diversity", "1"), "cannot use the regulariser"),
         (("--kappa", "3"), "no option 'kappa'"),
         (("--batch", "0"), "--batch 0"),
     ],

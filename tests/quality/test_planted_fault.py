@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +12,15 @@ from tests.quality.planted import DESIGN, GUIDES, MOST, REPORT, arrives, measure
 from neurotest.generate.fuzz import build_guide
 from neurotest.studies.fuzzing import cells
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "fuzzing.md"
+RESULT = Path(__file__).resolve().parents[2] / "docs" / "results" / "fuzzing-guides.json"
 WITHIN = {"tensorfuzz:0.004": 1500}  # forward passes in which guides that help arrive
 SEEDS = (1000, 1001)  # of this test alone
 
 
 def listed() -> dict[str, bool]:
     """What the documentation says of each guide: whether it helps."""
-    rows = re.findall(r"^\| `([^`]+)` \|.*\| (yes|no|) \|$", PAGE.read_text(), flags=re.MULTILINE)
-    return {guide: helps == "yes" for guide, helps in rows}
+    rows = json.loads(RESULT.read_text())["rows"]
+    return {row[0].strip("`"): row[-1] == "yes" for row in rows if row[0].startswith("`")}
 
 
 def test_every_guide_is_listed_as_helping_or_not() -> None:
