@@ -123,7 +123,7 @@ class NSGenState(GuideState):
 
     def _read(self, keys: list[int], images: NDArray[Any], labels: NDArray[np.int64]) -> None:
         target = self.ready.target
-        x = target.prepare(np.ascontiguousarray(images))
+        x = target.prepare(np.array(images))  # a copy: images of a resumed campaign are read-only
         if self.ready.passes:
             self.forwards += len(set(keys) - self._counted) * self.ready.passes
             self._counted.update(keys)
