@@ -54,11 +54,12 @@ def old_method(run: Run, config: Mapping[str, Any], kind: str, method: Any, opti
     if method is not None and isinstance(stored, Mapping) and "object" in stored:
         again = with_options(kind, method, repeated)
         if stored_method(again) != stored:
-            raise BadInput(f"{kind}: {run.path} was made with {stored['object']}, not with {method!r}.")
+            raise other_setting(run, kind, stored_method(again), stored)
         return again
     original = read_method(kind, stored)
-    if (method is not None or repeated) and with_options(kind, original if method is None else method, repeated) != original:
-        raise other_setting(run, kind, method or repeated, stored_method(original))
+    again = with_options(kind, original if method is None else method, repeated)
+    if again != original:
+        raise other_setting(run, kind, stored_method(again), stored_method(original))
     return original
 
 
