@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from neurotest import registry
 from neurotest.coverage.criterion import Criterion, State
-from neurotest.coverage.record import begin, finish, withdraw
+from neurotest.coverage.record import begin, finish
 from neurotest.coverage.result import Coverage, Measured
 from neurotest.data.source import Source
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
+from neurotest.jobs.life import withdraw
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
 from neurotest.measure.traces import part

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from neurotest.coverage.criterion import Criterion
 from neurotest.coverage.result import Coverage
 from neurotest.data.source import Source
+from neurotest.jobs import life
+from neurotest.jobs.stored import target_config
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
@@ -17,13 +17,12 @@ from neurotest.target import Target
 def begin(out: Any, target: Target, source: Source, criteria: Mapping[str, Criterion], settings: dict[str, Any]) -> Run:
     """Make the run before the work, so that a place that cannot be written to is refused at once."""
     config = {
-        "target": target.spec,
-        "fingerprint": target.fingerprint,
+        **target_config(target),
         "data": source.spec,
         "criteria": {name: repr(criterion) for name, criterion in criteria.items()},
         **settings,
     }
-    return Run.create(None if out in (None, True) else Path(out), "cover", config)
+    return life.begin("cover", out, config)
 
 
 def finish(run: Run, coverage: Coverage) -> None:
@@ -33,9 +32,3 @@ def finish(run: Run, coverage: Coverage) -> None:
     run.finish({**coverage.to_dict(), "notes": [*coverage.notes, *unfit]})
     run.export()
     run.close()
-
-
-def withdraw(run: Run) -> None:
-    """A measurement is whole or not there."""
-    run.close()
-    shutil.rmtree(run.path, ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,9 @@ from neurotest import registry, zoo
 from neurotest.data.source import Source, check_shape, content_ids
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
+from neurotest.jobs.life import begin, withdraw
+from neurotest.jobs.opening import stored_spec
+from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
 from neurotest.runs.store import Run
 from neurotest.scan import BATCH, Progress, aligned, fit, remarks
@@ -150,21 +152,20 @@ def _estimate(pool: Pool, order: np.ndarray, predictions: np.ndarray, weights: n
 def _begin(command: str, out: Any, target: Target, source: Source, scorers: dict[str, Any], settings: dict[str, Any]) -> Run:
     """Make the run before the work, so that a place that cannot be written to is refused at once."""
     config = {
-        "target": target.spec,
-        "fingerprint": target.fingerprint,
-        "pool": source.spec,
+        **target_config(target),
+        "pool": stored_spec(source),
         "methods": {name: repr(scorer) for name, scorer in scorers.items()},
         **settings,
     }
-    return Run.create(None if out in (None, True) else Path(out), command, config)
+    return begin(command, out, config)
 
 
 def _abandon(run: Run) -> None:
     """A selection is whole or not there: take away a run that holds nothing yet."""
-    started = bool(run.methods())
-    run.close()
-    if not started:
-        shutil.rmtree(run.path, ignore_errors=True)
+    if run.methods():
+        run.close()
+    else:
+        withdraw(run)
 
 
 def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:

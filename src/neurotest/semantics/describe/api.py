@@ -12,6 +12,7 @@ from neurotest.data.source import Source
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_json
+from neurotest.jobs.life import withdraw
 from neurotest.scan import Progress, aligned, fit
 from neurotest.semantics.describe.material import Describer, Material, distinct
 from neurotest.semantics.descriptions import Description, Descriptions
@@ -83,7 +84,7 @@ def recorded(
         table = described(describer, work)
         record.finish(kept, work, table)
     except BaseException:
-        record.withdraw(kept)
+        withdraw(kept)
         raise
     return table, kept.path, record.summary(table)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from neurotest.files import whole
+from neurotest.jobs import life
+from neurotest.jobs.stored import target_config
 from neurotest.runs.export import cell
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
@@ -24,8 +24,7 @@ def begin(out: Any, material: Material, describer: Describer) -> Run:
     """Make the run before the work, so that a place that cannot be written to is refused at once."""
     data = material.data
     config = {
-        "target": material.target.spec,
-        "fingerprint": material.target.fingerprint,
+        **target_config(material.target),
         "data": None if data is None else data.spec,
         "inputs": 0 if data is None else len(data),
         "method": repr(describer),
@@ -34,7 +33,7 @@ def begin(out: Any, material: Material, describer: Describer) -> Run:
         "quantile": material.quantile,
         "seed": material.seed,
     }
-    return Run.create(None if out in (None, True) else Path(out), "describe", config)
+    return life.begin("describe", out, config)
 
 
 def finish(run: Run, material: Material, table: Descriptions) -> None:
@@ -50,12 +49,6 @@ def finish(run: Run, material: Material, table: Descriptions) -> None:
     run.finish(summary(table))
     run.export()
     run.close()
-
-
-def withdraw(run: Run) -> None:
-    """Descriptions are whole or not there."""
-    run.close()
-    shutil.rmtree(run.path, ignore_errors=True)
 
 
 def summary(table: Descriptions) -> dict[str, Any]:
