@@ -96,5 +96,5 @@ def tell_patterns(found: Any) -> None:
         print("no neuron takes another's place more often among faults than among others.")
         return
     show.table("substitutions more frequent among faults", list(told[0]), [list(row.values()) for row in told])
-    if len(found.found) > len(told):
-        print(f"and {len(found.found) - len(told)} more: --json or --out patterns.html")
+    if len(found.substitutions) > len(told):
+        print(f"and {len(found.substitutions) - len(told)} more: --json or --out patterns.html")

@@ -43,8 +43,7 @@ def record(run: Run, target: Target, found: AttackResult, stored: int) -> None:
     numbers = found.numbers
     with run.transaction():
         run["classes"] = list(found.classes or ())
-        for table in ("file", "input"):  # a crash may have come between this and the end
-            run.change(f"DELETE FROM {table}", [()])
+        run.clear_inputs()  # a crash may have come between this and the end
         run.add_inputs(rows)
         run.save_inputs(numbers[shown], found.x[shown], "fault", target.bounds)
         run.save_inputs(numbers[shown], found.seeds[shown], "original", target.bounds)

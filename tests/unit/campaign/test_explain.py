@@ -107,7 +107,7 @@ def test_what_faults_have_in_common(campaign: tuple[Path, Target, ArraySource], 
     assert 0 < found.others <= 40
     for who in ("faults", "others"):
         assert sum(part[who] for part in found.parts.values()) == pytest.approx(1)
-    assert all(s.lift > 1 and s.low <= s.lift <= s.high for s in found.found)
+    assert all(s.lift > 1 and s.low <= s.lift <= s.high for s in found.substitutions)
     assert page(found)
     assert found.save(tmp_path / "x.json").is_file()
 
