@@ -5,11 +5,16 @@ PYTHON ?=
 ARGS ?=
 # Processes for the tests; one torch thread each.
 JOBS ?= auto
+# Where numbers are computed and compared.
+NUMERIC := tests/peers $(addprefix tests/unit/,attribute coverage evaluate generate mutate select semantics stats target zoo)
 
 BIN := $(VENV)/bin
+# Other people's packages that the tests compare with stay out of the environment of the work.
+PEERS := $(VENV)-peers
 # Errors are shown; for everything pip says: make QUIET= ...
 QUIET ?= -qq
-PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input $(QUIET)
+# In a rule: the pip of the environment whose stamp is being made.
+PIP = $(@D)/bin/python -m pip --disable-pip-version-check --no-input $(QUIET)
 WITH := --constraint constraints.txt
 
 # Waiting threads that spin make torch several times slower as soon as a second process is busy.
@@ -17,7 +22,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test test-all lint types contracts docs bench setup check clean
+.PHONY: help demo test test-all test-peers test-kernels lint types contracts docs bench setup check clean
 .DEFAULT_GOAL := help
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -25,6 +30,8 @@ export NO_MKDOCS_2_WARNING := 1
 help:
 	@echo 'make demo       what neurotest does, on the embedded subject (under two minutes after installation)'
 	@echo 'make test       the test suite without the slow tests      make test-all   all of it'
+	@echo 'make test-peers against captum, foolbox, torchmetrics, dnn-tip and ART, in $(PEERS)'
+	@echo 'make test-kernels  the numeric tests with the instructions of an older processor'
 	@echo 'make check      lint, types, contracts, docs               make bench      costs as ratios (ARGS="probe --json")'
 	@echo 'make setup      only the environment, in $(VENV)            make clean      remove it and everything built'
 
@@ -34,12 +41,24 @@ demo: $(VENV)/.runtime
 bench: $(VENV)/.runtime
 	$(BIN)/neurotest bench $(ARGS)
 
-test test-all: export OMP_NUM_THREADS := 1
+test test-all test-peers test-kernels: export OMP_NUM_THREADS := 1
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not slow" $(ARGS)
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile $(ARGS)
+
+# A skipped comparison fails, and so does a run in which one of the packages was compared with by no test.
+test-peers: export NEUROTEST_PEERS := required
+test-peers: $(PEERS)/.peers
+	$(PEERS)/bin/python -m pytest -q -m peer tests $(ARGS)
+
+# What holds for the kernels of one processor only fails here on most others.
+test-kernels: export ATEN_CPU_CAPABILITY := default
+test-kernels: export ONEDNN_MAX_CPU_ISA := SSE41
+test-kernels: export MKL_CBWR := COMPATIBLE
+test-kernels: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not slow" $(NUMERIC) $(ARGS)
 
 check: lint types contracts docs
 
@@ -60,19 +79,19 @@ setup: $(VENV)/.dev
 
 # --- the environment: each stamp is written last, so that an interrupted installation starts again ---
 
-$(VENV)/.made:
-	@set -e; found=; for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python); do \
-	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found="$$python"; break; fi; \
+$(VENV)/.made $(PEERS)/.made:
+	@set -e; chosen=; for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python); do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then chosen="$$python"; break; fi; \
 	done; \
-	if [ -z "$$found" ]; then \
+	if [ -z "$$chosen" ]; then \
 	  echo 'neurotest needs Python 3.11 or later with its venv module (Debian, Ubuntu: apt install python3.11-venv).' >&2; \
 	  echo 'None was found among: $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python). Name one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)' >&2; \
 	  exit 2; \
 	fi; \
-	echo "Making $(VENV) with $$("$$found" -V)"; "$$found" -m venv "$(VENV)"; touch "$@"
+	echo "Making $(@D) with $$("$$chosen" -V)"; "$$chosen" -m venv "$(@D)"; touch "$@"
 
 # torch alone and first: once the pinned one is there, nothing that follows can pull in another.
-$(VENV)/.torch: $(VENV)/.made constraints.txt
+$(VENV)/.torch $(PEERS)/.torch: %/.torch: %/.made constraints.txt
 	@echo 'Installing torch (a few minutes the first time)'
 	$(PIP) install $(WITH) torch hatchling editables
 	@touch "$@"
@@ -87,6 +106,11 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	$(PIP) install $(WITH) --no-build-isolation --editable '.[dev]'
 	@touch "$(VENV)/.runtime" "$@"
 
+$(PEERS)/.peers: $(PEERS)/.torch pyproject.toml
+	@echo 'Installing neurotest and the packages to compare it with'
+	$(PIP) install $(WITH) --no-build-isolation --editable '.[peers]'
+	@touch "$@"
+
 clean:
-	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-peers build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

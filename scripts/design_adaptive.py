@@ -43,8 +43,8 @@ Score = Callable[[Loop], np.ndarray]  # odds or anything that rises with them
 
 
 def faults(loop: Loop) -> tuple[np.ndarray, np.ndarray]:
-    known = loop.labelled
-    return known, np.array([loop.labels[p] != int(loop.predictions[p]) for p in known.tolist()], dtype=bool)
+    labelled = loop.labelled
+    return labelled, np.array([loop.labels[p] != int(loop.predictions[p]) for p in labelled.tolist()], dtype=bool)
 
 
 # -- designs: what to score the pool by, given the labels so far
@@ -55,57 +55,57 @@ def deepgini(loop: Loop) -> np.ndarray:
 
 
 def logistic(loop: Loop) -> np.ndarray:
-    known, wrong = faults(loop)
-    return (loop.x @ learner.fault_regression(loop.x[known], torch.from_numpy(wrong).double(), loop.ridge)).numpy()
+    labelled, wrong = faults(loop)
+    return (loop.x @ learner.fault_regression(loop.x[labelled], torch.from_numpy(wrong).double(), loop.ridge)).numpy()
 
 
 def neighbours(loop: Loop, k: int = 10) -> np.ndarray:
-    known, wrong = faults(loop)
+    labelled, wrong = faults(loop)
     unit = torch.nn.functional.normalize(loop.x[:, :-1], dim=1)
-    near = (unit @ unit[known].T).topk(min(k, len(known)), dim=1).indices.numpy()
+    near = (unit @ unit[labelled].T).topk(min(k, len(labelled)), dim=1).indices.numpy()
     return np.asarray(wrong[near].mean(axis=1) + 1e-3 * torch.sigmoid(loop.gini).numpy())
 
 
 def gaussian_process(loop: Loop, noise: float = 0.3) -> np.ndarray:
-    known, wrong = faults(loop)
+    labelled, wrong = faults(loop)
     x = torch.cat([loop.x[:, :-1], 3 * loop.gini[:, None].clamp(-5, 5)], dim=1)
     width = float(torch.pdist(x[loop.anchors]).median()) / 1.5
 
     def kernel(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.exp(-torch.cdist(a, b).square() / (2 * width**2))
 
-    inner = kernel(x[known], x[known]) + noise * torch.eye(len(known), dtype=torch.float64)
+    inner = kernel(x[labelled], x[labelled]) + noise * torch.eye(len(labelled), dtype=torch.float64)
     middle = float(wrong.mean())
-    return np.asarray(kernel(x, x[known]) @ torch.linalg.solve(inner, torch.from_numpy(wrong).double() - middle))
+    return np.asarray(kernel(x, x[labelled]) @ torch.linalg.solve(inner, torch.from_numpy(wrong).double() - middle))
 
 
 def boosting(loop: Loop) -> np.ndarray:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    known, wrong = faults(loop)
+    labelled, wrong = faults(loop)
     if wrong.all() or not wrong.any():
         return deepgini(loop)
     x = torch.cat([loop.x[:, :40], loop.gini[:, None], loop.logits], dim=1).numpy()
     trees = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, min_samples_leaf=5, early_stopping=False, random_state=0
     )
-    return np.asarray(trees.fit(x[known], wrong).decision_function(x))
+    return np.asarray(trees.fit(x[labelled], wrong).decision_function(x))
 
 
 def head(loop: Loop) -> np.ndarray:
-    known = loop.labelled
-    return learner.log_odds(loop._head(known, torch.tensor([loop.labels[p] for p in known.tolist()]))).numpy()
+    labelled = loop.labelled
+    return learner.log_odds(loop._head(labelled, torch.tensor([loop.labels[p] for p in labelled.tolist()]))).numpy()
 
 
 def bagged_head(loop: Loop, members: int = 5, optimism: float = 1.0) -> np.ndarray:
     """Explores: where heads trained on resampled labels disagree, a fault counts as more probable."""
-    known = loop.labelled
-    said = torch.tensor([loop.labels[p] for p in known.tolist()])
-    aims = torch.nn.functional.one_hot(said, loop.logits.shape[1]).double()
+    labelled = loop.labelled
+    labels = torch.tensor([loop.labels[p] for p in labelled.tolist()])
+    aims = torch.nn.functional.one_hot(labels, loop.logits.shape[1]).double()
     odds = []
     for member in range(members):
-        weights = torch.from_numpy(rng.stream("bag", len(known), member).poisson(1.0, len(known))).double()
-        added = learner.corrected_head(loop.x[known], loop.logits[known], aims, weights, loop.ridge)
+        weights = torch.from_numpy(rng.stream("bag", len(labelled), member).poisson(1.0, len(labelled))).double()
+        added = learner.corrected_head(loop.x[labelled], loop.logits[labelled], aims, weights, loop.ridge)
         probs = (loop.logits + loop.x @ added).softmax(dim=1)
         odds.append(learner.log_odds(1 - probs.gather(1, loop.predictions[:, None]).squeeze(1)))
     stacked = torch.stack(odds)
@@ -165,7 +165,7 @@ def changed(values: dict[str, float]) -> Iterator[float]:
 
 @dataclass
 class Run:
-    """The order in which labels were asked for and, at each budget, faults left beside their estimate and interval."""
+    """The order in which labels were requested and, at each budget, faults left beside their estimate and interval."""
 
     order: np.ndarray
     left: list[tuple[int, Remaining]]
@@ -217,30 +217,30 @@ def head_line(*words: str) -> None:
 
 
 def scanned(name: str, pools: Iterator[Source]) -> list[tuple[Loop, np.ndarray]]:
-    found = []
+    scans = []
     for pool in pools:
         assert pool.labels is not None
-        found.append((scan(f"zoo:{name}", pool), pool.labels))
-    return found
+        scans.append((scan(f"zoo:{name}", pool), pool.labels))
+    return scans
 
 
 def design(names: list[str]) -> None:
     head_line("subject", "pools", "design")
     for name in names:
-        held = scanned(name, nss_pools(name, False, range(1)))
+        scans = scanned(name, nss_pools(name, False, range(1)))
         for title, score in DESIGNS.items():
-            found = [rates(run(facts, y, score).order, y != facts.predictions.numpy()) for facts, y in held]
-            row(name, "nss", title, *(f"{v:.1f}" for v in np.mean(found, axis=0)))
+            fault_rates = [rates(run(facts, y, score).order, y != facts.predictions.numpy()) for facts, y in scans]
+            row(name, "nss", title, *(f"{v:.1f}" for v in np.mean(fault_rates, axis=0)))
 
 
 def settings(names: list[str]) -> None:
     head_line("subject", "pools", "gain over DeepGini")
     for name in names:
         for kind, pools in (("nss", nss_pools(name, False, range(1))), ("natural", natural_pools(name, False))):
-            held = scanned(name, pools)
+            scans = scanned(name, pools)
             for title, values in CHANGES.items():
                 gains = []
-                for facts, y in held:
+                for facts, y in scans:
                     wrong = y != facts.predictions.numpy()
                     with changed(values) as ridge:
                         order = run(facts, y, hedged, ridge=ridge).order
@@ -259,18 +259,18 @@ def rest(names: list[str]) -> None:
     for name in names:
         kinds = {"nss": nss_pools(name, False, range(2)), "natural": natural_pools(name, False)}
         for kind, pools in {**kinds, "shifted": shifted_pools(name, range(2))}.items():
-            held = scanned(name, pools)
-            estimates(name, kind, [run(facts, y, hedged) for facts, y in held])
+            scans = scanned(name, pools)
+            estimates(name, kind, [run(facts, y, hedged) for facts, y in scans])
 
 
 def estimates(name: str, kind: str, runs: list[Run]) -> None:
     left = [pair for one in runs for pair in one.left]
-    inside = sum(found.low <= true <= found.high for true, found in left)
-    ratios = sorted(found.value / max(true, 1) for true, found in left)
-    widths = sorted((found.high - found.low) / max(true, 1) for true, found in left)
+    inside = sum(estimate.low <= true <= estimate.high for true, estimate in left)
+    ratios = sorted(estimate.value / max(true, 1) for true, estimate in left)
+    widths = sorted((estimate.high - estimate.low) / max(true, 1) for true, estimate in left)
     middle = len(left) // 2
-    told = f"{ratios[0]:.2f} .. {ratios[-1]:.2f}", f"{ratios[middle]:.2f}", f"{inside} of {len(left)}", f"{widths[middle]:.1f}"
-    row(name, kind, *told)
+    cells = f"{ratios[0]:.2f} .. {ratios[-1]:.2f}", f"{ratios[middle]:.2f}", f"{inside} of {len(left)}", f"{widths[middle]:.1f}"
+    row(name, kind, *cells)
 
 
 def audits(names: list[str], seeds: int = 40) -> None:
@@ -281,9 +281,9 @@ def audits(names: list[str], seeds: int = 40) -> None:
         for kind, pools in {"nss": nss_pools(name, True, range(100, 101)), "natural": natural_pools(name, True),
                             "corrupted": corrupted_pools(name, range(1))}.items():  # fmt: skip
             ((facts, y),) = scanned(name, pools)
-            found = [audited(facts, y, seed) for seed in range(seeds)]
+            repetitions = [audited(facts, y, seed) for seed in range(seeds)]
             for column, share in enumerate(("5 %", "10 %", "20 %")):
-                pairs = [one[column] for one in found]
+                pairs = [one[column] for one in repetitions]
                 inside = np.mean([rest.low <= true <= rest.high for true, rest in pairs])
                 ratio = np.mean([rest.value for _, rest in pairs]) / np.mean([true for true, _ in pairs])
                 width = np.median([(rest.high - rest.low) / max(true, 1) for true, rest in pairs])
@@ -296,7 +296,7 @@ def audited(facts: Loop, y: np.ndarray, seed: int) -> list[tuple[int, Remaining]
     order, n = np.argsort(-deepgini(facts), kind="stable"), len(y)
     faulty: dict[int, bool] = {}
     draws: list[Draw] = []
-    found = []
+    pairs = []
     while len(faulty) < n // 5:
         free = order[~np.isin(order, list(faulty))]
         drawn = rng.stream("audit", seed, len(draws)).permutation(free)[:2]
@@ -306,8 +306,8 @@ def audited(facts: Loop, y: np.ndarray, seed: int) -> list[tuple[int, Remaining]
         if len(faulty) in (n // 20, n // 10, n // 5):
             rest = sampled(draws, faulty, n, n - len(faulty))
             assert rest is not None
-            found.append((int(wrong.sum()) - sum(faulty.values()), rest))
-    return found
+            pairs.append((int(wrong.sum()) - sum(faulty.values()), rest))
+    return pairs
 
 
 def report(names: list[str], wanted: list[str]) -> None:
@@ -319,24 +319,24 @@ def report(names: list[str], wanted: list[str]) -> None:
                 reported(name, kind, scanned(name, pools), wanted)
 
 
-def reported(name: str, kind: str, held: list[tuple[Loop, np.ndarray]], wanted: list[str]) -> None:
-    wrongs = [y != facts.predictions.numpy() for facts, y in held]
-    runs = [run(facts, y, hedged) for facts, y in held]
-    plain = [np.argsort(-deepgini(facts), kind="stable") for facts, _ in held]
+def reported(name: str, kind: str, scans: list[tuple[Loop, np.ndarray]], wanted: list[str]) -> None:
+    wrongs = [y != facts.predictions.numpy() for facts, y in scans]
+    runs = [run(facts, y, hedged) for facts, y in scans]
+    plain = [np.argsort(-deepgini(facts), kind="stable") for facts, _ in scans]
     ours, theirs = ([rates(order, wrong) for order, wrong in zip(orders, wrongs, strict=True)]
                     for orders in ([one.order for one in runs], plain))  # fmt: skip
     share = f"{100 * np.mean(wrongs):.1f} %"
     best = [[100 * min(1.0, wrong.sum() / round(b * len(wrong))) for b in BUDGETS] for wrong in wrongs]
     row(name, kind, share, "DeepGini", *(f"{v:.1f}" for v in np.mean(theirs, axis=0)))
     row(name, kind, share, "adaptive", *(f"{v:.1f}" for v in np.mean(ours, axis=0)))
-    if len(held) > 1:
+    if len(scans) > 1:
         gains = [mean_interval(column) for column in (np.array(ours) - np.array(theirs)).T]
     else:
         gains = [gap(runs[0].order, plain[0], wrongs[0], round(b * len(wrongs[0]))) for b in BUDGETS]
     row(name, kind, share, "gain", *(f"{g.value:+.1f} ({g.low:+.1f} .. {g.high:+.1f})" for g in gains))
     row(name, kind, share, "ceiling", *(f"{v:.1f}" for v in np.mean(best, axis=0)))
     if "audit" in wanted:
-        audited = rates(run(*held[0], hedged, audit=0.1).order, wrongs[0])
+        audited = rates(run(*scans[0], hedged, audit=0.1).order, wrongs[0])
         row(name, kind, share, "a tenth at random, first pool", *(f"{v:.1f}" for v in audited))
     row(*LEFT)
     estimates(name, kind, runs)

@@ -30,15 +30,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(TAKEN), help="data sets to embed (all of them)")
     parser.add_argument("--compare", action="store_true", help="also measure other ways of packing the test sets")
-    given = parser.parse_args()
-    for name in given.names:
+    arguments = parser.parse_args()
+    for name in arguments.names:
         for split, limit in TAKEN[name].items():
             source = data(f"zoo:{name}-full/{split}", limit=limit)
             assert source.labels is not None
             x, y = source.read(np.arange(len(source))), source.labels.astype(np.uint8)
             x = x[:, 0] if x.shape[1] == 1 else x
             embed(name, split, x, y)
-            if given.compare and split == "test":
+            if arguments.compare and split == "test":
                 compare_packings(name, x)
 
 

@@ -13,16 +13,15 @@ from neurotest import rng
 from neurotest.data.source import ArraySource
 from neurotest.evaluate.features import Extractor
 from neurotest.evaluate.manifold import Manifold
-from neurotest.studies import illumination_cells as cells
-from neurotest.studies import illumination_suites as suites
+from neurotest.studies.illumination import cells, suites
 
 
 def main(name: str = "cifar10-resnet20", sets: str = "3") -> None:
     for draw in range(int(sets)):
         on = suites.subject(name, draw, 1000, odd=False)
         extractor = Extractor.of(cells.FEATURES.get(name.partition("-")[0], "target"), on.target)
-        known = extractor(on.target, on.known).values
-        bounds = {n: Manifold.of(known[:n]) for n in (suites.TRAIN, suites.KNOWN)}
+        reference = extractor(on.target, on.reference).values
+        bounds = {n: Manifold.of(reference[:n]) for n in (suites.TRAIN, suites.REFERENCE)}
         ours, theirs = suites.illuminated(on), suites.fuzzed(on, "kmnc")
         seeds = ours.seeds.astype(np.float64)
         apart = ours.x.astype(np.float64) - seeds
@@ -35,8 +34,8 @@ def main(name: str = "cifar10-resnet20", sets: str = "3") -> None:
         }
         for word, x in shown.items():
             features = extractor(on.target, ArraySource(x)).values
-            told = ", ".join(f"{(m.distance(features) > 1).mean():.3f} of {n} images" for n, m in bounds.items())
-            print(f"set {draw}, {word} ({len(x)}): outside the manifold {told}")
+            shares = ", ".join(f"{(m.distance(features) > 1).mean():.3f} of {n} images" for n, m in bounds.items())
+            print(f"set {draw}, {word} ({len(x)}): outside the manifold {shares}")
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ def resident() -> float:
 
 def measure(iterations: int, folder: Path) -> dict[str, Any]:
     marks = [iterations // 10, iterations // 2, iterations]
-    held: dict[int, float] = {}
+    megabytes: dict[int, float] = {}
 
     def watch(fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant]) -> None:
         for mark in marks:
-            if mark not in held and fuzzer.tally.iterations >= mark:
-                held[mark] = round(resident(), 1)
+            if mark not in megabytes and fuzzer.tally.iterations >= mark:
+                megabytes[mark] = round(resident(), 1)
 
     done = neurotest.fuzz(
         "zoo:mnist-lenet1", "zoo:mnist/test", "kmnc:1000", train="zoo:mnist/train", iterations=iterations, tries=1,
@@ -45,7 +45,7 @@ def measure(iterations: int, folder: Path) -> dict[str, Any]:
     sizes = {path.name: path.stat().st_size for path in (folder / "run").rglob("*") if path.is_file()}
     images = sum(size for name, size in sizes.items() if name.startswith("fault-"))
     return {
-        "megabytes": {str(mark): held[mark] for mark in marks},
+        "megabytes": {str(mark): megabytes[mark] for mark in marks},
         "forwards": content["forwards"], "random forwards": content["random"]["forwards"], "outputs": content["outputs"],
         "faults": content["faults"], "disk megabytes": round(sum(sizes.values()) / 1e6, 1), "of images": round(images / 1e6, 2),
     }  # fmt: skip

@@ -37,15 +37,15 @@ def methods(name: str) -> dict[str, str]:
 def rates(name: str) -> tuple[dict[str, np.ndarray], float]:
     """Per method FDR in percent, (pools, budgets), and the mean share of faults in the pools."""
     target = neurotest.load(f"zoo:{name}")
-    found: dict[str, list[list[float]]] = {method: [] for method in methods(name)}
+    by_method: dict[str, list[list[float]]] = {method: [] for method in methods(name)}
     wrong_share = []
     for seed in POOLS:
         pool = neurotest.data(f"zoo:{zoo.find(name).dataset}/nss-pool@{seed}")
         for method, selection in compare(target, pool, list(methods(name)), "5%", seed=seed).items():
             wrong = np.asarray(pool.labels) != selection.predictions
-            found[method].append([100 * fdr(wrong[selection.order], budget(b, len(pool))) for b in BUDGETS])
+            by_method[method].append([100 * fdr(wrong[selection.order], budget(b, len(pool))) for b in BUDGETS])
         wrong_share.append(100 * float(wrong.mean()))
-    return {method: np.array(rows) for method, rows in found.items()}, float(np.mean(wrong_share))
+    return {method: np.array(rows) for method, rows in by_method.items()}, float(np.mean(wrong_share))
 
 
 def main() -> None:

@@ -66,25 +66,25 @@ def measure(subject: str, source: Source) -> tuple[dict[str, np.ndarray], np.nda
         for part in batches(target, source, batch=500):
             here = probe(part.x)
             (a,) = here[WANT].values()
-            said, p = here.predictions, here.probs
-            note("wrong", torch.from_numpy(np.asarray(source.labels)[part.index]) != said)
+            predicted, p = here.predictions, here.probs
+            note("wrong", torch.from_numpy(np.asarray(source.labels)[part.index]) != predicted)
             note("gini", 1 - p.square().sum(dim=1))
-            random = [_changes(a, said, p, probe(mutations.apply(part.x, d[part.index])), WANT) for d in draws]
+            random = [_changes(a, predicted, p, probe(mutations.apply(part.x, d[part.index])), WANT) for d in draws]
             for key in random[0]:
                 note(f"random {key}", torch.stack([r[key] for r in random], dim=1))
             for name, (change, fixed) in FIXED.items():
-                found = _changes(a, said, p, probe(apply(change, fixed, part.x)), WANT)
-                note(f"{name} l1", found["l1"])
-                note(f"{name} cosine", found["cosine"])
-                note(f"{name} loss", found["loss"])
-            mild = [_changes(a, said, p, probe(x), WANT) for x in MildMutations(rounding="pool").variants(part.x)]
+                changes = _changes(a, predicted, p, probe(apply(change, fixed, part.x)), WANT)
+                note(f"{name} l1", changes["l1"])
+                note(f"{name} cosine", changes["cosine"])
+                note(f"{name} loss", changes["loss"])
+            mild = [_changes(a, predicted, p, probe(x), WANT) for x in MildMutations(rounding="pool").variants(part.x)]
             for key in mild[0]:
                 note(f"mild {key}", torch.stack([r[key] for r in mild], dim=1))
     raw = {name: np.concatenate(parts) for name, parts in columns.items()}
     return _ideas(raw, kinds), raw["wrong"] > 0.5, raw["gini"]
 
 
-def _changes(a: Tensor, said: Tensor, p: Tensor, there: object, want: Want) -> dict[str, Tensor]:
+def _changes(a: Tensor, predicted: Tensor, p: Tensor, there: object, want: Want) -> dict[str, Tensor]:
     (b,) = there[want].values()  # type: ignore[index]
     q = there.probs  # type: ignore[attr-defined]
     l1 = (a - b).abs().sum(dim=1)
@@ -92,8 +92,8 @@ def _changes(a: Tensor, said: Tensor, p: Tensor, there: object, want: Want) -> d
         "l1": l1,
         "relative": l1 / a.abs().sum(dim=1).clamp_min(1e-9),
         "cosine": 1 - torch.nn.functional.cosine_similarity(a, b, dim=1),
-        "flip": (q.argmax(dim=1) != said).double(),
-        "loss": 1 - q.gather(1, said[:, None]).squeeze(1),
+        "flip": (q.argmax(dim=1) != predicted).double(),
+        "loss": 1 - q.gather(1, predicted[:, None]).squeeze(1),
         "moved": (p - q).abs().sum(dim=1),
     }
 
@@ -172,8 +172,8 @@ def main() -> None:
                 rates = [100 * wrong[order[: round(b * len(wrong))]].mean() for b in BUDGETS]
                 rows.setdefault(idea, []).append([*rates, within(score, wrong, gini)])
             rows.setdefault("random", []).append([100 * wrong.mean()] * len(BUDGETS) + [0.5])
-        for idea, found in rows.items():
-            *rates, inside = (mean_interval(column) for column in np.array(found).T)
+        for idea, pools in rows.items():
+            *rates, inside = (mean_interval(column) for column in np.array(pools).T)
             cells = [f"{r.value:.1f} ({r.low:.1f} .. {r.high:.1f})" for r in rates]
             print(f"| {name} | {idea} | " + " | ".join(cells) + f" | {inside.value:.2f} |", flush=True)
 

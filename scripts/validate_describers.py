@@ -19,12 +19,12 @@ from neurotest.semantics.describe.api import described
 from neurotest.semantics.describe.probes import DIRECTIONS
 from neurotest.semantics.descriptions import describe
 from neurotest.stats.bootstrap import wilson
-from neurotest.studies.nsgen_words import describers, sentences, work
+from neurotest.studies.nsgen.words import describers, sentences, work
 from neurotest.zoo import catalogue
 
 
-def tell(label: str, found: validate.Validation) -> None:
-    row = found.to_dict()
+def show(label: str, result: validate.Validation) -> None:
+    row = result.to_dict()
     shown = {
         key: (None if row[key] is None else [round(float(v), 3) for v in np.atleast_1d(row[key])])
         for key in ("accuracy", "nearest", "margin")
@@ -47,9 +47,9 @@ def planted() -> None:
         subject, names = networks.coloured(seed)
         rows = describe(subject, None, "attributes", layers="colour", cache=False).layer("colour")
         hits["colour"] += [name in row.text.split() for name, row in zip(names, rows, strict=True)]
-    for what, found in hits.items():
-        shown = [round(v, 3) for v in wilson(sum(found), len(found))]
-        print(json.dumps({"what": f"planted {what}", "neurons": len(found), "named": shown}), flush=True)
+    for what, named in hits.items():
+        share = [round(v, 3) for v in wilson(sum(named), len(named))]
+        print(json.dumps({"what": f"planted {what}", "neurons": len(named), "named": share}), flush=True)
 
 
 def main() -> None:
@@ -58,15 +58,15 @@ def main() -> None:
         "--subjects", nargs="*", default=[s.name for s in catalogue() if s.embedded and s.architecture != "conv1d"]
     )
     parser.add_argument("--planted", action="store_true")
-    given = parser.parse_args()
-    if given.planted:
+    arguments = parser.parse_args()
+    if arguments.planted:
         planted()
         return
     encode = sentences()
-    for name in given.subjects:
+    for name in arguments.subjects:
         for label, describer in describers(name).items():
             here = work(name, 15)
-            tell(f"{name} {label}", validate.output_units(described(describer, here), here, encode))
+            show(f"{name} {label}", validate.output_units(described(describer, here), here, encode))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,63 @@
-"""Settings that have to be made before torch is imported, for those who start pytest without make."""
+"""Settings that have to be made before torch is imported, for those who start pytest without make; and the count of peers.
+
+With NEUROTEST_PEERS=required a test that compares with somebody else's package must run: a skip is a failure, and so is a run in
+which one of the packages was compared with by no test.
+"""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Generator
+
+import pytest
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests themselves run in parallel
+
+PEERS = ("captum", "foolbox", "torchmetrics", "dnn_tip", "art")
+REQUIRED = os.environ.get("NEUROTEST_PEERS") == "required"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if REQUIRED and not hasattr(config, "workerinput"):  # not in a worker of pytest-xdist
+        config.pluginmanager.register(Compared())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    marker = item.get_closest_marker("peer")
+    if marker is not None:
+        report.user_properties.append(("peer", marker.args[0]))
+        if REQUIRED and report.skipped:
+            report.outcome, report.longrepr = "failed", f"a skip, although NEUROTEST_PEERS=required: {reason(report)}"
+    return report
+
+
+def reason(report: pytest.TestReport) -> str:
+    return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+class Compared:
+    """Counts the tests passed by peer; with pytest-xdist the reports of the workers arrive here too."""
+
+    def __init__(self) -> None:
+        self.passed: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self.passed.update({name for key, name in report.user_properties if key == "peer"})
+
+    def missing(self) -> list[str]:
+        return [name for name in PEERS if not self.passed[name]]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.exitstatus == pytest.ExitCode.OK and self.missing():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.write_line(f"tests passed by peer: {', '.join(f'{name} {self.passed[name]}' for name in PEERS)}")
+        if self.missing():
+            terminalreporter.write_line(f"compared with no test: {', '.join(self.missing())}. The run counts as failed.")

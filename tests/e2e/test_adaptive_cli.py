@@ -26,12 +26,12 @@ def begun(cli: Cli, tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "model.py").write_text(MODEL)
     x = np.random.default_rng(0).integers(0, 256, (60, 1, 8, 8), dtype=np.uint8)
     np.savez(tmp_path / "pool.npz", x=x)
-    said = cli(
+    done = cli(
         "select", "py:model.py:build", "npz:pool.npz#x", "--method", "adaptive", "--budget", 6, "--out", "run", "--json", "-q"
     )
-    assert said.code == 0, said.err
-    found: dict[str, Any] = json.loads(said.out)
-    return found
+    assert done.code == 0, done.err
+    content: dict[str, Any] = json.loads(done.out)
+    return content
 
 
 def test_two_rounds(cli: Cli, begun: dict[str, Any]) -> None:
@@ -64,6 +64,6 @@ def test_two_rounds(cli: Cli, begun: dict[str, Any]) -> None:
     ],
 )
 def test_bad_usage_is_one_sentence(cli: Cli, begun: dict[str, Any], arguments: list[str], word: str) -> None:
-    said = cli(*arguments)
-    assert said.code == 2
-    assert word in said.err
+    done = cli(*arguments)
+    assert done.code == 2
+    assert word in done.err

@@ -47,11 +47,11 @@ def test_all_methods_in_one_table(cli, here: tuple[str, str, str], tmp_path: Pat
     (tmp_path / "labels.csv").write_text("position,label\n" + "".join(f"{i},{i % 4}\n" for i in range(12)))
     chosen = [word for method in METHODS for word in ("--method", method)]
     more = ("--train", train, "--labels", tmp_path / "labels.csv", "--spread", "--budget", 6)
-    said = cli("select", target, pool, *chosen, *more, "--json", "--out", "run")
-    assert said.code == 0, said.err
-    found = json.loads(said.out)["methods"]
-    assert list(found) == METHODS
-    for method, result in found.items():
+    done = cli("select", target, pool, *chosen, *more, "--json", "--out", "run")
+    assert done.code == 0, done.err
+    methods = json.loads(done.out)["methods"]
+    assert list(methods) == METHODS
+    for method, result in methods.items():
         assert len(set(result["indices"])) == 6
         if method in registry.entries("estimator"):
             assert result["accuracy_interval"][0] <= result["accuracy"] <= result["accuracy_interval"][1]
@@ -66,15 +66,15 @@ def test_all_methods_in_one_table(cli, here: tuple[str, str, str], tmp_path: Pat
 def test_out_to_people_and_back(cli, here: tuple[str, str, str]) -> None:
     target, pool, _ = here
     assert cli("select", target, pool.replace(",y", ""), "--budget", 10, "--out", "run").code == 0
-    said = cli("export", "run", "--format", "csv", "--out", "picks.csv")
-    assert said.code == 0, said.err
+    done = cli("export", "run", "--format", "csv", "--out", "picks.csv")
+    assert done.code == 0, done.err
     with open("picks.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     with open("labels.csv", "w", newline="") as file:
         csv.writer(file).writerows([["content", "label"], *([row["content"], number % 4] for number, row in enumerate(rows))])
-    said = cli("select", target, pool, "--method", "neighbours:3", "--labels", "labels.csv", "--budget", 5, "--json")
-    assert said.code == 0, said.err
-    assert not set(json.loads(said.out)["indices"]) & {int(row["position"]) for row in rows}
+    done = cli("select", target, pool, "--method", "neighbours:3", "--labels", "labels.csv", "--budget", 5, "--json")
+    assert done.code == 0, done.err
+    assert not set(json.loads(done.out)["indices"]) & {int(row["position"]) for row in rows}
     assert json.loads(cli("export", "run", "--format", "folder", "--out", "pictures", "--json").out)["exported"] == 10
     assert json.loads(cli("export", "run", "--format", "label-studio", "--out", "tasks.json", "--json").out)["exported"] == 10
     assert len(json.loads(Path("tasks.json").read_text())) == 10
@@ -94,10 +94,10 @@ def test_out_to_people_and_back(cli, here: tuple[str, str, str]) -> None:
 )
 def test_bad_input_is_one_sentence(cli, here: tuple[str, str, str], words: tuple[str, ...], sentence: str) -> None:
     target, pool, _ = here
-    said = cli("select", target, pool, *words, "--out", "run")
-    assert said.code == 2
-    assert sentence in said.err
-    assert "Traceback" not in said.err
+    done = cli("select", target, pool, *words, "--out", "run")
+    assert done.code == 2
+    assert sentence in done.err
+    assert "Traceback" not in done.err
     assert not Path("run").exists()
 
 
@@ -109,14 +109,34 @@ def test_labels_that_cannot_be_right(cli, here: tuple[str, str, str]) -> None:
         ("position,label\n1,9\n", "label 9: the target has 4 classes"),
     ):
         Path("labels.csv").write_text(content)
-        said = cli("select", target, pool, "--method", "neighbours", "--labels", "labels.csv")
-        assert said.code == 2
-        assert sentence in said.err
+        done = cli("select", target, pool, "--method", "neighbours", "--labels", "labels.csv")
+        assert done.code == 2
+        assert sentence in done.err
 
 
 def test_a_network_without_dropout(cli, here: tuple[str, str, str]) -> None:
     _, pool, _ = here
     Path("plain.py").write_text(MODEL.replace("nn.Dropout(0.5), ", ""))
-    said = cli("select", "py:plain.py:build", pool, "--method", "mc-dropout")
-    assert said.code == 2
-    assert "no dropout module that could be switched on" in said.err
+    done = cli("select", "py:plain.py:build", pool, "--method", "mc-dropout")
+    assert done.code == 2
+    assert "no dropout module that could be switched on" in done.err
+
+
+def test_a_method_that_does_not_fit_has_a_row_with_the_reason(cli, here: tuple[str, str, str]) -> None:
+    target, pool, _ = here
+    methods = ("--method", "dsa", "--method", "deepgini")
+    done = cli("select", target, pool, *methods, "--json", "--out", "run")
+    assert done.code == 0, done.err
+    content = json.loads(done.out)
+    assert content["method"] == "deepgini"
+    assert content["methods"]["dsa"] == {
+        "error": "dsa needs training data: give --train DATA (1,000 inputs are enough to begin with)."
+    }
+    shown = cli("select", target, pool, *methods, "--out", "again")
+    assert "did not run: dsa needs" in shown.out
+    assert "Traceback" not in shown.err
+    assert "dsa did not run" in cli("select", target, pool.replace(",y", ""), *methods, "--out", "blind").out
+    none = cli("select", target, pool, *methods, "--layers", "nowhere*", "--out", "none")
+    assert none.code == 2
+    assert "deepgini looks at the outputs only" in none.err
+    assert not Path("none").exists()

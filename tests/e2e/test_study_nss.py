@@ -19,8 +19,8 @@ WORDS = [sys.executable, "-m", "neurotest", "study", "nss", "--only", "fixed/mni
 
 
 def cells(run: Path) -> set[str]:
-    with Run.open(run) as held:
-        return {f"fixed/mnist-lenet1/{name}" for name in ("shift", "rotation") if f"cell fixed/mnist-lenet1/{name}" in held}
+    with Run.open(run) as stored:
+        return {f"fixed/mnist-lenet1/{name}" for name in ("shift", "rotation") if f"cell fixed/mnist-lenet1/{name}" in stored}
 
 
 @pytest.mark.slow
@@ -46,9 +46,9 @@ def test_a_killed_full_study_resumes_per_cell(tmp_path: Path) -> None:
     job.wait()
     assert "fixed/mnist-lenet1/shift" in cells(run)
     again = subprocess.run([*WORDS, "--resume", str(run)], env=environment, capture_output=True, text=True, check=True)
-    assert "fixed/mnist-lenet1/shift" not in again.stderr  # kept, not made again
+    assert "fixed/mnist-lenet1/shift" not in again.stderr  # kept, not computed again
     assert "fixed/mnist-lenet1/blur" in again.stderr
-    found = json.loads(again.stdout)
-    mutations = {row["mutation"] for row in found["tables"]["VI: one mutation for all"]}
+    result = json.loads(again.stdout)
+    mutations = {row["mutation"] for row in result["tables"]["VI: one mutation for all"]}
     assert mutations == {"shift", "rotation", "scale", "shear", "contrast", "brightness", "blur"}
-    assert "select/mnist-lenet1/0/nss" in found["missing"]
+    assert "select/mnist-lenet1/0/nss" in result["missing"]

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.golden import arrays, numbers
 
 from neurotest.stats.faults import apfd, budget, fdr
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "coverage"
-FILES = ("outputs.npz", "dnn_tip.json", "dnn_tip.npz", "selection.json", "selection.npz")
-
-pytestmark = pytest.mark.skipif(
-    not all((GOLDEN / name).is_file() for name in FILES),
-    reason="the golden values of other implementations are not beside this clone",
-)
-
 
 def read(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    with np.load(GOLDEN / f"{name}.npz") as arrays:
-        return json.loads((GOLDEN / f"{name}.json").read_text()), dict(arrays)
+    return numbers(name), arrays(name)
 
 
 def is_fault() -> np.ndarray:
-    with np.load(GOLDEN / "outputs.npz") as outputs:
-        return outputs["is_fault"]
+    return arrays("outputs")["is_fault"]
 
 
 def stable(scores: np.ndarray) -> np.ndarray:
@@ -35,12 +24,12 @@ def stable(scores: np.ndarray) -> np.ndarray:
 
 
 def test_apfd_of_the_coverage_orders_of_dnn_tip() -> None:
-    values, arrays = read("dnn_tip")
+    values, results = read("dnn_tip")
     faults = is_fault()
     compared = 0
     for name, value in values.items():
         for kind in ("ctm", "cam"):
-            order = arrays.get(f"{name}|{kind}".replace("/", "|"))
+            order = results.get(f"{name}|{kind}".replace("/", "|"))
             if order is not None and isinstance(value, dict):
                 assert apfd(faults[order]) == pytest.approx(value[f"apfd_{kind}"], abs=1e-12), (name, kind)
                 compared += 1
@@ -48,21 +37,21 @@ def test_apfd_of_the_coverage_orders_of_dnn_tip() -> None:
 
 
 def test_apfd_of_the_surprise_scores_of_dnn_tip() -> None:
-    values, arrays = read("dnn_tip")
+    values, results = read("dnn_tip")
     faults = is_fault()
     scored = {name: value for name, value in values.items() if isinstance(value, dict) and "apfd_desc_stable" in value}
     assert len(scored) >= 15
     for name, value in scored.items():
-        assert apfd(faults[stable(arrays[name.replace("/", "|")])]) == pytest.approx(value["apfd_desc_stable"], abs=1e-12), name
+        assert apfd(faults[stable(results[name.replace("/", "|")])]) == pytest.approx(value["apfd_desc_stable"], abs=1e-12), name
 
 
 def test_apfd_and_fdr_of_the_uncertainties_of_uncertainty_wizard() -> None:
-    values, arrays = read("selection")
+    values, results = read("selection")
     faults = is_fault()
     scored = {name: value for name, value in values.items() if name.startswith("uwiz/")}
     assert len(scored) == 8
     for name, value in scored.items():
-        scores = arrays[name.replace("/", "|")].astype(np.float64)
+        scores = results[name.replace("/", "|")].astype(np.float64)
         order = stable(scores if value["higher_is_more_uncertain"] else -scores)
         assert apfd(faults[order]) == pytest.approx(value["apfd_stable"], abs=1e-12), name
         assert fdr(faults[order], budget("10%", len(order))) == pytest.approx(value["fdr@10%"]), name

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
+from tests.peers.packages import package
 
 from neurotest import zoo
 from neurotest.attribute.conductance import Conductance
 from neurotest.data.spec import data
 from neurotest.target.load import load
 
-captum: Any = pytest.importorskip("captum.attr", reason="captum is not installed")
+captum = package("captum.attr")
+pytestmark = pytest.mark.peer("captum")
 
 LAYERS = {"cifar10-resnet20": ("relu", "stage1", "stage2", "stage3"), "fashion-lenet5": ("relu1", "relu2", "relu3", "relu4")}
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from tests.golden import arrays, numbers
+from tests.golden.subject import activations, channel_means, inputs, joined, target
 
 from neurotest import registry
 from neurotest.attribute import Relevance
@@ -21,77 +19,14 @@ from neurotest.coverage.tables import Rule, dependent
 from neurotest.data.source import ArraySource
 from neurotest.measure.context import Context, Traces
 from neurotest.measure.traces import Layout
-from neurotest.target import Probe, Profile, Target, Trace, Want
+from neurotest.target import Probe, Profile, Trace, Want
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "coverage"
-pytestmark = pytest.mark.skipif(
-    not GOLDEN.is_dir(), reason="the golden values of other implementations are not beside this clone"
-)
 WANT = Want()
 REAL = 1e-4
 
 
-@cache
-def arrays(name: str) -> dict[str, np.ndarray]:
-    with np.load(GOLDEN / f"{name}.npz") as found:
-        return dict(found)
-
-
-@cache
-def numbers(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
-    return found
-
-
-class Subject(nn.Module):
-    """The architecture the golden files were made with."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.relu1, self.pool1 = nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)
-        self.conv2, self.relu2, self.pool2 = nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)
-        self.fc1, self.relu3, self.drop1 = nn.Linear(400, 120), nn.ReLU(), nn.Dropout(0.25)
-        self.fc2, self.relu4, self.drop2 = nn.Linear(120, 84), nn.ReLU(), nn.Dropout(0.25)
-        self.fc3 = nn.Linear(84, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.pool1(self.relu1(self.conv1(x)))
-        x = torch.flatten(self.pool2(self.relu2(self.conv2(x))), 1)
-        x = self.drop2(self.relu4(self.fc2(self.drop1(self.relu3(self.fc1(x))))))
-        out: Tensor = self.fc3(x)
-        return out
-
-
-@cache
-def target() -> Target:
-    module = Subject()
-    module.load_state_dict({name: torch.from_numpy(value) for name, value in arrays("lenet5like_state").items()})
-    return Target(module.eval(), shape=(1, 28, 28))
-
-
-def inputs(split: str) -> Tensor:
-    return torch.from_numpy(arrays("inputs")[f"x_{split}_u8"]).float() / 255
-
-
-def layers(kind: str) -> dict[str, np.ndarray]:
-    """Set A, 236 channel means before activations; set B, 1,804 units after them."""
-    found = arrays("acts_channelmean_preact")
-    return {str(name): found[f"{kind}/{name}"] for name in found["layer_order"]}
-
-
-@cache
-def units(split: str) -> dict[str, np.ndarray]:
-    want = Want(layers="relu2,relu3,relu4", neuron="unit")
-    with Probe(target(), want) as probe:
-        return {name: values.numpy() for name, values in probe(inputs(split))[want].items()}
-
-
-def values(split: str, which: str) -> dict[str, np.ndarray]:
-    return layers(split) if which == "A" else units(split)
-
-
 def trace(split: str, which: str = "A", index: slice = slice(None)) -> Trace:
-    tensors = {name: torch.from_numpy(v[index]) for name, v in values(split, which).items()}
+    tensors = {name: torch.from_numpy(v[index]) for name, v in activations(split, which).items()}
     return Trace(torch.from_numpy(arrays("outputs")[f"logits_{split}"][index]), {WANT: tensors})
 
 
@@ -101,7 +36,7 @@ def context(which: str) -> Context:
     layout = Layout({name: tensor.shape[1] for name, tensor in train[WANT].items()})
     profile = Profile("golden", WANT, {})
     profile.update(train)
-    joined = np.concatenate(list(values("train", which).values()), axis=1)
+    joined = np.concatenate(list(activations("train", which).values()), axis=1)
     return Context(
         layouts={WANT: layout}, profiles={WANT: profile}, collected={WANT: Traces(joined, arrays("outputs")["pred_train"])}
     )
@@ -189,20 +124,20 @@ def test_nlc_gated_as_the_published_code(batch: int) -> None:
 
 @pytest.mark.parametrize("batch", [1, 7, 300])
 def test_nlc_exact_is_the_covariance_of_everything(batch: int) -> None:
-    plain = sum(np.abs(np.cov(v.astype(float).T, bias=True)).mean() for v in layers("test").values())
+    plain = sum(np.abs(np.cov(v.astype(float).T, bias=True)).mean() for v in channel_means("test").values())
     ours = after("nlc", batch=batch).value().value
     assert ours == pytest.approx(plain, rel=1e-9)
     assert 1 + ours == pytest.approx(numbers("neural_coverage")["NLC"]["test_only_bs300"], rel=REAL)
 
 
 def dnn_tip() -> list[tuple[str, str, str]]:
-    found = []
+    rows = []
     for which, sections in (("A", (2, 10, 100, 1000)), ("B", (2, 10))):
-        found += [(which, f"NAC({t})", f"nac:{t}") for t in (0.0, 0.5, 0.75)]
-        found += [(which, f"KMNC({k})", f"kmnc:{k},edges=dnn_tip") for k in sections]
-        found += [(which, f"{n}({s})", f"{n.lower()}:{s},strict=false") for n in ("NBC", "SNAC") for s in (0, 0.5, 1)]
-        found += [(which, f"TKNC({k})", f"tknc:{k}") for k in (1, 2, 3, 10) if which == "A"]
-    return found
+        rows += [(which, f"NAC({t})", f"nac:{t}") for t in (0.0, 0.5, 0.75)]
+        rows += [(which, f"KMNC({k})", f"kmnc:{k},edges=dnn_tip") for k in sections]
+        rows += [(which, f"{n}({s})", f"{n.lower()}:{s},strict=false") for n in ("NBC", "SNAC") for s in (0, 0.5, 1)]
+        rows += [(which, f"TKNC({k})", f"tknc:{k}") for k in (1, 2, 3, 10) if which == "A"]
+    return rows
 
 
 @pytest.mark.parametrize(("which", "name", "text"), dnn_tip())
@@ -213,7 +148,7 @@ def test_counts_of_dnn_tip(which: str, name: str, text: str) -> None:
 
 
 def test_our_sections_equal_the_plain_definition() -> None:
-    train, test = (np.concatenate(list(layers(split).values()), axis=1) for split in ("train", "test"))
+    train, test = joined("train"), joined("test")
     low, high = train.min(axis=0), train.max(axis=0)
     for k in (10, 100, 1000):
         section = np.floor((test - low) / (high - low) * k).astype(int).clip(None, k - 1)
@@ -283,17 +218,17 @@ def test_textbook_expectations_on_the_counts_of_dl_cc() -> None:
 def test_relevance_of_npc() -> None:
     plan = Relevance().plan(target())
     assert plan.rule == "lrp"
-    found = plan(inputs("test")[:20]).relevance
+    relevance = plan(inputs("test")[:20]).relevance
     for number, layer in enumerate(plan.layers):
         theirs = arrays("npc")[f"relevance_test20|layer{number}"]
-        assert np.abs(found[layer.name].numpy() - theirs).max() < 1e-5 * np.abs(theirs).max()
+        assert np.abs(relevance[layer.name].numpy() - theirs).max() < 1e-5 * np.abs(theirs).max()
 
 
 @pytest.mark.parametrize("share", [0.7, 0.8])
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_decision_paths_of_npc(share: float, split: str) -> None:
     plan = Relevance().plan(target())
-    found = plan(inputs(split)).relevance
-    ours = np.concatenate([critical(found[layer.name].numpy(), share, take="stopping") for layer in plan.layers], axis=1)
+    relevance = plan(inputs(split)).relevance
+    ours = np.concatenate([critical(relevance[layer.name].numpy(), share, take="stopping") for layer in plan.layers], axis=1)
     theirs = np.unpackbits(arrays("npc")[f"alpha{share}|paths_{split}"], axis=1)[:, : ours.shape[1]].astype(bool)
     assert (ours == theirs).all()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.peers.packages import package
 
 from neurotest import zoo
 from neurotest.data.spec import data
@@ -15,8 +16,11 @@ from neurotest.generate.gradient.engine import Engine
 from neurotest.target import Target
 from neurotest.target.load import load
 
-foolbox = pytest.importorskip("foolbox", reason="foolbox is not installed")
-pytestmark = pytest.mark.skipif(not zoo.find("mnist-lenet1").embedded, reason="the embedded networks were removed")
+foolbox = package("foolbox")
+pytestmark = [
+    pytest.mark.peer("foolbox"),
+    pytest.mark.skipif(not zoo.find("mnist-lenet1").embedded, reason="the embedded networks were removed"),
+]
 
 N = 200
 

@@ -6,10 +6,10 @@ The checkpoints (Idelbayev, BSD) are the coverage study's; they are not part of 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import torch
+from tests.golden import BESIDE
 from torch import Tensor
 
 from neurotest.data import data
@@ -19,12 +19,13 @@ from neurotest.train import accuracy
 from neurotest.zoo.blocks import Pixels
 from neurotest.zoo.resnet import ResNet
 
-PLACE = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar10-resnets"
+PLACE = BESIDE / "data" / "cifar10-resnets"
 IMAGENET = Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what theirs were trained with
 FILES = {3: ("resnet20-12fca82f.th", 0.917), 9: ("resnet56-4bfd9763.th", 0.939)}
 
 pytestmark = pytest.mark.skipif(
-    not all((PLACE / name).is_file() for name, _ in FILES.values()), reason="the checkpoints of others are not beside this clone"
+    not all((PLACE / name).is_file() for name, _ in FILES.values()),
+    reason="the checkpoints of others (5 MB, not part of the project) are not here",
 )
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
+from tests.golden import arrays, numbers
+from tests.golden.subject import activations, joined
 
 from neurotest.coverage.surprise import DSC
 from neurotest.measure.context import Context, Traces
@@ -23,23 +22,7 @@ from neurotest.select.estimation import CES, grow
 from neurotest.select.greedy import CAM, CTM, Collected, bucketed
 from neurotest.target import Profile, Trace, Want
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "coverage"
-pytestmark = pytest.mark.skipif(
-    not (GOLDEN / "selection.npz").is_file(), reason="the golden values of other implementations are not beside this clone"
-)
 WANT = Want()
-
-
-@cache
-def arrays(name: str) -> dict[str, np.ndarray]:
-    with np.load(GOLDEN / f"{name}.npz") as found:
-        return dict(found)
-
-
-@cache
-def numbers(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
-    return found
 
 
 # -- MC-dropout, on the same samples
@@ -71,10 +54,10 @@ def patterns(projection: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
         here = np.flatnonzero(predicted == own)
         unsure = here[probs[here, own] < SURE]
         sure.append(here[probs[here, own] > SURE])
-        found = greedy(*intervals(probs[unsure], own, projection=projection), 100)
-        added[unsure[found.picked]] = np.array(found.added) / UNITS
-        unions.append(found.union / UNITS / 36)
-        sizes.append(len(found.picked))
+        cover = greedy(*intervals(probs[unsure], own, projection=projection), 100)
+        added[unsure[cover.picked]] = np.array(cover.added) / UNITS
+        unions.append(cover.union / UNITS / 36)
+        sizes.append(len(cover.picked))
     return added, np.array(unions), np.array(sizes), np.concatenate(sure)
 
 
@@ -166,26 +149,8 @@ def test_picks_of_ces() -> None:
 # -- CTM and CAM
 
 
-@cache
-def activations(which: str) -> dict[str, dict[str, torch.Tensor]]:
-    """Set A: 236 channel means before the activation. Set B: 1,804 single units after it, from the network itself."""
-    if which == "A":
-        acts = arrays("acts_channelmean_preact")
-        return {s: {str(n): torch.from_numpy(acts[f"{s}/{n}"]) for n in acts["layer_order"]} for s in ("train", "test")}
-    w = {name: torch.from_numpy(values) for name, values in arrays("lenet5like_state").items()}
-    found = {}
-    for split in ("train", "test"):
-        x = torch.from_numpy(arrays("inputs")[f"x_{split}_u8"]).float() / 255
-        x = F.max_pool2d(F.conv2d(x, w["conv1.weight"], w["conv1.bias"], padding=2).relu(), 2)
-        relu2 = F.conv2d(x, w["conv2.weight"], w["conv2.bias"]).relu()
-        relu3 = F.linear(F.max_pool2d(relu2, 2).flatten(1), w["fc1.weight"], w["fc1.bias"]).relu()
-        relu4 = F.linear(relu3, w["fc2.weight"], w["fc2.bias"]).relu()
-        found[split] = {"relu2": relu2.flatten(1), "relu3": relu3, "relu4": relu4}
-    return found
-
-
 def trace(which: str, split: str) -> Trace:
-    acts = activations(which)[split]
+    acts = {name: torch.from_numpy(values) for name, values in activations(split, which).items()}
     return Trace(torch.zeros(len(next(iter(acts.values()))), 10), {WANT: acts})
 
 
@@ -193,7 +158,7 @@ def trace(which: str, split: str) -> Trace:
 def context(which: str) -> Context:
     profile = Profile("golden", WANT, {})
     profile.update(trace(which, "train"))
-    layout = Layout({name: values.shape[1] for name, values in activations(which)["test"].items()})
+    layout = Layout({name: values.shape[1] for name, values in activations("test", which).items()})
     return Context(layouts={WANT: layout}, profiles={WANT: profile})
 
 
@@ -268,8 +233,8 @@ def test_cam_on_surprise_coverage_of_dnn_tip(sections: int, overflow: bool) -> N
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_orders_by_surprise_of_dnn_tip(method: Any, key: str, columns: slice) -> None:
-    acts, outputs = arrays("acts_channelmean_preact"), arrays("outputs")
-    train, test = (np.concatenate([acts[f"{s}/{n}"] for n in acts["layer_order"]], axis=1)[:, columns] for s in ("train", "test"))
+    outputs = arrays("outputs")
+    train, test = joined("train")[:, columns], joined("test")[:, columns]
     ours = method.fit(Traces(train, outputs["pred_train"])).score(test, outputs["pred_test"])
     theirs = arrays("dnn_tip")[f"SA|{key}"]
     order = rank(surprise.steady(ours))

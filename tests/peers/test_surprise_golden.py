@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.golden import arrays
+from tests.golden.subject import joined
 
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, MLSA, Adequacy
 from neurotest.measure.context import Traces
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "oracle"
-PUBLISHED, GOLDEN = SHARED / "surprise", SHARED / "coverage"
-published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published surprise scores are not beside this clone")
-golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the golden values of other implementations are not beside this clone")
-EVERY = {"features": None, "min_var": 0}
 REAL = 1e-4
-
-
-@cache
-def arrays(name: str) -> dict[str, np.ndarray]:
-    with np.load(GOLDEN / f"{name}.npz") as found:
-        return dict(found)
-
-
-def numbers(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
-    return found
-
-
-@cache
-def activations() -> tuple[np.ndarray, np.ndarray]:
-    found = arrays("acts_channelmean_preact")
-    layers = [str(name) for name in found["layer_order"]]
-    train, test = (np.concatenate([found[f"{split}/{name}"] for name in layers], axis=1) for split in ("train", "test"))
-    return train, test
 
 
 def classes(kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -47,8 +22,8 @@ def classes(kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scores(method: Adequacy, columns: Any, kind: str = "pred") -> np.ndarray:
-    (train, test), (known, asked) = activations(), classes(kind)
-    return method.fit(Traces(train[:, columns], known)).score(test[:, columns], asked)
+    train, test, (train_classes, test_classes) = joined("train"), joined("test"), classes(kind)
+    return method.fit(Traces(train[:, columns], train_classes)).score(test[:, columns], test_classes)
 
 
 def off(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -58,31 +33,29 @@ def off(ours: np.ndarray, theirs: np.ndarray) -> float:
 FEATURES = {"A236": slice(0, 236), "fc2_84": slice(142, 226), "logits10": slice(226, 236)}
 
 
-@published
 def test_published_dsa_of_mnist() -> None:
-    train, known = (np.load(PUBLISHED / f"original_mnist_train_{n}.npy") for n in ("activation_3_ats", "pred"))
-    test, asked = (np.load(PUBLISHED / f"mnist_test_{n}.npy") for n in ("activation_3_ats", "pred"))
-    fitted = DSA(features=None, min_var=0).fit(Traces(train, known))
-    assert off(fitted.score(test[:1000], asked[:1000]), np.load(PUBLISHED / "original_dsa_scores.npy")[:1000]) < 1e-6
+    """1,000 test inputs; of the training inputs those that are nearest to one of them, and others that must not matter."""
+    published = arrays("excerpt", "surprise")
+    fitted = DSA(features=None, min_var=0).fit(Traces(published["train"], published["train_pred"]))
+    assert off(fitted.score(published["dsa_test"], published["dsa_test_pred"]), published["dsa"]) < 1e-6
 
 
-@published
 def test_published_lsa_of_mnist() -> None:
-    """The activations are softmax values, whose covariance is singular but for rounding: taken as it is, as SADL took it."""
-    train, known = (np.load(PUBLISHED / f"original_mnist_train_{n}.npy") for n in ("activation_3_ats", "pred"))
-    test, asked = (np.load(PUBLISHED / f"mnist_test_{n}.npy") for n in ("activation_3_ats", "pred"))
-    fitted = LSA(features=None, min_var=0, inverse="none").fit(Traces(train, known))
-    assert off(fitted.score(test[:500], asked[:500]), np.load(PUBLISHED / "original_lsa_scores.npy")[:500]) < REAL
+    """One predicted class with all its training inputs. The activations are softmax values, whose covariance is singular but for
+    rounding: taken as it is, as SADL took it."""
+    published = arrays("excerpt", "surprise")
+    own = published["train_pred"] == 5
+    fitted = LSA(features=None, min_var=0, inverse="none").fit(Traces(published["train"][own], published["train_pred"][own]))
+    test = published["lsa_test"]
+    assert off(fitted.score(test, np.full(len(test), 5)), published["lsa"]) < REAL
 
 
-@golden
 @pytest.mark.parametrize("features", FEATURES)
 def test_dsa_of_dnn_tip(features: str) -> None:
     ours = scores(DSA(features=None, min_var=0), FEATURES[features])
     assert off(ours, arrays("dnn_tip")[f"SA|{features}|DSA"]) < 1e-6
 
 
-@golden
 @pytest.mark.parametrize("kind", ["pred", "true"])
 @pytest.mark.parametrize("min_var", ["1e-05", "3"])
 def test_dsa_of_neural_coverage(kind: str, min_var: str) -> None:
@@ -92,7 +65,6 @@ def test_dsa_of_neural_coverage(kind: str, min_var: str) -> None:
     assert off(ours, peer[f"DSC|labels={kind}|min_var={min_var}|values"]) < 1e-6
 
 
-@golden
 @pytest.mark.parametrize("features", FEATURES)
 def test_mdsa_of_dnn_tip(features: str) -> None:
     peer = arrays("dnn_tip")
@@ -101,7 +73,6 @@ def test_mdsa_of_dnn_tip(features: str) -> None:
         assert off(ours, peer[f"SA|{features}|{key}"]) < REAL, key
 
 
-@golden
 @pytest.mark.parametrize("kind", ["pred", "true"])
 @pytest.mark.parametrize(("count", "tolerance"), [(15, REAL), (40, 5e-4)])
 def test_mdsa_of_neural_coverage(kind: str, count: int, tolerance: float) -> None:
@@ -111,7 +82,6 @@ def test_mdsa_of_neural_coverage(kind: str, count: int, tolerance: float) -> Non
     assert off(ours, peer[f"MDSC|labels={kind}|nfeat={count}|values"]) < tolerance
 
 
-@golden
 def test_lsa_of_dnn_tip_on_logits() -> None:
     peer = arrays("dnn_tip")
     for key, per in (("LSA", "all"), ("pc-LSA", "class")):
@@ -119,37 +89,33 @@ def test_lsa_of_dnn_tip_on_logits() -> None:
         assert off(ours, peer[f"SA|logits10|{key}"]) < 1e-9, key
 
 
-@golden
 @pytest.mark.parametrize("features", ["A236", "fc2_84"])
 def test_lsa_of_dnn_tip_per_class_with_the_20_most_varying_features(features: str) -> None:
     """dnn-tip chooses the features anew for every class."""
-    (train, test), (known, asked) = activations(), classes("pred")
+    train, test, (train_classes, test_classes) = joined("train"), joined("test"), classes("pred")
     ours = np.empty(len(test))
-    for number in np.unique(known):
+    for number in np.unique(train_classes):
         fitted = LSA(per="all", features=20, min_var=0).fit(
-            Traces(train[known == number][:, FEATURES[features]], known[known == number])
+            Traces(train[train_classes == number][:, FEATURES[features]], train_classes[train_classes == number])
         )
-        here = asked == number
-        ours[here] = fitted.score(test[here][:, FEATURES[features]], asked[here])
+        here = test_classes == number
+        ours[here] = fitted.score(test[here][:, FEATURES[features]], test_classes[here])
     assert off(ours, arrays("dnn_tip")[f"SA|{features}|pc-LSA(max_features=20)"]) < 1e-6
 
 
-@golden
 @pytest.mark.parametrize("features", ["A236", "fc2_84"])
 def test_lsa_of_dnn_tip_where_its_covariance_is_singular(features: str) -> None:
-    """Condition 1e15: scipy itself repeats these numbers to about 1 % only, and so do we when told to take it as it is."""
+    """Condition 1e15: scipy itself repeats these numbers to about 1 % only, and so do we with `inverse="none"`."""
     ours = scores(LSA(features=None, min_var=0, per="all", inverse="none"), FEATURES[features])
     assert off(ours, arrays("dnn_tip")[f"SA|{features}|LSA"]) < 0.03
 
 
-@golden
 def test_mlsa_of_dnn_tip() -> None:
     """Both are fitted by scikit-learn with seed 0."""
     ours = scores(MLSA(components=2, features=None, min_var=0), FEATURES["logits10"])
     assert off(ours, arrays("dnn_tip")["SA|logits10|MLSA(2),np.seed0"]) < REAL
 
 
-@golden
 @pytest.mark.parametrize("kind", ["pred", "true"])
 @pytest.mark.parametrize("min_var", ["1e-05", "3"])
 def test_lsa_of_neural_coverage_where_its_tree_is_right(kind: str, min_var: str) -> None:
@@ -161,9 +127,9 @@ def test_lsa_of_neural_coverage_where_its_tree_is_right(kind: str, min_var: str)
     theirs = peer[f"LSC|labels={kind}|min_var={min_var}|values"]
     right = np.abs(ours / theirs - 1) < REAL
     assert right.mean() > 0.8
-    (train, test), (known, asked) = activations(), classes(kind)
+    train, test, (train_classes, test_classes) = joined("train"), joined("test"), classes(kind)
     for i in [*np.flatnonzero(~right)[:10], *np.flatnonzero(right)[:5]]:
-        points = train[known == asked[i]][:, mask].astype(float)
+        points = train[train_classes == test_classes[i]][:, mask].astype(float)
         exponents = -0.5 * np.square((points - test[i, mask]) / 0.2).sum(axis=1)
         plain = (
             exponents.max() + np.log(np.exp(exponents - exponents.max()).mean()) - mask.sum() * np.log(0.2 * np.sqrt(2 * np.pi))

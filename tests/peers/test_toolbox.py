@@ -15,7 +15,8 @@ from neurotest.generate.gradient.toolbox import installed
 from neurotest.target.load import load
 
 pytestmark = [
-    pytest.mark.skipif(not installed(), reason="the adversarial-robustness-toolbox is not installed"),
+    pytest.mark.peer("art"),
+    pytest.mark.skipif(not installed(), reason="the adversarial-robustness-toolbox is not installed (make test-peers)"),
     pytest.mark.skipif(not zoo.find("mnist-lenet1").embedded, reason="the embedded networks were removed"),
     pytest.mark.slow,
 ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.peers.packages import package
 
 from neurotest.evaluate.frechet import fid, inception_score, kid
 
-pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
+package("torchmetrics")
+pytestmark = pytest.mark.peer("torchmetrics")
 
 
 class Same(torch.nn.Module):

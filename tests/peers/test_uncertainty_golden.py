@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from tests.golden import arrays
 
 from neurotest import registry
 from neurotest.select.api import rank
 from neurotest.target.probe import Trace
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "coverage"
-
-pytestmark = pytest.mark.skipif(
-    not all((GOLDEN / name).is_file() for name in ("outputs.npz", "selection.npz")),
-    reason="the golden values of other implementations are not beside this clone",
-)
-
 # Ours is higher for what should be labelled earlier; a confidence of theirs is turned round.
-THEIRS = {
+THEIRS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
     "deepgini": ("uwiz|DeepGini", lambda theirs: theirs),
     "maxp": ("uwiz|MaxSoftmax(confidence)", lambda theirs: 1 - theirs),
     "margin": ("uwiz|PCS(confidence)", lambda theirs: -theirs),
@@ -28,13 +22,8 @@ THEIRS = {
 }
 
 
-def read(name: str) -> dict[str, np.ndarray]:
-    with np.load(GOLDEN / f"{name}.npz") as arrays:
-        return dict(arrays)
-
-
 def ours(method: str, source: str) -> np.ndarray:
-    outputs = read("outputs")
+    outputs = arrays("outputs")
     if source == "softmax":
         probs = torch.from_numpy(outputs["softmax_test"]).double()
     else:
@@ -45,25 +34,25 @@ def ours(method: str, source: str) -> np.ndarray:
 @pytest.mark.parametrize("method", THEIRS)
 def test_scores_on_the_same_probabilities(method: str) -> None:
     key, turned = THEIRS[method]
-    assert np.abs(ours(method, "softmax") - turned(read("selection")[key])).max() < 1e-6
+    assert np.abs(ours(method, "softmax") - turned(arrays("selection")[key])).max() < 1e-6
 
 
 @pytest.mark.parametrize("method", THEIRS)
 def test_scores_from_the_logits(method: str) -> None:
     """Through our own softmax in double precision; theirs was in single."""
     key, turned = THEIRS[method]
-    assert np.abs(ours(method, "logits") - turned(read("selection")[key])).max() < 5e-6
+    assert np.abs(ours(method, "logits") - turned(arrays("selection")[key])).max() < 5e-6
 
 
 @pytest.mark.parametrize("method", THEIRS)
 def test_orders(method: str) -> None:
     """All 300 golden scores differ, so the order along which ours falls must make theirs fall, up to rounding."""
     key, turned = THEIRS[method]
-    along = turned(read("selection")[key])[rank(ours(method, "softmax"))]
+    along = turned(arrays("selection")[key])[rank(ours(method, "softmax"))]
     assert np.diff(along).max() < 1e-6
 
 
 def test_the_order_of_the_authors_of_deepgini() -> None:
-    theirs, scores = read("selection")["deepgini_repo|order"], ours("deepgini", "softmax")
+    theirs, scores = arrays("selection")["deepgini_repo|order"], ours("deepgini", "softmax")
     assert np.diff(scores[theirs]).max() < 1e-6
     assert np.mean(rank(scores) == theirs) > 0.95

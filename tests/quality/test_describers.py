@@ -21,8 +21,8 @@ def right(subject: str, method: str, *, labelled: bool, cache: bool = False) -> 
     target = load(f"zoo:{subject}")
     source = data(f"zoo:{zoo.DATASETS[subject.partition('-')[0]]}/test[1:1200:2]")
     work = material(target, source if labelled else source.without_labels(), output_layer(target).name, cache=cache)
-    found = output_units(described(registry.build("describer", method), work), work)
-    return sum(row.named == row.name for row in found.rows)
+    outputs = output_units(described(registry.build("describer", method), work), work)
+    return sum(row.named == row.name for row in outputs.rows)
 
 
 def test_class_profiles_name_the_right_class() -> None:

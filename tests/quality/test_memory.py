@@ -20,22 +20,22 @@ def measured(iterations: int, folder: Path) -> dict[str, Any]:
     spec = importlib.util.spec_from_file_location("measure_memory", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    found: dict[str, Any] = made.measure(iterations, folder)
-    return found
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    memory: dict[str, Any] = module.measure(iterations, folder)
+    return memory
 
 
 @pytest.mark.slow
 def test_memory_is_level_over_100_000_iterations(tmp_path: Path) -> None:
-    found = measured(100_000, tmp_path)
-    first, half, last = found["megabytes"].values()
-    assert last - half < 40, found  # eight bytes per output and what the database caches, not images
-    assert last - first < 80, found
+    memory = measured(100_000, tmp_path)
+    first, half, last = memory["megabytes"].values()
+    assert last - half < 40, memory  # eight bytes per output and what the database caches, not images
+    assert last - first < 80, memory
 
 
 def test_a_short_campaign_is_measured_the_same_way(tmp_path: Path) -> None:
-    found = measured(1000, tmp_path)
-    assert set(found["megabytes"]) == {"100", "500", "1000"}
-    assert found["random forwards"] > 0.9 * found["forwards"]
-    assert found["disk megabytes"] < 60
+    memory = measured(1000, tmp_path)
+    assert set(memory["megabytes"]) == {"100", "500", "1000"}
+    assert memory["random forwards"] > 0.9 * memory["forwards"]
+    assert memory["disk megabytes"] < 60

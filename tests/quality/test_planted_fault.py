@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.quality.planted import DESIGN, GUIDES, MOST, REPORT, arrives, measure
 
 from neurotest.generate.fuzz import build_guide
-from neurotest.studies import fuzzing
-from neurotest.studies.planted import DESIGN, GUIDES, MOST, REPORT, arrives, measure
+from neurotest.studies.fuzzing import cells
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fuzzing.md"
 WITHIN = {"tensorfuzz:0.004": 1500}  # forward passes in which guides that help arrive
@@ -24,11 +24,11 @@ def listed() -> dict[str, bool]:
 
 
 def test_every_guide_is_listed_as_helping_or_not() -> None:
-    told = listed()
-    assert set(told) == set(GUIDES)
-    assert {guide for guide, helps in told.items() if helps} == set(WITHIN)
-    names = {guide.partition(":")[0] for guide in told}
-    assert set(fuzzing.GUIDES) - names == {"cac"}  # needs a convolution
+    guides = listed()
+    assert set(guides) == set(GUIDES)
+    assert {guide for guide, helps in guides.items() if helps} == set(WITHIN)
+    names = {guide.partition(":")[0] for guide in guides}
+    assert set(cells.GUIDES) - names == {"cac"}  # needs a convolution
 
 
 @pytest.mark.parametrize(("guide", "within"), WITHIN.items())

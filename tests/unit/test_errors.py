@@ -14,7 +14,7 @@ def test_exit_codes_are_those_of_the_command_line_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "known", "expected"),
+    ("name", "names", "expected"),
     [
         ("deepgin", ["deepgini", "nss", "random"], "Did you mean deepgini?"),
         ("gini", ["deepgini", "nss"], "Did you mean deepgini?"),
@@ -24,8 +24,8 @@ def test_exit_codes_are_those_of_the_command_line_contract() -> None:
         ("a", [], "There are none."),
     ],
 )
-def test_near_misses(name: str, known: list[str], expected: str) -> None:
-    assert near(name, known) == expected
+def test_near_misses(name: str, names: list[str], expected: str) -> None:
+    assert near(name, names) == expected
 
 
 def test_a_long_list_is_cut() -> None:

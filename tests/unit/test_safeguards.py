@@ -201,7 +201,13 @@ def test_unstable_ones_are_exactly_those_that_failed_once() -> None:
     module, target, seeds = wavering()
     outputs: list[Any] = []
     result = neurotest.fuzz(
-        target, seeds, "random", forwards=1500, control=False, out=False, watch=lambda fuzzer, found, new: outputs.extend(found)
+        target,
+        seeds,
+        "random",
+        forwards=1500,
+        control=False,
+        out=False,
+        watch=lambda fuzzer, mutants, new: outputs.extend(mutants),
     )
     with torch.inference_mode():
         honest = module.honest(torch.from_numpy(np.stack([m.x for m in outputs])).float() / 255).argmax(1).tolist()
@@ -233,7 +239,7 @@ def test_the_limit_of_the_disk_holds_over_a_resume(ended: str, tmp_path: Path) -
     def stop() -> bool:
         return sum(images(tmp_path / "parts").values()) > limit / 2
 
-    def die(fuzzer: Any, found: Any, new: Any) -> None:
+    def die(fuzzer: Any, mutants: Any, new: Any) -> None:
         if stop():
             raise ZeroDivisionError
 

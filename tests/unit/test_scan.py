@@ -74,9 +74,9 @@ def test_equal_wants_are_recorded_once() -> None:
 
 
 def test_progress_reaches_the_end() -> None:
-    told: list[tuple[int, int]] = []
-    scan(target(), source(), [], batch=10, progress=lambda done, total: told.append((done, total)))
-    assert told == [(10, 25), (20, 25), (25, 25)]
+    calls: list[tuple[int, int]] = []
+    scan(target(), source(), [], batch=10, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(10, 25), (20, 25), (25, 25)]
 
 
 def test_batches_cover_the_source_in_the_order_asked_for() -> None:
@@ -134,13 +134,13 @@ def test_eight_bit_and_float_data_give_the_same_trace() -> None:
 
 def test_a_profile_of_a_source() -> None:
     network, data = target(), source()
-    made = profile(network, data, layers="fc", batch=10)
+    ranges = profile(network, data, layers="fc", batch=10)
     with torch.no_grad():
         values = network.module(network.prepare(data.read(np.arange(25)))).double().numpy()
-    assert made.count == 25
-    assert np.allclose(made.layers["fc"].mean, values.mean(0), atol=1e-6)
-    assert np.allclose(made.layers["fc"].high, values.max(0), atol=1e-6)
-    made.check(network)
+    assert ranges.count == 25
+    assert np.allclose(ranges.layers["fc"].mean, values.mean(0), atol=1e-6)
+    assert np.allclose(ranges.layers["fc"].high, values.max(0), atol=1e-6)
+    ranges.check(network)
 
 
 def test_the_package_and_its_functions_share_names() -> None:
@@ -162,9 +162,9 @@ def named(*classes: str) -> Target:
 
 
 def test_class_folders_are_numbered_as_the_target_numbers_its_classes() -> None:
-    found = aligned(named("shirt", "bag", "boot"), folders("bag", "boot", "shirt"))
-    assert found.labels.tolist() == [1, 2, 0]
-    assert found.classes == ("shirt", "bag", "boot")
+    renumbered = aligned(named("shirt", "bag", "boot"), folders("bag", "boot", "shirt"))
+    assert renumbered.labels.tolist() == [1, 2, 0]
+    assert renumbered.classes == ("shirt", "bag", "boot")
 
 
 def test_a_subset_of_the_classes_will_do_and_an_unknown_folder_will_not() -> None:
@@ -180,13 +180,13 @@ def test_folders_named_by_number_are_class_numbers() -> None:
 
 
 def test_without_class_names_the_numbering_is_said() -> None:
-    (said,) = remarks(named(), folders("bag", "boot", "shirt"))
-    assert "0 = bag, 1 = boot" in said
+    (sentence,) = remarks(named(), folders("bag", "boot", "shirt"))
+    assert "0 = bag, 1 = boot" in sentence
     assert remarks(named("bag", "boot", "shirt"), folders("bag", "boot", "shirt")) == ()
 
 
 def test_skipped_files_are_said() -> None:
     source = folders("bag")
     source.skipped = (Skipped("a.png", "damaged"), Skipped("b.png", "odd size"))
-    (said,) = remarks(named("bag"), source)
-    assert "2 files skipped (first: a.png, damaged)" in said
+    (sentence,) = remarks(named("bag"), source)
+    assert "2 files skipped (first: a.png, damaged)" in sentence

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from neurotest import zoo
+from neurotest.bench.bare import Pair, passes
 from neurotest.data.spec import data
 from neurotest.generate.gradient.diversity import Diversity
 from neurotest.generate.gradient.engine import Engine
 from neurotest.target import Probe, Target
 from neurotest.target.load import load
 
-Pair = tuple[Callable[[], Any], Callable[[], Any]]
 SUBJECTS = ("mnist-lenet5", "cifar10-resnet20")
 IMAGES = {"mnist-lenet5": 100, "cifar10-resnet20": 50}
 STEPS = {"mnist-lenet5": 10}  # others take fewer, they are slower; an attack takes 40
@@ -42,7 +41,7 @@ def attack_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     yield "diversity with a second forward pass, as published, middle layer", (
         _two_passes(target, Diversity(layers=chosen["middle"]), x, y, steps), plain,
     )  # fmt: skip
-    yield "a PGD step over a forward pass", (plain, _forward(target, x, steps))
+    yield "a PGD step over a forward pass", (plain, passes(target, [x], times=steps))
 
 
 def _steps(target: Target, diversity: Diversity | None, x: Tensor, y: Tensor, steps: int) -> Callable[[], None]:
@@ -66,14 +65,5 @@ def _two_passes(target: Target, diversity: Diversity, x: Tensor, y: Tensor, step
                 away = diversity(probe(free)[diversity.want]).sum()
                 (slope,) = torch.autograd.grad(away, free)
                 u = (u + 0.01 * (engine.gradient(u, y) - slope).sign()).clamp(0, 1).detach()
-
-    return job
-
-
-def _forward(target: Target, x: Tensor, steps: int) -> Callable[[], None]:
-    def job() -> None:
-        with torch.inference_mode():
-            for _ in range(steps):
-                target.module(x)
 
     return job

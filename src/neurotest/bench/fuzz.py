@@ -6,83 +6,66 @@ of looping differs. The bilateral blur, which costs more than everything else, i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
-from neurotest import rng, zoo
-from neurotest.data.source import ArraySource, Source
-from neurotest.data.spec import data
+from neurotest import rng
+from neurotest.bench.bare import Pair, counted, subject_of
 from neurotest.generate.fuzz import Budget, Fuzzer, Seeds, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.guides import GuideState
+from neurotest.generate.fuzz.mutants import Tally
 from neurotest.measure.context import Context
 from neurotest.mutate.pixel import BILATERAL, Blur
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import Oracles, build_oracles
-from neurotest.target import Probe, Target
-from neurotest.target.load import load
+from neurotest.target import Probe
 
-Pair = tuple[Callable[[], Any], Callable[[], Any]]
 SUBJECTS = ("mnist-lenet5", "cifar10-resnet20")
 GUIDE = "kmnc:1000"
 FORWARDS = {"mnist-lenet5": 12000}  # of one campaign; other subjects make fewer
 BATCH = 256
+IMAGES = 500
 
 
 class _Bench:
     """One subject, ready to be fuzzed again and again from the same start."""
 
     def __init__(self, name: str) -> None:
-        self.target, self.source = subject_of(name)
+        self.target, self.source = subject_of(name, IMAGES)
         self.judges: Oracles = build_oracles(self.target, "metamorphic")
         self.seeds: Seeds = choose_seeds(self.target, self.source, self.judges)
-        self.context = Context(target=self.target, train=self.source)
-        self.guide = build_guide(GUIDE)
         self.settings = Settings(mutations=Rules95(bilateral=False), batch=BATCH)
-        started = self.state()
-        self.arrays = started.arrays()
-        self._state = started
-
-    def state(self) -> GuideState:
-        return self.guide.start(self.context, self.source)
+        self.state: GuideState = build_guide(GUIDE).start(Context(target=self.target, train=self.source), self.source)
+        self.arrays = self.state.arrays()
 
     def fuzzer(self, budget: Budget) -> Fuzzer:
-        self._state.restore(self.arrays)  # starting anew would pass over the training data again
-        return Fuzzer(self.target, self.seeds, self._state, self.judges, self.settings, budget)
-
-
-def subject_of(name: str) -> tuple[Target, Source]:
-    """A network and images; without weights or data here, fresh weights and noise: they cost the same."""
-    found = zoo.find(name)
-    if found.weights is not None:
-        return load(f"zoo:{name}"), data(f"zoo:{found.dataset}/test[:500]")
-    noise = np.random.default_rng(0).integers(0, 256, (200, *found.shape)).astype(np.uint8)
-    return Target(found.build().eval(), shape=found.shape, spec=f"zoo:{name}"), ArraySource(noise)
+        self.state.restore(self.arrays)  # starting anew would pass over the training data again
+        return Fuzzer(self.target, self.seeds, self.state, self.judges, self.settings, budget)
 
 
 def fuzz_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     """A campaign over its bare passes; the published loop over ours, mutant for mutant; the bilateral blur over a pass."""
     bench = _Bench(name)
     budget = Budget(forwards=FORWARDS.get(name, 1500))
-    forwards = _campaign(bench, budget)
+    forwards = _campaign(bench, budget).forwards
     yield f"{GUIDE}/batch{BATCH}", (lambda: _campaign(bench, budget), lambda: _bare(bench, forwards))
     both = _controlled(bench, budget)
     yield f"{GUIDE}/batch{BATCH}, with its control", (lambda: _controlled(bench, budget), lambda: _bare(bench, both))
     few = Budget(forwards=4 * BATCH)
-    tested = _tested(bench, few)
+    tested = _campaign(bench, few).tested
     yield f"published loop over ours, {tested} mutants", (lambda: _one_by_one(bench, tested), lambda: _campaign(bench, few))
     images = bench.seeds.unit(bench.seeds.x[:64])
     bilateral = torch.full((len(images), 1), float(BILATERAL))
     yield "bilateral blur/64 images", (lambda: Blur().apply(images, bilateral), lambda: _bare(bench, len(images)))
 
 
-def _campaign(bench: _Bench, budget: Budget) -> int:
+def _campaign(bench: _Bench, budget: Budget) -> Tally:
     with bench.fuzzer(budget) as fuzzer:
         for _ in fuzzer.run():
             pass
-        return fuzzer.tally.forwards
+        return fuzzer.tally
 
 
 def _controlled(bench: _Bench, budget: Budget) -> int:
@@ -94,24 +77,15 @@ def _controlled(bench: _Bench, budget: Budget) -> int:
         return fuzzer.tally.forwards + fuzzer.control.tally.forwards
 
 
-def _tested(bench: _Bench, budget: Budget) -> int:
-    with bench.fuzzer(budget) as fuzzer:
-        for _ in fuzzer.run():
-            pass
-        return fuzzer.tally.tested
-
-
 def _bare(bench: _Bench, forwards: int) -> None:
     x = bench.target.prepare(bench.seeds.x[np.arange(BATCH) % len(bench.seeds)])
-    with torch.inference_mode():
-        for start in range(0, forwards, BATCH):
-            bench.target.module(x[: min(BATCH, forwards - start)])
+    counted(bench.target, x, forwards)()
 
 
 def _one_by_one(bench: _Bench, mutants: int) -> None:
     """Draw, mutate, check, run and judge a single mutant at a time."""
-    bench._state.restore(bench.arrays)
-    space, validity, guide, seeds = bench.settings.mutations, bench.settings.validity, bench._state, bench.seeds
+    bench.state.restore(bench.arrays)
+    space, validity, guide, seeds = bench.settings.mutations, bench.settings.validity, bench.state, bench.seeds
     random, tested = rng.stream("bench.fuzz", 0), 0
     assert guide.want is not None
     with Probe(bench.target, guide.want) as probe, torch.inference_mode():
@@ -120,11 +94,11 @@ def _one_by_one(bench: _Bench, mutants: int) -> None:
             parent = seeds.unit(seeds.x[root : root + 1])
             for _ in range(bench.settings.tries):
                 draws = space.draw(random, 1)
-                made = space.apply(parent, draws)
+                mutant = space.apply(parent, draws)
                 once = bool(space.once[draws.kind[0]])
-                if bool((made == parent).all()) or not (once or bool(validity.check(made, parent)[0])):
+                if bool((mutant == parent).all()) or not (once or bool(validity.check(mutant, parent)[0])):
                     continue
-                x = bench.target.prepare(seeds.stored(made))
+                x = bench.target.prepare(seeds.stored(mutant))
                 trace = probe(x)
                 bench.judges(x, trace.logits, seeds.roots[np.array([root])])
                 tested += 1

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from neurotest import zoo
 from neurotest.attribute.conductance import Conductance
+from neurotest.bench.bare import Pair, counted, passes
 from neurotest.data.spec import data
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.semantic import NSGenState
@@ -23,7 +22,6 @@ from neurotest.semantics.exemplars import globs
 from neurotest.target import Target
 from neurotest.target.load import load
 
-Pair = tuple[Callable[[], Any], Callable[[], Any]]
 SUBJECTS = ("fashion-lenet5", "cifar10-resnet20")
 IMAGES = {"fashion-lenet5": 256}
 PEERS = 16  # images for captum, which takes one layer at a time; of fewer the bare pass is mostly overhead
@@ -40,21 +38,18 @@ def nsgen_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     layers = path_layers(target)
     plan = Conductance(layers=globs(layers)).plan(target, data=train)
     classes = target.logits(x).argmax(1).detach()
-    yield f"conductance/{len(layers)} layers, {plan.settings.steps} steps", (lambda: plan(x, classes), lambda: _bare(target, x))
+    yield (
+        f"conductance/{len(layers)} layers, {plan.settings.steps} steps",
+        (lambda: plan(x, classes), passes(target, x.split(64))),
+    )
     if importlib.util.find_spec("captum") is not None:
         few, labels = x[:PEERS], classes[:PEERS]
         theirs = f"captum/{len(layers)} layers, {STEPS} steps, over a bare pass"
         yield (
             theirs,
-            (lambda: _captum(target, few, labels, plan.empty, [layer.name for layer in layers]), lambda: _bare(target, few)),
+            (lambda: _captum(target, few, labels, plan.empty, [layer.name for layer in layers]), passes(target, few.split(64))),
         )
     yield from _campaigns(name, target)
-
-
-def _bare(target: Target, x: Tensor) -> None:
-    with torch.inference_mode():
-        for part in x.split(64):
-            target.module(part)
 
 
 def _captum(target: Target, x: Tensor, classes: Tensor, empty: Tensor, layers: list[str]) -> None:
@@ -88,13 +83,5 @@ def _campaigns(name: str, target: Target) -> Iterator[tuple[str, Pair]]:
     mutants, forwards = tested
     x = target.prepare(seeds.x[np.arange(64) % len(seeds)])
 
-    def bare(passes: int) -> Callable[[], None]:
-        def job() -> None:
-            with torch.inference_mode():
-                for start in range(0, passes, 64):
-                    target.module(x[: min(64, passes - start)])
-
-        return job
-
-    yield f"campaign/{mutants} mutants", (campaign, bare(mutants))
-    yield f"campaign/{forwards} passes it counts", (campaign, bare(forwards))
+    yield f"campaign/{mutants} mutants", (campaign, counted(target, x, mutants))
+    yield f"campaign/{forwards} passes it counts", (campaign, counted(target, x, forwards))

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from neurotest import zoo
+from neurotest.bench.bare import Job, Pair, passes
 from neurotest.data.spec import data
 from neurotest.mutate.pools import nss_pool
 from neurotest.select import select
 from neurotest.target import Probe, Target, Want
 from neurotest.target.load import load
 
-Pair = tuple[Callable[[], Any], Callable[[], Any]]
 IMAGES = 2000
 PASS = 0.15
-
-
-def _forward(target: Target, parts: tuple[Tensor, ...]) -> None:
-    with torch.inference_mode():
-        for part in parts:
-            target.module(part)
 
 
 def probe_pairs(name: str) -> Iterator[tuple[str, Pair]]:
@@ -35,29 +27,25 @@ def probe_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     images = target.prepare(source.read(np.arange(len(source))))
     for batch, least, most in ((100, 200, IMAGES), (1, 30, 300)):
         parts = images[: _enough(target, images, batch, least, most)].split(batch)
-        yield f"batch{batch}", (_probed(target, parts), _bare(target, parts))
+        yield f"batch{batch}", (_probed(target, parts), passes(target, parts))
 
 
 def _enough(target: Target, images: Tensor, batch: int, least: int, most: int) -> int:
     """So many images that one bare pass over them takes about `PASS` seconds: slow networks need fewer for the same ratio."""
-    few = images[:least].split(batch)
-    _forward(target, few)
+    few = passes(target, images[:least].split(batch))
+    few()
     began = time.process_time()
-    _forward(target, few)
+    few()
     return min(most, max(least, int(least * PASS / (time.process_time() - began + 1e-9))))
 
 
-def _probed(target: Target, parts: tuple[Tensor, ...]) -> Callable[[], None]:
+def _probed(target: Target, parts: tuple[Tensor, ...]) -> Job:
     def job() -> None:
         with Probe(target, Want()) as probe:
             for part in parts:
                 probe(part)
 
     return job
-
-
-def _bare(target: Target, parts: tuple[Tensor, ...]) -> Callable[[], None]:
-    return lambda: _forward(target, parts)
 
 
 def nss_pairs(name: str) -> Iterator[tuple[str, Pair]]:
@@ -72,4 +60,4 @@ def nss_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     def ours() -> None:
         select(target, nss_pool(source=unlabelled, seed=0), "nss", "5%")
 
-    yield "paired", (ours, _bare(target, parts))
+    yield "paired", (ours, passes(target, parts))

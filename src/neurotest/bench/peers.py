@@ -20,24 +20,12 @@ NEURONS, TRAIN, TESTS = 84, 2000, 200
 def measure(repeats: int, work: str = "coverage") -> dict[str, Any]:
     """Time of theirs over ours by work, and how far the values are apart."""
     with tempfile.TemporaryDirectory(prefix="neurotest-peers-") as place:
-        _run(
-            [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--no-deps",
-                "--target",
-                place,
-                *PACKAGES,
-            ]
-        )
+        install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", place, *PACKAGES]
+        _run([sys.executable, *install])
         path = os.pathsep.join([place, *filter(None, sys.path)])
-        told = _run([sys.executable, "-m", __name__, str(repeats), work], env={**os.environ, "PYTHONPATH": path})
-        found: dict[str, Any] = json.loads(told.strip().splitlines()[-1])
-        return found
+        output = _run([sys.executable, "-m", __name__, str(repeats), work], env={**os.environ, "PYTHONPATH": path})
+        numbers: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+        return numbers
 
 
 def _run(command: list[str], env: dict[str, str] | None = None) -> str:
@@ -56,17 +44,17 @@ def _both(repeats: int) -> dict[str, Any]:
     from neurotest.coverage.adequacy import DSA
     from neurotest.measure.context import Traces
 
-    import dnn_tip.surprise as peer  # type: ignore[import-not-found]  # isort: skip
+    import dnn_tip.surprise as peer  # isort: skip
 
     peer.gc = SimpleNamespace(collect=lambda: 0)  # it collects garbage per ten inputs; with that it would be slower still
     random = np.random.default_rng(0)
     centres = 2 * random.normal(size=(10, NEURONS))
-    classes, asked = random.integers(0, 10, TRAIN), random.integers(0, 10, TESTS)
+    classes, predicted = random.integers(0, 10, TRAIN), random.integers(0, 10, TESTS)
     train = (centres[classes] + random.normal(size=(TRAIN, NEURONS))).astype(np.float32)
-    test = (centres[asked] + random.normal(size=(TESTS, NEURONS))).astype(np.float32)
+    test = (centres[predicted] + random.normal(size=(TESTS, NEURONS))).astype(np.float32)
     ours, theirs = DSA(features=None, min_var=0).fit(Traces(train, classes)), peer.DSA(train, classes)
-    apart = np.abs(theirs(test, asked, num_threads=1) / ours.score(test, asked) - 1).max()
-    speed = ratio(lambda: theirs(test, asked, num_threads=1), lambda: ours.score(test, asked), repeats=repeats)
+    apart = np.abs(theirs(test, predicted, num_threads=1) / ours.score(test, predicted) - 1).max()
+    speed = ratio(lambda: theirs(test, predicted, num_threads=1), lambda: ours.score(test, predicted), repeats=repeats)
     return {
         f"dsa {TRAIN}x{NEURONS}: dnn-tip/ours": speed.median,
         "dsa: largest relative difference": float(apart),
@@ -84,7 +72,7 @@ def _sections(repeats: int) -> dict[str, Any]:
     from neurotest.measure.traces import Layout
     from neurotest.target import Profile, Trace, Want
 
-    import dnn_tip.neuron_coverage as peer  # type: ignore[import-not-found]  # isort: skip
+    import dnn_tip.neuron_coverage as peer  # isort: skip
 
     values = np.random.default_rng(1).normal(size=(1100, 236)).astype(np.float32)
     want, train, test = Want(), values[:1000], values[1000:]
@@ -116,7 +104,7 @@ def _additional(repeats: int) -> dict[str, Any]:
     from neurotest.target import Profile, Trace, Want
 
     import dnn_tip.neuron_coverage as peer  # isort: skip
-    from dnn_tip.prioritizers import cam  # type: ignore[import-not-found]  # isort: skip
+    from dnn_tip.prioritizers import cam  # isort: skip
 
     values = np.random.default_rng(2).normal(size=(3000, 236)).astype(np.float32)
     want, train, test = Want(), values[:1000], values[1000:]
@@ -139,10 +127,10 @@ def _additional(repeats: int) -> dict[str, Any]:
 
     def peak(job: Any) -> tuple[Any, float]:
         tracemalloc.start()
-        made = job()
+        result = job()
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return made, most / 1e6
+        return result, most / 1e6
 
     (scores, mine), (order, other) = peak(ours), peak(peers)
     until = int((scores >= 1).sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from neurotest import zoo
+from neurotest.bench.bare import Job, Pair, passes
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.select import select
 from neurotest.target import Target
 
-Pair = tuple[Callable[[], Any], Callable[[], Any]]
 SUBJECTS = ("mnist-lenet5",)
 POOL, TRAIN = 10_000, 1000
 BATCH = 250
@@ -36,45 +36,35 @@ TRAINED = ("mdsa", "dsa")
 
 
 def select_pairs(name: str) -> Iterator[tuple[str, Pair]]:
-    """Score, rank and pick, over bare passes; the pool is the subject's nss pool, held in memory, unlabelled."""
+    """Score, rank and pick, over bare passes; the pool is the subject's nss pool, in memory, unlabelled."""
     subject = zoo.find(name)
-    made = data(f"zoo:{subject.dataset}/nss-pool@0")
-    first = np.arange(min(POOL, len(made)))
-    assert made.originals is not None
-    pool = ArraySource(made.read(first), originals=ArraySource(made.originals.read(first)))
+    mutants = data(f"zoo:{subject.dataset}/nss-pool@0")
+    first = np.arange(min(POOL, len(mutants)))
+    assert mutants.originals is not None
+    pool = ArraySource(mutants.read(first), originals=ArraySource(mutants.originals.read(first)))
     train = ArraySource(data(f"zoo:{subject.dataset}/train").read(np.arange(TRAIN)))
     module = subject.load()
-    for method, (passes, trained) in SCORED.items():
+    for method, (needed, trained) in SCORED.items():
         thinned = method.startswith(("mc-dropout", "bald"))
         network = nn.Sequential(nn.Dropout(0.1), module).eval() if thinned else module  # the LeNets have no dropout of their own
-        here = pool.take(np.arange(min(len(pool), POOL // 5))) if passes > 2 else pool
+        here = pool.take(np.arange(min(len(pool), POOL // 5))) if needed > 2 else pool
         target = Target(network, shape=subject.shape)
         target.survey()
         more = {"train": train} if trained else {}
-        yield method, (_selecting(target, here, method, more), _bare(target, here, passes, train if trained else None))
+        yield method, (_selecting(target, here, method, more), _bare(target, here, needed, train if trained else None))
 
 
-def _selecting(target: Target, pool: Source, method: str, more: dict[str, Any]) -> Callable[[], Any]:
+def _selecting(target: Target, pool: Source, method: str, more: dict[str, Any]) -> Job:
     return lambda: select(target, pool, method, "5%", batch=BATCH, **more)
 
 
-def _bare(target: Target, pool: Source, passes: int, train: Source | None) -> Callable[[], None]:
-    parts = target.prepare(pool.read(np.arange(len(pool)))).split(BATCH)
-    others = () if train is None else target.prepare(train.read(np.arange(len(train)))).split(BATCH)
-
-    def job() -> None:
-        with torch.inference_mode():
-            for _ in range(passes):
-                for part in parts:
-                    target.module(part)
-            for part in others:
-                target.module(part)
-
-    return job
+def _bare(target: Target, pool: Source, times: int, train: Source | None) -> Job:
+    sources = (pool,) if train is None else (pool, train)
+    return passes(target, *(target.prepare(s.read(np.arange(len(s)))).split(BATCH) for s in sources), times=times)
 
 
 class Generated(Source):
-    """Inputs made from their position when they are read: none is held."""
+    """Inputs computed from their position when they are read: none is stored."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count, (1, 4, 4), np.uint8)
@@ -91,12 +81,12 @@ def memory(count: int = MILLION) -> dict[str, dict[str, float]]:
     """Peak memory while so many generated inputs are scored and ranked, and per input beyond what a few need."""
     torch.manual_seed(0)
     target = Target(nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 10)).eval(), shape=(1, 4, 4))
-    found = {}
+    sizes = {}
     few_inputs = min(FEW, count // 2)  # more than one batch, so that what a batch needs is in both
     for method in COUNTED:
         few, many = (_peak(target, method, size) for size in (few_inputs, count))
-        found[method] = {"peak_megabytes": many / 1e6, "bytes_per_input": (many - few) / (count - few_inputs)}
-    return found
+        sizes[method] = {"peak_megabytes": many / 1e6, "bytes_per_input": (many - few) / (count - few_inputs)}
+    return sizes
 
 
 def _peak(target: Target, method: str, count: int) -> int:

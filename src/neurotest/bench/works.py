@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from neurotest import zoo
 from neurotest.bench import attack, coverage, fuzz, nsgen, passes, selection, swarm
+from neurotest.bench.bare import Pair
 from neurotest.bench.ratio import Ratio, ratio
 from neurotest.errors import BadInput, near
 from neurotest.scan import Progress
-
-Pair = tuple[Callable[[], Any], Callable[[], Any]]
 
 
 class Work(NamedTuple):
@@ -38,10 +37,10 @@ def run(work: str, subjects: list[str] | None, *, repeats: int, progress: Progre
     if work not in WORKS:
         raise BadInput(f"there is no benchmark {work!r}. {near(work, WORKS)}")
     names = subjects or WORKS[work].subjects or tuple(s.name for s in zoo.catalogue() if s.embedded)
-    found: dict[str, Ratio] = {}
+    ratios: dict[str, Ratio] = {}
     for done, name in enumerate(names):
         for setting, (ours, bare) in WORKS[work].pairs(name):
-            found[f"{work}/{name}/{setting}"] = ratio(ours, bare, repeats=repeats)
+            ratios[f"{work}/{name}/{setting}"] = ratio(ours, bare, repeats=repeats)
         if progress is not None:
             progress(done + 1, len(names))
-    return found
+    return ratios

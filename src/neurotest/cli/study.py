@@ -32,7 +32,7 @@ def study(
 
     registry.find("study", name)
     opt.set_threads(threads)
-    from neurotest.studies.study import run_study
+    from neurotest.studies.run import run_study
 
     options = {} if from_csv is None else {"from_csv": str(from_csv)}
     say = functools.partial(show.remark, quiet=quiet)

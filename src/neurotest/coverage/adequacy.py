@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +23,9 @@ from neurotest.stats.neighbours import Points
 
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int64]
+Rule = Callable[[Floats, Classes], Floats]
+Model = Callable[[Floats], Floats]
+Notes = tuple[str, ...]
 EAGER = 5000  # up to so many training points every distance between classes is computed at once, beyond as it is needed
 INVERSES = ("auto", "pinv", "none")
 ALL = -1  # the class of everything where classes are not distinguished
@@ -52,9 +55,9 @@ class Adequacy(ABC):
             )
         keep = self._features(values[good])
         points = values[good][:, keep].astype(np.float64)
-        fitted = self._fit(points, np.asarray(traces.predicted)[good], keep, int((~good).sum()), seed)
-        fitted.dead = int(np.count_nonzero(values[good].min(axis=0) == values[good].max(axis=0)))
-        return fitted
+        rule, notes = self._fit(points, np.asarray(traces.predicted)[good], seed)
+        dead = int(np.count_nonzero(values[good].min(axis=0) == values[good].max(axis=0)))
+        return Fitted(keep, rule, int((~good).sum()), notes, dead)
 
     def _features(self, values: Values) -> NDArray[np.int64]:
         """Which neurons are looked at, in their order."""
@@ -70,7 +73,8 @@ class Adequacy(ABC):
         return kept
 
     @abstractmethod
-    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted: ...
+    def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
+        """What scores (n, features) values and predicted classes, and sentences about the fit."""
 
 
 @dataclass(eq=False)
@@ -79,9 +83,9 @@ class Fitted:
     NaN where the values are not finite, inf where training data has nothing of the predicted class."""
 
     keep: NDArray[np.int64]
-    rule: Callable[[Floats, Classes], Floats]
+    rule: Rule
     left_out: int = 0
-    notes: tuple[str, ...] = ()
+    notes: Notes = ()
     dead: int = 0  # neurons that never changed in training
 
     def score(self, values: Values, predicted: Classes) -> Floats:
@@ -94,7 +98,7 @@ class Fitted:
         return scores
 
 
-def _by_class(models: dict[int, Callable[[Floats], Floats]], values: Floats, classes: Classes) -> Floats:
+def _by_class(models: dict[int, Model], values: Floats, classes: Classes) -> Floats:
     """Each class by its own model; a class without one is infinitely surprising."""
     if ALL in models:
         return models[ALL](values)
@@ -112,7 +116,7 @@ def _groups(points: Floats, classes: Classes, per: str) -> dict[int, Floats]:
     return {int(c): points[classes == c] for c in np.unique(classes)}
 
 
-def _shrunk(models: dict[int, Any]) -> tuple[str, ...]:
+def _shrunk(models: dict[int, Any]) -> Notes:
     weak = [str(c) if c != ALL else "all" for c, model in models.items() if model.shrunk]
     if not weak:
         return ()
@@ -141,13 +145,13 @@ class LSA(Adequacy):
             number("bandwidth", self.bandwidth, "scott, or for example 0.2", above=0)
         one_of("inverse", self.inverse, INVERSES)
 
-    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
+    def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         kernels = {c: Kernels(group, self.bandwidth, self.inverse) for c, group in _groups(points, classes, self.per).items()}
-        models: dict[int, Callable[[Floats], Floats]] = {c: _negative(k.log_density) for c, k in kernels.items()}
-        return Fitted(keep, lambda v, c: _by_class(models, v, c), left_out, _shrunk(kernels))
+        models = {c: _negative(k.log_density) for c, k in kernels.items()}
+        return partial(_by_class, models), _shrunk(kernels)
 
 
-def _negative(log_density: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
+def _negative(log_density: Model) -> Model:
     return lambda values: -log_density(values)
 
 
@@ -165,10 +169,10 @@ class DSA(Adequacy):
         super().__post_init__()
         one_of("reference", self.reference, ("nearest", "test"))
 
-    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
+    def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         if len(np.unique(classes)) < 2:
             raise BadInput("dsa needs training inputs of at least two predicted classes: give more of them with --train DATA.")
-        return Fitted(keep, _Between(points, classes, self.reference).score, left_out)
+        return _Between(points, classes, self.reference).score, ()
 
 
 class _Between:
@@ -224,13 +228,16 @@ class MDSA(Adequacy):
         one_of("per", self.per, ("class", "all"))
         one_of("inverse", self.inverse, INVERSES)
 
-    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
-        fitted = {c: Gaussian(group, self.inverse) for c, group in _groups(points, classes, self.per).items()}
-        models = {c: _distance(gaussian, self.squared) for c, gaussian in fitted.items()}
-        return Fitted(keep, lambda v, c: _by_class(models, v, c), left_out, _shrunk(fitted))
+    def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
+        return _mahalanobis(_groups(points, classes, self.per), self.inverse, self.squared)
 
 
-def _distance(gaussian: Gaussian, squared: bool) -> Callable[[Floats], Floats]:
+def _mahalanobis(groups: dict[int, Floats], inverse: Inverse, squared: bool) -> tuple[Rule, Notes]:
+    gaussians = {c: Gaussian(group, inverse) for c, group in groups.items()}
+    return partial(_by_class, {c: _distance(gaussian, squared) for c, gaussian in gaussians.items()}), _shrunk(gaussians)
+
+
+def _distance(gaussian: Gaussian, squared: bool) -> Model:
     return gaussian.squared_distance if squared else lambda values: np.sqrt(gaussian.squared_distance(values))
 
 
@@ -251,21 +258,21 @@ class MLSA(Adequacy):
         integer("components", self.components, 1, "2 or 3 are usual")
         number("regularise", self.regularise, "1e-6 is usual", least=0)
 
-    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
+    def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         models = {c: self._mixture(group, seed) for c, group in _groups(points, classes, self.per).items()}
-        return Fitted(keep, lambda v, c: _by_class(models, v, c), left_out)
+        return partial(_by_class, models), ()
 
-    def _mixture(self, points: Floats, seed: int) -> Callable[[Floats], Floats]:
+    def _mixture(self, points: Floats, seed: int) -> Model:
         from sklearn.mixture import GaussianMixture
 
-        if len(points) < 2:
-            return _alone(points)
+        if len(points) < 2:  # one point has no spread: its density is a kernel's of width 1
+            return _negative(Kernels(points, 1.0).log_density)
         components = min(self.components, len(points))
         mixture = GaussianMixture(components, random_state=seed, reg_covar=self.regularise).fit(points)
         return _unlikelihood(mixture)
 
 
-def _unlikelihood(mixture: Any) -> Callable[[Floats], Floats]:
+def _unlikelihood(mixture: Any) -> Model:
     """-log likelihood under a fitted mixture, all components in one matrix product: inputs come in many small batches."""
     roots = mixture.precisions_cholesky_  # (components, d, d), upper triangular
     count, d, _ = roots.shape
@@ -298,11 +305,6 @@ def _side_by_side(blocks: Floats) -> Floats:
     return np.ascontiguousarray(blocks.transpose(1, 0, 2).reshape(rows, k * columns))
 
 
-def _alone(points: Floats) -> Callable[[Floats], Floats]:
-    """One point has no spread: its density is a kernel's of width 1."""
-    return _negative(Kernels(points, 1.0).log_density)
-
-
 @dataclass(frozen=True, kw_only=True)
 class MMDSA(Adequacy):
     """Mahalanobis distance from the cluster that k-means puts the input into, instead of from its predicted class.
@@ -320,16 +322,14 @@ class MMDSA(Adequacy):
             integer("clusters", self.clusters, 1, "none chooses 2 to 5 by silhouette")
         one_of("inverse", self.inverse, INVERSES)
 
-    def _fit(self, points: Floats, classes: Classes, keep: NDArray[np.int64], left_out: int, seed: int) -> Fitted:
+    def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         means = self._cluster(points, seed)
-        assign = np.asarray(means.predict(points), dtype=np.int64)
-        fitted = {c: Gaussian(group, self.inverse) for c, group in _groups(points, assign, "class").items()}
-        models = {c: _distance(gaussian, self.squared) for c, gaussian in fitted.items()}
 
-        def rule(values: Floats, _: Classes) -> Floats:
-            return _by_class(models, values, np.asarray(means.predict(np.ascontiguousarray(values)), dtype=np.int64))
+        def assign(values: Floats) -> Classes:
+            return np.asarray(means.predict(np.ascontiguousarray(values)), dtype=np.int64)
 
-        return Fitted(keep, rule, left_out, _shrunk(fitted))
+        rule, notes = _mahalanobis(_groups(points, assign(points), "class"), self.inverse, self.squared)
+        return lambda values, _: rule(values, assign(values)), notes
 
     def _cluster(self, points: Floats, seed: int) -> Any:
         from sklearn.cluster import KMeans

@@ -13,25 +13,24 @@ from numpy.typing import NDArray
 
 from neurotest import registry
 from neurotest.coverage.criterion import Criterion, State
-from neurotest.coverage.record import begin, finish
+from neurotest.coverage.record import config, record
 from neurotest.coverage.result import Coverage, Measured
 from neurotest.data.source import Source
-from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
-from neurotest.jobs.life import withdraw
+from neurotest.jobs.life import whole
+from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_spec
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
 from neurotest.measure.traces import part
-from neurotest.scan import BATCH, Batch, Progress, aligned, each_batch, fit, wanted
+from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.target import Probe, Profile, Target, Trace, Want
-from neurotest.target.load import load
 
 MEMORY = 2e9  # bytes a run may need before somebody has to say so
 POINTS = 40  # of the growth curve
 
 
 def cover(
-    target: Target | str,
+    target: AnyTarget,
     data: Source | str,
     criteria: str | Criterion | Sequence[str | Criterion] = "nlc",
     *,
@@ -58,10 +57,9 @@ def cover(
     there (None: a new one in ./neurotest-runs; False: none). Of several criteria one that does not fit is left out, with its
     reason in the result's `errors`.
     """
-    target = load(target)
+    target = open_target(target)
     requested = _criteria(criteria)
-    source = aligned(target, read_data(data, shape=target.shape, strict=strict, limit=limit))
-    width = fit(target, source)
+    source, width = open_counted(target, data, strict=strict, limit=limit)
     if by not in (None, "class"):
         raise BadInput(f"by={by!r}: expected class.")
     context = _context(target, train, profile, batch=batch, seed=seed, cache=cache, progress=progress)
@@ -73,9 +71,8 @@ def cover(
         tell(f"the criteria will need about {needed / 1e9:.1f} GB of memory")
     profiles, traces = ([c.want for c in chosen.values() if c.needs == kind] for kind in ("profile", "traces"))
     context.gather(profiles, traces, "the criteria")
-    trained = None if context.train is None else context.train.spec
-    run = None if out is False else begin(out, target, source, chosen, {"seed": seed, "batch": batch, "train": trained})
-    try:
+    settings = {"seed": seed, "batch": batch, "train": stored_spec(context.train)}
+    with whole("cover", out, config(target, source, chosen, settings)) as run:
         measurement = _Measurement(chosen, context, several, classes, source)
         measurement.scan(batch, progress)
         result = Coverage(
@@ -84,19 +81,15 @@ def cover(
             len(source),
             target.spec,
             source.spec,
-            trained,
+            None if context.train is None else context.train.spec,
             needed,
             tuple(f"{s.file}: {s.reason}" for s in source.skipped),
             None if run is None else run.path,
             several.errors,
         )
         if run is not None:
-            finish(run, result)
-        return result
-    except BaseException:
-        if run is not None:
-            withdraw(run)
-        raise
+            record(run, result)
+    return result
 
 
 def _criteria(criteria: Any) -> dict[str, Criterion]:
@@ -137,11 +130,7 @@ def _common(chosen: Mapping[str, Criterion]) -> tuple[str, str]:
 
 
 def _context(target: Target, train: Any, profile: Any, **settings: Any) -> Context:
-    source = None if train is None else aligned(target, read_data(train, shape=target.shape))
-    if source is not None:
-        if not len(source):
-            raise BadInput(f"the training data {source.spec} is empty: give --train DATA with at least one input.")
-        fit(target, source)
+    source = None if train is None else open_data(target, train)
     context = Context(target=target, train=source, **settings)
     if profile is not None:
         loaded = profile if isinstance(profile, Profile) else Profile.load(profile)

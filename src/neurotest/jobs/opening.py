@@ -27,16 +27,15 @@ def open_target(target: AnyTarget) -> Target:
 
 def open_data(target: Target, source: Source | str, *, limit: int | None = None, strict: bool = False) -> Source:
     """Inputs for a target: of its size, in its bounds, labels numbered as the target numbers its classes."""
+    return open_counted(target, source, limit=limit, strict=strict)[0]
+
+
+def open_counted(target: Target, source: Source | str, *, limit: int | None = None, strict: bool = False) -> tuple[Source, int]:
+    """The same, and how many classes the target has."""
     opened = aligned(target, data(source, shape=target.shape, limit=limit, strict=strict))
     if not len(opened):
         raise BadInput(f"{opened.what} is empty: give data with at least one input.")
-    classes = fit(target, opened)
-    if opened.labels is not None and int(opened.labels.max()) >= classes:
-        raise BadInput(
-            f"{opened.what} has label {int(opened.labels.max())}, but the target has {classes} classes: "
-            f"labels are the numbers 0 to {classes - 1}, 0 for the first class."
-        )
-    return opened
+    return opened, fit(target, opened)
 
 
 def stored_spec(source: Source | str | None) -> str | None:

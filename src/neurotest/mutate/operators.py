@@ -87,7 +87,9 @@ class _Signed(RangeOperator):
 def about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None = None) -> Tensor:
     """The pixel matrices (n, 2, 3) of x -> linear (x - centre) + centre + shift; centre is that of the pixel grid."""
     centre = linear.new_tensor([(width - 1) / 2, (height - 1) / 2])
-    offset = centre - linear @ centre + (torch.zeros_like(linear[:, 0]) if shift is None else shift)  # (n, 2)
+    # Written out: a matrix product may round otherwise in another batch, and an item replayed alone must have the same pixels.
+    offset = centre - (linear[:, :, 0] * centre[0] + linear[:, :, 1] * centre[1])  # (n, 2)
+    offset = offset if shift is None else offset + shift
     return torch.cat([linear, offset.unsqueeze(2)], dim=2)
 
 

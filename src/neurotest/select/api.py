@@ -13,12 +13,11 @@ from neurotest import registry, zoo
 from neurotest.data.source import Source, check_shape, content_ids
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.jobs.life import begin, withdraw
-from neurotest.jobs.opening import stored_spec
+from neurotest.jobs.life import whole
+from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
-from neurotest.runs.store import Run
-from neurotest.scan import BATCH, Progress, aligned, fit, remarks
+from neurotest.scan import BATCH, Progress, remarks
 from neurotest.select.adaptive.rounds import keep_open
 from neurotest.select.estimation import Estimate
 from neurotest.select.exchange import labels_of
@@ -28,13 +27,12 @@ from neurotest.select.selection import Comparison, Quality, Selection
 from neurotest.select.spread import spread as dispersed
 from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
-from neurotest.target.load import load
 
 MANY = 10_000  # content ids in memory at once: those of a whole pool would outweigh everything else that is kept per input
 
 
 def select(
-    target: Target | str,
+    target: AnyTarget,
     pool: Source | str,
     method: str | Scorer = "deepgini",
     budget: str | float = "5%",
@@ -46,7 +44,7 @@ def select(
 
 
 def compare(
-    target: Target | str,
+    target: AnyTarget,
     pool: Source | str,
     methods: Sequence[str | Scorer],
     budget: str | float = "5%",
@@ -76,24 +74,26 @@ def compare(
     """
     if not methods:
         raise BadInput("methods: none given, expected at least one (`neurotest list selector`).")
-    target = load(target)
+    target = open_target(target)
     scorers = {m if isinstance(m, str) else repr(m): build(m) for m in methods}
-    source = aligned(target, data(pool, shape=target.shape, strict=strict, limit=limit))
+    source, classes = open_counted(target, pool, strict=strict, limit=limit)
     source = _pair(source, originals, limit=limit)
     picked = read_budget(budget, len(source))
-    classes = fit(target, source)
     several = Several(scorers)
     scorers, notes = _for_pool(scorers, source, {"layer": layers, "neuron": neuron}, several)
     _check_labels(source, classes)
-    trained = None if train is None else aligned(target, data(train, shape=target.shape))
+    trained = None if train is None else open_data(target, train)
     duplicates = _in_training(source, trained, target)
     candidates = Pool(
         target, source, seed, train=trained, picked=picked, labels=labels_of(labels, source, target, classes), batch=batch
     )
     general = remarks(target, source)
-    settings = {"budget": str(budget), "seed": seed, "batch": batch, "spread": spread}
-    run = None if out is False else _begin(command, out, target, source, scorers, settings)
-    try:
+    config = {
+        **target_config(target), "pool": stored_spec(source), "train": stored_spec(train),
+        "methods": {name: repr(scorer) for name, scorer in scorers.items()}, "budget": str(budget), "seed": seed, "batch": batch,
+        "spread": spread,
+    }  # fmt: skip
+    with whole(command, out, config) as run:
         scores = score(candidates, scorers, batch=batch, several=several, progress=progress)
         place = None if run is None else run.path
         selections = Comparison(several.errors)
@@ -104,12 +104,7 @@ def compare(
         if run is not None:
             record(run, target, source, selections, files)
             keep_open(run, several.left(dict(scores.states)))
-            run.close()
-        return selections
-    except BaseException:
-        if run is not None:
-            _abandon(run)
-        raise
+    return selections
 
 
 def build(method: str | Scorer) -> Any:
@@ -147,25 +142,6 @@ def _estimate(pool: Pool, order: np.ndarray, predictions: np.ndarray, weights: n
     if pool.labels is None or not (labelled := pool.labels[picks] >= 0).any():
         return None
     return Estimate.of((pool.labels[picks] == predictions[picks])[labelled], weights[labelled])
-
-
-def _begin(command: str, out: Any, target: Target, source: Source, scorers: dict[str, Any], settings: dict[str, Any]) -> Run:
-    """Make the run before the work, so that a place that cannot be written to is refused at once."""
-    config = {
-        **target_config(target),
-        "pool": stored_spec(source),
-        "methods": {name: repr(scorer) for name, scorer in scorers.items()},
-        **settings,
-    }
-    return begin(command, out, config)
-
-
-def _abandon(run: Run) -> None:
-    """A selection is whole or not there: take away a run that holds nothing yet."""
-    if run.methods():
-        run.close()
-    else:
-        withdraw(run)
 
 
 def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:

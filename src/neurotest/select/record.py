@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from neurotest.data.source import Source
+from neurotest.jobs.life import finish
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.select.selection import Comparison, Selection
@@ -41,8 +42,7 @@ def record(run: Run, target: Target, source: Source, selections: Comparison, fil
     methods: dict[str, Any] = {name: _summary(selection) for name, selection in selections.items()}
     unfit = [f"{name} did not run: {reason}" for name, reason in selections.errors.items()]
     methods[first.method]["notes"] += unfit  # the report shows the notes of what ran
-    run.finish({"methods": {**methods, **{name: {"error": reason} for name, reason in selections.errors.items()}}})
-    run.export()
+    finish(run, {"methods": {**methods, **{name: {"error": reason} for name, reason in selections.errors.items()}}})
 
 
 def _extra(source: Source, position: int) -> dict[str, Any]:

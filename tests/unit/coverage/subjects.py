@@ -75,8 +75,8 @@ def images(n: int, seed: int, shape: tuple[int, ...] = (1, 8, 8)) -> np.ndarray:
     """Three kinds of pictures with noise, so that classes differ."""
     random = np.random.default_rng(seed)
     kinds = np.random.default_rng(99).random((3, *shape))
-    made = 0.6 * kinds[random.integers(0, 3, n)] + 0.4 * random.random((n, *shape))
-    return made.astype(np.float32)
+    pictures = 0.6 * kinds[random.integers(0, 3, n)] + 0.4 * random.random((n, *shape))
+    return pictures.astype(np.float32)
 
 
 def context(target: Target, n: int = 90, seed: int = 1) -> Context:
@@ -89,32 +89,32 @@ def context(target: Target, n: int = 90, seed: int = 1) -> Context:
 
 def trace(target: Target, x: np.ndarray, want: Want) -> Trace:
     with Probe(target, want) as probe:
-        found = probe(torch.from_numpy(x))
-    return Trace(found.logits, {w: dict(v) for w, v in found.recorded.items()})
+        recorded = probe(torch.from_numpy(x))
+    return Trace(recorded.logits, {w: dict(v) for w, v in recorded.recorded.items()})
 
 
-def cut(found: Trace, index: np.ndarray) -> Trace:
+def cut(whole: Trace, index: np.ndarray) -> Trace:
     chosen = torch.from_numpy(np.asarray(index))
     with torch.inference_mode():
-        return Trace(found.logits[chosen], {w: {k: t[chosen] for k, t in v.items()} for w, v in found.recorded.items()})
+        return Trace(whole.logits[chosen], {w: {k: t[chosen] for k, t in v.items()} for w, v in whole.recorded.items()})
 
 
 WANT = Want()
 
 
-def made(values: dict[str, list[list[float]]], logits: list[list[float]] | None = None) -> Trace:
+def trace_of(values: dict[str, list[list[float]]], logits: list[list[float]] | None = None) -> Trace:
     """A trace out of numbers."""
     tensors = {name: torch.tensor(rows, dtype=torch.float32) for name, rows in values.items()}
     n = len(next(iter(tensors.values())))
     return Trace(torch.zeros(n, 2) if logits is None else torch.tensor(logits), {WANT: tensors})
 
 
-def known(train: dict[str, list[list[float]]], predicted: list[int] | None = None) -> Context:
+def context_of(train: dict[str, list[list[float]]], predicted: list[int] | None = None) -> Context:
     """A context of training activations alone, without a network."""
-    found = made(train)
-    layout = Layout({name: tensor.shape[1] for name, tensor in found[WANT].items()})
+    recorded = trace_of(train)
+    layout = Layout({name: tensor.shape[1] for name, tensor in recorded[WANT].items()})
     profile = Profile("none", WANT, {})
-    profile.update(found)
-    values = joined(found, WANT, layout).values
+    profile.update(recorded)
+    values = joined(recorded, WANT, layout).values
     classes = np.zeros(len(values), dtype=np.int64) if predicted is None else np.array(predicted)
     return Context(layouts={WANT: layout}, profiles={WANT: profile}, collected={WANT: Traces(values, classes)})

@@ -1,4 +1,4 @@
-"""What is refused, and in which words; what is borne, and how it is told."""
+"""What is refused, and in which words; what is borne, and how it is reported."""
 
 from __future__ import annotations
 
@@ -68,36 +68,36 @@ def test_an_empty_training_set_is_refused() -> None:
 
 
 def test_a_profile_of_another_target_is_refused() -> None:
-    known = profile(subjects.small(), ArraySource(subjects.images(20, 0)))
+    saved = profile(subjects.small(), ArraySource(subjects.images(20, 0)))
     other = subjects.small()
     other.module.fc2.bias.data += 1  # type: ignore[operator, union-attr]
     with pytest.raises(BadInput, match="another target"):
-        cover(other, ArraySource(subjects.images(5, 0)), "kmnc", profile=known)
-    assert cover(subjects.small(), ArraySource(subjects.images(5, 0)), "kmnc:10", profile=known)["kmnc:10"].profile == 20
+        cover(other, ArraySource(subjects.images(5, 0)), "kmnc", profile=saved)
+    assert cover(subjects.small(), ArraySource(subjects.images(5, 0)), "kmnc:10", profile=saved)["kmnc:10"].profile == 20
 
 
 def test_a_profile_of_other_layers_is_refused() -> None:
-    context = subjects.known({"a": [[0.0, 1.0], [1.0, 2.0]]})
-    context.profiles[subjects.WANT] = dataclasses.replace(subjects.known({"a": [[0.0], [1.0]]}).profiles[subjects.WANT])
+    context = subjects.context_of({"a": [[0.0, 1.0], [1.0, 2.0]]})
+    context.profiles[subjects.WANT] = dataclasses.replace(subjects.context_of({"a": [[0.0], [1.0]]}).profiles[subjects.WANT])
     with pytest.raises(BadInput, match="other layers"):
         registry.build("criterion", "kmnc").start(context)
 
 
 def test_a_k_larger_than_a_layer_takes_all_of_it_and_says_so() -> None:
-    found = cover(subjects.small(), ArraySource(subjects.images(5, 0)), "tknc:4")
-    assert found["tknc:4"].value.layers["conv"].value == 1
-    assert any("every neuron of conv (4), fc2 (3)" in note for note in found.notes)
+    coverage = cover(subjects.small(), ArraySource(subjects.images(5, 0)), "tknc:4")
+    assert coverage["tknc:4"].value.layers["conv"].value == 1
+    assert any("every neuron of conv (4), fc2 (3)" in note for note in coverage.notes)
 
 
 def test_dead_neurons_and_constant_layers_are_counted() -> None:
     target = subjects.small()
     target.module.conv.weight.data.zero_()  # type: ignore[operator, union-attr]
-    found = cover(
+    coverage = cover(
         target, ArraySource(subjects.images(9, 0)), ["nc", "kmnc:10", "nlc", "nbc"], train=ArraySource(subjects.images(20, 1))
     )
-    assert all(found[name].value.dead >= 4 for name in ("nc", "kmnc:10", "nlc"))
-    assert found["kmnc:10"].value.layers["conv"].covered == 0
-    assert all(np.isfinite(found[name].value.value) for name in found.criteria)
+    assert all(coverage[name].value.dead >= 4 for name in ("nc", "kmnc:10", "nlc"))
+    assert coverage["kmnc:10"].value.layers["conv"].covered == 0
+    assert all(np.isfinite(coverage[name].value.value) for name in coverage.criteria)
 
 
 @pytest.mark.parametrize("scorer", [LSA(), MDSA(), DSA(), MLSA(per="class"), MMDSA(), LSA(per="all"), MDSA(per="all")])
@@ -110,9 +110,9 @@ def test_a_class_with_fewer_inputs_than_neurons_still_has_a_surprise(scorer: Any
 
 
 def test_a_class_that_training_data_lacks_is_infinitely_surprising_and_told() -> None:
-    context = subjects.known({"a": [[0.0], [1.0], [4.0]]}, [0, 0, 1])
+    context = subjects.context_of({"a": [[0.0], [1.0], [4.0]]}, [0, 0, 1])
     state = registry.build("criterion", "dsc").start(context)
-    state.update(subjects.made({"a": [[3.0], [0.5]]}, [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
+    state.update(subjects.trace_of({"a": [[3.0], [0.5]]}, [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
     value = state.value()
     assert value.value == 1
     assert any("infinitely surprising" in note for note in value.notes)
@@ -213,7 +213,7 @@ def test_the_profile_is_kept_and_used_again(here: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "sentence"),
     [
         (["--criteria", "kmnc"], "--train"),
         (["--by", "layer"], "--by"),
@@ -221,10 +221,10 @@ def test_the_profile_is_kept_and_used_again(here: Path, monkeypatch: pytest.Monk
         (["--neuron", "map"], "neuron='map'"),
     ],
 )
-def test_the_command_refuses_in_one_sentence(here: Path, words: list[str], told: str) -> None:
+def test_the_command_refuses_in_one_sentence(here: Path, words: list[str], sentence: str) -> None:
     done = command(*words)
     assert isinstance(done.exception, BadInput)
-    assert told in str(done.exception)
+    assert sentence in str(done.exception)
     assert not (here / "neurotest-runs").exists()
 
 
@@ -234,17 +234,17 @@ def test_several_criteria_of_different_wants_come_from_one_pass() -> None:
         return cover(subjects.small(), data, names, train=train, batch=7, **settings)
 
     alone = {name: measure([name])[name] for name in ("kmnc:10", "npc", "cac:3", "nc")}
-    found = measure(list(alone), by="class")
+    coverage = measure(list(alone), by="class")
     for name, one in alone.items():
-        assert found[name].value.covered == one.value.covered
-    assert found.layers == "mixed"
+        assert coverage[name].value.covered == one.value.covered
+    assert coverage.layers == "mixed"
 
 
 def test_a_cache_that_cannot_be_written_to_is_borne(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "file"))
-    found = cover(subjects.small(), ArraySource(subjects.images(5, 0)), "kmnc:10", train=ArraySource(subjects.images(20, 1)))
-    assert found["kmnc:10"].value.covered > 0
+    coverage = cover(subjects.small(), ArraySource(subjects.images(5, 0)), "kmnc:10", train=ArraySource(subjects.images(20, 1)))
+    assert coverage["kmnc:10"].value.covered > 0
 
 
 def test_files_that_were_skipped_are_told(tmp_path: Path) -> None:
@@ -253,6 +253,6 @@ def test_files_that_were_skipped_are_told(tmp_path: Path) -> None:
     for name in ("a", "b"):
         Image.fromarray((255 * subjects.images(1, 0)[0, 0]).astype(np.uint8)).save(tmp_path / f"{name}.png")
     (tmp_path / "broken.png").write_bytes(b"no picture")
-    found = cover(subjects.small(), f"dir:{tmp_path}", "nc")
-    assert found.inputs == 2
-    assert any("broken.png" in note for note in found.notes)
+    coverage = cover(subjects.small(), f"dir:{tmp_path}", "nc")
+    assert coverage.inputs == 2
+    assert any("broken.png" in note for note in coverage.notes)

@@ -28,9 +28,9 @@ TRAIN: dict[str, list[list[float]]] = {
 
 
 def after(text: str, rows: dict[str, list[list[float]]], train: Any = None) -> State:
-    state = registry.build("criterion", text).start(subjects.known(train or TRAIN))
+    state = registry.build("criterion", text).start(subjects.context_of(train or TRAIN))
     assert isinstance(state, State)
-    state.update(subjects.made(rows))
+    state.update(subjects.trace_of(rows))
     return state
 
 
@@ -114,9 +114,9 @@ def test_tknp_tells_patterns_apart_that_print_alike() -> None:
     wide = np.arange(3000.0)
     swapped = wide.copy()
     swapped[[1500, 1501]] = swapped[[1501, 1500]]
-    context = subjects.known({"a": [[0.0] * 3000]})
+    context = subjects.context_of({"a": [[0.0] * 3000]})
     state = registry.build("criterion", "tknp:3000").start(context)
-    state.update(subjects.made({"a": [wide.tolist(), swapped.tolist()]}))
+    state.update(subjects.trace_of({"a": [wide.tolist(), swapped.tolist()]}))
     assert state.value().value == 2
 
 
@@ -142,20 +142,20 @@ def test_nlc_is_the_mean_absolute_covariance() -> None:
 
 
 def test_nlc_gated_keeps_a_batch_only_where_the_norm_rises() -> None:
-    state = registry.build("criterion", "nlc:gated").start(subjects.known({"a": [[0.0]]}))
-    state.update(subjects.made({"a": [[0.0], [2.0]]}))
-    state.update(subjects.made({"a": [[1.0], [1.0]]}))
+    state = registry.build("criterion", "nlc:gated").start(subjects.context_of({"a": [[0.0]]}))
+    state.update(subjects.trace_of({"a": [[0.0], [2.0]]}))
+    state.update(subjects.trace_of({"a": [[1.0], [1.0]]}))
     assert state.value().value == 1
-    state.update(subjects.made({"a": [[9.0]]}))
+    state.update(subjects.trace_of({"a": [[9.0]]}))
     assert state.value().value > 1
 
 
 def test_dsc_by_hand() -> None:
     # class 0 at 0 and 1, class 1 at 4: an input at 3 of class 0 is 2 from 1, which is 3 from 4: 2/3; measured from the input: 2/1
-    context = subjects.known({"a": [[0.0], [1.0], [4.0]]}, [0, 0, 1])
+    context = subjects.context_of({"a": [[0.0], [1.0], [4.0]]}, [0, 0, 1])
     for text, score in (("dsc:features=none", 2 / 3), ("dsc:features=none,reference=test", 2.0)):
         state = registry.build("criterion", text).start(context)
-        trace = subjects.made({"a": [[3.0]]}, [[1.0, 0.0]])
+        trace = subjects.trace_of({"a": [[3.0]]}, [[1.0, 0.0]])
         assert state.score(trace) == pytest.approx([score])
         state.update(trace)
         assert state.hit == {int(score / 0.1)}
@@ -163,15 +163,15 @@ def test_dsc_by_hand() -> None:
 
 def test_mdsc_by_hand() -> None:
     # variance 4 around 2: 8 is 3 deviations away
-    context = subjects.known({"a": [[0.0], [4.0], [0.0], [4.0]]})
-    trace = subjects.made({"a": [[8.0]]}, [[1.0, 0.0]])
+    context = subjects.context_of({"a": [[0.0], [4.0], [0.0], [4.0]]})
+    trace = subjects.trace_of({"a": [[8.0]]}, [[1.0, 0.0]])
     assert registry.build("criterion", "mdsc").start(context).score(trace) == pytest.approx([3.0])
     assert registry.build("criterion", "mdsc:squared=true").start(context).score(trace) == pytest.approx([9.0])
 
 
 def test_lsc_by_hand() -> None:
-    context = subjects.known({"a": [[0.0], [2.0]]})
-    trace = subjects.made({"a": [[1.0]]}, [[1.0, 0.0]])
+    context = subjects.context_of({"a": [[0.0], [2.0]]})
+    trace = subjects.trace_of({"a": [[1.0]]}, [[1.0, 0.0]])
     density = np.exp(-0.5) / np.sqrt(2 * np.pi)  # both kernels of width 1 are one away
     assert registry.build("criterion", "lsc:1,bandwidth=1.0").start(context).score(trace) == pytest.approx([-np.log(density)])
 
@@ -246,13 +246,13 @@ def test_npc_of_its_own_training_data_is_near_its_paths() -> None:
 def test_closeness_to_an_abstract_path_by_hand() -> None:
     paths = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0]], dtype=bool)
     values = np.array([[0.0, 0, 9, 9], [1, 0, 9, 9], [3, 0, 9, 9]])
-    made = build(paths, np.zeros(3, dtype=np.int64), np.ones(3, dtype=bool), values, clusters=1, member=0.6)
-    assert made.paths.tolist() == [[True, True, False, False]]
+    abstract = build(paths, np.zeros(3, dtype=np.int64), np.ones(3, dtype=bool), values, clusters=1, member=0.6)
+    assert abstract.paths.tolist() == [[True, True, False, False]]
     everything = slice(0, 4)
-    asked = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]], dtype=bool)
-    assert made.jaccard(0, asked, everything) == pytest.approx([1, 1 / 3, 0])
+    paths_of_inputs = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]], dtype=bool)
+    assert abstract.jaccard(0, paths_of_inputs, everything) == pytest.approx([1, 1 / 3, 0])
     # on the path's neurons the members are 0, 1 and 3: the widest gap to a neighbour is 2, so 4 is as far as it goes
-    assert made.distance(0, np.array([[5.0, 0, 0, 0], [99, 0, 0, 0], [1, 0, 5, 5]]), everything) == pytest.approx([0.5, 1, 0])
+    assert abstract.distance(0, np.array([[5.0, 0, 0, 0], [99, 0, 0, 0], [1, 0, 5, 5]]), everything) == pytest.approx([0.5, 1, 0])
 
 
 @pytest.mark.parametrize("neurons", [1, 2, 5, 8])
@@ -260,8 +260,8 @@ def test_mlsa_is_the_likelihood_that_scikit_learn_gives(neurons: int) -> None:
     from sklearn.mixture import GaussianMixture
 
     random = np.random.default_rng(neurons)
-    train, asked = random.normal(size=(100, neurons)), random.normal(size=(20, neurons))
+    train, tested = random.normal(size=(100, neurons)), random.normal(size=(20, neurons))
     classes = np.zeros(100, dtype=np.int64)
-    ours = MLSA(features=None, min_var=0).fit(Traces(train, classes), seed=3).score(asked, classes[:20])
-    theirs = GaussianMixture(3, random_state=3, reg_covar=1e-6).fit(train).score_samples(asked)
+    ours = MLSA(features=None, min_var=0).fit(Traces(train, classes), seed=3).score(tested, classes[:20])
+    theirs = GaussianMixture(3, random_state=3, reg_covar=1e-6).fit(train).score_samples(tested)
     assert ours == pytest.approx(-theirs, rel=1e-9)

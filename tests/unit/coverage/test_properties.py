@@ -53,9 +53,9 @@ N = 40
 
 
 def criterion(text: str) -> Criterion:
-    made = registry.build("criterion", text)
-    assert isinstance(made, Criterion)
-    return made
+    method = registry.build("criterion", text)
+    assert isinstance(method, Criterion)
+    return method
 
 
 @cache
@@ -179,13 +179,13 @@ def test_nan_activations_are_counted_and_named(text: str, name: str) -> None:
 
 
 def test_every_criterion_of_the_design_is_there_and_says_where_it_comes_from() -> None:
-    known = registry.entries("criterion")
+    entries = registry.entries("criterion")
     assert {"nc", "nac", "kmnc", "nbc", "snac", "tknc", "bknc", "tknp", "cc", "lsc", "dsc", "mdsc", "cac", "nlc", "npc"} <= set(
-        known
+        entries
     )
-    assert all(entry.paper and entry.cost and entry.differs and entry.summary for entry in known.values())
+    assert all(entry.paper and entry.cost and entry.differs and entry.summary for entry in entries.values())
 
 
 def test_those_that_depend_on_the_order_say_so() -> None:
-    told = {text for text in ALL if not criterion(text).mergeable}
-    assert told == {"cc", "cc:0.001", "cc:0.001,count_first=false", "nlc:gated", "nlc:preset=code", "cac:3,sticky=true"}
+    ordered = {text for text in ALL if not criterion(text).mergeable}
+    assert ordered == {"cc", "cc:0.001", "cc:0.001,count_first=false", "nlc:gated", "nlc:preset=code", "cac:3,sticky=true"}

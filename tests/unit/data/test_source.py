@@ -16,7 +16,7 @@ from neurotest.data import ArraySource, Source, check_shape, source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 
-INPUTS = hnp.arrays(
+INPUTS: st.SearchStrategy[np.ndarray] = hnp.arrays(
     st.sampled_from([np.dtype(np.uint8), np.dtype(np.float32)]),
     st.tuples(st.integers(1, 8), st.integers(1, 2), st.integers(1, 3), st.integers(1, 3)),
     elements={"min_value": 0, "max_value": 200},

@@ -130,8 +130,8 @@ def test_a_uniform_number_picks_by_weight() -> None:
     kept.entries[1].uses = 5  # 0.01 of the weight of a fresh one
     kept.entries[2].uses = 4  # 0.2
     edges = np.cumsum([1, 0.01, 0.2, 1]) / 2.21
-    asked = np.array([0.0, edges[0] - 1e-9, edges[0] + 1e-9, edges[1] + 1e-9, edges[2] - 1e-9, edges[2] + 1e-9, 1 - 1e-12])
-    assert [entry.number for entry in kept.pick(asked)] == [0, 0, 1, 2, 2, 3, 3]
+    uniforms = np.array([0.0, edges[0] - 1e-9, edges[0] + 1e-9, edges[1] + 1e-9, edges[2] - 1e-9, edges[2] + 1e-9, 1 - 1e-12])
+    assert [entry.number for entry in kept.pick(uniforms)] == [0, 0, 1, 2, 2, 3, 3]
     assert [entry.uses for entry in kept.entries] == [0, 5, 4, 0]
     assert kept.weights().tolist() == pytest.approx([1, 0.01, 0.2, 1])
     assert [entry.number for entry in kept.pick(np.array([edges[0], 1.0]))] == [1, 3]  # an edge belongs to the next
@@ -275,10 +275,10 @@ def test_counters_are_what_was_done(guide: str) -> None:
     loop = fuzzer(guide, Budget(iterations=80), batch=32, tries=12)
     module: Any = loop.target.module
     before = module.inputs
-    found, batches, iterations = [], 0, []
+    mutants, batches, iterations = [], 0, []
     with loop:
         for batch in loop.run():
-            found += batch
+            mutants += batch
             batches += 1
             iterations.append(loop.tally.iterations)
     tally = loop.tally
@@ -286,18 +286,18 @@ def test_counters_are_what_was_done(guide: str) -> None:
     assert tally.batches == batches
     assert tally.iterations == iterations[-1] == 80
     assert iterations == sorted(iterations)
-    assert [m.number for m in found] == list(range(tally.outputs))
-    assert tally.accepted == sum(m.accepted for m in found)
-    assert tally.faults == sum(m.fault for m in found)
-    assert tally.accepted_faults == sum(m.fault and m.accepted for m in found)
-    assert tally.families == Counter(m.family for m in found if m.fault)
-    assert tally.roots == {m.root for m in found if m.fault}
-    assert tally.operators == Counter(m.operator for m in found if m.fault)
+    assert [m.number for m in mutants] == list(range(tally.outputs))
+    assert tally.accepted == sum(m.accepted for m in mutants)
+    assert tally.faults == sum(m.fault for m in mutants)
+    assert tally.accepted_faults == sum(m.fault and m.accepted for m in mutants)
+    assert tally.families == Counter(m.family for m in mutants if m.fault)
+    assert tally.roots == {m.root for m in mutants if m.fault}
+    assert tally.operators == Counter(m.operator for m in mutants if m.fault)
     assert sum(tally.tried.values()) == tally.valid <= tally.forwards - tally.faults  # faults are run again
     assert tally.accepted <= tally.tested <= tally.valid <= tally.drawn
     assert tally.rejected <= tally.tested
     assert tally.rounds >= tally.batches
-    assert all(1 <= m.batch <= tally.batches and 0 <= m.iteration < 80 for m in found)
+    assert all(1 <= m.batch <= tally.batches and 0 <= m.iteration < 80 for m in mutants)
 
 
 @pytest.mark.parametrize("guide", ["random", "kmnc:20"])
@@ -335,10 +335,10 @@ def test_how_many_a_turn_keeps() -> None:
 
 def test_faults_without_gain_only_if_wanted_and_chains_end() -> None:
     for wanted in (True, False):
-        found = outputs(fuzzer("kmnc:20", Budget(iterations=150), tries=20, every_fault=wanted, max_depth=2))
-        assert any(not m.accepted for m in found) == wanted
-        assert all(m.fault for m in found if not m.accepted)
-        assert max(len(m.chain) for m in found) == 2
+        mutants = outputs(fuzzer("kmnc:20", Budget(iterations=150), tries=20, every_fault=wanted, max_depth=2))
+        assert any(not m.accepted for m in mutants) == wanted
+        assert all(m.fault for m in mutants if not m.accepted)
+        assert max(len(m.chain) for m in mutants) == 2
     assert {len(m.chain) for m in outputs(fuzzer("random", Budget(iterations=60), max_depth=1))} == {1}
 
 
@@ -352,9 +352,9 @@ def test_no_image_comes_out_twice_and_none_is_a_seed() -> None:
 def test_rules_that_are_used_up_end_a_campaign() -> None:
     """One seed, no mutants of mutants, a finite number of rules: after them there is nothing left to run."""
     loop = fuzzer("random", Budget(iterations=10**6), n=1, max_depth=1, batch=16, tries=4)
-    found = outputs(loop)
+    mutants = outputs(loop)
     assert loop.spent() == "mutants"
-    assert 0 < len(found) <= 95
+    assert 0 < len(mutants) <= 95
     assert loop.tally.idle == 200
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -77,6 +77,7 @@ def test_a_described_draw_replays_to_equal_pixels(mutations: NssMutations, seed:
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000))
+@example(seed=368)  # a rotation whose matrix was rounded by the batch
 def test_a_batch_equals_its_items_one_by_one(seed: int) -> None:
     """An item replayed alone must have the pixels, and so the content id, it had in its batch."""
     draws, x = draw(24, seed), pictures(24, seed, 3, 32)

@@ -28,7 +28,7 @@ def source(n: int = 40) -> ArraySource:
 def test_a_pool_remembers_its_originals_labels_and_draws() -> None:
     test = source()
     pool = nss_pool(source=test, seed=0)
-    assert (len(pool), pool.shape, pool.dtype, pool.classes) == (40, (1, 8, 8), np.uint8, ("a", "b", "c"))
+    assert (len(pool), pool.shape, pool.dtype, pool.classes) == (40, (1, 8, 8), np.dtype(np.uint8), ("a", "b", "c"))
     assert np.array_equal(pool.labels, test.labels)
     assert np.array_equal(pool.originals.read(np.arange(40)), test.read(np.arange(40)))
     described = [chains.read([pool.notes["draws"].describe(i)]) for i in range(40)]

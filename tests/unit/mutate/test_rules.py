@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -255,7 +257,8 @@ def test_bad_validity_and_bad_chains() -> None:
     for options in ({"alpha": 2}, {"beta": "x"}, {"mode": "xor"}, {"l0_unit": "byte"}):
         with pytest.raises(BadInput):
             Validity(**options)
-    for content in (None, [{}], [{"operator": "blur", "parameters": ["x"]}], [{"operator": "a", "parameters": [float("inf")]}]):
+    bad: list[Any] = [None, [{}], [{"operator": "blur", "parameters": ["x"]}], [{"operator": "a", "parameters": [float("inf")]}]]
+    for content in bad:
         with pytest.raises(BadInput, match="cannot be read"):
             chains.read(content)
     with pytest.raises(BadInput, match="none of these mutations"):

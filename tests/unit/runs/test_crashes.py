@@ -89,11 +89,11 @@ def test_killed_in_the_middle_of_writing_everything_committed_stays(tmp_path: Pa
     writer = python(WRITES_FOR_EVER)
     try:
         for _ in range(15):
-            said = line(writer)
+            last = line(writer)
     finally:
         writer.send_signal(signal.SIGKILL)
     rest = writer.communicate()[0].split()
-    committed = int(rest[-1] if rest else said)
+    committed = int(rest[-1] if rest else last)
     with Run.open(tmp_path / "run") as run:
         kept = run["step"]
         assert committed <= kept <= committed + 1

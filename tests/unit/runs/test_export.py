@@ -66,13 +66,13 @@ def test_cells_that_look_like_formulas_are_made_harmless(tmp_path: Path) -> None
         )
         run.add_ranking("=nss", np.arange(len(EVIL)), np.full(len(EVIL), -0.5), 1)
         run.export()
-    found = rows(tmp_path / "run" / "selection.csv")
-    assert [row["content"] for row in found] == ["'" + text for text in EVIL]
-    assert [row["'=name"] for row in found] == ["'" + text for text in EVIL]
-    assert {row["method"] for row in found} == {"'=nss"}
-    assert {row["plain"] for row in found} == {"x=1"}
-    assert {row["list"] for row in found} == {'[1, "=2"]'}
-    assert {row["score"] for row in found} == {"-0.5"}  # a negative number is a number
+    exported = rows(tmp_path / "run" / "selection.csv")
+    assert [row["content"] for row in exported] == ["'" + text for text in EVIL]
+    assert [row["'=name"] for row in exported] == ["'" + text for text in EVIL]
+    assert {row["method"] for row in exported} == {"'=nss"}
+    assert {row["plain"] for row in exported} == {"x=1"}
+    assert {row["list"] for row in exported} == {'[1, "=2"]'}
+    assert {row["score"] for row in exported} == {"-0.5"}  # a negative number is a number
 
 
 @given(st.text() | st.integers() | st.floats() | st.none())
@@ -92,9 +92,9 @@ def test_names_that_are_no_unicode_do_not_stop_the_export(tmp_path: Path) -> Non
         run.add_ranking("nss", [0], [1.0], 1)
         run.export()
         assert run.inputs()[0].extra == {"file": "caf\udce9.png"}
-    found = rows(tmp_path / "run" / "selection.csv")[0]
-    assert found["file"] == ""
-    assert found["extra.file"] == "caf\\udce9.png"  # a name of our own is not taken away from us
+    exported = rows(tmp_path / "run" / "selection.csv")[0]
+    assert exported["file"] == ""
+    assert exported["extra.file"] == "caf\\udce9.png"  # a name of our own is not taken away from us
 
 
 def test_an_export_that_cannot_be_written_is_one_sentence(small: Path) -> None:

@@ -29,14 +29,14 @@ def facts(seed: int = 0, n: int = N) -> tuple[Facts, np.ndarray]:
     random = rng.stream("test.adaptive", seed)
     x = (5 * random.normal(size=(n, 5))).astype(np.float32)
     labels = random.integers(0, CLASSES, n)
-    said = np.where(x[:, 0] > 3, (labels + 1) % CLASSES, labels)
+    predicted = np.where(x[:, 0] > 3, (labels + 1) % CLASSES, labels)
     logits = random.normal(size=(n, CLASSES)).astype(np.float32)
-    logits[np.arange(n), said] += 3
+    logits[np.arange(n), predicted] += 3
     return Facts(x, logits), labels
 
 
-def run(known: Facts, labels: np.ndarray, rounds: int, size: int = 15) -> list[np.ndarray]:
-    learner, picks = Loop(known), []
+def run(scanned: Facts, labels: np.ndarray, rounds: int, size: int = 15) -> list[np.ndarray]:
+    learner, picks = Loop(scanned), []
     for _ in range(rounds):
         picks.append(learner.propose(size))
         learner.tell(picks[-1], labels[picks[-1]])
@@ -44,25 +44,25 @@ def run(known: Facts, labels: np.ndarray, rounds: int, size: int = 15) -> list[n
 
 
 def test_it_finds_the_region_where_the_network_errs() -> None:
-    known, labels = facts(n=1000)
-    wrong = labels != known.logits.argmax(1)
-    picks = np.concatenate(run(known, labels, 8, size=25))
-    plain = np.argsort(-Loop(known).gini.numpy(), kind="stable")[:200]
+    scanned, labels = facts(n=1000)
+    wrong = labels != scanned.logits.argmax(1)
+    picks = np.concatenate(run(scanned, labels, 8, size=25))
+    plain = np.argsort(-Loop(scanned).gini.numpy(), kind="stable")[:200]
     assert wrong[picks].mean() > wrong[plain].mean() + 0.15
     assert wrong[picks[125:]].mean() > wrong[plain[125:]].mean() + 0.3  # once it has learned
 
 
 def test_the_first_proposal_is_deepgini() -> None:
-    known, _ = facts()
-    learner = Loop(known)
+    scanned, _ = facts()
+    learner = Loop(scanned)
     assert np.array_equal(learner.propose(20), np.argsort(-learner.gini.numpy(), kind="stable")[:20])
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 5))
 def test_proposals_are_distinct_and_unseen(sizes: list[int], seed: int) -> None:
-    known, labels = facts(seed)
-    learner, seen = Loop(known), set()
+    scanned, labels = facts(seed)
+    learner, seen = Loop(scanned), set()
     for size in sizes:
         batch = learner.propose(size)
         assert len(set(batch.tolist())) == size
@@ -74,8 +74,8 @@ def test_proposals_are_distinct_and_unseen(sizes: list[int], seed: int) -> None:
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_order_of_telling_changes_nothing(seed: int) -> None:
-    known, labels = facts()
-    one, other = Loop(known), Loop(known)
+    scanned, labels = facts()
+    one, other = Loop(scanned), Loop(scanned)
     for _ in range(3):
         batch = one.propose(12)
         assert np.array_equal(batch, other.propose(12))
@@ -86,24 +86,24 @@ def test_the_order_of_telling_changes_nothing(seed: int) -> None:
 
 
 def test_restored_equals_uninterrupted() -> None:
-    known, labels = facts()
-    whole = Loop(known)
+    scanned, labels = facts()
+    whole = Loop(scanned)
     for _ in range(4):
         batch = whole.propose(10)
         whole.tell(batch, labels[batch])
-    back = Loop(known)
+    back = Loop(scanned)
     back.restore(whole.labels, whole.evidence)
     assert np.array_equal(back.propose(10), whole.propose(10))
     assert back.remaining() == whole.remaining()
 
 
 def test_fault_probabilities_are_calibrated_on_the_rest() -> None:
-    known, labels = facts(1)
-    learner = Loop(known)
+    scanned, labels = facts(1)
+    learner = Loop(scanned)
     for _ in range(8):
         batch = learner.propose(15)
         learner.tell(batch, labels[batch])
-    wrong = labels != known.logits.argmax(1)
+    wrong = labels != scanned.logits.argmax(1)
     rest = learner.remaining()
     assert rest.low <= wrong[learner.left].sum() <= rest.high
     assert 0 <= learner.expected_rate(15) <= 1
@@ -113,11 +113,11 @@ def test_faults_left_by_random_labels_by_hand() -> None:
     """Two draws among ten candidates, two labels known before the second: 10 x 1/2 - 2 found and 8 x 1/2 - 1 found, averaged."""
     draws = [Draw((0, 1), frozenset()), Draw((4, 5), frozenset({0, 1}))]
     faulty = {0: True, 1: False, 4: True, 5: False}
-    found = sampled(draws, faulty, 10, 6)
+    left = sampled(draws, faulty, 10, 6)
     share = wilson(2, 4)
-    assert found.value == pytest.approx(((10 * 0.5 - 2) + (8 * 0.5 - 1)) / 2)
-    assert (found.low, found.high) == pytest.approx((max(0, 9 * share.low - 1.5), min(6, 9 * share.high - 1.5)))
-    assert found.random == 4
+    assert left.value == pytest.approx(((10 * 0.5 - 2) + (8 * 0.5 - 1)) / 2)
+    assert (left.low, left.high) == pytest.approx((max(0, 9 * share.low - 1.5), min(6, 9 * share.high - 1.5)))
+    assert left.random == 4
     assert sampled(draws, {}, 10, 10) is None
     assert sampled([Draw((0,), frozenset())], {0: False}, 10, 9).low == 0
 
@@ -125,8 +125,8 @@ def test_faults_left_by_random_labels_by_hand() -> None:
 @pytest.mark.parametrize("audit", [0.1, 0.5])
 def test_random_labels_measure_what_is_left(audit: float) -> None:
     """Whatever the network believes: here it is sure of everything, so the model's guess is that hardly a fault is left."""
-    known, labels = facts(3)
-    sure = Facts(known.features, 50 * known.logits)
+    scanned, labels = facts(3)
+    sure = Facts(scanned.features, 50 * scanned.logits)
     inside = []
     for seed in range(20):
         learner = Loop(sure, seed=seed, audit=audit)
@@ -136,7 +136,7 @@ def test_random_labels_measure_what_is_left(audit: float) -> None:
             learner.tell(batch, labels[batch])
         rest = learner.remaining()
         assert rest.random == 5 * round(20 * audit)
-        inside.append(rest.low <= (labels != known.logits.argmax(1))[learner.left].sum() <= rest.high)
+        inside.append(rest.low <= (labels != scanned.logits.argmax(1))[learner.left].sum() <= rest.high)
     assert np.mean(inside) >= 0.85
     back = Loop(sure, seed=19, audit=audit)
     back.restore(learner.labels, learner.evidence, learner.draws)
@@ -146,11 +146,11 @@ def test_random_labels_measure_what_is_left(audit: float) -> None:
 
 def test_where_the_learner_has_earned_no_trust_deepgini_decides() -> None:
     """Faults at random: there is nothing to learn, and the picks stay DeepGini's."""
-    known, _ = facts(4)
+    scanned, _ = facts(4)
     random = np.random.default_rng(0)
-    predicted = known.logits.argmax(1)
-    labels = np.where(random.random(len(known)) < 0.5, predicted, (predicted + 1) % known.logits.shape[1])
-    learner, picked = Loop(known), []
+    predicted = scanned.logits.argmax(1)
+    labels = np.where(random.random(len(scanned)) < 0.5, predicted, (predicted + 1) % scanned.logits.shape[1])
+    learner, picked = Loop(scanned), []
     for _ in range(3):
         batch = learner.propose(15)
         picked += batch.tolist()
@@ -159,8 +159,8 @@ def test_where_the_learner_has_earned_no_trust_deepgini_decides() -> None:
 
 
 def test_unclear_inputs_are_neither_learned_from_nor_proposed_again() -> None:
-    known, _ = facts()
-    learner = Loop(known)
+    scanned, _ = facts()
+    learner = Loop(scanned)
     batch = learner.propose(10)
     learner.tell(batch, np.full(10, -1))
     assert len(learner.labelled) == 0
@@ -173,9 +173,9 @@ def test_planted_label_errors_are_pointed_out() -> None:
     x = (np.eye(CLASSES)[labels] * 5 + random.normal(0, 0.3, (N, CLASSES))).astype(np.float32)
     logits = (np.eye(CLASSES)[labels] * 8).astype(np.float32)
     learner = Loop(Facts(x, logits))
-    told = labels[:40].copy()
-    told[:5] = (told[:5] + 1) % CLASSES
-    learner.tell(np.arange(40), told)
+    wrong = labels[:40].copy()
+    wrong[:5] = (wrong[:5] + 1) % CLASSES
+    learner.tell(np.arange(40), wrong)
     assert learner.suspects().tolist() == [0, 1, 2, 3, 4]
 
 
@@ -200,8 +200,8 @@ def test_a_contradiction_is_refused() -> None:
 
 
 def test_an_exhausted_pool_and_bad_sizes() -> None:
-    known, labels = facts()
-    learner = Loop(known)
+    scanned, labels = facts()
+    learner = Loop(scanned)
     with pytest.raises(BadInput, match="n=0"):
         learner.propose(0)
     learner.tell(np.arange(N), labels)
@@ -228,25 +228,25 @@ def odd_pool(seed: int, n: int) -> ArraySource:
 
 def test_quality_it_beats_deepgini_on_a_pool_of_mnist() -> None:
     pool = odd_pool(7, 2000)
-    found = compare("zoo:mnist-lenet1", pool, ["deepgini", "adaptive"], "10%")
-    gini, ours = (found[m].quality.fdr.value for m in ("deepgini", "adaptive"))  # type: ignore[union-attr]
+    selections = compare("zoo:mnist-lenet1", pool, ["deepgini", "adaptive"], "10%")
+    gini, ours = (selections[m].quality.fdr.value for m in ("deepgini", "adaptive"))  # type: ignore[union-attr]
     assert ours > gini + 0.08
 
 
 def test_with_shuffled_labels_the_gain_vanishes() -> None:
     pool = odd_pool(8, 1500)
     mixed = ArraySource(pool.read(np.arange(1500)), rng.stream("test.shuffle", 0).permutation(pool.labels))
-    found = select("zoo:mnist-lenet1", mixed, "adaptive", "10%")
-    wrong = mixed.labels != found.predictions
-    assert abs(fdr(wrong[found.order], 150) - wrong.mean()) < 0.06
+    selection = select("zoo:mnist-lenet1", mixed, "adaptive", "10%")
+    wrong = mixed.labels != selection.predictions
+    assert abs(fdr(wrong[selection.order], 150) - wrong.mean()) < 0.06
 
 
 def test_labels_given_in_a_file_steer_the_next_picks() -> None:
     pool = odd_pool(9, 600)
     blind = ArraySource(pool.read(np.arange(600)))
     first = select("zoo:mnist-lenet1", blind, "adaptive", 30)
-    said = {int(p): int(pool.labels[p]) for p in first.indices}
-    second = select("zoo:mnist-lenet1", blind, "adaptive", 30, labels=said)
+    labels = {int(p): int(pool.labels[p]) for p in first.indices}
+    second = select("zoo:mnist-lenet1", blind, "adaptive", 30, labels=labels)
     assert not set(first.indices.tolist()) & set(second.indices.tolist())
     assert any("30 labels" in note for note in second.notes)
 

@@ -67,11 +67,11 @@ def plain_greedy(low: np.ndarray, high: np.ndarray, threshold: int) -> tuple[lis
 def test_the_order_is_what_plain_loops_give(seed: int, threshold: int) -> None:
     probs = np.random.default_rng(seed).dirichlet([0.4] * 5, 40)
     low, high = intervals(probs[probs.argmax(axis=1) == 0], 0)
-    found = greedy(low, high, threshold)
-    assert (found.picked, found.added) == plain_greedy(low, high, threshold)
-    assert sorted(found.picked + found.rest) == list(range(len(low)))
-    assert found.lengths == sorted(found.lengths, reverse=True)
-    assert found.union >= sum(found.added)
+    patterns = greedy(low, high, threshold)
+    assert (patterns.picked, patterns.added) == plain_greedy(low, high, threshold)
+    assert sorted(patterns.picked + patterns.rest) == list(range(len(low)))
+    assert patterns.lengths == sorted(patterns.lengths, reverse=True)
+    assert patterns.union >= sum(patterns.added)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -122,8 +122,8 @@ def test_classes_without_unsure_inputs_do_no_harm(kind: str) -> None:
     else:
         probs = probs[:1]
     for method in ("ats", "ats:preset=code", "ats:threshold=0"):
-        found = select(target(4), pool(probs), method, 1)
-        assert sorted(found.order) == list(range(len(probs)))
+        selection = select(target(4), pool(probs), method, 1)
+        assert sorted(selection.order) == list(range(len(probs)))
 
 
 @pytest.mark.parametrize("classes", [2, 121])

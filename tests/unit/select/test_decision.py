@@ -25,28 +25,29 @@ class Brightness(nn.Module):
 
 def test_an_input_near_the_border_comes_before_one_far_away() -> None:
     x = np.stack([np.full((1, 8, 8), value, np.uint8) for value in (250, 129, 60, 5)])
-    found = select(Target(Brightness().eval(), shape=(1, 8, 8)), ArraySource(x), "nss+", 2)
-    assert found.indices.tolist() == [1, 2]
+    selection = select(Target(Brightness().eval(), shape=(1, 8, 8)), ArraySource(x), "nss+", 2)
+    assert selection.indices.tolist() == [1, 2]
 
 
 def test_it_equals_a_plain_loop() -> None:
     x = np.random.default_rng(0).integers(0, 256, (5, 1, 8, 8), dtype=np.uint8)
     net = Brightness().eval()
-    found = select(Target(net, shape=(1, 8, 8)), ArraySource(x), "nss+:3", 2)
+    selection = select(Target(net, shape=(1, 8, 8)), ArraySource(x), "nss+:3", 2)
     for i in range(5):
         one = torch.from_numpy(x[i : i + 1]).float() / 255
-        said = int(net(one).argmax())
+        predicted = int(net(one).argmax())
         lost = [
-            1 - float(net(changed).double().softmax(1)[0, said]) for changed in MildMutations(rounding="pool").variants(one)[:3]
+            1 - float(net(changed).double().softmax(1)[0, predicted])
+            for changed in MildMutations(rounding="pool").variants(one)[:3]
         ]
-        assert found.all_scores[i] == pytest.approx(np.mean(lost), abs=1e-6)
+        assert selection.all_scores[i] == pytest.approx(np.mean(lost), abs=1e-6)
 
 
 def test_changes_are_mild_and_eight_bit() -> None:
     x = torch.rand(2, 1, 8, 8)
-    made = MildMutations(rounding="pool").variants(x)
-    assert len(made) == len(CHANGES) == 16
-    for one in made:
+    variants = MildMutations(rounding="pool").variants(x)
+    assert len(variants) == len(CHANGES) == 16
+    for one in variants:
         assert one.shape == x.shape
         assert torch.equal((one * 255).round() / 255, one)
 

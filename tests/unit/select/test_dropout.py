@@ -62,7 +62,7 @@ def test_a_thinned_network_is_the_network_with_a_mask(drop: nn.Module) -> None:
     network = target(drop)
     thinned = Thinned(network, seed=3)
     x = network.prepare(POOL.read(np.arange(12)))
-    found = [trace.logits for trace in thinned.traces(x, 3)]
+    logits = [trace.logits for trace in thinned.traces(x, 3)]
     net = network.module
     for sample in range(3):
         maps = net.relu(net.norm(net.conv(x)))
@@ -73,9 +73,9 @@ def test_a_thinned_network_is_the_network_with_a_mask(drop: nn.Module) -> None:
             maps = a * (maps * kept + low * (1 - kept)) - a * low * p
         else:
             maps = maps * kept / (1 - drop.p) if drop.p < 1 else maps * 0
-        assert torch.allclose(net.head(maps.flatten(1)), found[sample], atol=1e-5)
+        assert torch.allclose(net.head(maps.flatten(1)), logits[sample], atol=1e-5)
     if drop.p < 1:
-        assert not torch.allclose(found[0], found[1])
+        assert not torch.allclose(logits[0], logits[1])
     if not isinstance(drop, (nn.Dropout, nn.AlphaDropout)):
         assert thinned._masks["drop", 0].shape == (4, 1, 1)
 
@@ -96,10 +96,10 @@ def test_nothing_of_the_network_is_changed() -> None:
     """Batch normalisation keeps its statistics, nothing is left in training mode, the prediction is the network's own."""
     network = target(nn.Dropout(0.5))
     before = {name: value.clone() for name, value in network.module.state_dict().items()}
-    found = select(network, POOL, "mc-dropout:samples=5", 3)
+    selection = select(network, POOL, "mc-dropout:samples=5", 3)
     assert not any(module.training for module in network.module.modules())
     assert all(torch.equal(value, before[name]) for name, value in network.module.state_dict().items())
-    assert np.array_equal(found.predictions, select(network, POOL, "deepgini", 3).predictions)
+    assert np.array_equal(selection.predictions, select(network, POOL, "deepgini", 3).predictions)
 
 
 def test_seeds() -> None:

@@ -42,18 +42,18 @@ def test_they_are_no_selectors() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_an_estimate_and_its_picks(method: str) -> None:
     source = pool()
-    found = select(target(), source, method, 40)
-    told = found.to_dict()
-    picks = found.indices
+    selection = select(target(), source, method, 40)
+    content = selection.to_dict()
+    picks = selection.indices
     assert len(set(picks.tolist())) == 40
-    assert sorted(found.order) == list(range(120))
-    assert (np.diff(found.all_scores[found.order]) <= 0).all()
-    assert told["accuracy_interval"][0] <= told["accuracy"] <= told["accuracy_interval"][1]
-    assert told["accuracy_true"] == pytest.approx((source.labels == found.predictions).mean())
-    assert told["accuracy_labels"] == 40
-    assert "fdr" not in told
+    assert sorted(selection.order) == list(range(120))
+    assert (np.diff(selection.all_scores[selection.order]) <= 0).all()
+    assert content["accuracy_interval"][0] <= content["accuracy"] <= content["accuracy_interval"][1]
+    assert content["accuracy_true"] == pytest.approx((source.labels == selection.predictions).mean())
+    assert content["accuracy_labels"] == 40
+    assert "fdr" not in content
     if method == "ces":
-        assert told["accuracy"] == pytest.approx((source.labels == found.predictions)[picks].mean())
+        assert content["accuracy"] == pytest.approx((source.labels == selection.predictions)[picks].mean())
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -62,8 +62,8 @@ def test_without_labels_there_are_picks_and_no_estimate(method: str) -> None:
     blind = select(target(), source.without_labels(), method, 30)
     assert blind.estimate is None
     assert np.array_equal(blind.order, select(target(), source, method, 30).order)
-    said = {int(i): int(source.labels[i]) for i in blind.indices[:20]}
-    later = select(target(), source.without_labels(), method, 30, labels=said)
+    labels = {int(i): int(source.labels[i]) for i in blind.indices[:20]}
+    later = select(target(), source.without_labels(), method, 30, labels=labels)
     assert later.to_dict()["accuracy_labels"] == 20
     assert "accuracy_true" not in later.to_dict()
 
@@ -78,16 +78,16 @@ def test_seeds_and_batches(method: str, batch: int) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("budget", [1, 29, 120])
 def test_any_budget(method: str, budget: int) -> None:
-    found = select(target(), pool(), method, budget)
-    assert len(set(found.indices.tolist())) == budget
+    selection = select(target(), pool(), method, budget)
+    assert len(set(selection.indices.tolist())) == budget
     if budget == 120:
-        assert found.to_dict()["accuracy"] == pytest.approx(found.to_dict()["accuracy_true"])
+        assert selection.to_dict()["accuracy"] == pytest.approx(selection.to_dict()["accuracy_true"])
 
 
 def test_beside_selectors(tmp_path: object) -> None:
-    found = compare(target(), pool(), ["deepgini", "ces"], 20, spread=False)
-    assert found["deepgini"].quality is not None
-    assert found["ces"].quality is None
+    selections = compare(target(), pool(), ["deepgini", "ces"], 20, spread=False)
+    assert selections["deepgini"].quality is not None
+    assert selections["ces"].quality is None
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_bad_settings(method: str, match: str) -> None:
 
 
 def test_equal_weights_are_a_plain_share() -> None:
-    found = Estimate.of(np.array([True, True, False, True]), np.ones(4))
-    assert found.accuracy == pytest.approx(wilson(3, 4))
+    estimate = Estimate.of(np.array([True, True, False, True]), np.ones(4))
+    assert estimate.accuracy == pytest.approx(wilson(3, 4))
 
 
 def test_unequal_weights_tell_less() -> None:
@@ -165,14 +165,14 @@ def test_prototypes_against_plain_loops() -> None:
             s = [*chosen, j]
             worth[j] = 2 * kernel[:, s].mean(axis=0).sum() / len(s) - kernel[np.ix_(s, s)].sum() / len(s) ** 2
         chosen.append(max(worth, key=lambda j: worth[j]))
-    found = prototypes(points, 5)
-    assert found[0] == chosen[0]
-    assert len(set(found.tolist())) == 5
+    picked = prototypes(points, 5)
+    assert picked[0] == chosen[0]
+    assert len(set(picked.tolist())) == 5
 
     def apart(s: list[int]) -> float:
         return kernel.mean() - 2 * kernel[:, s].mean() + kernel[np.ix_(s, s)].mean()
 
-    assert apart(found.tolist()) <= np.mean([apart(np.random.default_rng(i).permutation(15)[:5].tolist()) for i in range(50)])
+    assert apart(picked.tolist()) <= np.mean([apart(np.random.default_rng(i).permutation(15)[:5].tolist()) for i in range(50)])
 
 
 def test_farthest_points() -> None:
@@ -211,10 +211,10 @@ def test_clusters_are_found_and_served_in_proportion() -> None:
     random = np.random.default_rng(0)
     x = np.concatenate([random.normal(0.2, 0.02, (200, 6)), random.normal(0.8, 0.02, (100, 6))]).clip(0, 1).astype(np.float32)
     network = Target(nn.Sequential(nn.Identity(), nn.Linear(6, 3)).eval(), shape=(6,))
-    found = select(network, ArraySource(x), "pace:dimensions=2", 30)
-    left = int((found.indices < 200).sum())
+    selection = select(network, ArraySource(x), "pace:dimensions=2", 30)
+    left = int((selection.indices < 200).sum())
     assert 17 <= left <= 23
-    assert not found.notes
+    assert not selection.notes
 
 
 def test_without_clusters_a_note_says_so() -> None:

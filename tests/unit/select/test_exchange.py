@@ -42,8 +42,8 @@ def chosen(run: Path) -> list[int]:
 
 
 def test_csv_there_and_back(run: Path, tmp_path: Path, pool: ArraySource) -> None:
-    told = export(run, "csv", tmp_path / "out.csv")
-    assert told["exported"] == 6
+    result = export(run, "csv", tmp_path / "out.csv")
+    assert result["exported"] == 6
     with open(tmp_path / "out.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["position"]) for row in rows] == chosen(run)
@@ -59,15 +59,15 @@ def test_csv_there_and_back(run: Path, tmp_path: Path, pool: ArraySource) -> Non
         writer.writerows(rows)
     labels = read_labels(tmp_path / "filled.csv")
     assert list(labels.values()) == ["=cat", "dog/wolf", 2, "cow & calf", 0]
-    found = placed(labels, pool.ids(), 3, NAMES)
-    assert [int(found[int(row["position"])]) for row in rows] == [0, 1, 2, -1, 2, 0]
-    assert (found >= 0).sum() == 5
+    numbers = placed(labels, pool.ids(), 3, NAMES)
+    assert [int(numbers[int(row["position"])]) for row in rows] == [0, 1, 2, -1, 2, 0]
+    assert (numbers >= 0).sum() == 5
 
 
 def test_a_folder_there_and_back(run: Path, tmp_path: Path, pool: ArraySource) -> None:
-    told = export(run, "folder", tmp_path / "out")
+    result = export(run, "folder", tmp_path / "out")
     files = sorted((tmp_path / "out").glob("*/*.png"))
-    assert told["exported"] == len(files) == 6
+    assert result["exported"] == len(files) == 6
     assert {file.parent.name for file in files} <= {"_cat", "dog_wolf", "cow _ calf"}
     first = files[0]
     position = int(first.stem.split("-")[1])

@@ -106,8 +106,8 @@ CRITERIA = ["nac", "nc:0.5", "kmnc:10", "nbc", "snac:0", "tknc:2", "bknc:1", "np
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_every_criterion_serves_both(criterion: str) -> None:
     """The first picks of CAM cover what the whole pool covers; CTM and CAM agree on the first."""
-    found = compare(target(), images(40, 1), [f"cam:{criterion}", f"ctm:{criterion}"], 5, train=images(60, 2))
-    cam, ctm = found.values()
+    selections = compare(target(), images(40, 1), [f"cam:{criterion}", f"ctm:{criterion}"], 5, train=images(60, 2))
+    cam, ctm = selections.values()
     assert sorted(cam.order) == list(range(40))
     added = cam.all_scores[cam.all_scores >= 1]
     if len(added):
@@ -128,9 +128,9 @@ def test_the_picks_of_cam_cover_what_the_pool_covers() -> None:
 
 
 def test_options_of_the_criterion() -> None:
-    found = select(target(), images(30, 1), "cam:criterion=kmnc:sections=7;edges=dnn_tip", 5, train=images(30, 2))
-    assert "sections=7" in found.canonical
-    assert "dnn_tip" in found.canonical
+    selection = select(target(), images(30, 1), "cam:criterion=kmnc:sections=7;edges=dnn_tip", 5, train=images(30, 2))
+    assert "sections=7" in selection.canonical
+    assert "dnn_tip" in selection.canonical
 
 
 def test_layers_can_be_overridden() -> None:

@@ -14,14 +14,14 @@ from neurotest.select.adaptive import learner
 
 def plain_head(x: np.ndarray, offset: np.ndarray, aims: np.ndarray, weights: np.ndarray, ridge: float) -> np.ndarray:
     """The same optimum by slow gradient descent, sample by sample."""
-    found = np.zeros((x.shape[1], offset.shape[1]))
+    coefficients = np.zeros((x.shape[1], offset.shape[1]))
     for _ in range(4000):
-        slope = ridge * found
+        slope = ridge * coefficients
         for row, base, aim, weight in zip(x, offset, aims, weights, strict=True):
-            odds = np.exp(base + row @ found)
+            odds = np.exp(base + row @ coefficients)
             slope = slope + weight * np.outer(row, odds / odds.sum() - aim)
-        found = found - 0.05 * slope
-    return found
+        coefficients = coefficients - 0.05 * slope
+    return coefficients
 
 
 def test_the_corrected_head_equals_a_plain_descent() -> None:
@@ -56,4 +56,4 @@ def test_the_stack_trusts_who_foretold() -> None:
     right, silent = (2 * faults - 1) * 2, torch.zeros(60, dtype=torch.float64)
     assert learner.stack(silent, right, faults) > 0.95
     assert learner.stack(right, -right, faults) < 0.05
-    assert 0.1 < learner.stack(silent[:0], silent[:0], faults[:0]) < 0.2  # nothing said yet: the burden of proof is the learner's
+    assert 0.1 < learner.stack(silent[:0], silent[:0], faults[:0]) < 0.2  # nothing predicted yet: the learner must prove itself

@@ -36,22 +36,22 @@ SAID = {0: 1, 1: 1, 2: 0, 3: 0, 4: 1}  # the network is wrong at 0 and 1
 
 
 def test_by_hand() -> None:
-    found = select(target(), ArraySource(X), "neighbours:2", 3, labels=SAID)
-    assert found.order[0] == 5  # beside two faults
-    assert (found.all_scores[[5, 6, 7]] // 0.5).tolist() == [2, 0, 0]
-    assert found.all_scores[:5].tolist() == [-1.0] * 5  # labelled already
-    assert "5 labels are known, 2 of them faults" in found.notes[0]
+    selection = select(target(), ArraySource(X), "neighbours:2", 3, labels=SAID)
+    assert selection.order[0] == 5  # beside two faults
+    assert (selection.all_scores[[5, 6, 7]] // 0.5).tolist() == [2, 0, 0]
+    assert selection.all_scores[:5].tolist() == [-1.0] * 5  # labelled already
+    assert "5 labels are known, 2 of them faults" in selection.notes[0]
 
 
 def test_against_plain_loops() -> None:
     random = np.random.default_rng(0)
     x = random.random((60, 2), dtype=np.float32)
     labels = {int(i): int(random.integers(0, 2)) for i in random.permutation(60)[:25]}
-    found = select(target(), ArraySource(x), "neighbours:k=4", 5, labels=labels)
+    selection = select(target(), ArraySource(x), "neighbours:k=4", 5, labels=labels)
     for i in (i for i in range(60) if i not in labels):
         near = sorted(labels, key=lambda j: float(np.square(x[i].astype(float) - x[j].astype(float)).sum()))[:4]
-        share = np.mean([found.predictions[j] != labels[j] for j in near])
-        assert share <= found.all_scores[i] < share + 1 / 4
+        share = np.mean([selection.predictions[j] != labels[j] for j in near])
+        assert share <= selection.all_scores[i] < share + 1 / 4
 
 
 def test_fewer_labels_than_neighbours() -> None:

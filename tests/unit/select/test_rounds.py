@@ -49,17 +49,17 @@ def test_rounds_by_file_equal_the_loop_in_python(begun: Path, pool: ArraySource,
     assert pool.labels is not None
     learner = loop("zoo:mnist-lenet1", ArraySource(pool.read(np.arange(300))))
     expected = learner.propose(15)
-    found = rounds.resume(begun)
+    proposal = rounds.resume(begun)
     for number in range(2, 5):
-        assert found["indices"] == expected.tolist()
-        file = write(tmp_path / "labels.csv", found["indices"], pool.labels[expected].tolist(), found["contents"])
+        assert proposal["indices"] == expected.tolist()
+        file = write(tmp_path / "labels.csv", proposal["indices"], pool.labels[expected].tolist(), proposal["contents"])
         assert rounds.add_labels(begun, file)["added"] == 15
         learner.tell(expected, pool.labels[expected])
         expected = learner.propose(15)
-        found = rounds.resume(begun)
-        assert (found["round"], found["again"]) == (number, False)
-    assert found["labels"] == 45
-    assert found["remaining_interval"][0] <= found["remaining"] <= found["remaining_interval"][1]
+        proposal = rounds.resume(begun)
+        assert (proposal["round"], proposal["again"]) == (number, False)
+    assert proposal["labels"] == 45
+    assert proposal["remaining_interval"][0] <= proposal["remaining"] <= proposal["remaining_interval"][1]
 
 
 def test_asked_again_before_any_label_it_says_the_same(begun: Path) -> None:
@@ -119,9 +119,9 @@ def test_the_stop_rule(pool: ArraySource, tmp_path: Path) -> None:
     select("zoo:mnist-lenet1", blind, "adaptive:stop=0.9", 15, out=tmp_path / "run")
     first = rounds.resume(tmp_path / "run")["indices"]
     rounds.add_labels(tmp_path / "run", write(tmp_path / "a.csv", first, pool.labels[first].tolist()))
-    found = rounds.resume(tmp_path / "run")
-    assert found["stop"]
-    assert found["indices"] == []
+    proposal = rounds.resume(tmp_path / "run")
+    assert proposal["stop"]
+    assert proposal["indices"] == []
 
 
 def test_an_audit_survives_the_run(pool: ArraySource, tmp_path: Path) -> None:
@@ -132,9 +132,9 @@ def test_an_audit_survives_the_run(pool: ArraySource, tmp_path: Path) -> None:
     learner = loop("zoo:mnist-lenet1", ArraySource(pool.read(np.arange(300))), audit=0.4)
     expected = learner.propose(15)
     for number in range(2):
-        found = rounds.resume(tmp_path / "run", files=0)
-        assert found["indices"] == expected.tolist()
-        rounds.add_labels(tmp_path / "run", write(tmp_path / "l.csv", found["indices"], pool.labels[expected].tolist()))
+        proposal = rounds.resume(tmp_path / "run", files=0)
+        assert proposal["indices"] == expected.tolist()
+        rounds.add_labels(tmp_path / "run", write(tmp_path / "l.csv", proposal["indices"], pool.labels[expected].tolist()))
         learner.tell(expected, pool.labels[expected])
         expected = learner.propose(15)
         rest = rounds.resume(tmp_path / "run", files=0)

@@ -30,11 +30,11 @@ POINTWISE = [m for m in METHODS if registry.find("selector", m).make.pointwise] 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_order_is_a_permutation_along_which_scores_fall(method: str) -> None:
-    found = select(target(), exact_pool(), method, 10, **GIVEN)
-    assert sorted(found.order) == list(range(N))
-    assert (np.diff(found.all_scores[found.order]) <= 0).all()
-    assert np.array_equal(found.indices, found.order[:10])
-    assert np.array_equal(found.scores, found.all_scores[found.indices])
+    selection = select(target(), exact_pool(), method, 10, **GIVEN)
+    assert sorted(selection.order) == list(range(N))
+    assert (np.diff(selection.all_scores[selection.order]) <= 0).all()
+    assert np.array_equal(selection.indices, selection.order[:10])
+    assert np.array_equal(selection.scores, selection.all_scores[selection.indices])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -68,10 +68,10 @@ def test_a_shuffled_pool_is_ordered_alike(method: str, seed: int) -> None:
 def test_ties_keep_the_order_of_the_pool(method: str, batch: int) -> None:
     """Four different inputs, each ten times."""
     source = exact_pool().take(np.arange(N) % 4)
-    found = select(target(), source, method, 10, batch=batch, train=TRAIN, labels=dict.fromkeys(range(4), 0))
-    assert len(np.unique(found.all_scores)) <= 4 + (method == "neighbours")  # what is labelled has a score of its own
-    for score in np.unique(found.all_scores):
-        tied = [int(i) for i in found.order if found.all_scores[i] == score]
+    selection = select(target(), source, method, 10, batch=batch, train=TRAIN, labels=dict.fromkeys(range(4), 0))
+    assert len(np.unique(selection.all_scores)) <= 4 + (method == "neighbours")  # what is labelled has a score of its own
+    for score in np.unique(selection.all_scores):
+        tied = [int(i) for i in selection.order if selection.all_scores[i] == score]
         assert tied == sorted(tied)
 
 
@@ -134,43 +134,43 @@ def test_the_package_can_be_called() -> None:
 
 def test_quality_is_that_of_the_order() -> None:
     source = exact_pool()
-    found = select(target(), source, "deepgini", "25%")
+    selection = select(target(), source, "deepgini", "25%")
     with torch.no_grad():
         predicted = Net().eval()(torch.from_numpy(images())).argmax(1).numpy()
-    assert np.array_equal(found.predictions, predicted)
-    wrong = (predicted != source.labels)[found.order]
-    told = found.to_dict()
-    assert told["budget"] == 10
-    assert told["fdr"] == faults.fdr(wrong, 10)
-    assert told["apfd"] == faults.apfd(wrong)
-    assert told["relative_fdr"] == faults.relative_fdr(wrong, 10)
-    assert told["fdr_interval"][0] <= told["fdr"] <= told["fdr_interval"][1]
-    assert told["random"]["fdr"] == pytest.approx(wrong.mean())
-    assert told["predicted"] == predicted[found.indices].tolist()
+    assert np.array_equal(selection.predictions, predicted)
+    wrong = (predicted != source.labels)[selection.order]
+    content = selection.to_dict()
+    assert content["budget"] == 10
+    assert content["fdr"] == faults.fdr(wrong, 10)
+    assert content["apfd"] == faults.apfd(wrong)
+    assert content["relative_fdr"] == faults.relative_fdr(wrong, 10)
+    assert content["fdr_interval"][0] <= content["fdr"] <= content["fdr_interval"][1]
+    assert content["random"]["fdr"] == pytest.approx(wrong.mean())
+    assert content["predicted"] == predicted[selection.indices].tolist()
 
 
 def test_without_labels_nothing_is_claimed() -> None:
-    found = select(target(), exact_pool().without_labels(), "deepgini", 5)
-    assert found.quality is None
-    assert not {"fdr", "apfd", "random"} & set(found.to_dict())
+    selection = select(target(), exact_pool().without_labels(), "deepgini", 5)
+    assert selection.quality is None
+    assert not {"fdr", "apfd", "random"} & set(selection.to_dict())
 
 
 def test_a_network_that_never_errs_has_no_apfd() -> None:
     x = images()
     with torch.no_grad():
         right = Net().eval()(torch.from_numpy(x)).argmax(1).numpy()
-    told = select(target(), ArraySource(x, right), "deepgini", 5).to_dict()
-    assert (told["fdr"], told["apfd"], told["fdr_ceiling"]) == (0, None, 0)
-    json.dumps(told, allow_nan=False)
+    content = select(target(), ArraySource(x, right), "deepgini", 5).to_dict()
+    assert (content["fdr"], content["apfd"], content["fdr_ceiling"]) == (0, None, 0)
+    json.dumps(content, allow_nan=False)
 
 
 def test_other_views_of_a_selection(tmp_path: Path) -> None:
-    found = select(target(), exact_pool(), "deepgini", 3)
-    assert [row["index"] for row in found.table()] == found.indices.tolist()
-    assert [row["rank"] for row in found.table()] == [1, 2, 3]
-    saved = json.loads(found.save(tmp_path / "s.json").read_text())
-    assert saved == json.loads(json.dumps(found.to_dict()))
-    assert found._repr_html_().count("<tr>") == 4
+    selection = select(target(), exact_pool(), "deepgini", 3)
+    assert [row["index"] for row in selection.table()] == selection.indices.tolist()
+    assert [row["rank"] for row in selection.table()] == [1, 2, 3]
+    saved = json.loads(selection.save(tmp_path / "s.json").read_text())
+    assert saved == json.loads(json.dumps(selection.to_dict()))
+    assert selection._repr_html_().count("<tr>") == 4
 
 
 # -- pairs
@@ -186,10 +186,10 @@ def test_the_original_is_the_default_where_it_is_known() -> None:
 
 @pytest.mark.parametrize("method", ["nss", "nss:reference=remutate"])
 def test_without_originals_a_note_says_that_it_is_near_chance(method: str) -> None:
-    found = select(target(), ArraySource(mutated_pool().read(np.arange(N))), method, 5)
-    assert "reference='remutate'" in found.canonical
-    assert len(found.notes) == 1
-    assert "near chance" in found.notes[0]
+    selection = select(target(), ArraySource(mutated_pool().read(np.arange(N))), method, 5)
+    assert "reference='remutate'" in selection.canonical
+    assert len(selection.notes) == 1
+    assert "near chance" in selection.notes[0]
     assert not select(target(), exact_pool(), "deepgini", 5).notes
 
 

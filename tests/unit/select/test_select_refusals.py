@@ -46,8 +46,8 @@ def test_no_method_at_all() -> None:
 
 
 def test_layers_from_the_command_line() -> None:
-    said = select(target(), exact_pool(), "nss", 5, layers="conv", neuron="channel")
-    assert same_order(said, select(target(), exact_pool(), "nss:layer=conv,neuron=channel", 5))
+    selection = select(target(), exact_pool(), "nss", 5, layers="conv", neuron="channel")
+    assert same_order(selection, select(target(), exact_pool(), "nss:layer=conv,neuron=channel", 5))
     with pytest.raises(BadInput, match="deepgini looks at the outputs only"):
         select(target(), exact_pool(), "deepgini", 5, layers="conv")
     with pytest.raises(BadInput, match="say which layer"):

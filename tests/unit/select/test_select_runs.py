@@ -31,10 +31,10 @@ def test_candidates_that_stand_in_the_training_data_are_pointed_out() -> None:
 def test_a_network_of_the_zoo_knows_its_training_data() -> None:
     try:
         pool = neurotest.data("zoo:mnist/train[:60]")
-        found = select("zoo:mnist-lenet1", pool, "deepgini", "10%")
+        selection = select("zoo:mnist-lenet1", pool, "deepgini", "10%")
     except BadInput as error:
         pytest.skip(f"MNIST or its network was removed from this copy: {error}")
-    assert found.in_training == tuple(range(60))
+    assert selection.in_training == tuple(range(60))
     assert select("zoo:mnist-lenet1", "zoo:mnist/test[:60]", "deepgini", "10%").in_training == ()
 
 
@@ -53,13 +53,13 @@ def test_a_removed_training_set_does_not_stop_a_network_of_the_zoo(tmp_path: Pat
 
 def test_a_run_holds_everything(tmp_path: Path) -> None:
     source = mutated_pool()
-    found = compare(target(classes=["a", "b", "c"]), source, ["nss", "deepgini"], 6, out=tmp_path / "run", files=4)
+    selections = compare(target(classes=["a", "b", "c"]), source, ["nss", "deepgini"], 6, out=tmp_path / "run", files=4)
     with Run.open(tmp_path / "run") as run:
         assert run["state"] == "done"
         assert run["config"]["fingerprint"] == target().fingerprint
         assert run["classes"] == ["a", "b", "c"]
         assert [row.name for row in run.methods()] == ["nss", "deepgini"]
-        for method, selection in found.items():
+        for method, selection in selections.items():
             rows = run.ranking(method)
             assert [row.position for row in rows] == selection.order.tolist()
             assert [row.score for row in rows] == selection.all_scores[selection.order].tolist()
@@ -70,25 +70,25 @@ def test_a_run_holds_everything(tmp_path: Path) -> None:
         assert [row.label for row in inputs] == source.labels.tolist()
         assert inputs[5].extra["draw"] == source.notes["draws"].describe(5)
         stored = {row.position for row in run.files("picked")}
-        assert stored == {int(i) for selection in found.values() for i in selection.indices[:4]}
+        assert stored == {int(i) for selection in selections.values() for i in selection.indices[:4]}
         for position in stored:
             assert np.array_equal(run.load_input(position), source.read(np.array([position]))[0])
             assert np.array_equal(run.load_input(position, "original"), source.originals.read(np.array([position]))[0])
-    assert found["nss"].run == tmp_path / "run"
+    assert selections["nss"].run == tmp_path / "run"
 
 
 def test_a_run_exports_csv_and_json(tmp_path: Path) -> None:
-    found = select(target(), mutated_pool(), "deepgini", 6, out=tmp_path / "run")
+    selection = select(target(), mutated_pool(), "deepgini", 6, out=tmp_path / "run")
     with open(tmp_path / "run" / "selection.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["position"]) for row in rows] == found.order.tolist()
+    assert [int(row["position"]) for row in rows] == selection.order.tolist()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "done"
 
 
 def test_an_exact_float_pool_is_stored_exactly(tmp_path: Path) -> None:
-    found = select(target(), exact_pool(), "deepgini", 3, out=tmp_path / "run")
+    selection = select(target(), exact_pool(), "deepgini", 3, out=tmp_path / "run")
     with Run.open(tmp_path / "run") as run:
-        for position in found.indices.tolist():
+        for position in selection.indices.tolist():
             assert np.array_equal(run.load_input(position), images()[position])
 
 
@@ -96,9 +96,9 @@ def test_without_out_nothing_is_written(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     select(target(), exact_pool(), "deepgini", 3)
     assert not list(tmp_path.iterdir())
-    found = select(target(), exact_pool(), "deepgini", 3, out=None)
-    assert found.run is not None
-    assert (found.run / "run.sqlite").is_file()
+    selection = select(target(), exact_pool(), "deepgini", 3, out=None)
+    assert selection.run is not None
+    assert (selection.run / "run.sqlite").is_file()
 
 
 def test_a_place_that_cannot_be_written_to_is_told_before_the_work(tmp_path: Path) -> None:

@@ -54,9 +54,9 @@ def test_near_duplicates_go() -> None:
 @pytest.mark.parametrize("method", ["deepgini", "random", "ats", "cam:nac", "dsa"])
 def test_on_top_of_any_score(method: str) -> None:
     train = ArraySource(np.random.default_rng(1).random((40, 6), dtype=np.float32))
-    found = select(target(), crowded(), method, 10, spread=True, train=train)
-    assert sorted(found.order) == list(range(200))
-    assert found.near.spread <= found.near.plain
+    selection = select(target(), crowded(), method, 10, spread=True, train=train)
+    assert sorted(selection.order) == list(range(200))
+    assert selection.near.spread <= selection.near.plain
 
 
 def test_a_pool_of_equals_and_a_batch_of_one() -> None:

@@ -40,9 +40,9 @@ def unfit(network: Target, method: str, **options: object) -> str:
 @pytest.mark.parametrize(
     ("method", "reason"),
     [
-        ("nss", "nss: mutations need images"),  # found with the first batch
+        ("nss", "nss: .*mutations need images"),  # found with the first batch
         ("nss:reference=original", "nss:reference=original: reference='original' needs each candidate's original"),
-        ("nss+", "nss+: mutations need images"),
+        ("nss+", "nss+: .*mutations need images"),
         ("mc-dropout", "mc-dropout: .* has no dropout module"),
         ("dsa", "dsa needs training data"),
         ("cam:kmnc:10", "cam:kmnc:10 needs training data"),
@@ -86,7 +86,7 @@ def test_a_run_keeps_the_reason(tmp_path: Path) -> None:
 
 
 def test_when_none_fits_nothing_is_left_behind(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"dsa needs training data.* nss: mutations need images"):
+    with pytest.raises(BadInput, match=r"dsa needs training data.* nss: .*mutations need images"):
         compare(centred(), POOL, ["nss", "dsa"], 5, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

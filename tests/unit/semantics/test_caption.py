@@ -172,7 +172,7 @@ def test_class_sets_name_classes_in_order() -> None:
     assert pairs.vectors.shape[:2] == (10, 5)
 
 
-def annotations(root: Path) -> Path:
+def annotated_folder(root: Path) -> Path:
     """A folder in the layout of MILANNOTATIONS with two neurons of three exemplars each."""
     (root / "layer1").mkdir(parents=True)
     images = np.zeros((2, 3, 1, 28, 28), np.uint8)
@@ -189,7 +189,7 @@ def annotations(root: Path) -> Path:
 
 
 def test_human_annotations_are_read(tmp_path: Path) -> None:
-    first, second = annotated(annotations(tmp_path / "a"))
+    first, second = annotated(annotated_folder(tmp_path / "a"))
     assert list(first[2]) == ["dark things", "night"]
     assert list(second[2]) == ["bright"]
     assert first[1].shape == (3, 28, 28)
@@ -200,7 +200,7 @@ def test_human_annotations_are_read(tmp_path: Path) -> None:
 
 
 def test_annotations_that_do_not_fit(tmp_path: Path) -> None:
-    root = annotations(tmp_path / "a")
+    root = annotated_folder(tmp_path / "a")
     np.save(root / "layer1" / "masks.npy", np.zeros((2, 3, 1, 5, 5), np.uint8))
     with pytest.raises(BadInput, match="do not belong together"):
         list(annotated(root))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tests.golden import BESIDE
 from tests.unit.semantics.subjects import CLASSES, source, target
 
 from neurotest.data.source import ArraySource
@@ -18,7 +19,7 @@ from neurotest.semantics.describe.concepts import areas
 from neurotest.semantics.describe.profile import ClassProfile, lift_of, selectivity
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, describe
 
-CONCEPTS = Path("/work/shared/data/concepts")
+CONCEPTS = BESIDE / "data" / "concepts"
 
 
 def said(method: object, data: ArraySource | None = None, layer: str = "fc", **more: object) -> list[str]:

@@ -120,7 +120,8 @@ def test_two_halves_merged_equal_the_whole(at: int, k: int, seed: int, backwards
     merged, other = (right, left) if backwards else (left, right)
     merged.merge(other)
     for name, value in whole.state_dict().items():
-        assert np.allclose(value, merged.state_dict()[name]), name
+        # Other batches may be summed otherwise: a sum of 12 float32 values of about 1 is right to some 1e-6.
+        assert np.allclose(value, merged.state_dict()[name], atol=1e-5), name
 
 
 def test_the_sample_of_map_values_is_bounded_and_close_to_the_quantile() -> None:

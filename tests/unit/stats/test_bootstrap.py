@@ -23,12 +23,12 @@ def loop_resamples(faults: np.ndarray, m: int, draws: int) -> np.ndarray:
     n = len(faults)
     rates = []
     for _ in range(draws):
-        left, found = m, 0
+        left, hits = m, 0
         for fault, weight in zip(faults, generator.multinomial(n, np.full(n, 1 / n)), strict=True):
             taken = min(left, int(weight))
-            found += taken * int(fault)
+            hits += taken * int(fault)
             left -= taken
-        rates.append(found / m)
+        rates.append(hits / m)
     return np.array(rates)
 
 
@@ -128,11 +128,11 @@ def test_fdr_interval_has_the_distribution_of_multinomial_weights(m: int) -> Non
     faults = generator.random(60) < np.linspace(0.9, 0.1, 60)
     looped = loop_resamples(faults, m, 3000)
     for level in (0.5, 0.8, 0.95):
-        found = bootstrap.fdr_interval(faults, m, draws=6000, level=level)
+        interval = bootstrap.fdr_interval(faults, m, draws=6000, level=level)
         low, high = np.quantile(looped, [(1 - level) / 2, (1 + level) / 2])
-        assert found.value == fdr(faults, m)
-        assert found.low == pytest.approx(low, abs=1.01 / m if m > 1 else 0)
-        assert found.high == pytest.approx(high, abs=1.01 / m if m > 1 else 0)
+        assert interval.value == fdr(faults, m)
+        assert interval.low == pytest.approx(low, abs=1.01 / m if m > 1 else 0)
+        assert interval.high == pytest.approx(high, abs=1.01 / m if m > 1 else 0)
 
 
 def test_fdr_interval_does_not_depend_on_how_the_draws_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,10 +218,10 @@ def test_random_fdr_equals_scipy(n: int, data: st.DataObject) -> None:
     faults = data.draw(st.integers(0, n))
     m = data.draw(st.integers(1, n))
     level = data.draw(st.sampled_from([0.5, 0.9, 0.951]))
-    found = bootstrap.random_fdr(n, faults, m, level=level)
+    interval = bootstrap.random_fdr(n, faults, m, level=level)
     low, high = hypergeom(n, faults, m).ppf([(1 - level) / 2, (1 + level) / 2])
-    assert found.value == pytest.approx(faults / n)
-    for ours, theirs, share in ((found.low, low, (1 - level) / 2), (found.high, high, (1 + level) / 2)):
+    assert interval.value == pytest.approx(faults / n)
+    for ours, theirs, share in ((interval.low, low, (1 - level) / 2), (interval.high, high, (1 + level) / 2)):
         # A quantile that sits on a step to the last digit may fall on either side of it.
         on_a_step = hypergeom(n, faults, m).cdf(min(theirs, ours * m)) == pytest.approx(share)
         assert on_a_step or ours == pytest.approx(max(theirs, 0) / m)
@@ -230,15 +230,15 @@ def test_random_fdr_equals_scipy(n: int, data: st.DataObject) -> None:
 def test_random_fdr_of_a_large_pool_equals_scipy() -> None:
     from scipy.stats import hypergeom
 
-    found = bootstrap.random_fdr(100_000, 18_600, 5_000)
-    assert found == pytest.approx((0.186, *(hypergeom(100_000, 18_600, 5_000).ppf([0.025, 0.975]) / 5_000)))
+    interval = bootstrap.random_fdr(100_000, 18_600, 5_000)
+    assert interval == pytest.approx((0.186, *(hypergeom(100_000, 18_600, 5_000).ppf([0.025, 0.975]) / 5_000)))
 
 
 def test_mean_interval_equals_the_normal_one_for_many_values() -> None:
     values = np.random.default_rng(0).normal(5, 2, 2000)
-    found = bootstrap.mean_interval(values, draws=4000)
+    interval = bootstrap.mean_interval(values, draws=4000)
     half = 1.96 * values.std() / math.sqrt(2000)
-    assert found == pytest.approx((values.mean(), values.mean() - half, values.mean() + half), abs=0.012)
+    assert interval == pytest.approx((values.mean(), values.mean() - half, values.mean() + half), abs=0.012)
 
 
 def test_wilson_equals_scipy() -> None:
@@ -251,9 +251,9 @@ def test_wilson_equals_scipy() -> None:
 
 def test_random_orders_have_a_mean_apfd_of_one_half() -> None:
     faults = np.arange(200) < 40
-    found = bootstrap.random_interval(apfd, faults, draws=800)
-    assert found.value == pytest.approx(0.5, abs=0.005)
-    assert found.low < 0.45 < 0.55 < found.high
+    interval = bootstrap.random_interval(apfd, faults, draws=800)
+    assert interval.value == pytest.approx(0.5, abs=0.005)
+    assert interval.low < 0.45 < 0.55 < interval.high
 
 
 def test_random_orders_give_the_closed_form_of_fdr() -> None:
@@ -269,9 +269,9 @@ def test_random_orders_give_the_closed_form_of_fdr() -> None:
 @settings(max_examples=40, deadline=None)
 def test_every_interval_is_ordered_repeatable_and_within_bounds(faults: list[bool], data: st.DataObject) -> None:
     m = data.draw(st.integers(1, len(faults)))
-    found = bootstrap.fdr_interval(faults, m, draws=50, seed=4)
-    assert found == bootstrap.fdr_interval(faults, m, draws=50, seed=4)
-    assert 0 <= found.low <= found.high <= 1
+    interval = bootstrap.fdr_interval(faults, m, draws=50, seed=4)
+    assert interval == bootstrap.fdr_interval(faults, m, draws=50, seed=4)
+    assert 0 <= interval.low <= interval.high <= 1
     random = bootstrap.random_fdr(len(faults), sum(faults), m)
     assert 0 <= random.low <= random.high <= 1
     sure = bootstrap.wilson(sum(faults[:m]), m)
@@ -281,11 +281,11 @@ def test_every_interval_is_ordered_repeatable_and_within_bounds(faults: list[boo
 @given(st.lists(st.integers(-1, 5), min_size=5, max_size=60))
 @settings(max_examples=30, deadline=None)
 def test_the_interval_of_an_order_metric_holds_its_value(types: list[int]) -> None:
-    found = bootstrap.order_interval(ftcr_auc, types, draws=40)
+    interval = bootstrap.order_interval(ftcr_auc, types, draws=40)
     if max(types) < 0:
-        assert math.isnan(found.value)
+        assert math.isnan(interval.value)
     else:
-        assert found.low <= found.value <= found.high
+        assert interval.low <= interval.value <= interval.high
 
 
 def test_another_seed_gives_other_draws() -> None:
@@ -343,3 +343,5 @@ def test_an_empty_order_is_refused() -> None:
         bootstrap.order_interval(apfd, [])
     with pytest.raises(BadInput, match="empty"):
         bootstrap.random_interval(apfd, [])
+    with pytest.raises(BadInput, match="empty"):
+        bootstrap.order_interval(apfd, 1)

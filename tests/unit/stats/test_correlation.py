@@ -19,11 +19,11 @@ numbers = st.lists(st.floats(-100, 100).map(lambda v: round(v, 3)), min_size=5, 
 
 def test_by_hand() -> None:
     # x = 1, 2, 3, y = 1, 3, 2: covariance 1 / (sqrt 2 sqrt 2) = .5; t = .5 / sqrt(.75) with one degree of freedom.
-    found = correlate([1, 2, 3], [1, 3, 2])
-    assert found.r == pytest.approx(0.5)
-    assert found.p == pytest.approx(2 * (0.5 - math.atan(0.5 / math.sqrt(0.75)) / math.pi))
-    assert found.strength == "moderate"
-    assert (found.n, found.clusters) == (3, 3)
+    result = correlate([1, 2, 3], [1, 3, 2])
+    assert result.r == pytest.approx(0.5)
+    assert result.p == pytest.approx(2 * (0.5 - math.atan(0.5 / math.sqrt(0.75)) / math.pi))
+    assert result.strength == "moderate"
+    assert (result.n, result.clusters) == (3, 3)
 
 
 def test_what_a_level_moves_is_taken_off() -> None:
@@ -125,13 +125,13 @@ def test_strength_and_support_follow_what_is_printed() -> None:
 
 
 def test_nothing_varies() -> None:
-    found = correlate([1, 1, 1, 1], [1, 2, 3, 4])
-    assert math.isnan(found.r)
-    assert math.isnan(found.low)
+    result = correlate([1, 1, 1, 1], [1, 2, 3, 4])
+    assert math.isnan(result.r)
+    assert math.isnan(result.low)
     assert math.isnan(p_value(0.5, 0))
     assert p_value(1.0, 5) == 0
     assert p_value(-1.0, 5) == 0
-    assert (found.n, found.clusters) == (4, 4)
+    assert (result.n, result.clusters) == (4, 4)
     assert p_value(0.5, 1) == pytest.approx(2 * stats.t.sf(0.5 / math.sqrt(0.75), 1))
     assert p_value(-0.5, 7) == p_value(0.5, 7)
 
@@ -140,16 +140,16 @@ def test_nothing_varies() -> None:
 @settings(max_examples=40, deadline=None)
 def test_any_numbers(x: list[float], random) -> None:  # type: ignore[no-untyped-def]
     y = [v + random.uniform(-50, 50) for v in x]
-    found = correlate(x, y, draws=100)
-    if math.isnan(found.r):
+    result = correlate(x, y, draws=100)
+    if math.isnan(result.r):
         return
-    assert -1 - 1e-9 <= found.r <= 1 + 1e-9
-    assert 0 <= found.p <= 1
-    assert correlate(y, x, draws=100).r == pytest.approx(found.r)
-    assert correlate([-v for v in x], y, draws=100).r == pytest.approx(-found.r)
-    assert correlate(x, y, level=[7] * len(x), draws=100).r == pytest.approx(found.r)
-    if not math.isnan(found.low):
-        assert -1 <= found.low <= found.high <= 1
+    assert -1 - 1e-9 <= result.r <= 1 + 1e-9
+    assert 0 <= result.p <= 1
+    assert correlate(y, x, draws=100).r == pytest.approx(result.r)
+    assert correlate([-v for v in x], y, draws=100).r == pytest.approx(-result.r)
+    assert correlate(x, y, level=[7] * len(x), draws=100).r == pytest.approx(result.r)
+    if not math.isnan(result.low):
+        assert -1 <= result.low <= result.high <= 1
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_many_queries_are_searched_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_kernels_are_those_of_scipy() -> None:
     random = np.random.default_rng(0)
-    points, asked = random.normal(size=(80, 4)) @ random.normal(size=(4, 4)), random.normal(size=(9, 4))
-    assert Kernels(points).log_density(asked) == pytest.approx(gaussian_kde(points.T).logpdf(asked.T), rel=1e-9)
+    points, values = random.normal(size=(80, 4)) @ random.normal(size=(4, 4)), random.normal(size=(9, 4))
+    assert Kernels(points).log_density(values) == pytest.approx(gaussian_kde(points.T).logpdf(values.T), rel=1e-9)
 
 
 def test_far_from_everything_the_density_is_small_not_zero() -> None:
@@ -53,11 +53,11 @@ def test_far_from_everything_the_density_is_small_not_zero() -> None:
 
 def test_mahalanobis_by_the_inverse() -> None:
     random = np.random.default_rng(0)
-    points, asked = random.normal(size=(60, 3)), random.normal(size=(5, 3))
-    apart = asked - points.mean(axis=0)
+    points, values = random.normal(size=(60, 3)), random.normal(size=(5, 3))
+    apart = values - points.mean(axis=0)
     plain = np.einsum("ij,jk,ik->i", apart, np.linalg.inv(np.cov(points.T, bias=True)), apart)
     for inverse in ("auto", "pinv", "none"):
-        assert Gaussian(points, inverse).squared_distance(asked) == pytest.approx(plain, rel=1e-9)  # type: ignore[arg-type]
+        assert Gaussian(points, inverse).squared_distance(values) == pytest.approx(plain, rel=1e-9)  # type: ignore[arg-type]
 
 
 def test_a_singular_covariance_is_shrunk_or_refused() -> None:

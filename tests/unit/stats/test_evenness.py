@@ -1,4 +1,4 @@
-"""Entropy and evenness of known histograms."""
+"""Entropy and evenness of small histograms."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_known_histograms() -> None:
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=60))
 def test_between_0_and_1_and_blind_to_the_names_of_classes(numbers: list[int]) -> None:
-    found = evenness(numbers, 6)
-    assert found is not None
-    assert 0 <= found <= 1
-    assert evenness([5 - n for n in numbers], 6) == pytest.approx(found)
+    plain = evenness(numbers, 6)
+    assert plain is not None
+    assert 0 <= plain <= 1
+    assert evenness([5 - n for n in numbers], 6) == pytest.approx(plain)
     corrected = evenness(numbers, 6, corrected=True)
     assert corrected is not None
-    assert found <= corrected <= 1
+    assert plain <= corrected <= 1
 
 
 def test_two_classes_and_few_draws() -> None:

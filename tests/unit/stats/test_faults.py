@@ -53,7 +53,7 @@ def test_fault_types_by_hand() -> None:
 
 
 def test_ftcr_by_hand() -> None:
-    types = [5, -1, 5, 7, 9]  # three types, first met at places 1, 4 and 5
+    types = [5, -1, 5, 7, 9]  # three types, first at places 1, 4 and 5
     assert metric.ftcr_curve(types).tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2 / 3, 1])
     assert metric.ftcr(types, 4) == pytest.approx(2 / 3)
     assert np.isnan(metric.ftcr_curve([-1, -1])).all()
@@ -102,11 +102,11 @@ def test_budget(given: object, n: int, expected: int) -> None:
 
 
 def loop_fdr(faults: list[bool], m: int) -> Fraction:
-    found = 0
+    hits = 0
     for i in range(m):
         if faults[i]:
-            found += 1
-    return Fraction(found, m)
+            hits += 1
+    return Fraction(hits, m)
 
 
 def loop_apfd(faults: list[bool]) -> Fraction | None:
@@ -244,7 +244,7 @@ def test_a_budget_in_percent_never_leaves_the_pool(n: int, percent: int) -> None
 
 
 def test_the_types_of_one_call_are_numbered_by_the_largest_class() -> None:
-    # Classes 0 to 2 occur: 1 -> 2 is 1 * 3 + 2; said to be 3 of them, it is the same.
+    # Classes 0 to 2 occur: 1 -> 2 is 1 * 3 + 2; with classes=3 it is the same.
     assert metric.fault_types([1, 0], [2, 0]).tolist() == metric.fault_types([1, 0], [2, 0], classes=3).tolist() == [5, -1]
     assert metric.fault_types(np.array([1], dtype=np.uint8), np.array([200], dtype=np.uint8)).tolist() == [401]
     assert metric.fault_types([], []).dtype == np.int64

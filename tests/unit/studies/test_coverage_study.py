@@ -13,13 +13,14 @@ import pytest
 from neurotest import zoo
 from neurotest.errors import BadInput, Interrupted
 from neurotest.report import write_report
-from neurotest.studies import coverage, coverage_cells, coverage_published, coverage_tables, coverage_xplore
-from neurotest.studies.coverage_tables import Suite
-from neurotest.studies.study import run_study
+from neurotest.studies.coverage import cells, correlations, published, study, xplore
+from neurotest.studies.coverage.correlations import Suite
+from neurotest.studies.pictures import unit_picture
+from neurotest.studies.run import run_study
 
 weights = pytest.mark.skipif(zoo.find("mnist-fcnet5").weights is None, reason="the weights of mnist-fcnet5 were removed")
-HEAD = ["model", "attack", "layer", "regularization_weight", "epsilon", "confidence", *coverage_tables.COVERAGE,
-        *coverage_tables.COLUMNS.values()]  # fmt: skip
+HEAD = ["model", "attack", "layer", "regularization_weight", "epsilon", "confidence", *correlations.COVERAGE,
+        *correlations.COLUMNS.values()]  # fmt: skip
 
 
 def suite(nc: float, asr: float, weight: float = 0.0, layer: str = "a") -> Suite:
@@ -39,42 +40,42 @@ def test_lambda_is_held_fixed() -> None:
         for step in range(3)
         for i in range(4)
     ]
-    rows = coverage_tables.correlations(suites, ["asr"], (0.0, 0.2, 0.5, 0.75), {"asr": 1})
+    rows = correlations.correlations(suites, ["asr"], (0.0, 0.2, 0.5, 0.75), {"asr": 1})
     assert len(rows) == 4
     assert rows[0]["r"] < -0.9
     assert rows[0]["given lambda"] == pytest.approx(1)
     assert not rows[0]["supports"]
-    inside = coverage_tables.within_lambda(suites, ["asr"], 1)
+    inside = correlations.within_lambda(suites, ["asr"], 1)
     assert [row["r"] for row in inside] == pytest.approx([1, 1, 1])
-    (confounds,) = coverage_tables.lambda_confounds(suites)
+    (confounds,) = correlations.lambda_confounds(suites)
     assert confounds["lambda with coverage"] > 0.9
     assert confounds["lambda with success"] < -0.9
-    (verdict,) = coverage_tables.verdicts(rows)
+    (verdict,) = correlations.verdicts(rows)
     assert (verdict["negative"], verdict["given lambda above 0"]) == (4, 4)
 
 
 def test_printed_cells() -> None:
-    assert len(list(coverage_tables.cells())) == 192
+    assert len(list(correlations.cells())) == 192
     rows = [
-        {"metric": m, "model": model, "attack": a, "t": coverage_published.THRESHOLDS[c],
-         "r": coverage_published.published(m, model, a, c)}
-        for m, model, a, c in coverage_tables.cells()
+        {"metric": m, "model": model, "attack": a, "t": published.THRESHOLDS[c],
+         "r": published.published(m, model, a, c)}
+        for m, model, a, c in correlations.cells()
     ]  # fmt: skip
-    assert coverage_tables.missed(coverage_tables.against_paper(rows), 0.0) == []
+    assert correlations.missed(correlations.against_paper(rows), 0.0) == []
     rows[0]["r"] += 0.06
     del rows[5]  # undefined here, a number there
-    assert len(coverage_tables.missed(coverage_tables.against_paper(rows), 0.05)) == 2
+    assert len(correlations.missed(correlations.against_paper(rows), 0.05)) == 2
 
 
 def test_a_file_of_suites(tmp_path: Path) -> None:
     rows = [["FCNet5", "pgd_attack", "a", 1, 0.1, "", 0.1 * i, 0.1 * i, 0.1, 0.1, 0.5 + 0.05 * i, 1, 1, 0.9] for i in range(6)]
-    found = run_study("coverage", options={"from_csv": str(written(tmp_path / "s.csv", rows))}, out=tmp_path / "run")
-    assert found["checks"]["suites"] == 6
-    assert found["checks"]["cells"] == 192
-    (row,) = [r for r in found["tables"]["4: coverage and defects"] if r["t"] == 0.2]
+    result = run_study("coverage", options={"from_csv": str(written(tmp_path / "s.csv", rows))}, out=tmp_path / "run")
+    assert result["checks"]["suites"] == 6
+    assert result["checks"]["cells"] == 192
+    (row,) = [r for r in result["tables"]["4: coverage and defects"] if r["t"] == 0.2]
     assert row["r"] == pytest.approx(1)
     assert row["paper"] == -0.52
-    json.dumps(found, allow_nan=False)
+    json.dumps(result, allow_nan=False)
     assert "cells_within_0.05" in write_report(tmp_path / "run").read_text()
 
 
@@ -102,8 +103,8 @@ def test_a_study_without_that_option(tmp_path: Path) -> None:
 def test_layers_from_first_to_last() -> None:
     if zoo.find("mnist-fcnet10").weights is None:
         pytest.skip("the weights of mnist-fcnet10 were removed")
-    assert coverage.layers_of("mnist-fcnet10", 3) == ("fc1", "fc5", "fc10")
-    assert len(coverage.layers_of("mnist-fcnet10", 6)) == 10  # the study takes every layer of the MNIST networks
+    assert study.layers_of("mnist-fcnet10", 3) == ("fc1", "fc5", "fc10")
+    assert len(study.layers_of("mnist-fcnet10", 6)) == 10  # the study takes every layer of the MNIST networks
 
 
 def test_pictures_of_units() -> None:
@@ -112,39 +113,38 @@ def test_pictures_of_units() -> None:
 
     from PIL import Image
 
-    drawn = np.asarray(Image.open(BytesIO(b64decode(coverage_cells.unit_picture(np.array([0, 1, 0.5]), (3,))))))
+    drawn = np.asarray(Image.open(BytesIO(b64decode(unit_picture(np.array([0, 1, 0.5]), (3,))))))
     assert drawn.shape == (200, 200)
     assert [drawn[0, 0], drawn[0, -1], drawn[-1, 0], drawn[-1, -1]] == [0, 255, 127, 0]
 
 
 @weights
 def test_a_small_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(coverage.PARTS, "quick", (coverage.Part("mnist-fcnet5", ("pgd",), 20, (0,)),))
-    monkeypatch.setitem(coverage.WEIGHTS, "quick", (0.0, 1e2))
-    monkeypatch.setitem(coverage.CLASS_WEIGHTS, "quick", (0.0, 1e2))
-    monkeypatch.setattr(coverage, "STEPS", 2)
-    monkeypatch.setattr(coverage_cells, "BASELINE", 10)
-    monkeypatch.setattr(coverage_cells, "IMPARTIAL", 2)
-    monkeypatch.setattr(coverage_xplore, "WEIGHTS", (0.0,))
-    monkeypatch.setitem(coverage_xplore.DRAWS, "quick", 1)
-    monkeypatch.setitem(coverage_xplore.IMAGES, "quick", 20)
-    made: list[str] = []
-    plain = coverage_cells.suite
+    monkeypatch.setitem(study.PARTS, "quick", (study.Part("mnist-fcnet5", ("pgd",), 20, (0,)),))
+    monkeypatch.setitem(study.WEIGHTS, "quick", (0.0, 1e2))
+    monkeypatch.setattr(study, "STEPS", 2)
+    monkeypatch.setattr(cells, "BASELINE", 10)
+    monkeypatch.setattr(cells, "IMPARTIAL", 2)
+    monkeypatch.setattr(xplore, "WEIGHTS", (0.0,))
+    monkeypatch.setitem(xplore.DRAWS, "quick", 1)
+    monkeypatch.setitem(xplore.IMAGES, "quick", 20)
+    suites: list[str] = []
+    plain = cells.suite
 
-    def counted(plan: coverage_cells.Plan) -> dict[str, Any]:
-        if len(made) == 4:
-            made.append("stopped")
+    def counted(plan: cells.Plan) -> dict[str, Any]:
+        if len(suites) == 4:
+            suites.append("stopped")
             raise KeyboardInterrupt
-        made.append(plan.key)
+        suites.append(plan.key)
         return plain(plan)
 
-    monkeypatch.setattr(coverage_cells, "suite", counted)
+    monkeypatch.setattr(cells, "suite", counted)
     with pytest.raises(Interrupted, match="--resume"):
         run_study("coverage", out=tmp_path / "run")
-    found = run_study("coverage", resume=tmp_path / "run")
-    assert len(set(made)) == len(made) == 3 * (1 + 3) + 1  # no suite was made twice
-    assert found["missing"] == []
-    tables = found["tables"]
+    result = run_study("coverage", resume=tmp_path / "run")
+    assert len(set(suites)) == len(suites) == 3 * (1 + 3) + 1  # no suite was made twice
+    assert result["missing"] == []
+    tables = result["tables"]
     assert {row["t"] for row in tables["4: coverage and defects"]} == {0.0, 0.2, 0.5, 0.75}
     row = next(r for r in tables["2: coverage gained"] if r["t"] == 0.2)
     assert row["greatest gain %"] >= row["mean gain %"]
@@ -154,9 +154,9 @@ def test_a_small_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
     assert {r["lambda"] for r in tables["figure 8: classes favoured"]} == {0.0, 1e2}
     assert len(tables["7: classes by the coverage of their inputs"]) == 10
-    assert {r["model"] for r in tables["5.1: DeepXplore"]} <= set(coverage_xplore.TARGETS)
+    assert {r["model"] for r in tables["5.1: DeepXplore"]} <= set(xplore.TARGETS)
     assert any("Dave2" in r["what"] for r in tables["not rerun"])
-    json.dumps(found, allow_nan=False)
+    json.dumps(result, allow_nan=False)
     page = write_report(tmp_path / "run").read_text()
     assert page.count("<svg") >= 4
     assert "data:image/png;base64," in page
@@ -164,14 +164,14 @@ def test_a_small_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @weights
 def test_a_suite_by_hand() -> None:
-    plan = coverage_cells.Plan(
+    plan = cells.Plan(
         subject="mnist-fcnet5", attack="pgd", layer="fc1", weight=1e4, strength=0.1, draw=0, images=20, scale="quick"
     )
-    found = coverage_cells.suite(plan)
-    held, subject = coverage_cells.clean("mnist-fcnet5", 0, 20), coverage_cells.subject_of("mnist-fcnet5")
-    assert sorted(held.images.labels.tolist()) == [c for c in range(10) for _ in range(2)]
-    assert (coverage_cells.predictions(subject.target, held.images) == held.images.labels).all()
-    assert 0 <= found["asr"] <= 1
-    assert found["nc"] == sorted(found["nc"], reverse=True)
-    assert found["l2"] <= 0.1 * 28
-    assert found == coverage_cells.suite(plan)
+    result = cells.suite(plan)
+    clean, subject = cells.clean("mnist-fcnet5", 0, 20), cells.subject_of("mnist-fcnet5")
+    assert sorted(clean.images.labels.tolist()) == [c for c in range(10) for _ in range(2)]
+    assert (cells.predictions(subject.target, clean.images) == clean.images.labels).all()
+    assert 0 <= result["asr"] <= 1
+    assert result["nc"] == sorted(result["nc"], reverse=True)
+    assert result["l2"] <= 0.1 * 28
+    assert result == cells.suite(plan)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from neurotest import registry, zoo
-from neurotest.studies import deepsensor_cells as cells
-from neurotest.studies import deepsensor_figures as figures
-from neurotest.studies.deepsensor import METHODS, DeepSensorStudy
+from neurotest.studies.deepsensor import cells, figures
+from neurotest.studies.deepsensor.cells import METHODS
+from neurotest.studies.deepsensor.study import DeepSensorStudy
 
 SUBJECT = "mnist-lenet1"
 needed = pytest.mark.skipif(not zoo.find(SUBJECT).embedded, reason="the embedded networks were removed")
@@ -25,10 +25,10 @@ def test_it_is_registered_and_its_cells_have_names_of_their_own() -> None:
 
 
 def test_tables_of_nothing_are_empty_and_say_what_is_absent() -> None:
-    found = DeepSensorStudy().tables("quick", {"polluted/x/0": {"absent": "no data"}})
-    assert found["checks"] == {}
-    assert {"what": "polluted/x/0", "why": "no data"} in found["tables"]["not rerun"]
-    assert found["tables"]["published"]
+    result = DeepSensorStudy().tables("quick", {"polluted/x/0": {"absent": "no data"}})
+    assert result["checks"] == {}
+    assert {"what": "polluted/x/0", "why": "no data"} in result["tables"]["not rerun"]
+    assert result["tables"]["published"]
 
 
 @needed
@@ -50,12 +50,12 @@ def test_small_cells_make_tables() -> None:
         f"overlap/{SUBJECT}": figures.overlap(SUBJECT, "quick", 0, 6),
         f"coverage/{SUBJECT}": figures.coverage(SUBJECT, "quick", 0, 3),
     }
-    found = json.loads(json.dumps(DeepSensorStudy().tables("quick", done)))
-    rows = {row["method"]: row for row in found["tables"]["what fails in Linf 0.1"]}
+    result = json.loads(json.dumps(DeepSensorStudy().tables("quick", done)))
+    rows = {row["method"]: row for row in result["tables"]["what fails in Linf 0.1"]}
     assert set(rows) == {"excitability", "noise", "pgd"}
-    assert found["checks"]["over noise"] == rows["excitability"]["median"] - rows["noise"]["median"]
-    assert all(0 <= row["errors"] <= row["of"] for row in found["tables"]["II, 3: adversarial inputs"])
-    shared = found["tables"]["figure 7: overlap of the ten most excitable"]
+    assert result["checks"]["over noise"] == rows["excitability"]["median"] - rows["noise"]["median"]
+    assert all(0 <= row["errors"] <= row["of"] for row in result["tables"]["II, 3: adversarial inputs"])
+    shared = result["tables"]["figure 7: overlap of the ten most excitable"]
     assert all(0 <= row["shared of 10"] <= 10 and np.isclose(row["by chance"], 100 / 16, atol=0.01) for row in shared)
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurotest import zoo
-from neurotest.studies import nsgen, nsgen_cells, nsgen_pool, nsgen_tables
+from neurotest.studies.nsgen import cells, pool, tables
+from neurotest.studies.nsgen import study as nsgen
 
 
 def cell(faults: int, outputs: int = 20, roots: int = 10, **more: Any) -> dict[str, Any]:
@@ -26,14 +27,14 @@ def cell(faults: int, outputs: int = 20, roots: int = 10, **more: Any) -> dict[s
 
 
 def test_the_lift_over_random_and_its_interval() -> None:
-    found = nsgen_tables.lift([cell(12), cell(12)], [cell(6), cell(6)])
-    assert found is not None
-    ratio, low, high = found
+    result = tables.lift([cell(12), cell(12)], [cell(6), cell(6)])
+    assert result is not None
+    ratio, low, high = result
     assert ratio == pytest.approx(2.0)
     assert low < 2 < high
-    assert nsgen_tables.lift([cell(12)], []) is None
-    assert nsgen_tables.lift([cell(12)], [cell(0)]) is None
-    (same, low, high) = nsgen_tables.lift([cell(6)], [cell(6)]) or (0, 0, 0)
+    assert tables.lift([cell(12)], []) is None
+    assert tables.lift([cell(12)], [cell(0)]) is None
+    (same, low, high) = tables.lift([cell(6)], [cell(6)]) or (0, 0, 0)
     assert low < 1 < high
     assert same == 1
 
@@ -43,7 +44,7 @@ def test_outputs_of_one_seed_count_as_one_piece() -> None:
     alone = cell(50, 100, 100)
     together = {**alone, "pairs": [[i % 10, int(i % 10 < 5)] for i in range(100)]}
     other = cell(50, 100, 100)
-    wide, narrow = (nsgen_tables.lift([one], [other]) for one in (together, alone))
+    wide, narrow = (tables.lift([one], [other]) for one in (together, alone))
     assert wide is not None
     assert narrow is not None
     assert wide[2] - wide[1] > narrow[2] - narrow[1]
@@ -54,19 +55,19 @@ def test_outputs_of_one_seed_count_as_one_piece() -> None:
 def test_auc_counts_pairs(rows: list[tuple[float, bool]]) -> None:
     values, wrong = np.array([v for v, _ in rows]), np.array([w for _, w in rows])
     pairs = [(a < b) + 0.5 * (a == b) for a in values[wrong] for b in values[~wrong]]
-    found = nsgen_pool.auc(values, wrong)
-    assert found == (pytest.approx(float(np.mean(pairs))) if pairs else None)
+    result = pool.auc(values, wrong)
+    assert result == (pytest.approx(float(np.mean(pairs))) if pairs else None)
 
 
 def test_similarity_against_faults_by_hand() -> None:
     values = np.array([0.1, 0.2, 0.8, 0.9] * 5)
     wrong = np.array([True, True, False, False] * 5)
-    found = nsgen_pool.against(values, wrong, np.repeat(np.arange(5), 4), draws=20)
-    assert found["auc"] == 1.0
-    assert found["r"] < -0.9
-    assert found["base rate"] == 0.5
-    assert found["rate below"] == 1.0
-    same = nsgen_pool.against(np.ones(20), wrong, np.repeat(np.arange(5), 4), draws=5)
+    result = pool.against(values, wrong, np.repeat(np.arange(5), 4), draws=20)
+    assert result["auc"] == 1.0
+    assert result["r"] < -0.9
+    assert result["base rate"] == 0.5
+    assert result["rate below"] == 1.0
+    same = pool.against(np.ones(20), wrong, np.repeat(np.arange(5), 4), draws=5)
     assert (same["r"], same["auc"], same["rate below"]) == (None, 0.5, None)
 
 
@@ -81,8 +82,8 @@ def test_every_table_is_there_and_what_is_not_rerun_is_listed() -> None:
         "fuzz/fashion-lenet5/0/nlc": cell(9),
         "fuzz/fashion-lenet5/0/w/o CNS": {"absent": "tau has no spread"},
     }
-    found = study.tables("quick", done)
-    json.dumps(found, allow_nan=False)
+    result = study.tables("quick", done)
+    json.dumps(result, allow_nan=False)
     for title in (
         "12: equal outputs",
         "3: equal iterations",
@@ -91,18 +92,18 @@ def test_every_table_is_there_and_what_is_not_rerun_is_listed() -> None:
         "8: labels in the path",
         "11: ablation",
     ):
-        assert found["tables"][title], title
-    listed = {row["what"] for row in found["tables"]["not rerun"]}
+        assert result["tables"][title], title
+    listed = {row["what"] for row in result["tables"]["not rerun"]}
     assert "w/o CNS on fashion-lenet5" in listed
     assert {"table 13", "ResNet50", "cifar10-mobilenetv2", "cifar10-vgg16bn"} <= listed | {
         "cifar10-mobilenetv2",
         "cifar10-vgg16bn",
     }
-    (row,) = [r for r in found["tables"]["figure 8: kinds of faults"] if r["guide"] == "nsgen"]
+    (row,) = [r for r in result["tables"]["figure 8: kinds of faults"] if r["guide"] == "nsgen"]
     assert row["only here"] == 1
-    assert found["checks"]["nsgen on fashion-lenet5, fault rate over random's"] == pytest.approx(1.6)
-    assert len(found["tables"]["figure 8: map"]) == 35
-    assert found["tables"]["published"]
+    assert result["checks"]["nsgen on fashion-lenet5, fault rate over random's"] == pytest.approx(1.6)
+    assert len(result["tables"]["figure 8: map"]) == 35
+    assert result["tables"]["published"]
 
 
 def test_variants_are_guides_that_exist() -> None:
@@ -116,17 +117,17 @@ def test_variants_are_guides_that_exist() -> None:
 
 @pytest.mark.skipif(not zoo.find("fashion-lenet5").embedded, reason="the embedded networks were removed")
 def test_a_small_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(nsgen_cells.LIMITS, "quick", {"iterations": 10, "outputs": 8, "forwards": 60})
-    monkeypatch.setitem(nsgen_cells.STARTS, "quick", 40)
-    found = nsgen_cells.campaign("fashion-lenet5", 0, "random", "quick")
-    assert found["outputs"]["outputs"] == 8
-    assert found["outputs"]["reached"]
-    assert len(found["pairs"]) == 8
-    assert len(found["gallery"]) == min(nsgen_cells.GALLERY, found["outputs"]["faults"])
-    assert all(one["label"] != one["predicted"] and one["seed png"] != one["png"] for one in found["gallery"])
-    assert len(found["map"]) == found["outputs"]["faults"]
-    json.dumps(found, allow_nan=False)
-    assert set(nsgen_cells.campaign("fashion-lenet5", 0, "random", "quick", ("outputs",))) & {"iterations", "forwards"} == set()
+    monkeypatch.setitem(cells.LIMITS, "quick", {"iterations": 10, "outputs": 8, "forwards": 60})
+    monkeypatch.setitem(cells.STARTS, "quick", 40)
+    result = cells.campaign("fashion-lenet5", 0, "random", "quick")
+    assert result["outputs"]["outputs"] == 8
+    assert result["outputs"]["reached"]
+    assert len(result["pairs"]) == 8
+    assert len(result["gallery"]) == min(cells.GALLERY, result["outputs"]["faults"])
+    assert all(one["label"] != one["predicted"] and one["seed png"] != one["png"] for one in result["gallery"])
+    assert len(result["map"]) == result["outputs"]["faults"]
+    json.dumps(result, allow_nan=False)
+    assert set(cells.campaign("fashion-lenet5", 0, "random", "quick", ("outputs",))) & {"iterations", "forwards"} == set()
 
 
 @pytest.mark.skipif(not zoo.find("fashion-lenet5").embedded, reason="the embedded networks were removed")
@@ -136,40 +137,40 @@ def test_paths_are_read_once_and_give_every_variants_threshold(monkeypatch: pyte
     from neurotest.generate.fuzz.semantic import NSGen, NSGenState
     from neurotest.measure.context import Context
 
-    monkeypatch.setitem(nsgen_cells.PER_CLASS, "quick", 1)
-    monkeypatch.setitem(nsgen_pool.PAIRS, "quick", (12, 2))
-    target, test, train = nsgen_cells.subject_of("fashion-lenet5")
+    monkeypatch.setitem(cells.PER_CLASS, "quick", 1)
+    monkeypatch.setitem(pool.PAIRS, "quick", (12, 2))
+    target, test, train = cells.subject_of("fashion-lenet5")
     text = "nsgen:per_class=1,depth=2"
-    shared = nsgen_cells.with_tau("fashion-lenet5", text)
+    shared = cells.with_tau("fashion-lenet5", text)
     alone = build_guide(text).start(Context(target=target, train=train), test)
     assert isinstance(shared, NSGen)
     assert isinstance(alone, NSGenState)
     assert shared.tau == pytest.approx(alone.tau, abs=1e-6)
-    assert nsgen_cells.with_tau("fashion-lenet5", "nsgen:target=own,per_class=1").tau is None  # type: ignore[attr-defined]
-    found = nsgen_pool.pool("fashion-lenet5", "quick")
-    json.dumps(found, allow_nan=False)
-    assert found["mutants"] == 24
-    assert {*nsgen_pool.WAYS, nsgen_pool.OWN} == set(found["ways"])
-    assert found["ways"]["label-only"]["auc"] > 0.9  # the prediction itself
-    assert "has only 4 layers" in found["ways"]["6 layers"]["absent"]
-    steps = nsgen_pool.thresholds("fashion-lenet5", "quick")
+    assert getattr(cells.with_tau("fashion-lenet5", "nsgen:target=own,per_class=1"), "tau", 0) is None
+    result = pool.pool("fashion-lenet5", "quick")
+    json.dumps(result, allow_nan=False)
+    assert result["mutants"] == 24
+    assert {*pool.WAYS, pool.OWN} == set(result["ways"])
+    assert result["ways"]["label-only"]["auc"] > 0.9  # the prediction itself
+    assert "has only 4 layers" in result["ways"]["6 layers"]["absent"]
+    steps = pool.thresholds("fashion-lenet5", "quick")
     assert [row["per class"] for row in steps["no-label"]] == [1]
 
 
 def test_lifts_of_the_lowest_quarter() -> None:
     values, wrong = np.repeat([0.1, 0.5, 0.6, 0.9], 5), np.repeat([True, False, False, True], 5)
-    found = nsgen_pool.against(values, wrong, np.arange(20), draws=30)
-    assert (found["below"], found["rate below"], found["x all"]) == (0.25, 1.0, 2.0)
-    assert found["x all low"] <= 2 <= found["x all high"]
-    better = nsgen_pool.against(np.where(wrong, 0.0, 1.0), wrong, np.arange(20), values, draws=30)
+    result = pool.against(values, wrong, np.arange(20), draws=30)
+    assert (result["below"], result["rate below"], result["x all"]) == (0.25, 1.0, 2.0)
+    assert result["x all low"] <= 2 <= result["x all high"]
+    better = pool.against(np.where(wrong, 0.0, 1.0), wrong, np.arange(20), values, draws=30)
     assert (better["auc"], better["auc over nsgen's"]) == (1.0, pytest.approx(0.5))
-    assert found["over low"] == found["over high"] == 0
+    assert result["over low"] == result["over high"] == 0
 
 
 def test_validations_beside_chance() -> None:
     about = {"units": 10, "known": 10, "accuracy": [0.9, 0.6, 0.98], "chance": 0.1, "margin": [0.4, 0.3, 0.5]}
     done = {"words/s": {"describers": {"milan": about, "x": {**about, "margin": None}}}}
-    first, second = nsgen_tables.validated(done, "describers", "describer")
+    first, second = tables.validated(done, "describers", "describer")
     assert (first["right"], first["low above chance"], first["cosine low"]) == (0.9, 0.5, 0.3)
     assert second["cosine above others"] is None
 
@@ -186,20 +187,21 @@ def test_the_gallery_is_escaped() -> None:
 
 def test_charts_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vl_convert", reason="charts need vl-convert-python")
+
     from neurotest.report.study import drawn
 
     rows = [{"subject": "s", "guide": "nsgen", "x random": 2.0, "low": 1.5, "high": 2.5}]
     areas = [{"subject": "s", "path": "no-label", "auc": 0.7, "auc low": 0.6, "auc high": 0.8}]
     points = [{"subject": "s", "guide": g, "x": 1.0, "y": 2.0, "only": g == "nsgen"} for g in ("nsgen", "random")]
-    tables = {
+    by_title = {
         "12: equal outputs": rows,
         "figure 6: layers": rows,
         "section 7.4: similarity and faults": areas,
         "figure 8: map": points,
     }
-    found = drawn("nsgen", tables)
-    assert set(found) == set(tables)
-    assert all("<svg" in chart for chart in found.values())
+    result = drawn("nsgen", by_title)
+    assert set(result) == set(by_title)
+    assert all("<svg" in chart for chart in result.values())
 
 
 def test_the_report_keeps_the_studys_order() -> None:

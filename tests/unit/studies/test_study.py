@@ -10,10 +10,13 @@ import pytest
 
 from neurotest import registry, zoo
 from neurotest.errors import BadInput
-from neurotest.studies import nss, nss_cells, nss_published
-from neurotest.studies.study import Cell, run_study
+from neurotest.studies.frame import Cell, Row, Study, Subjects
+from neurotest.studies.nss import cells as nss_cells
+from neurotest.studies.nss import published as nss_published
+from neurotest.studies.nss.study import NssStudy
+from neurotest.studies.run import run_study
 
-made: list[str] = []
+computed: list[str] = []
 
 
 class Counting:
@@ -22,10 +25,10 @@ class Counting:
     fails = True
 
     def cells(self, scale: str) -> list[Cell]:
-        return [Cell("a", lambda: made.append("a") or 1), Cell("b", self._b)]
+        return [Cell("a", lambda: computed.append("a") or 1), Cell("b", self._b)]
 
     def _b(self) -> int:
-        made.append("b")
+        computed.append("b")
         if type(self).fails:
             type(self).fails = False
             raise RuntimeError("interrupted")
@@ -41,35 +44,83 @@ def test_a_finished_cell_is_not_computed_again(tmp_path: Path) -> None:
     try:
         with pytest.raises(RuntimeError):
             run_study("counting", out=tmp_path / "run")
-        found = run_study("counting", resume=tmp_path / "run")
-        assert made == ["a", "b", "b"]
-        assert found["tables"]["all"] == [{"cell": "a", "value": 1}, {"cell": "b", "value": 2}]
-        assert found["missing"] == []
+        result = run_study("counting", resume=tmp_path / "run")
+        assert computed == ["a", "b", "b"]
+        assert result["tables"]["all"] == [{"cell": "a", "value": 1}, {"cell": "b", "value": 2}]
+        assert result["missing"] == []
         with pytest.raises(BadInput, match="is a run of the study counting"):
             run_study("nss", resume=tmp_path / "run")
     finally:
         registry._entries["study"].pop("counting")
 
 
-class Asking:
-    """One cell, and one more for who asks for it."""
+class Optional:
+    """One cell, and one more for who names it."""
 
     def cells(self, scale: str) -> list[Cell]:
-        return [Cell("a", lambda: 1), Cell("more/b", lambda: 2, asked=True)]
+        return [Cell("a", lambda: 1), Cell("more/b", lambda: 2, optional=True)]
 
     tables = Counting.tables
 
 
-def test_a_cell_that_must_be_asked_for(tmp_path: Path) -> None:
+def test_a_cell_that_must_be_named(tmp_path: Path) -> None:
     registry.entries("study")
-    registry.register("study", "asking", paper="", cost="")(Asking)
+    registry.register("study", "optional", paper="", cost="")(Optional)
     try:
-        plain = run_study("asking", out=tmp_path / "run")
+        plain = run_study("optional", out=tmp_path / "run")
         assert (plain["checks"], plain["missing"]) == ({"cells": 1}, [])
-        assert run_study("asking", resume=tmp_path / "run", only="more/")["checks"] == {"cells": 2}
-        assert run_study("asking", resume=tmp_path / "run")["checks"] == {"cells": 2}
+        assert run_study("optional", resume=tmp_path / "run", only="more/")["checks"] == {"cells": 2}
+        assert run_study("optional", resume=tmp_path / "run")["checks"] == {"cells": 2}
     finally:
-        registry._entries["study"].pop("asking")
+        registry._entries["study"].pop("optional")
+
+
+class Partial(Study):
+    """A cell with content, and two that cannot be computed here."""
+
+    subjects = Subjects(("mnist-lenet1",), ("mnist-lenet1", "cifar10-resnet56"))
+    absent = (("figure 1", "a drawing"),)
+
+    def each_cell(self, scale: str) -> list[Cell]:
+        return [Cell("a/0", lambda: {"value": 1}), Cell("b/0", self._refuse), Cell("b/1", self._refuse)]
+
+    def _refuse(self) -> None:
+        raise BadInput("no such data")
+
+    def results(self, scale: str, done: dict[str, Any]) -> tuple[dict[str, list[Row]], dict[str, float]]:
+        return {"all": [{"cell": key, **value} for key, value in done.items()]}, {}
+
+    def left_out(self, scale: str, done: dict[str, Any]) -> list[tuple[str, str]]:
+        return [("more seeds", "time")]
+
+    def absent_name(self, key: str) -> str:
+        return f"method {key[0]}"
+
+
+def test_one_cell_that_cannot_be_computed_does_not_stop_the_study(tmp_path: Path) -> None:
+    registry.entries("study")
+    registry.register("study", "partial", paper="", cost="")(Partial)
+    try:
+        result = run_study("partial", out=tmp_path / "run")
+    finally:
+        registry._entries["study"].pop("partial")
+    assert result["missing"] == []
+    assert result["tables"]["all"] == [{"cell": "a/0", "value": 1}]
+    listed = [(row["what"], row["why"]) for row in result["tables"]["not rerun"]]
+    assert listed[:2] == [("figure 1", "a drawing"), ("more seeds", "time")]
+    assert listed[-1] == ("method b", "no such data")  # once, not for each seed
+    if zoo.find("cifar10-resnet56").weights is None:
+        assert listed[2] == ("cifar10-resnet56", "its weights are not here: `neurotest zoo train cifar10-resnet56`")
+
+
+def test_subjects_of_a_scale() -> None:
+    if zoo.find("mnist-lenet1").weights is None or zoo.find("mnist-lenet5").weights is None:
+        pytest.skip("the weights are not here")
+    subjects = Subjects(("mnist-lenet1",), ("mnist-lenet1", "mnist-lenet5"))
+    assert subjects.here("quick") == ["mnist-lenet1"]
+    assert subjects.here("full") == ["mnist-lenet1", "mnist-lenet5"]
+    assert subjects.absent("quick") == [("mnist-lenet5", "not part of the quick scale")]
+    assert subjects.absent("full") == []
 
 
 def test_a_scale_that_does_not_exist(tmp_path: Path) -> None:
@@ -78,10 +129,10 @@ def test_a_scale_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_tables_of_nothing_still_say_what_is_not_rerun() -> None:
-    found = nss.NssStudy().tables("quick", {})
-    assert any("SVHN" in row["what"] for row in found["tables"]["not rerun"])
-    assert found["checks"] == {}
-    json.dumps(found, allow_nan=False)
+    result = NssStudy().tables("quick", {})
+    assert any("SVHN" in row["what"] for row in result["tables"]["not rerun"])
+    assert result["checks"] == {}
+    json.dumps(result, allow_nan=False)
 
 
 def test_the_published_tables_are_whole() -> None:
@@ -101,7 +152,7 @@ def test_layers_of_small_networks(subject: str, layers: int) -> None:
         pytest.skip(f"the weights of {subject} are not here")
     cell = nss_cells.layers(subject, 0, 100)
     assert 1 <= len(cell["layers"]) == len(set(cell["layers"])) == len(cell["fdr"]) <= layers
-    rows = nss.NssStudy().tables("full", {f"layers/{subject}/0": cell})["tables"]["X: layer"]
+    rows = NssStudy().tables("full", {f"layers/{subject}/0": cell})["tables"]["X: layer"]
     assert [row["ours"] for row in rows] == cell["layers"]
 
 
@@ -117,17 +168,17 @@ def test_a_few_cells_of_the_nss_study(tmp_path: Path) -> None:
     cells["sensitivity/mnist-lenet1"] = nss_cells.sensitivity("mnist-lenet1", 300)
     cells["fixed/mnist-lenet1/blur"] = nss_cells.fixed("mnist-lenet1", "blur", 300)
     cells["overhead/mnist-lenet1/deepgini"] = nss_cells.overhead("mnist-lenet1", "deepgini", 300)
-    found = nss.NssStudy().tables("quick", cells)
-    assert {row["method"] for row in found["tables"]["V: fault detection rate"]} == {"nss", "deepgini", "random"}
-    assert len(found["tables"]["IX: share of sensitive neurons"]) == 5
-    assert found["checks"]["nss above random at 5%"] > 20
-    assert [row["layer"] for row in found["tables"]["X: layer"]] == list(nss_published.LAYERS)
-    assert len(found["tables"]["figure 3: sensitivity and strength"]) == 2 * 3 * 5
+    result = NssStudy().tables("quick", cells)
+    assert {row["method"] for row in result["tables"]["V: fault detection rate"]} == {"nss", "deepgini", "random"}
+    assert len(result["tables"]["IX: share of sensitive neurons"]) == 5
+    assert result["checks"]["nss above random at 5%"] > 20
+    assert [row["layer"] for row in result["tables"]["X: layer"]] == list(nss_published.LAYERS)
+    assert len(result["tables"]["figure 3: sensitivity and strength"]) == 2 * 3 * 5
     for name in ("VI: one mutation for all", "IX: share of sensitive neurons", "X: layer", "figure 3: sensitivity and strength"):
-        for row in found["tables"][name]:
+        for row in result["tables"][name]:
             assert row["low"] <= row["value"] <= row["high"], (name, row)
-    assert all("random" in row for row in found["tables"]["IX: share of sensitive neurons"])
-    row = found["tables"]["V: fault detection rate"][0]
+    assert all("random" in row for row in result["tables"]["IX: share of sensitive neurons"])
+    row = result["tables"]["V: fault detection rate"][0]
     assert row["paper"] == 81.8
     assert row["low"] <= row["value"] <= row["high"]
-    json.dumps(found, allow_nan=False)
+    json.dumps(result, allow_nan=False)

@@ -253,6 +253,7 @@ def test_calls_are_counted_anew_for_each_batch_also_after_one_that_failed() -> N
                 probe(torch.zeros(2, 3))
 
 
+@pytest.mark.peer("captum")
 def test_captum_sees_the_same_values() -> None:
     captum = pytest.importorskip("captum.attr", reason="captum is not installed")
     network = Random(3, 4, 1, False, 0).eval()

@@ -11,15 +11,14 @@ import numpy as np
 
 from neurotest.checks import number
 from neurotest.data.source import Source
-from neurotest.data.spec import data
+from neurotest.jobs.opening import open_data, open_target
 from neurotest.registry import register
-from neurotest.scan import BATCH, Batch, Progress, aligned, each_batch, fit
+from neurotest.scan import BATCH, Batch, Progress, each_batch
 from neurotest.select.adaptive.features import SAMPLE, WANT, Gather
 from neurotest.select.adaptive.learning import Loop
 from neurotest.select.scorer import Pool, Scorer, check_outputs, sample_first
 from neurotest.stats.faults import budget as read_count
 from neurotest.target import Probe, Target, Trace, Want
-from neurotest.target.load import load
 
 
 @register(
@@ -161,9 +160,8 @@ def loop(
     progress: Progress | None = None,
 ) -> Loop:
     """Scan a pool once and begin: `propose(n)` says what to label next, `tell(indices, labels)` takes the labels."""
-    target = load(target)
-    source = aligned(target, data(pool, shape=target.shape))
-    fit(target, source)
+    target = open_target(target)
+    source = open_data(target, pool)
     candidates = Pool(target, source, seed, batch=batch)
     state = AdaptiveState(Adaptive(ridge=ridge, audit=audit), candidates)
 

@@ -9,21 +9,20 @@ from typing import Any
 
 from neurotest import registry
 from neurotest.data.source import Source
-from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_json
-from neurotest.jobs.life import withdraw
-from neurotest.scan import Progress, aligned, fit
+from neurotest.jobs.life import whole
+from neurotest.jobs.opening import AnyTarget, open_data, open_target
+from neurotest.scan import Progress
 from neurotest.semantics.describe.material import Describer, Material, distinct
 from neurotest.semantics.descriptions import Description, Descriptions
 from neurotest.target import Layer, Target
-from neurotest.target.load import load
 
 VERSION = 4  # of what describers say: raised when the same settings would say something else
 
 
 def material(
-    target: Target | str,
+    target: AnyTarget,
     data: Source | str | None,
     layers: str | None = None,
     *,
@@ -36,15 +35,10 @@ def material(
     progress: Progress | None = None,
 ) -> Material:
     """A target and data ready to be described, checked against each other."""
-    loaded = load(target)
+    loaded = open_target(target)
     if loaded.classes is not None:
         distinct(loaded.classes)  # before labels are matched with them
-    source = None if data is None else read_data(data, shape=loaded.shape, limit=limit)
-    if source is not None:
-        if not len(source):
-            raise BadInput(f"{source.what} is empty: exemplars need at least one input.")
-        fit(loaded, source)
-        source = aligned(loaded, source)
+    source = None if data is None else open_data(loaded, data, limit=limit)
     if k < 1:
         raise BadInput(f"--k {k}: expected an integer >= 1 (15 is usual).")
     if not 0 < quantile < 1:
@@ -73,30 +67,27 @@ def output_layer(target: Target) -> Layer:
 
 
 def recorded(
-    target: Target | str, data: Source | str | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
+    target: AnyTarget, data: Source | str | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
 ) -> tuple[Descriptions, Path, dict[str, Any]]:
     """Describe into a run with exemplars and contact sheets: the table, the run's place, how many neurons have words."""
     from neurotest.semantics.describe import record
 
     describer, work = prepare(target, data, method, layers, **settings)
-    kept = record.begin(out, work, describer)
-    try:
+    with whole("describe", out, record.config(work, describer)) as run:
+        assert run is not None
         table = described(describer, work)
-        record.finish(kept, work, table)
-    except BaseException:
-        withdraw(kept)
-        raise
-    return table, kept.path, record.summary(table)
+        record.fill(run, work, table)
+    return table, run.path, record.summary(table)
 
 
 def prepare(
-    target: Target | str, data: Source | str | None, method: Any, layers: str | None, **settings: Any
+    target: AnyTarget, data: Source | str | None, method: Any, layers: str | None, **settings: Any
 ) -> tuple[Describer, Material]:
     """A describer, and what it works on: the settings are those of `material`."""
     describer = registry.build("describer", method)
     if not isinstance(describer, Describer):
         raise BadInput(f"{method!r} is no describer: give a name of `neurotest list describer` or a Describer.")
-    loaded = load(target)
+    loaded = open_target(target)
     own = getattr(describer, "own_layers", None)
     if layers is None and own is not None:  # a table speaks of certain layers
         from glob import escape

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from neurotest.files import whole
-from neurotest.jobs import life
+from neurotest.jobs.life import finish
+from neurotest.jobs.opening import stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.runs.export import cell
 from neurotest.runs.rows import InputRow
@@ -20,12 +21,12 @@ from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions
 SHEETS = "sheets"
 
 
-def begin(out: Any, material: Material, describer: Describer) -> Run:
-    """Make the run before the work, so that a place that cannot be written to is refused at once."""
+def config(material: Material, describer: Describer) -> dict[str, Any]:
+    """What a run stores of how it was made."""
     data = material.data
-    config = {
+    return {
         **target_config(material.target),
-        "data": None if data is None else data.spec,
+        "data": stored_spec(data),
         "inputs": 0 if data is None else len(data),
         "method": repr(describer),
         "layers": list(material.sizes),
@@ -33,10 +34,9 @@ def begin(out: Any, material: Material, describer: Describer) -> Run:
         "quantile": material.quantile,
         "seed": material.seed,
     }
-    return life.begin("describe", out, config)
 
 
-def finish(run: Run, material: Material, table: Descriptions) -> None:
+def fill(run: Run, material: Material, table: Descriptions) -> None:
     table.to_csv(run.path / "descriptions.csv")
     sheets = []
     if material.data is not None:
@@ -46,9 +46,7 @@ def finish(run: Run, material: Material, table: Descriptions) -> None:
             write_rating(run.path, table, sheets, seed=material.seed)
     with run.transaction():
         run["sheets"] = [asdict(sheet) for sheet in sheets]
-    run.finish(summary(table))
-    run.export()
-    run.close()
+    finish(run, summary(table))
 
 
 def summary(table: Descriptions) -> dict[str, Any]:

@@ -31,6 +31,7 @@ def seeds() -> ArraySource:
 
 
 @needs
+@pytest.mark.peer("art")
 @pytest.mark.slow  # the toolbox takes seconds to import
 @pytest.mark.parametrize("method", ALL)
 def test_faults_fail_again_from_what_is_saved(method: str) -> None:

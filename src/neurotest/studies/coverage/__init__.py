@@ -1,0 +1,1 @@
+"""The study of neuron coverage and what it goes with."""

@@ -1,0 +1,1 @@
+"""The study of DeepSensor's swarms."""

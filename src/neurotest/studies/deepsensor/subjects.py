@@ -1,0 +1,111 @@
+"""Networks and seeds of the DeepSensor study: seeds with odd numbers only, because settings were chosen on the even ones."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest import registry, rng, zoo
+from neurotest.data.source import Source
+from neurotest.files import cache_dir
+from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm, Trajectory
+from neurotest.studies.frame import Row, split_of
+from neurotest.target import Target
+from neurotest.target.load import load
+from neurotest.train import train_faulty
+from neurotest.zoo import faulty
+
+# Fewer images than the recipes, so that the quick scale stays quick; a patch needs all of them, or it is not learnt.
+QUICK: dict[str, Row] = {"underfit": {"images": 30_000}, "overfit": {"images": 3_000}}
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A network and seeds it gets right: x (n, *shape) in [0, 1], y (n,)."""
+
+    target: Target
+    x: Tensor
+    y: Tensor
+    positions: np.ndarray
+    source: Source
+
+
+@functools.lru_cache(maxsize=8)
+def network(name: str, scale: str) -> Target:
+    """A zoo network; a faulty one is trained once, into the study's own place in the cache."""
+    base, _, fault = name.partition("+")
+    if not fault:
+        return load(f"zoo:{name}")
+    from safetensors.torch import load_file
+
+    entry = zoo.find(base)
+    module = entry.build()
+    module.load_state_dict(load_file(trained(name, scale)))
+    return Target(module.eval(), shape=entry.shape, classes=entry.classes, spec=f"{name}, trained for the study")
+
+
+def trained(name: str, scale: str) -> Path:
+    base, _, fault = name.partition("+")
+    place = cache_dir() / "studies" / f"deepsensor-{scale}-{name}.safetensors"
+    if not place.is_file():
+        recipe = faulty.read(fault)
+        train_faulty(base, recipe, place, **(QUICK.get(recipe.kind, {}) if scale == "quick" else {}))
+    return place
+
+
+def about(name: str, scale: str, *keys: str) -> Row:
+    """What the file of a faulty network says of it; of a sound one, nothing."""
+    if "+" not in name:
+        return {}
+    from safetensors import safe_open
+
+    with safe_open(trained(name, scale), framework="np") as file:
+        facts: Row = json.loads(file.metadata()["about"])
+    return {key: value for key, value in facts.items() if key in keys}
+
+
+def subject(name: str, scale: str, draw: int, n: int, *, avoid: int | None = None) -> Subject:
+    """Seeds drawn from test images with odd numbers that the network gets right; `avoid`: none of this class."""
+    target, test = network(name, scale), split_of(name.partition("+")[0], "test")
+    assert test.labels is not None
+    order = rng.stream("study.deepsensor", draw).permutation(np.arange(1, len(test), 2))[: 3 * n + 50]
+    x = torch.from_numpy(np.array(test.read(order))).float().div(255)
+    with torch.inference_mode():
+        predicted = torch.cat([target.logits(part).argmax(1) for part in x.split(500)])
+    y = torch.from_numpy(test.labels[order])
+    good = torch.nonzero((predicted == y) & (y != (-1 if avoid is None else avoid)))[:n, 0]
+    return Subject(target, x[good], y[good], order[good.numpy()], test.take(order[good.numpy()]))
+
+
+def search(on: Subject, fitness: str, settings: Settings) -> Trajectory:
+    """A swarm from every seed."""
+    problem = Problem(on.target, on.x, on.y, Ball(settings.norm, settings.radius, True), random=settings.seed)
+    return Swarm(registry.build("fitness", fitness).begin(problem), settings).run()
+
+
+def paper_search(on: Subject, name: str, **settings: Any) -> Trajectory:
+    """A paper's swarm, with some settings changed."""
+    preset = {**PRESETS[name], **settings}
+    return search(on, str(preset.pop("fitness")), Settings(**preset))
+
+
+def first_faults(trajectory: Trajectory) -> tuple[Tensor, list[Tensor]]:
+    """Seeds that fail, as rows, and the first fault of each."""
+    first = {fault.row: fault.x for fault in reversed(trajectory.hits)}
+    return torch.tensor(sorted(first), dtype=torch.long), [first[row] for row in sorted(first)]
+
+
+def slope(on: Subject, u: Tensor) -> Tensor:
+    """The gradient of the loss at inputs of the seeds' labels."""
+    with torch.enable_grad():
+        at = u.clone().requires_grad_()
+        loss = torch.nn.functional.cross_entropy(on.target.logits(at).double(), on.y, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, at)
+    return gradient

@@ -1,0 +1,63 @@
+"""`neurotest study fuzzing`: NSGen's tables 3, 4 and 12 for the twelve baseline criteria, random beside each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neurotest.registry import register
+from neurotest.studies.frame import Cell, Results, Study, Subjects, cell, grouped
+from neurotest.studies.fuzzing import published, tables
+from neurotest.studies.fuzzing.cells import GUIDES, LIMITS, MOST, campaign
+
+QUICK = ("mnist-lenet1", "fashion-lenet1")
+SEEDS = {"quick": 3, "full": 5}
+
+
+@register(
+    "study",
+    "fuzzing",
+    paper="NSGen, tables 3, 4 and 12",
+    cost="quick: two subjects, three sets of seeds, four minutes of processor time; full: every zoo subject whose weights are "
+    "here, five sets of 1,000 seeds, 10,000 iterations, days",
+    differs="Seeds the target gets wrong are set aside and faults do not become seeds, which lowers every count against the "
+    "paper. Only faults that the guide keeps count, as there. One campaign per guide serves all three protocols: its counts "
+    "are read where it has spent the iterations, the outputs and the forward passes. Only then, and only if it "
+    "has too few outputs for table 12, it goes on with coverage emptied whenever it is full or there was no output for 128 "
+    "forward passes (full scale: 6,400); `resets` says how often. Random runs as a guide of its own, to the same limits.",
+)
+@dataclass(frozen=True, kw_only=True)
+class FuzzingStudy(Study):
+    """Which guide finds most faults at equal iterations, equal outputs and equal forward passes, and whether any beats random."""
+
+    subjects = Subjects(QUICK, (*QUICK, "mnist-lenet5", "fashion-lenet5", "fashion-resnet20", "cifar10-resnet20"))
+    absent = (
+        ("NSGen itself", "has a study of its own: `neurotest study nsgen`"),
+        ("CIFAR-100, Oxford 102 Flower, ImageNet", "not available here, and the networks need a GPU"),
+        ("ResNet50, VGG16_BN, MobileNet_v2", "too large for two cores; cifar10-resnet20 stands in for CIFAR-10"),
+        ("style transfer among the mutations", "the published code's 95 rules have none; `rules98` adds a weight-free one"),
+    )
+
+    def each_cell(self, scale: str) -> Sequence[Cell]:
+        return [
+            cell(f"{subject}/{seed}/{guide}", campaign, subject, seed, guide, scale)
+            for subject in self.subjects.here(scale)
+            for seed in range(SEEDS[scale])
+            for guide in GUIDES
+        ]
+
+    def results(self, scale: str, done: dict[str, Any]) -> Results:
+        groups = grouped(done, "{s}/{}/{m}", SEEDS[scale], dict.fromkeys(self.subjects.here(scale), GUIDES))
+        return {
+            "3: equal iterations": tables.equal(groups, "iterations"),
+            "4: diversity": tables.diversity(groups),
+            "12: equal outputs": tables.equal(groups, "outputs"),
+            "equal forward passes": tables.equal(groups, "forwards"),
+            "published": published.rows(),
+            "gallery": tables.gallery(groups),
+            "budgets": [
+                {"protocol": f"equal {name}", "limit": limit, "most forwards": MOST[scale], "repetitions": SEEDS[scale]}
+                for name, limit in LIMITS[scale].items()
+            ],
+        }, tables.checks(groups)

@@ -1,0 +1,1 @@
+"""The study of NSS: selecting mutated test images."""
