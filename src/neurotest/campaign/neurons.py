@@ -96,6 +96,7 @@ def neurons(
         campaign_config(opened)
         network = stored_target(opened, target)
         seeds, faults, y = stored_pairs(opened, pairs)
+    network.shape = network.shape or seeds.shape[1:]
     x, moved = (network.prepare(np.ascontiguousarray(part)) for part in (seeds, faults))
     return dataclasses.replace(of_pairs(network, x, moved, torch.from_numpy(y).to(network.device), **settings), run=opened.path)
 

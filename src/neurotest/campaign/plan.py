@@ -49,7 +49,7 @@ class Plan(ABC):
         new_options = {name: value for name, value in settings["options"].items() if value is not None}
         changes = {name: value for name, value in settings.items() if value is not None}
         new = dataclasses.replace(self, **{**changes, "options": {**self.options, **new_options}})
-        before, after = (plain({**config, **config.pop("options")}) for config in (self.config(), new.config()))
+        before, after = (plain(config.pop("options") | config) for config in (self.config(), new.config()))
         for name, value in after.items():
             stored = before.get(name)
             if stored != value and not (name == "train" and stored is None) and not self.same(name, stored, value):
