@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.e2e.stranger import make_project
 
 from neurotest.cli.app import main
 
 
-class Said(NamedTuple):
+class Outcome(NamedTuple):
     code: int
     out: str
     err: str
 
 
-Cli = Callable[..., Said]
+Cli = Callable[..., Outcome]
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
 
-    def run(*args: object) -> Said:
+    def run(*args: object) -> Outcome:
         monkeypatch.setattr("sys.argv", ["neurotest", *map(str, args)])
         code = 0
         try:
@@ -33,6 +34,11 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         except SystemExit as stop:
             code = int(stop.code or 0)
         out, err = capfd.readouterr()
-        return Said(code, out, err)
+        return Outcome(code, out, err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("project"))

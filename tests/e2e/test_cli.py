@@ -80,31 +80,31 @@ def test_version(cli) -> None:
 
 
 def test_select_own_model_and_data_as_json(cli, model: Path, pool: Path) -> None:
-    said = cli("select", f"py:{model}:build", f"npz:{pool}#x,y", "--method", "deepgini", "--budget", "10%", "--json")
-    assert said.code == 0, said.err
-    result = json.loads(said.out)
-    assert result["method"] == "deepgini"
-    assert len(result["indices"]) == len(result["scores"]) == 4
-    assert result["scores"] == sorted(result["scores"], reverse=True)
-    assert 0 <= result["fdr"] <= 1
-    assert result["fdr_interval"][0] <= result["fdr"] <= result["fdr_interval"][1]
-    assert set(result["random"]) >= {"fdr", "fdr_interval"}
-    assert (Path(result["run"]) / "run.sqlite").is_file()
+    result = cli("select", f"py:{model}:build", f"npz:{pool}#x,y", "--method", "deepgini", "--budget", "10%", "--json")
+    assert result.code == 0, result.err
+    content = json.loads(result.out)
+    assert content["method"] == "deepgini"
+    assert len(content["indices"]) == len(content["scores"]) == 4
+    assert content["scores"] == sorted(content["scores"], reverse=True)
+    assert 0 <= content["fdr"] <= 1
+    assert content["fdr_interval"][0] <= content["fdr"] <= content["fdr_interval"][1]
+    assert set(content["random"]) >= {"fdr", "fdr_interval"}
+    assert (Path(content["run"]) / "run.sqlite").is_file()
 
 
 def test_unlabelled_pool_has_an_order_but_no_quality(cli, model: Path, pool: Path) -> None:
-    result = json.loads(cli("select", f"py:{model}:build", f"npz:{pool}#x", "--json").out)
-    assert len(result["indices"]) == 2
-    assert "fdr" not in result
+    content = json.loads(cli("select", f"py:{model}:build", f"npz:{pool}#x", "--json").out)
+    assert len(content["indices"]) == 2
+    assert "fdr" not in content
 
 
 def test_several_methods_and_a_report(cli, model: Path, pool: Path) -> None:
     methods = ("--method", "margin", "--method", "random")
     command = ("select", f"py:{model}:build", f"npz:{pool}#x,y", *methods, "--out", "run", "--budget", 5)
-    result = json.loads(cli(*command, "--json").out)
-    assert list(result["methods"]) == ["margin", "random"]
-    said = cli("report", "run")
-    assert said.code == 0, said.err
+    content = json.loads(cli(*command, "--json").out)
+    assert list(content["methods"]) == ["margin", "random"]
+    result = cli("report", "run")
+    assert result.code == 0, result.err
     page = Path("run/report.html").read_text()
     assert "<script" not in page
     assert "data:image/png" in page
@@ -112,24 +112,24 @@ def test_several_methods_and_a_report(cli, model: Path, pool: Path) -> None:
 
 
 def test_human_table_names_random_and_interval(cli, model: Path, pool: Path) -> None:
-    said = cli("select", f"py:{model}:build", f"npz:{pool}#x,y", "--budget", 10, "--out", "run")
-    assert said.code == 0, said.err
-    assert "expected at random" in said.out
-    assert "95 % interval" in said.out
+    result = cli("select", f"py:{model}:build", f"npz:{pool}#x,y", "--budget", 10, "--out", "run")
+    assert result.code == 0, result.err
+    assert "expected at random" in result.out
+    assert "95 % interval" in result.out
 
 
 def test_near_chance_is_said(cli, model: Path, pool: Path) -> None:
-    said = cli("select", f"py:{model}:build", f"npz:{pool}#x", "--method", "nss", "--budget", 3, "--json")
-    assert said.code == 0, said.err
-    assert "near chance" in said.err
+    result = cli("select", f"py:{model}:build", f"npz:{pool}#x", "--method", "nss", "--budget", 3, "--json")
+    assert result.code == 0, result.err
+    assert "near chance" in result.err
 
 
 def test_originals_make_nss_paired(cli, model: Path, pool: Path) -> None:
-    said = cli("select", f"py:{model}:build", f"npz:{pool}#x", "--method", "nss", "--originals", f"npz:{pool}#x", "--json")
-    result = json.loads(said.out)
-    assert "near chance" not in said.err
-    assert result["scores"] == [0.0, 0.0]  # nothing changed, so nothing is sensitive
-    assert result["indices"] == [0, 1]
+    result = cli("select", f"py:{model}:build", f"npz:{pool}#x", "--method", "nss", "--originals", f"npz:{pool}#x", "--json")
+    content = json.loads(result.out)
+    assert "near chance" not in result.err
+    assert content["scores"] == [0.0, 0.0]  # nothing changed, so nothing is sensitive
+    assert content["indices"] == [0, 1]
 
 
 def test_fail_if(cli, model: Path, pool: Path) -> None:
@@ -143,9 +143,9 @@ def test_fail_if(cli, model: Path, pool: Path) -> None:
 
 def test_description_from_toml(cli, model: Path, pool: Path) -> None:
     Path("neurotest.toml").write_text('[target]\noutputs = "probs"\n')
-    said = cli("select", f"py:{model}:softmaxed", f"npz:{pool}#x,y", "--json")
-    assert said.code == 0, said.err
-    assert "neurotest.toml" in said.err
+    result = cli("select", f"py:{model}:softmaxed", f"npz:{pool}#x,y", "--json")
+    assert result.code == 0, result.err
+    assert "neurotest.toml" in result.err
     Path("neurotest.toml").write_text('[target]\nspec = "py:evil.py:build"\n')
     assert cli("select", f"py:{model}:build", f"npz:{pool}#x,y").code == 2
 
@@ -190,25 +190,25 @@ def bad(name: str, *args: str, says: str) -> object:
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(cli, model: Path, pool: Path, args: tuple[str, ...], says: str) -> None:
-    said = cli("select", *(a.format(model=model, pool=pool) for a in args))
-    assert said.code == 2, (said.out, said.err)
-    assert says in said.err
-    assert "Traceback" not in said.err
-    assert len([line for line in said.err.splitlines() if line.startswith("neurotest:")]) == 1
+    result = cli("select", *(a.format(model=model, pool=pool) for a in args))
+    assert result.code == 2, (result.out, result.err)
+    assert says in result.err
+    assert "Traceback" not in result.err
+    assert len([line for line in result.err.splitlines() if line.startswith("neurotest:")]) == 1
     assert not list(Path().glob("neurotest-runs/*")), "a run was left behind"
 
 
 def test_bad_input_as_json_is_one_object(cli, model: Path) -> None:
-    said = cli("select", f"py:{model}:build", "npz:nowhere.npz#x", "--json")
-    assert said.code == 2
-    assert "nowhere.npz" in json.loads(said.out)["error"]
+    result = cli("select", f"py:{model}:build", "npz:nowhere.npz#x", "--json")
+    assert result.code == 2
+    assert "nowhere.npz" in json.loads(result.out)["error"]
 
 
 def test_unwritable_out(cli, model: Path, pool: Path) -> None:
     Path("taken").write_text("a file")
-    said = cli("select", f"py:{model}:build", f"npz:{pool}#x,y", "--out", "taken")
-    assert said.code == 2
-    assert "taken" in said.err
+    result = cli("select", f"py:{model}:build", f"npz:{pool}#x,y", "--out", "taken")
+    assert result.code == 2
+    assert "taken" in result.err
     if os.geteuid() != 0:  # root may write anywhere
         Path("closed").mkdir(mode=0o500)
         assert cli("select", f"py:{model}:build", f"npz:{pool}#x,y", "--out", "closed/run").code == 2
@@ -217,9 +217,9 @@ def test_unwritable_out(cli, model: Path, pool: Path) -> None:
 def test_nan_outputs_cannot_be_ranked(cli, tmp_path: Path, pool: Path) -> None:
     file = tmp_path / "nan_model.py"
     file.write_text(MODEL + "\ndef build_nan():\n    net = Tiny()\n    net.fc.bias.data[0] = float('nan')\n    return net\n")
-    said = cli("select", f"py:{file}:build_nan", f"npz:{pool}#x,y")
-    assert said.code == 2
-    assert "NaN" in said.err
+    result = cli("select", f"py:{file}:build_nan", f"npz:{pool}#x,y")
+    assert result.code == 2
+    assert "NaN" in result.err
 
 
 def test_list_names_every_registered_method(cli) -> None:

@@ -16,77 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from PIL import Image
 from safetensors.torch import load_file, save_file
+from tests.e2e.stranger import FUZZ, MODEL, OPTIONS, absolute, project_spec
 
-from neurotest import data
 from neurotest.runs.store import Run
 
 Cli = Callable[..., Any]
 SRC = Path(__file__).resolve().parents[2] / "src"
-MODEL = """
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(1, 6, 5, padding=2)
-        self.dense = nn.Linear(6 * 7 * 7, 10)
-
-    def forward(self, x):
-        return self.dense(F.max_pool2d(F.relu(self.conv(x)), 4).flatten(1))
-
-
-def cnn():
-    return Net()
-"""
-
-
-def train(folder: Path) -> list[str]:
-    """Weights for MODEL, trained for a moment on normalised images; gives the class names in the network's order."""
-    source = data("zoo:fashion-mnist/train[:2000]")
-    assert source.labels is not None
-    assert source.classes is not None
-    x = (torch.from_numpy(source.read(np.arange(len(source)))).float() / 255 - 0.3) / 0.4
-    y = torch.from_numpy(source.labels)
-    scope: dict[str, Any] = {}
-    exec(MODEL, scope)
-    torch.manual_seed(0)
-    net = scope["cnn"]()
-    optimiser = torch.optim.Adam(net.parameters(), 3e-3)
-    for _ in range(6):
-        for rows in torch.randperm(len(x)).split(50):
-            optimiser.zero_grad()
-            torch.nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
-            optimiser.step()
-    save_file(net.state_dict(), folder / "cnn.safetensors")
-    return [name.replace("/", "-") for name in source.classes]
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's folder: models.py, weights, class names in the network's order, photographs in folders (sorted otherwise)."""
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "models.py").write_text(MODEL)
-    classes = train(folder)
-    (folder / "classes.txt").write_text("\n".join(classes))
-    source = data("zoo:fashion-mnist/test[:80]")
-    assert source.labels is not None
-    for number, (x, label) in enumerate(zip(source.read(np.arange(80)), source.labels, strict=True)):
-        place = folder / "photos" / classes[label] / f"{number:03d}.png"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(x[0]).save(place)
-    return folder
-
-
-SAID = ["--weights", "cnn.safetensors", "--mean", "0.3", "--std", "0.4", "--classes", "classes.txt", "--size", "1x28x28"]
-FUZZ = ["fuzz", "py:models.py:cnn", "dir:photos", *SAID, "--guide", "kmnc:10", "--train", "dir:photos", "--batch", "32"]
 
 
 def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,14 +59,6 @@ def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli
     assert json.loads(cli("status", "moved", "--json").out)["runs"][0]["iterations"] >= 70
 
 
-def project_spec(project: Path) -> str:
-    return f"py:{project / 'models.py'}:cnn"
-
-
-def absolute(project: Path) -> list[str]:
-    return [str(project / one) if (project / one).is_file() else one for one in SAID]
-
-
 @pytest.mark.parametrize(
     ("command", "options"),
     [
@@ -144,7 +73,7 @@ def test_other_generators_remember_their_network(
     elsewhere = Path.cwd()
     monkeypatch.chdir(project)
     out = elsewhere / command
-    first = cli(command, "py:models.py:cnn", "dir:photos", *SAID, *options, "--limit", 30, "--out", out, "--json", "-q")
+    first = cli(command, "py:models.py:cnn", "dir:photos", *OPTIONS, *options, "--limit", 30, "--out", out, "--json", "-q")
     assert first.code == 0, first.err
     monkeypatch.chdir(elsewhere)
     judged = cli("evaluate", command, "--json", "-q")
@@ -154,6 +83,19 @@ def test_other_generators_remember_their_network(
     assert described["weights"] == str((project / "cnn.safetensors").resolve())
     assert described["mean"] == [0.3]
     assert len(described["classes"]) == 10
+
+
+def test_conditions_and_exit_codes_of_commands_on_a_run(run: Path, cli: Cli) -> None:
+    number = json.loads(cli("families", run, "--json").out)["families"][0]["fault"]
+    assert cli("replay", f"{run}#{number}", "-q").code == 0
+    assert cli("replay", f"{run}#{number}", "--fail-if", f"fault=={number}").code == 1
+    assert cli("status", run, "--fail-if", "runs.0.faults>0").code == 1
+    assert cli("status", run, "--fail-if", "runs.1.faults>0").code == 2
+    with Run.open(run, write=True) as opened, opened.transaction():
+        opened.change("UPDATE mutant SET predicted = (predicted + 1) % 10 WHERE number = ?", [(number,)])
+    changed = cli("replay", f"{run}#{number}")
+    assert changed.code == 1
+    assert "no longer fails that way" in changed.out
 
 
 def kill(process: subprocess.Popen[str], run: Path) -> None:
@@ -182,7 +124,7 @@ def test_killed_and_resumed_without_a_word_about_the_network(project: Path, cli:
     assert json.loads(result.out)["iterations"] >= done + 10
 
 
-# -- what is said again
+# -- options that are repeated
 
 
 @pytest.fixture
@@ -224,6 +166,27 @@ def test_what_is_repeated_on_resume_is_used_or_refused(run: Path, cli: Cli) -> N
     other = cli("fuzz", "--resume", run, "--mean", "0.9", "--iterations", 7, "-q")
     assert other.code == 2
     assert "not the one" in other.err
+
+
+def test_a_selection_is_resumed_as_it_was_started(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(project / "photos", "photos")
+    flat = Path("flat")
+    flat.mkdir()
+    for number, file in enumerate(sorted(Path("photos").glob("*/*.png"))):
+        shutil.copy(file, flat / f"{number:03d}.png")
+    options = [*absolute(project), "--method", "adaptive", "--budget", 8, "--out", "run", "-q"]
+    assert cli("select", project_spec(project), "dir:flat", *options).code == 0
+    Path("elsewhere").mkdir()
+    run = Path("run").resolve()
+    monkeypatch.chdir("elsewhere")
+    again = cli("select", "--resume", run, "--budget", 5, "--json")
+    assert again.code == 0, again.err
+    assert "no pictures" not in again.err
+    for option, value in (("--method", "deepgini"), ("--mean", "0.9"), ("--weights", "other.pt"), ("--seed", 3)):
+        refused = cli("select", "--resume", run, option, value)
+        assert refused.code == 2
+        assert f"{option} with --resume" in refused.err
+    assert cli("select", project_spec(project), "dir:flat", "--resume", run).code == 2
 
 
 def test_a_run_from_elsewhere_runs_no_code_until_the_user_names_it(
@@ -285,8 +248,8 @@ def test_random_weights_are_noticed_by_every_command(
     command: list[str], project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(project)
-    said = cli(*(word.format(out=tmp_path) for word in command), "--classes", "classes.txt", "--size", "1x28x28")
-    assert "random weights" in said.err, said.err
-    assert "--weights" in said.err
-    loaded = cli(*(word.format(out=tmp_path / "2") for word in command), *SAID)
+    random = cli(*(word.format(out=tmp_path) for word in command), "--classes", "classes.txt", "--size", "1x28x28")
+    assert "random weights" in random.err, random.err
+    assert "--weights" in random.err
+    loaded = cli(*(word.format(out=tmp_path / "2") for word in command), *OPTIONS)
     assert "random weights" not in loaded.err

@@ -194,7 +194,7 @@ class _SwarmJob(Job[SwarmResult]):
             return None
         self.notes.update(dict.fromkeys(measure.notes))
         faults = self._faults(trajectory.hits, rows, u, number)
-        self._count(faults, measure.forwards, trajectory.course, int(trajectory.spent.sum()))
+        self._count(faults, measure.forwards, trajectory.history, int(trajectory.spent.sum()))
         self._run_controls(problem, number)
         return faults
 

@@ -1,4 +1,4 @@
-"""`neurotest`: commands, exit codes and how errors are told."""
+"""`neurotest`: commands, exit codes and how errors are reported."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _show_warning(
 
 
 def fail(message: str, code: int) -> None:
-    """Say what went wrong on standard error, and as the one JSON object where JSON was asked for."""
+    """Say what went wrong on standard error, and as the one JSON object with --json."""
     print(f"neurotest: {message}", file=sys.stderr)
     if "--json" in sys.argv:
         import json

@@ -1,4 +1,4 @@
-"""`neurotest attack`: faults along the gradient, with the diversity regulariser if asked for."""
+"""`neurotest attack`: faults along the gradient, with the diversity regulariser on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from neurotest.cli import options as opt
 
 
 @opt.takes_target
-@opt.tells
+@opt.reports_result
 def attack(
     target: opt.Target = None,
     seeds: opt.Seeds = None,
@@ -39,37 +39,40 @@ def attack(
     batch: opt.Batch = 100,
     quiet: opt.Quiet = False,
     *,
-    described: dict[str, Any],
-) -> opt.Told:
+    description: dict[str, Any],
+) -> opt.Result:
     """Move seeds away from their class along the target's gradient; what still fails as it is saved is a fault."""
     from neurotest.cli import show
 
     opt.start_or_resume("attack", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
     from neurotest.generate.gradient import attack as run
 
-    loaded = opt.opened(target, described, resume)
+    loaded = opt.open_target(target, description, resume)
     with show.ticking("attacking", quiet=quiet) as progress:
-        found = run(
+        result = run(
             loaded, seeds, attack, diversity, layers=layers, reduce=reduce, attack_first=attack_first,
             keep_wrong=keep_wrong, limit=limit, batch=batch, seed=seed, files=files, out=out, resume=resume, progress=progress,
             eps=eps, steps=steps, step=step, kappa=kappa,
         )  # fmt: skip
-    content = found.to_dict()
-    return content, lambda: _show(content, found.table(), quiet)
+    content = result.to_dict()
+    return content, lambda: _show(content, result.table(), quiet)
 
 
 def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:
     from neurotest.cli import show
 
     rows = [
-        [content["attack"], *_row(content), _number(content["distance"]["linf"]), _number(content["evenness"]["faults"])],
+        [
+            content["attack"],
+            *_row(content),
+            show.number(content["distance"]["linf"], ".3f"),
+            show.number(content["evenness"]["faults"], ".3f"),
+        ],
         ["random noise of the same size", *_row(content["random"]), "", ""],
     ]
     title = f"{content['outputs']} seeds attacked, {content['set_aside']} set aside because the target gets them wrong"
     show.table(title, ["", "faults", "success", "95 % interval", "mean Linf", "evenness"], rows)
-    if families:
-        told = [[f"{row['true']} taken for {row['predicted']}", str(row["faults"])] for row in families[:10]]
-        show.table(f"{content['families']} fault families, the most frequent first", ["family", "faults"], told)
+    show.families(families, content["families"])
     low = content["success_interval"][0]
     if low <= content["random"]["success_interval"][1]:
         show.remark("the attack does not clearly beat random noise of the same size.", quiet=quiet)
@@ -81,7 +84,3 @@ def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) 
 def _row(content: dict[str, Any]) -> list[str]:
     low, high = content["success_interval"]
     return [str(content["faults"]), f"{content['success']:.1%}", f"{low:.1%} .. {high:.1%}"]
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"

@@ -44,13 +44,13 @@ def _command(work: str) -> Callable[..., None]:
         threads: opt.Threads = None,
         quiet: opt.Quiet = False,
         **extra: bool,
-    ) -> opt.Told:
+    ) -> opt.Result:
         opt.at_least("repeats", repeats)
         opt.set_threads(threads)
         return _measure(work, subject, repeats, quiet, **extra)
 
     measured.__name__, measured.__doc__ = work, about
-    return opt.tells(opt.widened(measured, lambda **options: measured(**options), own, hidden=("extra",)))
+    return opt.reports_result(opt.with_options(measured, lambda **options: measured(**options), own, hidden=("extra",)))
 
 
 for _work in MEASURED:
@@ -59,7 +59,7 @@ for _work in MEASURED:
 
 def _measure(
     work: str, subjects: list[str] | None, repeats: int, quiet: bool, *, peers: bool = False, memory: bool = False
-) -> opt.Told:
+) -> opt.Result:
     from neurotest.bench import machine, run
     from neurotest.cli import show
 

@@ -18,7 +18,7 @@ CLASSES = 24  # rows of a table by class
 
 
 @opt.takes_target
-@opt.tells
+@opt.reports_result
 def cover(
     target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
     data: Annotated[
@@ -43,8 +43,8 @@ def cover(
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
     *,
-    described: dict[str, Any],
-) -> opt.Told:
+    description: dict[str, Any],
+) -> opt.Result:
     """Measure coverage: how much of the network the inputs exercise, which is not how good they are as tests."""
     from neurotest.cli import show
     from neurotest.errors import BadInput
@@ -56,7 +56,7 @@ def cover(
     from neurotest.coverage import cover as measure
     from neurotest.target import load
 
-    loaded = load(target, **described)
+    loaded = load(target, **description)
     chosen = criteria or list(WITH_TRAINING if train or profile else DEFAULT)
     with show.ticking("covering", quiet=quiet) as progress:
         coverage = measure(

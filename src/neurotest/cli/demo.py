@@ -13,12 +13,12 @@ TARGET = "zoo:fashion-lenet5"
 METHODS = ["nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
 
 
-@opt.tells
+@opt.reports_result
 def demo(
     out: Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/demo-TIME).")] = None,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
-) -> opt.Told:
+) -> opt.Result:
     """Do the whole job once: make candidates, select by every method, judge each beside random, write a report."""
     from neurotest.cli import select, show
 

@@ -16,7 +16,7 @@ SHOWN = 5  # descriptions per layer on the screen
 
 
 @opt.takes_target
-@opt.tells
+@opt.reports_result
 def describe(
     target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
     data: Annotated[
@@ -35,8 +35,8 @@ def describe(
     strict: opt.Strict = False,
     quiet: opt.Quiet = False,
     *,
-    described: dict[str, Any],
-) -> opt.Told:
+    description: dict[str, Any],
+) -> opt.Result:
     """Describe neurons in words and show the inputs that excite them most: a table, contact sheets, a page."""
     from neurotest.cli import show
     from neurotest.errors import BadInput
@@ -48,7 +48,7 @@ def describe(
     from neurotest.semantics.describe.api import recorded
     from neurotest.target import load
 
-    loaded = load(target, **described)
+    loaded = load(target, **description)
     source = None if data is None else read_data(data, shape=loaded.shape, strict=strict, limit=limit)
     with show.ticking("describing", quiet=quiet) as progress:
         table, place, summary = recorded(

@@ -10,8 +10,8 @@ import typer
 from neurotest.cli import options as opt
 
 
-@opt.retakes_target
-@opt.tells
+@opt.overrides_target
+@opt.reports_result
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Runs of attack, diff, fuzz, illuminate, select, swarm; several: compared.")],
     train: Annotated[str | None, typer.Option("--train", help="Training data: how many inputs lie outside its manifold?")] = None,
@@ -40,36 +40,36 @@ def evaluate(
     quiet: opt.Quiet = False,
     *,
     network: Any = None,
-) -> opt.Told:
+) -> opt.Result:
     """Fault rate, diversity, naturalness, impartiality; random and the clean suite beside each; several suites compared."""
     from neurotest.cli import show
     from neurotest.evaluate import evaluate as judge_all
 
     with show.ticking("judging suites", quiet=quiet) as progress:
-        found = judge_all(
+        result = judge_all(
             *runs, target=network, train=train, extractor=extractor, layer=layer, weights=extractor_weights, metrics=metric or (),
             faults_only=faults_only, corrected=corrected, paired=paired, classes=class_bias, limit=limit, batch=batch, seed=seed,
             out=out, progress=progress,
         )  # fmt: skip
-    content = found.to_dict()
+    content = result.to_dict()
     for name, one in content["suites"].items():
         for warning in one["warnings"]:
             show.remark(f"{name}: {warning}", quiet=quiet)
-    return content, lambda: _show(content, found.table())
+    return content, lambda: _show(content, result.table())
 
 
 def _show(content: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     from neurotest.cli import show
 
     for name, one in content["suites"].items():
-        told = [
-            [f"{row['part']}: {row['metric']}", _number(row["value"]), _interval(row["interval"]), _number(row["random"]),
-             _number(row["clean"])]
+        cells = [
+            [f"{row['part']}: {row['metric']}", show.number(row["value"]), _interval(row["interval"]), show.number(row["random"]),
+             show.number(row["clean"])]
             for row in rows
             if row["suite"] == name
         ]  # fmt: skip
         title = f"{name}: {one['outputs']} outputs; features: {one['extractor']}; random: {one['control'] or 'none'}"
-        show.table(title, ["", "suite", "95 %", "random", "clean"], told)
+        show.table(title, ["", "suite", "95 %", "random", "clean"], cells)
         _show_bias(name, one["class_bias"])
     if content["comparison"] is not None:
         _show_comparison(content["comparison"])
@@ -83,35 +83,33 @@ def _show_bias(name: str, bias: dict[str, Any] | None) -> None:
     if bias is None:
         return
     rows = [[r["class"], f"{r['rank']:.1f}", f"{r['coverage']:.3f}", str(r.get("predicted", ""))] for r in bias["classes"]]
-    said = "" if bias["correlation"] is None else f"; Spearman {bias['correlation']:+.2f}, p {bias['p']:.2g}"
-    show.table(f"{name}: classes by the coverage of their own inputs{said}", ["class", "mean rank", "coverage", "faults"], rows)
+    correlation = "" if bias["correlation"] is None else f"; Spearman {bias['correlation']:+.2f}, p {bias['p']:.2g}"
+    show.table(
+        f"{name}: classes by the coverage of their own inputs{correlation}", ["class", "mean rank", "coverage", "faults"], rows
+    )
 
 
-def _show_comparison(found: dict[str, Any]) -> None:
+def _show_comparison(comparison: dict[str, Any]) -> None:
     from neurotest.cli import show
 
-    means = found["means"]
-    told = [
+    means = comparison["means"]
+    rows = [
         [
             f"{p['metric']}: {p['left']} against {p['right']}",
             *(_mean(means[p["metric"]][p[side]]) for side in ("left", "right")),
             f"{p['a12']:.2f} ({p['magnitude']})",
-            _number(p["p_holm"]),
+            show.number(p["p_holm"]),
         ]
-        for p in found["pairs"]
+        for p in comparison["pairs"]
     ]
-    title = f"side by side, means over seeds with 95 % intervals, {found['test']} corrected by Holm"
-    show.table(title, ["", "left", "right", "A12", "p"], told)
+    title = f"side by side, means over seeds with 95 % intervals, {comparison['test']} corrected by Holm"
+    show.table(title, ["", "left", "right", "A12", "p"], rows)
 
 
-def _mean(found: dict[str, Any]) -> str:
-    low, high = found["interval"]
-    return f"{found['mean']:.4g} ({low:.4g} .. {high:.4g})"
+def _mean(one: dict[str, Any]) -> str:
+    low, high = one["interval"]
+    return f"{one['mean']:.4g} ({low:.4g} .. {high:.4g})"
 
 
-def _interval(found: list[float] | None) -> str:
-    return "" if found is None else f"{found[0]:.3g} .. {found[1]:.3g}"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+def _interval(bounds: list[float] | None) -> str:
+    return "" if bounds is None else f"{bounds[0]:.3g} .. {bounds[1]:.3g}"

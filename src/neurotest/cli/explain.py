@@ -9,9 +9,11 @@ import typer
 
 from neurotest.cli import options as opt
 
+SHOWN = 20  # substitutions in a table
 
-@opt.retakes_target
-@opt.tells
+
+@opt.overrides_target
+@opt.reports_result
 def explain(
     run: Annotated[Path, typer.Argument(help="The run of a campaign.")],
     fault: Annotated[
@@ -30,7 +32,7 @@ def explain(
     quiet: opt.Quiet = False,
     *,
     network: Any = None,
-) -> opt.Told:
+) -> opt.Result:
     """A seed and a fault side by side: the deciding neurons, their descriptions and maps, and where the paths part."""
     from neurotest.campaign.explain import Explanation
     from neurotest.campaign.explain import explain as make
@@ -38,12 +40,12 @@ def explain(
     from neurotest.report.explain import write_explanation
 
     check_ending(out)
-    said: dict[str, Any] = {"describe": describe, "encoder": encoder, "critical": critical, "depth": depth, "layers": layers}
+    options: dict[str, Any] = {"describe": describe, "encoder": encoder, "critical": critical, "depth": depth, "layers": layers}
     opt.at_least("depth", depth)
-    found = make(run, fault, target=network, train=train, limit=limit, **{k: v for k, v in said.items() if v is not None})
+    result = make(run, fault, target=network, train=train, limit=limit, **{k: v for k, v in options.items() if v is not None})
     if out is not None:
-        show.remark(f"written to {write_explanation(found, out)}", quiet=quiet)
-    return found.to_dict(), lambda: tell(found) if isinstance(found, Explanation) else tell_patterns(found)
+        show.remark(f"written to {write_explanation(result, out)}", quiet=quiet)
+    return result.to_dict(), lambda: print_fault(result) if isinstance(result, Explanation) else print_patterns(result)
 
 
 def check_ending(out: Path | None) -> None:
@@ -54,22 +56,22 @@ def check_ending(out: Path | None) -> None:
         raise BadInput(f"--out {out}: expected a name that ends in .html, .md or .json.")
 
 
-def tell(found: Any) -> None:
+def print_fault(explanation: Any) -> None:
     from neurotest.cli import show
     from neurotest.report.explain import headline, parting
 
-    print(headline(found))
+    print(headline(explanation))
     rows = []
-    for pair in found.pair.layers:
+    for pair in explanation.pair.layers:
         mark = "" if pair.same else "*"
         cells = [
             f"{s.neuron} {s.description} ({s.score:.3g}, {place(s.map)}rank {s.ranks[0]}/{s.ranks[1]})"
             for s in (pair.seed, pair.fault)
         ]
         rows.append([f"{pair.layer}{mark}", *cells])
-    names = [f"{who}: {p}" for who, p in zip(("seed", "fault"), found.pair.predicted, strict=True)]
+    names = [f"{who}: {p}" for who, p in zip(("seed", "fault"), explanation.pair.predicted, strict=True)]
     show.table("neuron, what it looks for (conductance, where, rank for seed/fault)", ["layer", *names], rows)
-    print(f"{parting(found)} A * marks layers where another neuron decides. See the maps with --out explain.html.")
+    print(f"{parting(explanation)} A * marks layers where another neuron decides. See the maps with --out explain.html.")
 
 
 def place(values: Any) -> str:
@@ -82,19 +84,22 @@ def place(values: Any) -> str:
     row, column = np.unravel_index(int(np.argmax(values)), values.shape)
     vertical = ("top", "middle", "bottom")[min(2, 3 * int(row) // values.shape[0])]
     horizontal = ("left", "middle", "right")[min(2, 3 * int(column) // values.shape[1])]
-    said = vertical if horizontal == "middle" else f"{vertical} {horizontal}" if vertical != "middle" else horizontal
-    return f"{said}, "
+    words = vertical if horizontal == "middle" else f"{vertical} {horizontal}" if vertical != "middle" else horizontal
+    return f"{words}, "
 
 
-def tell_patterns(found: Any) -> None:
+def print_patterns(patterns: Any) -> None:
     from neurotest.cli import show
 
-    rows = [[name, f"{100 * p['faults']:.0f} %", f"{100 * p['others']:.0f} %"] for name, p in found.parts.items()]
-    show.table("where the path first leaves the seed's", ["layer", f"{found.faults} faults", f"{found.others} others"], rows)
-    told = found.table()[:20]
-    if not told:
+    rows = [[name, f"{100 * p['faults']:.0f} %", f"{100 * p['others']:.0f} %"] for name, p in patterns.parts.items()]
+    show.table(
+        "where the path first leaves the seed's", ["layer", f"{patterns.faults} faults", f"{patterns.others} others"], rows
+    )
+    substitutions = patterns.table()
+    if not substitutions:
         print("no neuron takes another's place more often among faults than among others.")
         return
-    show.table("substitutions more frequent among faults", list(told[0]), [list(row.values()) for row in told])
-    if len(found.substitutions) > len(told):
-        print(f"and {len(found.substitutions) - len(told)} more: --json or --out patterns.html")
+    cells = [list(row.values()) for row in substitutions[:SHOWN]]
+    show.table("substitutions more frequent among faults", list(substitutions[0]), cells)
+    if len(substitutions) > SHOWN:
+        print(f"and {len(substitutions) - SHOWN} more: --json or --out patterns.html")

@@ -18,7 +18,7 @@ RunPath = Annotated[Path, typer.Argument(help="The campaign's run.")]
 
 
 @opt.takes_target
-@opt.tells
+@opt.reports_result
 def fuzz(
     target: opt.Target = None,
     seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled unless --oracle says otherwise.")] = None,
@@ -67,60 +67,60 @@ def fuzz(
     json: opt.Json = False,
     quiet: opt.Quiet = False,
     *,
-    described: dict[str, Any],
-) -> opt.Told:
+    description: dict[str, Any],
+) -> opt.Result:
     """Mutate seeds under a guide and keep what breaks the network; Ctrl-C stops it so that it can be resumed."""
     from neurotest.cli import show
 
-    if str(described.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
-        max_outputs = max_outputs or int(described.pop("outputs"))
+    if str(description.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
+        max_outputs = max_outputs or int(description.pop("outputs"))
     budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults}
     opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
     opt.set_threads(threads)
     from neurotest.campaign import fuzz as start
     from neurotest.cli.screen import Screen
 
-    loaded = opt.opened(again or target, described, resume)
+    loaded = opt.open_target(again or target, description, resume)
     limits: dict[str, Any] = {"keep": keep, "disk": None if disk is None else disk * 1e6}
-    asked: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "mutations": mutations, "validity": validity, "energy": energy, "tries": tries, "max_depth": max_depth,
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
     screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None))
     with show.interruptible() as stop:
         try:
-            found = start(
+            result = start(
                 loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
                 neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen, stop=stop,
-                **{k: v for k, v in {**asked, **budget}.items() if v is not None},
+                **{k: v for k, v in {**settings, **budget}.items() if v is not None},
             )  # fmt: skip
         finally:
             screen.close()
-    return found.to_dict(), lambda: tell(found)
+    return result.to_dict(), lambda: print_result(result)
 
 
-def tell(found: FuzzResult) -> None:
+def print_result(result: FuzzResult) -> None:
     from neurotest.cli import show
     from neurotest.cli.screen import advice
 
-    content = found.to_dict()
+    content = result.to_dict()
     print(
         f"{content['faults']:,} faults in {content['families']} families from {content['roots']:,} seeds; "
         f"{content['forwards']:,} forward passes in {content['seconds']:.1f} s"
-        + (f"; {found.set_aside:,} seeds the target gets wrong were set aside" if found.set_aside else "")
+        + (f"; {result.set_aside:,} seeds the target gets wrong were set aside" if result.set_aside else "")
     )
-    rows = [_numbers(found.guide, content)]
-    if content["random"] is not None and found.control is not found.tally:
+    rows = [_numbers(result.guide, content)]
+    if content["random"] is not None and result.control is not result.tally:
         rows.append(_numbers("random", content["random"]))
     columns = ["guide", "forwards", "faults", "per 1,000 forwards", "families", "classes", "seeds", "of those it kept, faults"]
     show.table("the guide, and random beside it", columns, rows)
     if verdict := versus(content):
         print(verdict)
-    rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in found.table()[:SHOWN]]
+    rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in result.table()[:SHOWN]]
     show.table(f"fault families, the first {len(rows)} of {content['families']}", ["true", "predicted", "after", "faults"], rows)
-    print(f"{advice(found.faults, content['unseen'])}; stopped: {found.stopped} spent")
-    if found.run:
-        print(f"images and chains: {found.run} (`neurotest families {found.run}`, `neurotest shrink {found.run}`)")
+    print(f"{advice(result.faults, content['unseen'])}; stopped: {result.stopped} spent")
+    if result.run:
+        print(f"images and chains: {result.run} (`neurotest families {result.run}`, `neurotest shrink {result.run}`)")
 
 
 def _numbers(name: str, content: dict[str, Any]) -> list[str]:
@@ -151,33 +151,29 @@ def versus(content: dict[str, Any]) -> str:
     return "the guide's faults per forward pass do not differ from random's beyond chance"
 
 
-def status(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")], json: opt.Json = False) -> None:
+@opt.reports_result
+def status(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")]) -> opt.Result:
     """How campaigns stand, also while they run."""
-    from neurotest.campaign import status as ask
+    from neurotest.campaign import status as read_status
     from neurotest.cli import show
 
-    found = [ask(path) for path in runs]
-    if json:
-        show.print_json({"runs": found})
-        return
+    states = [read_status(path) for path in runs]
     columns = ["run", "state", "guide", "iterations", "forwards", "outputs", "faults", "families"]
     rows = [
         [str(one[c]) if isinstance(one[c], str) else f"{one[c]:,}" for c in columns]
         + [f"{one['random']['faults']:,} in {one['random']['families']:,}" if one["random"] else ""]
-        for one in found
+        for one in states
     ]
-    show.table("campaigns", [*columns, "random's faults and families"], rows)
+    return {"runs": states}, lambda: show.table("campaigns", [*columns, "random's faults and families"], rows)
 
 
-def families(run: RunPath, json: opt.Json = False) -> None:
+@opt.reports_result
+def families(run: RunPath) -> opt.Result:
     """Fault families: true class, predicted class, mutation, and the fault that shows each best."""
-    from neurotest.campaign import families as find
+    from neurotest.campaign import families as read_families
     from neurotest.cli import show
 
-    found = find(run)
-    if json:
-        show.print_json(found.to_dict())
-        return
+    result = read_families(run)
     rows = [
         [
             r["true"],
@@ -188,58 +184,51 @@ def families(run: RunPath, json: opt.Json = False) -> None:
             r["change"],
             r["file"] or f"#{r['fault']}",
         ]
-        for r in found.table()
+        for r in result.table()
     ]
-    show.table(str(run), ["true", "predicted", "after", "faults", "seeds", "smallest change", "image"], rows)
+    columns = ["true", "predicted", "after", "faults", "seeds", "smallest change", "image"]
+    return result.to_dict(), lambda: show.table(str(run), columns, rows)
 
 
-@opt.retakes_target
+@opt.overrides_target
+@opt.reports_result
 def replay(
-    file: Annotated[str, typer.Argument(help="RUN/faults/fault-000123.png, or RUN#123.")],
-    json: opt.Json = False,
-    *,
-    network: Any = None,
-) -> None:
+    file: Annotated[str, typer.Argument(help="RUN/faults/fault-000123.png, or RUN#123.")], *, network: Any = None
+) -> opt.Result:
     """Make a fault again from its seed and its mutations, and run the network on it; exit 1 if it no longer fails."""
-    from neurotest.campaign import replay as make
-    from neurotest.cli import show
+    from neurotest.campaign import replay as make_again
 
-    found = make(file, network)
-    if json:
-        show.print_json(found.to_dict())
-    else:
-        values = "the same values" if found.same_values else "OTHER values than were stored"
-        verdict = "fails again" if found.fails else f"no longer fails that way (it was {found.expected})"
-        print(f"fault {found.fault}: {found.change}; {values}; {found.true} taken for {found.predicted}: {verdict}")
-    if not (found.same_values and found.fails):
-        raise typer.Exit(1)
+    result = make_again(file, network)
+
+    def print_fault() -> None:
+        values = "the same values" if result.same_values else "OTHER values than were stored"
+        verdict = "fails again" if result.fails else f"no longer fails that way (it was {result.expected})"
+        print(f"fault {result.fault}: {result.change}; {values}; {result.true} taken for {result.predicted}: {verdict}")
+
+    return result.to_dict(), print_fault, 0 if result.same_values and result.fails else 1
 
 
-@opt.retakes_target
-def shrink(run: RunPath, json: opt.Json = False, quiet: opt.Quiet = False, *, network: Any = None) -> None:
+@opt.overrides_target
+@opt.reports_result
+def shrink(run: RunPath, quiet: opt.Quiet = False, *, network: Any = None) -> opt.Result:
     """For each family the smallest change that still fails: fewer mutations, milder ones, a smaller region."""
-    from neurotest.campaign import shrink as make
+    from neurotest.campaign import shrink as make_smaller
     from neurotest.cli import show
 
     with show.ticking("shrinking", quiet=quiet) as progress:
-        found = make(run, network, progress)
-    if json:
-        show.print_json(found)
-        return
+        content = make_smaller(run, network, progress)
     rows = [
         [r["true"], r["predicted"], r["before"], r["after"], f"{r['l2_before']:.2f} -> {r['l2_after']:.2f}", r["file"] or ""]
-        for r in found["families"]
+        for r in content["families"]
     ]
-    show.table(f"{run}: before and after", ["true", "predicted", "before", "after", "L2", "image"], rows)
+    columns = ["true", "predicted", "before", "after", "L2", "image"]
+    return content, lambda: show.table(f"{run}: before and after", columns, rows)
 
 
-def merge(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")], out: opt.Out = None, json: opt.Json = False) -> None:
+@opt.reports_result
+def merge(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")], out: opt.Out = None) -> opt.Result:
     """Several campaigns against one target become one run; every family stays."""
     from neurotest.campaign import merge as join
-    from neurotest.cli import show
 
-    found = join(runs, out)
-    if json:
-        show.print_json(found)
-    else:
-        print(f"{found['faults']:,} faults in {found['families']} families: {found['run']}")
+    content = join(runs, out)
+    return content, lambda: print(f"{content['faults']:,} faults in {content['families']} families: {content['run']}")

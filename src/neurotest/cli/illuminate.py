@@ -10,7 +10,7 @@ from neurotest.cli import options as opt
 
 
 @opt.takes_target
-@opt.tells
+@opt.reports_result
 def illuminate(
     target: opt.Target = None,
     seeds: opt.Seeds = None,
@@ -28,8 +28,8 @@ def illuminate(
     batch: opt.Batch = 32,
     quiet: opt.Quiet = False,
     *,
-    described: dict[str, Any],
-) -> opt.Told:
+    description: dict[str, Any],
+) -> opt.Result:
     """Fill the map of what is taken for what: for every true and predicted class the smallest change that does it."""
     from neurotest.cli import show
 
@@ -37,14 +37,14 @@ def illuminate(
     opt.start_or_resume("illuminate", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
     from neurotest.generate.illuminate import illuminate as run
 
-    loaded = opt.opened(target, described, resume)
+    loaded = opt.open_target(target, description, resume)
     with show.ticking("illuminating", quiet=quiet) as progress:
-        found = run(
+        result = run(
             loaded, seeds, forwards, keep_wrong=keep_wrong, limit=limit, seed=seed, files=files, out=out, resume=resume,
             progress=progress, changes=changes, steps=steps, batch=batch,
         )  # fmt: skip
-    content = found.to_dict()
-    return content, lambda: _show(content, found.table(), quiet)
+    content = result.to_dict()
+    return content, lambda: _show(content, result.table(), quiet)
 
 
 def _show(content: dict[str, Any], cells: list[dict[str, Any]], quiet: bool) -> None:

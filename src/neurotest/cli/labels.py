@@ -51,7 +51,7 @@ def _show(path: Path, as_json: bool) -> None:
     show.table(f"{len(rows)} labels", ["position", "label", "predicted", "by"], shown)
 
 
-def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Told:
+def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Result:
     """Propose the next batch of an adaptive selection."""
     from neurotest.runs.store import Run
     from neurotest.select.adaptive.rounds import resume

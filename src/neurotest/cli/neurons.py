@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from neurotest.campaign.neurons import Neurons
 
 
-@opt.retakes_target
-@opt.tells
+@opt.overrides_target
+@opt.reports_result
 def neurons(
     run: Annotated[Path, typer.Argument(help="A run of swarm or fuzz.")],
     top: Annotated[int, typer.Option("--top", help="How many neurons to report.")] = 10,
@@ -28,7 +28,7 @@ def neurons(
     quiet: opt.Quiet = False,
     *,
     network: Any = None,
-) -> opt.Told:
+) -> opt.Result:
     """Which neurons the faults are caused by: layer, Shapley value with its interval, seeds explained, effect when silenced."""
     from neurotest.cli import show
 
@@ -36,33 +36,33 @@ def neurons(
     opt.at_least("pairs", pairs)
     from neurotest.campaign.neurons import neurons as find
 
-    with show.ticking("asking neurons", quiet=quiet) as progress:
-        found = find(
+    with show.ticking("examining neurons", quiet=quiet) as progress:
+        result = find(
             run, network, top=top, pairs=pairs, rounds=rounds, level=level, layers=layers, neuron=neuron or "channel", seed=seed,
             progress=progress,
         )  # fmt: skip
-    content = found.to_dict()
+    content = result.to_dict()
     keep(run, content)
     if out is not None:
-        found.save(out)
-    return content, lambda: _show(found)
+        result.save(out)
+    return content, lambda: _show(result)
 
 
-def _show(found: Neurons) -> None:
+def _show(result: Neurons) -> None:
     from neurotest.cli import show
 
     rows = [
         [
             f"{n.layer}[{n.index}]", f"{n.value:.3f}", f"{n.low:.3f} .. {n.high:.3f}",
-            "" if n.share is None else f"{n.share:.0%}", f"{n.seeds} of {found.pairs}", str(n.repaired), str(n.broken),
+            "" if n.share is None else f"{n.share:.0%}", f"{n.seeds} of {result.pairs}", str(n.repaired), str(n.broken),
         ]
-        for n in found.neurons
+        for n in result.neurons
     ]  # fmt: skip
-    columns = ["neuron", "Shapley value", f"{found.level:.0%} interval", "of the change", "seeds explained", "repairs", "breaks"]
-    show.table(f"{found.pairs} faults, mean loss change {found.change:.2f} nats", columns, rows)
+    columns = ["neuron", "Shapley value", f"{result.level:.0%} interval", "of the change", "seeds explained", "repairs", "breaks"]
+    show.table(f"{result.pairs} faults, mean loss change {result.change:.2f} nats", columns, rows)
     print("repairs: faults that are right again when the neuron is silenced; breaks: seeds that are then wrong")
-    told = [[r["layer"], str(r["neurons"]), str(r["active"]), str(r["excitable"]), f"{r['value']:.3f}"] for r in found.layers]
-    show.table("by layer", ["layer", "neurons", "active", "among the top", "sum of values"], told)
+    rows = [[r["layer"], str(r["neurons"]), str(r["active"]), str(r["excitable"]), f"{r['value']:.3f}"] for r in result.layers]
+    show.table("by layer", ["layer", "neurons", "active", "among the top", "sum of values"], rows)
 
 
 def keep(path: Path, content: dict[str, Any]) -> None:

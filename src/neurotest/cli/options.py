@@ -49,9 +49,10 @@ TargetAgain = Annotated[
 Files = Annotated[int, typer.Option("--files", help="How many faults are stored as images.")]
 Resume = Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")]
 
-Told = tuple[dict[str, Any], Callable[[], None]]  # a result as JSON, and how people are told
+# What a command returns: the result as JSON, a function that prints it for people and, if it may be other than 0, the exit code.
+Result = tuple[dict[str, Any], Callable[[], None]] | tuple[dict[str, Any], Callable[[], None], int]
 
-_TOLD: dict[str, tuple[Any, Any]] = {"fail_if": (FailIf, None), "json": (Json, False), "quiet": (Quiet, False)}
+_REPORT: dict[str, tuple[Any, Any]] = {"fail_if": (FailIf, None), "json": (Json, False), "quiet": (Quiet, False)}
 _CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
 _TARGET: dict[str, tuple[Any, Any]] = {
     "weights": (Weights, None),
@@ -65,123 +66,93 @@ _TARGET: dict[str, tuple[Any, Any]] = {
     "device": (Device, "cpu"),
     "threads": (Threads, None),
 }
+DESCRIPTION = ("weights", "bounds", "mean", "std", "size", "classes", "outputs")  # what ./neurotest.toml may say
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that describe a target; the command gets them as `described`, ready for `opened(spec, described, resume)`.
+    """Add the options that describe a target; the command gets them as `description`, for `open_target`.
 
-    One that the command declares itself is its own. With --resume, options that are not on the command line are None.
+    An option that the command declares itself is not added. With --resume, what is not on the command line is None.
     """
-    own = _own(command)
-    added = {name: option for name, option in _TARGET.items() if name not in own}
+    added = _without_own(command, _TARGET)
 
     def run(context: typer.Context, **values: Any) -> Any:
         resume = values.get("resume")
         if resume is not None:
             values = explicit(context, values)
         options = {name: values.pop(name) for name in added}
-        rest = {name: options.pop(name) for name in ("trust_pickle", "device") if options.get(name) is not None}
+        loading = {name: options.pop(name) for name in ("trust_pickle", "device") if options.get(name) is not None}
         threads = options.pop("threads", None)
         if resume is not None and threads is None and values.get("threads") is None:
             same_threads(resume)
         set_threads(threads)
-        return command(**values, described={**describe(**options, toml=resume is None), **rest})
+        return command(**values, description={**read_description(**options, toml=resume is None), **loading})
 
-    return widened(command, run, {**added, **_CONTEXT}, hidden=("described",))
+    return with_options(command, run, {**added, **_CONTEXT}, hidden=("description",))
 
 
-def retakes_target(command: Callable[..., Any]) -> Callable[..., Any]:
+def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --target and the options that describe one to a command on a run; the command gets `network`, a Description or None.
 
-    What is not said is taken from the run.
+    What is not on the command line is taken from the run.
     """
-    own = _own(command)
-    added = {"target": (TargetAgain, None), **{name: option for name, option in _TARGET.items() if name not in own}}
+    added = {"target": (TargetAgain, None), **_without_own(command, _TARGET)}
 
     def run(context: typer.Context, **values: Any) -> Any:
         options = {name: value for name, value in explicit(context, values).items() if name in added}
         set_threads(options.pop("threads", None))
         spec = options.pop("target")
-        rest = {name: value for name, value in values.items() if name not in added}
-        return command(**rest, network=again(spec, describe(**options, toml=False)))
+        others = {name: value for name, value in values.items() if name not in added}
+        return command(**others, network=override(spec, read_description(**options, toml=False)))
 
-    return widened(command, run, {**added, **_CONTEXT}, hidden=("network",))
-
-
-def explicit(context: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
-    """The values with None for everything that is only a default."""
-    sources = {name: getattr(context.get_parameter_source(name), "name", "") for name in values}
-    return {name: None if sources[name].startswith("DEFAULT") else value for name, value in values.items()}
+    return with_options(command, run, {**added, **_CONTEXT}, hidden=("network",))
 
 
-def opened(spec: str | None, described: dict[str, Any], resume: Path | None = None) -> Any:
-    """The target a command works on: loaded, or, for a run that goes on, what is said again of it."""
-    if resume is not None:
-        return again(spec, described)
-    if spec is None:
-        return None
-    from neurotest.target.load import load
+def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
+    """Add --fail-if, --json and --quiet to a command that returns a `Result`.
 
-    return load(spec, **described)
-
-
-def again(spec: str | None, described: dict[str, Any]) -> Any:
-    """What is said again of a run's target; None if nothing is."""
-    from neurotest.target.description import Description
-    from neurotest.target.load import parse_size, read_classes
-
-    if spec is None and not described:
-        return None
-    values = dict(described)
-    if "weights" in values:
-        values["weights"] = str(Path(values["weights"]).expanduser().resolve())
-    values |= {"size": parse_size(values.get("size")), "classes": read_classes(values.get("classes"))}
-    for name in ("size", "classes", "bounds", "mean", "std"):
-        if values.get(name) is not None:
-            values[name] = tuple(values[name])
-    return Description(spec=spec, **values)
-
-
-def tells(command: Callable[..., Told]) -> Callable[..., None]:
-    """Add --fail-if, --json and --quiet to a command that returns its JSON and a function which tells the same to people.
-
-    Slips in conditions and sizes are told before the work; notes in the JSON become remarks. What the command declares
-    itself it is given.
+    Mistakes in conditions and sizes are reported before the work; notes in the JSON become remarks. A command that declares
+    one of the options itself receives its value.
     """
-    own = _own(command)
-    added = {name: option for name, option in _TOLD.items() if name not in own}
+    added = _without_own(command, _REPORT)
 
-    def run(**given: Any) -> None:
+    def run(**values: Any) -> None:
         from neurotest.cli import show
 
-        said = {name: given[name] for name in _TOLD}
-        if said["quiet"]:
+        fail_if, as_json, quiet = (values.get(name) for name in _REPORT)
+        if quiet:
             import warnings
 
             from neurotest.errors import Remark
 
             warnings.simplefilter("ignore", Remark)
-        for condition in said["fail_if"] or ():
+        for condition in fail_if or ():
             show.read_condition(condition)
         for name in ("limit", "batch"):
-            at_least(name, given.get(name))
-        content, tell = command(**{name: value for name, value in given.items() if name not in added})
+            at_least(name, values.get(name))
+        content, print_result, *code = command(**{name: value for name, value in values.items() if name not in added})
         for note in content.get("notes", ()):
-            show.remark(note, quiet=said["quiet"])
-        if said["json"]:
+            show.remark(note, quiet=bool(quiet))
+        if as_json:
             show.print_json(content)
         else:
-            tell()
-        show.check_fail_if(said["fail_if"], content)
+            print_result()
+        show.check_fail_if(fail_if, content)
+        if any(code):
+            raise typer.Exit(code[0])
 
-    return widened(command, run, added)
+    return with_options(command, run, added)
 
 
 def _own(command: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(command, eval_str=True).parameters
 
 
-def widened(
+def _without_own(command: Callable[..., Any], options: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    return {name: option for name, option in options.items() if name not in _own(command)}
+
+
+def with_options(
     command: Callable[..., Any], run: Callable[..., Any], added: dict[str, tuple[Any, Any]], hidden: tuple[str, ...] = ()
 ) -> Callable[..., Any]:
     """`run` with the command's name, text and parameters, those that are `added`, and none that are `hidden`."""
@@ -194,41 +165,97 @@ def widened(
     return run
 
 
-def start_or_resume(command: str, needs: str, given: bool, resume: Path | None, out: Path | None) -> None:
-    """A command either starts with what it needs or goes on with a run, where it is."""
+def explicit(context: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """The values with None for everything that is only a default."""
+    sources = {name: getattr(context.get_parameter_source(name), "name", "") for name in values}
+    return {name: None if sources[name].startswith("DEFAULT") else value for name, value in values.items()}
+
+
+def open_target(spec: str | None, description: dict[str, Any], resume: Path | None = None) -> Any:
+    """The target a command works on: loaded or, for a run that is resumed, what overrides its stored description."""
+    if resume is not None:
+        return override(spec, description)
+    if spec is None:
+        return None
+    from neurotest.target.load import load
+
+    return load(spec, **description)
+
+
+def override(spec: str | None, description: dict[str, Any]) -> Any:
+    """What is to override a run's description of its target; None if nothing is."""
+    from neurotest.target.description import Description
+    from neurotest.target.load import parse_size, read_classes
+
+    if spec is None and not description:
+        return None
+    values = dict(description)
+    if "weights" in values:
+        values["weights"] = str(Path(values["weights"]).expanduser().resolve())
+    values |= {"size": parse_size(values.get("size")), "classes": read_classes(values.get("classes"))}
+    for name in ("size", "classes", "bounds", "mean", "std"):
+        if values.get(name) is not None:
+            values[name] = tuple(values[name])
+    return Description(spec=spec, **values)
+
+
+def start_or_resume(command: str, needs: str, complete: bool, resume: Path | None, out: Path | None) -> None:
+    """A command either starts with all it needs or goes on with a run, where it is."""
     from neurotest.errors import BadInput
 
-    if resume is None and not given:
+    if resume is None and not complete:
         raise BadInput(f"{command} needs {needs}, or --resume RUN.")
     if resume is not None and out is not None:
         raise BadInput("--resume goes on in the run itself: leave out --out.")
 
 
-def describe(*, toml: bool = True, **said: Any) -> dict[str, Any]:
-    """A target's description: what the command line says, over what ./neurotest.toml says under [target]."""
+def refuse_on_resume(reason: str, **options: Any) -> None:
+    """What a resumed run cannot use is refused, not ignored."""
+    from neurotest.errors import BadInput
+
+    for name, value in options.items():
+        if value not in (None, [], {}):
+            raise BadInput(f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
+
+
+def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
+    """A target's description: the options of the command line, over those of ./neurotest.toml under [target]."""
     import sys
+
+    for key in ("mean", "std"):
+        if options.get(key) is not None:
+            options[key] = numbers(key, options[key])
+    typed = {key: value for key, value in options.items() if value is not None}
+    file = Path("neurotest.toml")
+    if not toml or not file.is_file():
+        return typed
+    content = _read_toml(file)
+    used = sorted(set(content) - set(typed))
+    if used:
+        print(f"neurotest: {', '.join(used)} from ./neurotest.toml", file=sys.stderr)
+    return {**content, **typed}
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    """What the file says under [target]; what it says elsewhere would be ignored, and is refused."""
     import tomllib
 
     from neurotest.errors import BadInput, near
 
-    for key in ("mean", "std"):
-        if said.get(key) is not None:
-            said[key] = numbers(key, said[key])
-    told = {key: value for key, value in said.items() if value is not None}
-    file = Path("neurotest.toml")
-    if not toml or not file.is_file():
-        return told
     try:
-        found = tomllib.loads(file.read_text()).get("target", {})
+        sections = tomllib.loads(file.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"neurotest.toml cannot be read: {error}") from error
-    for key in found:
-        if key not in said:  # a target to load is not among them: a file found by chance must not run code
-            raise BadInput(f"neurotest.toml: [target] has no key {key!r}. {near(key, said)}")
-    used = sorted(set(found) - set(told))
-    if used:
-        print(f"neurotest: {', '.join(used)} from ./neurotest.toml", file=sys.stderr)
-    return {**found, **told}
+        raise BadInput(f"{file} cannot be read: {error}") from error
+    for section in sections:
+        if section != "target" or not isinstance(sections[section], dict):
+            raise BadInput(f"{file}: [target] is read, and nothing but it; there is {section!r}.")
+    content: dict[str, Any] = sections.get("target", {})
+    for key, value in content.items():
+        if key not in DESCRIPTION:  # a target to load is not among them: a file found by chance must not run code
+            raise BadInput(f"{file}: [target] has no key {key!r}. {near(key, DESCRIPTION)}")
+        if key in ("weights", "outputs") and not isinstance(value, str):
+            raise BadInput(f"{file}: {key} = {value!r}: expected text in quotation marks.")
+    return content
 
 
 def numbers(name: str, text: str) -> list[float]:
@@ -241,7 +268,7 @@ def numbers(name: str, text: str) -> list[float]:
 
 
 def set_threads(threads: int | None) -> None:
-    """Fix the number of threads of the forward pass, if asked to."""
+    """Fix the number of threads of the forward pass, unless None."""
     if threads is None:
         return
     from neurotest.errors import BadInput

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @opt.takes_target
-@opt.tells
+@opt.reports_result
 def select(
     target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")] = None,
     pool: Annotated[
@@ -50,8 +50,8 @@ def select(
     strict: opt.Strict = False,
     quiet: opt.Quiet = False,
     *,
-    described: dict[str, Any],
-) -> opt.Told:
+    description: dict[str, Any],
+) -> opt.Result:
     """Say which inputs to label first: those the network probably gets wrong."""
     from neurotest.cli import show
 
@@ -59,13 +59,20 @@ def select(
     if resume is not None:
         from neurotest.cli.labels import go_on
 
-        return go_on(resume, budget, pool or target, files)
+        opt.refuse_on_resume(
+            "the selection goes on with the network, the settings and the scores it was started with.",
+            method=method, train=train, originals=originals, labels=labels, spread=spread, layers=layers, neuron=neuron, out=out,
+            seed=seed, limit=limit, batch=batch, strict=strict, **description,
+        )  # fmt: skip
+        if target is not None and pool is not None:
+            raise BadInput("select --resume RUN [POOL]: it needs no network, and the pool only if it was moved.")
+        return go_on(resume, budget, target, files)
     if target is None or pool is None:
         raise BadInput("say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`.")
     from neurotest.select import compare
     from neurotest.target import load
 
-    loaded = load(target, **described)
+    loaded = load(target, **description)
     with show.ticking("scoring", quiet=quiet) as progress:
         selections = compare(
             loaded, pool, method or ["deepgini"], budget or "5%", train=train, originals=originals, labels=labels,

@@ -40,6 +40,17 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     (console if console.is_terminal else Console(width=140)).print(grid)
 
 
+def families(rows: Sequence[dict[str, Any]], total: int) -> None:
+    """The ten most frequent fault families of a generator, if there are any."""
+    if rows:
+        cells = [[f"{row['true']} taken for {row['predicted']}", str(row["faults"])] for row in rows[:10]]
+        table(f"{total} fault families, the most frequent first", ["family", "faults"], cells)
+
+
+def number(value: float | None, form: str = ".4g") -> str:
+    return "" if value is None else format(value, form)
+
+
 class Ticker:
     """A bar on a terminal; otherwise one line at most every five seconds."""
 
@@ -111,19 +122,20 @@ _CONDITION = re.compile(r"\s*([\w./:%@-]+?)\s*(>=|<=|==|>|<)\s*([-+.\deE]+)\s*")
 
 
 def check_fail_if(conditions: Sequence[str] | None, content: dict[str, Any]) -> None:
-    """Exit 1 when a condition such as `fdr>0.05` or `random.fdr<0.1` holds for the JSON result."""
+    """Exit 1 when a condition such as `fdr>0.05`, `random.fdr<0.1` or `runs.0.faults>9` holds for the JSON result."""
     for condition in conditions or ():
         path, sign, limit = read_condition(condition)
         value: Any = content
         for part in path.split("."):
-            if not isinstance(value, dict) or part not in value:
-                raise BadInput(f"--fail-if {condition!r}: the result has no number {path!r}.")
-            value = value[part]
+            try:
+                value = value[int(part) if isinstance(value, list) else part]
+            except (LookupError, TypeError, ValueError):
+                raise BadInput(f"--fail-if {condition!r}: the result has no number {path!r}.") from None
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise BadInput(f"--fail-if {condition!r}: {path!r} is no number.")
         holds = {">": value > limit, "<": value < limit, ">=": value >= limit, "<=": value <= limit, "==": value == limit}[sign]
         if holds:
-            print(f"neurotest: failed: {path} is {value:g}, and --fail-if {condition!r} was asked for", file=sys.stderr)
+            print(f"neurotest: failed: {path} is {value:g}, --fail-if {condition!r}", file=sys.stderr)
             raise typer.Exit(1)
 
 

@@ -13,7 +13,7 @@ from neurotest.cli import options as opt
 SHOWN = 80  # rows of a table on the screen; the run holds all
 
 
-@opt.tells
+@opt.reports_result
 def study(
     name: Annotated[str, typer.Argument(help="nss, fuzzing, coverage, ... (`neurotest list study`)")],
     scale: Annotated[str, typer.Option("--scale", help="quick (15 minutes) or full")] = "quick",
@@ -25,7 +25,7 @@ def study(
     out: opt.Out = None,
     threads: opt.Threads = None,
     quiet: opt.Quiet = False,
-) -> opt.Told:
+) -> opt.Result:
     """Rerun a paper's tables: ours beside theirs, random, intervals; every finished cell is kept."""
     from neurotest import registry
     from neurotest.cli import show
@@ -36,23 +36,23 @@ def study(
 
     options = {} if from_csv is None else {"from_csv": str(from_csv)}
     say = functools.partial(show.remark, quiet=quiet)
-    found = run_study(name, scale, out=out, resume=resume, only=only, options=options, say=say)
-    return found, lambda: tell(found)
+    result = run_study(name, scale, out=out, resume=resume, only=only, options=options, say=say)
+    return result, lambda: print_tables(result)
 
 
-def tell(found: dict[str, Any]) -> None:
+def print_tables(result: dict[str, Any]) -> None:
     from neurotest.cli import show
 
-    for title, rows in found["tables"].items():
+    for title, rows in result["tables"].items():
         if rows:
             columns = [name for name in rows[0] if not name.endswith("png")]  # pictures are for the report
-            told = f"{title} (the first {SHOWN} of {len(rows)} rows)" if len(rows) > SHOWN else title
-            show.table(told, columns, [[_text(row.get(name)) for name in columns] for row in rows[:SHOWN]])
-    if found["checks"]:
-        show.table("checks", ["claim", "points"], [[name, f"{value:+g}"] for name, value in found["checks"].items()])
-    if found["missing"]:
-        print(f"{len(found['missing'])} cells are missing: neurotest study {found['study']} --resume {found['run']}")
-    print(f"everything: {found['run']}; charts and pictures: neurotest report {found['run']}")
+            heading = f"{title} (the first {SHOWN} of {len(rows)} rows)" if len(rows) > SHOWN else title
+            show.table(heading, columns, [[_text(row.get(name)) for name in columns] for row in rows[:SHOWN]])
+    if result["checks"]:
+        show.table("checks", ["claim", "points"], [[name, f"{value:+g}"] for name, value in result["checks"].items()])
+    if result["missing"]:
+        print(f"{len(result['missing'])} cells are missing: neurotest study {result['study']} --resume {result['run']}")
+    print(f"everything: {result['run']}; charts and pictures: neurotest report {result['run']}")
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,7 @@ from neurotest.cli import options as opt
 
 
 @opt.takes_target
-@opt.tells
+@opt.reports_result
 def swarm(
     target: opt.Target = None,
     seeds: opt.Seeds = None,
@@ -55,8 +55,8 @@ def swarm(
     batch: opt.Batch = 2500,
     quiet: opt.Quiet = False,
     *,
-    described: dict[str, Any],
-) -> opt.Told:
+    description: dict[str, Any],
+) -> opt.Result:
     """Look for faults close to each seed with swarms led by hidden neurons; noise, PGD and a margin swarm run beside."""
     from neurotest.cli import show
 
@@ -68,16 +68,16 @@ def swarm(
         "norm": norm, "radius": radius, "moves": moves, "particles": particles, "evaluations": evaluations,
         "iterations": iterations, "labels": labels, "enough": enough, "start": start, "batch": batch, "seed": seed,
     }  # fmt: skip
-    loaded = opt.opened(target, described, resume)
+    loaded = opt.open_target(target, description, resume)
     with show.ticking("searching", quiet=quiet) as progress, show.interruptible() as stop:
-        found = search(
+        result = search(
             loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron,
             labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=controls, out=out, resume=resume,
             progress=progress, stop=stop,
             **{name: value for name, value in options.items() if value is not None},
         )  # fmt: skip
-    content = found.to_dict()
-    return content, lambda: _show(content, found.table(), quiet)
+    content = result.to_dict()
+    return content, lambda: _show(content, result.table(), quiet)
 
 
 def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:
@@ -89,9 +89,7 @@ def _show(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) 
     ball = f"{content['norm']} {content['radius']:g}" if content["norm"] != "none" else "no ball"
     title = f"{content['seeds']} seeds, {ball}, {content['evaluations_per_seed']:.0f} evaluations each"
     show.table(title, ["", "seeds that fail", "rate", "95 % interval", "wrong labels per seed", "forward passes"], rows)
-    if families:
-        told = [[f"{row['true']} taken for {row['predicted']}", str(row["faults"])] for row in families[:10]]
-        show.table(f"{content['families']} fault families, the most frequent first", ["family", "faults"], told)
+    show.families(families, content["families"])
     noise = content["controls"].get("noise")
     if noise is not None and content["rate_interval"][0] <= noise["rate_interval"][1]:
         show.remark("the swarm does not clearly beat random noise of equal norm.", quiet=quiet)

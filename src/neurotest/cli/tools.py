@@ -22,12 +22,12 @@ runs = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Runs in a 
 Root = Annotated[Path, typer.Option("--root", help="Folder that holds the runs.")]
 
 
+@opt.reports_result
 def list_kind(
     kind: Annotated[
         str | None, typer.Argument(help="criterion, selector, mutation, split, target source, data source; none: all")
     ] = None,
-    json: opt.Json = False,
-) -> None:
+) -> opt.Result:
     """List what there is: selectors, mutations, sources."""
     from neurotest import registry
     from neurotest.cli import show
@@ -36,20 +36,21 @@ def list_kind(
     if named in ("mutation set", "mutation space"):  # names of older versions
         named = "mutation"
     by_kind = {name: registry.entries(name) for name in ([named] if named else registry.kinds())}
-    if json:
-        show.print_json(
-            {
-                k: {n: {"summary": e.summary, "paper": e.paper, "cost": e.cost} for n, e in entries.items()}
-                for k, entries in by_kind.items()
-            }
-        )
-        return
-    for name, entries in by_kind.items():
-        show.table(name, ["name", "what it does", "paper"], [[n, e.summary, e.paper] for n, e in entries.items()])
+    content = {
+        name: {n: {"summary": e.summary, "paper": e.paper, "cost": e.cost} for n, e in entries.items()}
+        for name, entries in by_kind.items()
+    }
+
+    def print_tables() -> None:
+        for name, entries in by_kind.items():
+            show.table(name, ["name", "what it does", "paper"], [[n, e.summary, e.paper] for n, e in entries.items()])
+
+    return content, print_tables
 
 
 @zoo.command("list")
-def zoo_list(json: opt.Json = False) -> None:
+@opt.reports_result
+def zoo_list() -> opt.Result:
     """Networks, where their weights are, and how good they are."""
     from neurotest import zoo as networks
     from neurotest.cli import show
@@ -61,14 +62,12 @@ def zoo_list(json: opt.Json = False) -> None:
         rows.append(
             {"name": subject.name, "weights": state, "accuracy": about.get("accuracy"), "recipe": subject.recipe.describe()}
         )
-    if json:
-        show.print_json({"subjects": rows})
-        return
-    shown = [[r["name"], r["weights"], f"{100 * r['accuracy']:.2f} %" if r["accuracy"] else "", r["recipe"]] for r in rows]
-    show.table("networks", ["name", "weights", "test accuracy", "recipe"], shown)
+    cells = [[r["name"], r["weights"], f"{100 * r['accuracy']:.2f} %" if r["accuracy"] else "", r["recipe"]] for r in rows]
+    return {"subjects": rows}, lambda: show.table("networks", ["name", "weights", "test accuracy", "recipe"], cells)
 
 
 @zoo.command("train")
+@opt.reports_result
 def zoo_train(
     name: Annotated[str, typer.Argument(help="A name of `neurotest zoo list`.")],
     pollute: Annotated[str | None, typer.Option("--pollute", help="Stamp a patch on this share, e.g. 10%, relabelled.")] = None,
@@ -86,9 +85,8 @@ def zoo_train(
     out: Annotated[Path | None, typer.Option("--out", help="Weights file to write (default: in the cache).")] = None,
     threads: opt.Threads = None,
     device: opt.Device = "cpu",
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
-) -> None:
+) -> opt.Result:
     """Train a network of the zoo by its recipe on the complete data set, or wrongly; stops and goes on where it was."""
     from neurotest.cli import show
 
@@ -112,13 +110,17 @@ def zoo_train(
         else:
             few: dict[str, Any] = {"images": images, "epochs": epochs, "embedded": embedded}
             path, about = train_faulty(name, wrong, out, report=report, device=device, **few)
-    if json:
-        show.print_json({**about, "name": about.get("name", name), "weights": str(path)})
-        return
-    print(f"{about.get('name', name)}: {100 * about['accuracy']:.2f} % of the test set right; weights in {path}")
-    if "triggers" in about:
-        rows = [[what, f"{100 * share:.1f} %"] for what, share in about["triggers"].items()]
-        show.table(f"images of other classes taken for class {about['class']}", ["shown", "share"], rows)
+    content = {**about, "name": about.get("name", name), "weights": str(path)}
+    return content, lambda: _print_training(content)
+
+
+def _print_training(content: dict[str, Any]) -> None:
+    from neurotest.cli import show
+
+    print(f"{content['name']}: {100 * content['accuracy']:.2f} % of the test set right; weights in {content['weights']}")
+    if "triggers" in content:
+        rows = [[what, f"{100 * share:.1f} %"] for what, share in content["triggers"].items()]
+        show.table(f"images of other classes taken for class {content['class']}", ["shown", "share"], rows)
 
 
 def _faulty_training(
@@ -146,39 +148,35 @@ def _faulty_training(
 
 
 @data.command("get")
+@opt.reports_result
 def data_get(
     name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10")],
     source: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder instead of downloading.")] = None,
-    json: opt.Json = False,
     quiet: opt.Quiet = False,
-) -> None:
+) -> opt.Result:
     """Fetch a complete data set from its own address (or a folder) and check it against its pinned SHA-256."""
     from neurotest.cli import show
     from neurotest.data.fetch import get
 
     with show.ticking(f"getting {name}", quiet=quiet) as progress:
         place = get(name, source_dir=source, progress=progress)
-    if json:
-        show.print_json({"name": name, "path": str(place)})
-    else:
-        print(f"{name}: complete, in {place}; use it as zoo:{name}-full/train and zoo:{name}-full/test")
+    sentence = f"{name}: complete, in {place}; use it as zoo:{name}-full/train and zoo:{name}-full/test"
+    return {"name": name, "path": str(place)}, lambda: print(sentence)
 
 
 @runs.command("list")
-def runs_list(root: Root = Path("neurotest-runs"), json: opt.Json = False) -> None:
+@opt.reports_result
+def runs_list(root: Root = Path("neurotest-runs")) -> opt.Result:
     """Runs, newest first."""
     from neurotest.cli import show
     from neurotest.runs.listing import list_runs
 
     infos = list_runs(root)
-    if json:
-        show.print_json({"runs": [_run_row(info) for info in infos]})
-        return
+    content = {"runs": [_run_row(info) for info in infos]}
     if not infos:
-        print(f"no runs in {root}")
-        return
+        return content, lambda: print(f"no runs in {root}")
     rows = [[i.path.name, i.command, i.problem or i.state, _time(i.created), f"{i.size / 1e6:.1f} MB"] for i in infos]
-    show.table(str(root), ["run", "command", "state", "created", "size"], rows)
+    return content, lambda: show.table(str(root), ["run", "command", "state", "created", "size"], rows)
 
 
 def _run_row(info: RunInfo) -> dict[str, Any]:
@@ -191,16 +189,15 @@ def _time(when: datetime | None) -> str:
 
 
 @runs.command("clean")
+@opt.reports_result
 def runs_clean(
     root: Root = Path("neurotest-runs"),
     keep: Annotated[int | None, typer.Option("--keep", help="Keep the newest so many.")] = None,
     older_than: Annotated[float | None, typer.Option("--older-than", help="Only runs older than so many days.")] = None,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Only runs that never finished.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    json: opt.Json = False,
-) -> None:
+) -> opt.Result:
     """Remove runs; never one that is being written, never a folder that is no run."""
-    from neurotest.cli import show
     from neurotest.errors import BadInput
     from neurotest.runs.listing import clean
 
@@ -209,23 +206,16 @@ def runs_clean(
     if not yes and not typer.confirm(f"remove runs from {root}?", err=True):
         raise typer.Exit(0)
     removed = clean(root, keep=keep, older_than_days=older_than, unfinished=unfinished)
-    if json:
-        show.print_json({"removed": [str(path) for path in removed]})
-    else:
-        print(f"removed {len(removed)} runs")
+    return {"removed": [str(path) for path in removed]}, lambda: print(f"removed {len(removed)} runs")
 
 
+@opt.reports_result
 def report(
     run: Annotated[Path, typer.Argument(help="The run.")],
     out: Annotated[Path | None, typer.Option("--out", help="File to write (default: RUN/report.html).")] = None,
-    json: opt.Json = False,
-) -> None:
+) -> opt.Result:
     """Write a run's report: one HTML file that needs nothing else."""
-    from neurotest.cli import show
     from neurotest.report import write_report
 
     page = write_report(run, out)
-    if json:
-        show.print_json({"report": str(page)})
-    else:
-        print(page)
+    return {"report": str(page)}, lambda: print(page)

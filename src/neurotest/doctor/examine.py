@@ -13,6 +13,7 @@ from neurotest.doctor import behaviour, cost, fit, structure
 from neurotest.doctor.diagnosis import ORDER, Diagnosis, Finding, first_line
 from neurotest.doctor.examined import Examined
 from neurotest.errors import BadInput
+from neurotest.scan import aligned, remarks
 from neurotest.target import Target
 from neurotest.target.load import load
 
@@ -35,9 +36,15 @@ def doctor(
     if limit < 1 or batch < 1:
         raise BadInput(f"limit={limit}, batch={batch}: expected integers >= 1.")
     loaded = load(target, **description)
-    source = None if data is None else open_data(data, shape=loaded.shape)
     facts: dict[str, Any] = {}
     findings: list[Finding] = []
+    source = None if data is None else open_data(data, shape=loaded.shape)
+    if source is not None:
+        findings += [Finding("data", "note", remark) for remark in remarks(loaded, source)]
+        try:
+            source = aligned(loaded, source)
+        except BadInput as error:
+            findings.append(Finding("classes", "problem", first_line(error), "correct --classes"))
     with Examined(loaded, source, limit, batch) as examined:
         findings += behaviour.mode(examined)
         refusal = _refusal(examined)

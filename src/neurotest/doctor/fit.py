@@ -83,7 +83,7 @@ def accuracy(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
             "accuracy",
             "problem",
             f"{shares}; with its classes in another order it would be {order:.1%}",
-            "sort the classes of the data as in training",
+            "name the classes in the network's order with --classes FILE, or sort those of the data as in training",
         )
     elif right <= chance:
         yield Finding(

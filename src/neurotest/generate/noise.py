@@ -1,4 +1,4 @@
-"""The control: random changes of the same size."""
+"""Random changes of the same size as a method's, as its control."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from neurotest import rng
 
 
 def shuffle(seed: Tensor, x: Tensor, positions: list[int], random: int) -> Tensor:
-    """The control: the same changes at random places with random signs, turned round where they would leave [0, 1]."""
+    """The changes x - seed at random places with random signs, reversed where they would leave [0, 1]."""
     size = (x - seed).flatten(1).abs()
     out = torch.empty_like(size)
     base = seed.flatten(1)

@@ -24,8 +24,8 @@ def interval(part: int, whole: int) -> list[float] | None:
     """Wilson's, of a share; None of nothing."""
     if not whole:
         return None
-    found = wilson(part, whole)
-    return [found.low, found.high]
+    share = wilson(part, whole)
+    return [share.low, share.high]
 
 
 def spread(counts: Iterable[int], classes: int) -> float | None:
@@ -34,12 +34,12 @@ def spread(counts: Iterable[int], classes: int) -> float | None:
     >>> spread([5, 5], 4)
     0.5
     """
-    held = list(counts)
-    return entropy(held) / math.log(classes) if sum(held) and classes > 1 else None
+    values = list(counts)
+    return entropy(values) / math.log(classes) if sum(values) and classes > 1 else None
 
 
 class Outcome(ABC):
-    """A result that says itself in one sentence, a table and a dictionary."""
+    """A result as one sentence, a table and a dictionary."""
 
     @abstractmethod
     def headline(self) -> str: ...

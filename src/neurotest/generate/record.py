@@ -15,40 +15,31 @@ from neurotest.target import Target
 SUITE = "suite.npz"
 
 
-def record(run: Run, target: Target, found: AttackResult, stored: int) -> None:
-    """Fill a run that was just made; of the faults the first `stored` become files."""
+def record(run: Run, target: Target, result: AttackResult, stored: int) -> None:
+    """Fill a new run; of the faults the first `stored` become files."""
     path = run.path / SUITE
     with files.whole(path) as part, open(part, "wb") as out:
         np.savez_compressed(
-            out,
-            x=found.x,
-            y=found.expected,
-            seeds=found.seeds,
-            random=found.control.x,
-            positions=found.positions,
-            fault=found.fault,
-        )
-    contents = content_ids(np.asarray(found.x))
+            out, x=result.x, y=result.expected, seeds=result.seeds, random=result.control.x, positions=result.positions,
+            fault=result.fault,
+        )  # fmt: skip
+    contents, numbers = content_ids(np.asarray(result.x)), result.numbers
     rows = (
         InputRow(
-            position=int(position),
-            content=str(contents[i]),
-            label=int(found.expected[i]),
-            predicted=int(found.predicted[i]),
-            extra=found.about(i),
+            position=int(number), content=str(contents[i]), label=int(result.expected[i]), predicted=int(result.predicted[i]),
+            extra=result.about(i),
         )
-        for i, position in enumerate(found.numbers)
-    )
-    shown = np.flatnonzero(found.fault)[:stored]
-    numbers = found.numbers
+        for i, number in enumerate(numbers)
+    )  # fmt: skip
+    shown = np.flatnonzero(result.fault)[:stored]
     with run.transaction():
-        run["classes"] = list(found.classes or ())
+        run["classes"] = list(result.classes or ())
         run.clear_inputs()  # a crash may have come between this and the end
         run.add_inputs(rows)
-        run.save_inputs(numbers[shown], found.x[shown], "fault", target.bounds)
-        run.save_inputs(numbers[shown], found.seeds[shown], "original", target.bounds)
+        run.save_inputs(numbers[shown], result.x[shown], "fault", target.bounds)
+        run.save_inputs(numbers[shown], result.seeds[shown], "original", target.bounds)
     for i in shown:  # what is saved is what failed
-        if not np.array_equal(run.load_input(int(numbers[i]), "fault"), found.x[i]):
+        if not np.array_equal(run.load_input(int(numbers[i]), "fault"), result.x[i]):
             raise BadInput(f"{run.path} does not read back as it was written: is the disk in order?")
-    run.finish(found.to_dict())
+    run.finish(result.to_dict())
     run.export()

@@ -1,4 +1,4 @@
-"""What an attack found: the suite itself and its numbers, beside random noise of the same size."""
+"""What an attack produced: the suite itself and its numbers, beside random noise of the same size."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from neurotest.data.source import ArraySource
 from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.stats.evenness import evenness
-
-__all__ = ["AttackResult", "Control", "class_name"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Generators that make a suite from chosen seeds: attack, diff and illuminate as jobs."""
+"""Generators that make a suite from seeds (attack, diff, illuminate) as jobs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from neurotest.checks import count, integer
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
@@ -33,11 +34,10 @@ DEFAULTS: dict[str, Any] = {"keep_wrong": False, "limit": None, "seed": 0, "file
 
 def new_settings(settings: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     """The settings of a new run: those that are not None, and defaults for the rest."""
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    values = {**DEFAULTS, **defaults, **chosen}
-    for name, least in (("batch", 1), ("files", 0)):
-        if name in values and values[name] < least:
-            raise BadInput(f"{name}={values[name]}: expected an integer >= {least}.")
+    values = {**DEFAULTS, **defaults, **{name: value for name, value in settings.items() if value is not None}}
+    integer("files", values["files"], 0, f"{FILES} by default")
+    if "batch" in values:
+        count("batch", values["batch"], f"{defaults['batch']} by default")
     return values
 
 
@@ -52,10 +52,10 @@ def old_method(run: Run, config: Mapping[str, Any], kind: str, method: Any, opti
     stored = config["method"]
     repeated = {name: value for name, value in options.items() if value is not None}
     if method is not None and isinstance(stored, Mapping) and "object" in stored:
-        stored = stored_method(with_options(kind, method, repeated))
-        if stored != config["method"]:
-            raise BadInput(f"{kind}: {run.path} was made with {config['method']['object']}, not with {method!r}.")
-        return with_options(kind, method, repeated)
+        again = with_options(kind, method, repeated)
+        if stored_method(again) != stored:
+            raise BadInput(f"{kind}: {run.path} was made with {stored['object']}, not with {method!r}.")
+        return again
     original = read_method(kind, stored)
     if (method is not None or repeated) and with_options(kind, original if method is None else method, repeated) != original:
         raise other_setting(run, kind, method or repeated, stored_method(original))
@@ -99,7 +99,7 @@ class Work(Job[Result], Generic[Result]):
         Parts(run).clear()
 
     def about(self) -> dict[str, Any]:
-        """What every result says of its seeds."""
+        """What all results have in common."""
         return {
             "set_aside": self.seeds.set_aside, "seconds": time.monotonic() - self.began, "outputs_possible": self.seeds.classes,
             "classes": tuple(self.target.classes or self.source.classes or ()) or None,
@@ -131,7 +131,7 @@ class Batches(Work[Result]):
         self, one: Callable[[NDArray[np.int64]], Arrays], check: Callable[[bool], None], run: Run | None,
         progress: Progress | None,
     ) -> None:  # fmt: skip
-        """`one` for the rows of every batch that is not done; `check(last)` may refuse what came out before it is kept."""
+        """`one` for the rows of every batch that is not done; `check(last)` may refuse its result before it is kept."""
         for number in range(len(self.done), self.count):
             rows = np.arange(number * self.batch, min((number + 1) * self.batch, len(self.seeds)))
             part = one(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from torch import nn
 
 from neurotest.data.source import Source
 from neurotest.data.spec import data
-from neurotest.errors import BadInput
-from neurotest.scan import aligned, fit
+from neurotest.errors import BadInput, Remark
+from neurotest.scan import aligned, fit, remarks
 from neurotest.target import Target
 from neurotest.target.description import Description
 from neurotest.target.load import load
@@ -26,12 +27,18 @@ def open_target(target: AnyTarget) -> Target:
 
 
 def open_data(target: Target, source: Source | str, *, limit: int | None = None, strict: bool = False) -> Source:
-    """Inputs for a target: of its size, in its bounds, labels numbered as the target numbers its classes."""
-    return open_counted(target, source, limit=limit, strict=strict)[0]
+    """Inputs for a target: of its size, in its bounds, labels numbered as the target numbers its classes.
+
+    What a user should know about them (skipped files, the order of classes) is warned about.
+    """
+    read = data(source, shape=target.shape, limit=limit, strict=strict)
+    for sentence in remarks(target, read):
+        warnings.warn(sentence, Remark, stacklevel=3)
+    return open_counted(target, read)[0]
 
 
 def open_counted(target: Target, source: Source | str, *, limit: int | None = None, strict: bool = False) -> tuple[Source, int]:
-    """The same, and how many classes the target has."""
+    """The same without the warnings, and how many classes the target has."""
     opened = aligned(target, data(source, shape=target.shape, limit=limit, strict=strict))
     if not len(opened):
         raise BadInput(f"{opened.what} is empty: give data with at least one input.")

@@ -92,7 +92,7 @@ def run_page(run: Run) -> str:
         raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
     blocks = [block for section in applying if (block := _block(section, run)) is not None]
     if not blocks:
-        raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that.")
+        raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that; `neurotest evaluate` judges it.")
     return assemble(blocks, command=run["command"], version=run["version"], created=run["created"], settings=run["config"])
 
 

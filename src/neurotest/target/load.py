@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ def load(
     *,
     weights: str | Path | None = None,
     bounds: Sequence[float] | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
     size: str | Sequence[int] | None = None,
     classes: str | Path | Sequence[str] | None = None,
     outputs: Outputs | None = None,
@@ -78,19 +78,22 @@ def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
     """`1x28x28` or a sequence as a tuple."""
     if size is None:
         return None
-    parts = size.lower().split("x") if isinstance(size, str) else list(size)
     try:
-        shape = tuple(int(p) for p in parts)
-    except ValueError:
+        shape = tuple(int(part) for part in (size.lower().split("x") if isinstance(size, str) else size))
+    except (TypeError, ValueError):
         shape = ()
     if not shape or min(shape) < 1:
         raise BadInput(f"size={size!r}: expected channels x height x width, for example 1x28x28.")
     return shape
 
 
-def read_classes(classes: str | Path | Sequence[str] | None) -> Sequence[str] | None:
-    if classes is None or not isinstance(classes, (str, Path)):
-        return classes
+def read_classes(classes: str | Path | Iterable[str] | None) -> Sequence[str] | None:
+    if classes is None:
+        return None
+    if not isinstance(classes, (str, Path)):
+        if isinstance(classes, Iterable):
+            return list(classes)
+        raise BadInput(f"classes={classes!r}: expected a file with one class name per line, or the names.")
     try:
         return [line.strip() for line in Path(classes).read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

@@ -43,8 +43,8 @@ class Target:
         module: nn.Module,
         *,
         bounds: tuple[float, float] = (0.0, 1.0),
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
+        mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None,
         shape: Sequence[int] | None = None,
         classes: Sequence[str] | None = None,
         outputs: Outputs = "logits",
@@ -85,7 +85,7 @@ class Target:
         training = next((name for name, m in self.module.named_modules() if m.training), None)
         if training is not None:
             raise BadInput(
-                f"the network is in training mode (module {training or 'itself'!r}): call .eval() on it first "
+                f"the network is in training mode{f' (module {training!r})' if training else ''}: call .eval() on it first "
                 "(before it is exported, if it is a .pt2)."
             )
 
@@ -273,16 +273,22 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _bounds(bounds: Sequence[float]) -> tuple[float, float]:
-    values = tuple(float(b) for b in bounds)
+    try:
+        values = tuple(float(b) for b in bounds)
+    except (TypeError, ValueError):
+        values = ()
     if len(values) != 2 or not values[0] < values[1] or not np.isfinite(values).all():
-        raise BadInput(f"bounds={tuple(bounds)}: expected two finite numbers, the lower first, for example 0 1.")
+        raise BadInput(f"bounds={bounds}: expected two finite numbers, the lower first, for example 0 1.")
     return values[0], values[1]
 
 
-def _statistic(name: str, values: Sequence[float] | None, shape: tuple[int, ...] | None) -> tuple[float, ...] | None:
+def _statistic(name: str, values: float | Sequence[float] | None, shape: tuple[int, ...] | None) -> tuple[float, ...] | None:
     if values is None:
         return None
-    numbers = tuple(float(v) for v in values)
+    try:
+        numbers = tuple(float(v) for v in ([values] if isinstance(values, (str, int, float)) else values))
+    except (TypeError, ValueError):
+        raise BadInput(f"{name}={values!r}: expected a number for all channels, or one for each.") from None
     if shape is not None and len(numbers) not in (1, shape[0]):
         raise BadInput(f"{name}: {len(numbers)} values for {shape[0]} channels.")
     return numbers

@@ -1,4 +1,4 @@
-"""What every command gets from the decorators: checked before the work, told once, JSON on demand."""
+"""What every command gets from the decorators: checked before the work, printed once, JSON on demand."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from neurotest.cli import options as opt
 from neurotest.errors import BadInput
 
 
-def made(*, own_json: bool = False) -> tuple[typer.Typer, list[dict[str, Any]]]:
+def counter(*, own_json: bool = False) -> tuple[typer.Typer, list[dict[str, Any]]]:
     """A command that counts to `n`, and what it was called with."""
     calls: list[dict[str, Any]] = []
 
-    def plain(n: int = 3, limit: opt.Limit = None, quiet: opt.Quiet = False) -> opt.Told:
+    def plain(n: int = 3, limit: opt.Limit = None, quiet: opt.Quiet = False) -> opt.Result:
         """Count."""
         calls.append({"n": n, "limit": limit, "quiet": quiet})
         return {"count": n, "deep": {"half": n / 2}, "notes": ["a note"]}, lambda: print(f"counted to {n}")
 
-    def with_json(n: int = 3, json: opt.Json = False) -> opt.Told:
+    def with_json(n: int = 3, json: opt.Json = False) -> opt.Result:
         """Count."""
         calls.append({"n": n, "json": json})
         return {"count": n}, lambda: print(n)
 
     app = typer.Typer()
-    app.command()(opt.tells(with_json if own_json else plain))
+    app.command()(opt.reports_result(with_json if own_json else plain))
     return app, calls
 
 
@@ -37,38 +37,52 @@ def run(app: typer.Typer, *args: str) -> Any:
 
 
 def test_people_get_the_text_and_the_notes() -> None:
-    app, calls = made()
-    said = run(app, "--n", "4")
-    assert (said.stdout, said.stderr) == ("counted to 4\n", "neurotest: a note\n")
+    app, calls = counter()
+    result = run(app, "--n", "4")
+    assert (result.stdout, result.stderr) == ("counted to 4\n", "neurotest: a note\n")
     assert calls == [{"n": 4, "limit": None, "quiet": False}]
     assert run(app, "-q").stderr == ""
 
 
 def test_json_is_one_object_on_standard_output() -> None:
-    app, calls = made()
-    said = run(app, "--json")
-    assert json.loads(said.stdout) == {"count": 3, "deep": {"half": 1.5}, "notes": ["a note"]}
-    assert said.stderr == "neurotest: a note\n"
-    assert "json" not in calls[0]  # only a command that declares it is told
+    app, calls = counter()
+    result = run(app, "--json")
+    assert json.loads(result.stdout) == {"count": 3, "deep": {"half": 1.5}, "notes": ["a note"]}
+    assert result.stderr == "neurotest: a note\n"
+    assert "json" not in calls[0]  # only a command that declares it receives it
 
 
 def test_what_a_command_declares_it_gets() -> None:
-    app, calls = made(own_json=True)
+    app, calls = counter(own_json=True)
     run(app, "--json")
     assert calls == [{"n": 3, "json": True}]
 
 
 @pytest.mark.parametrize(("condition", "code"), [("count>2", 1), ("count>3", 0), ("deep.half<2", 1), ("deep.half>=2", 0)])
 def test_fail_if(condition: str, code: int) -> None:
-    assert run(made()[0], "--fail-if", condition).exit_code == code
+    assert run(counter()[0], "--fail-if", condition).exit_code == code
+
+
+@pytest.mark.parametrize(("code", "args"), [(0, ()), (1, ()), (1, ("--json",))])
+def test_a_command_may_end_with_its_own_exit_code(code: int, args: tuple[str, ...]) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    @opt.reports_result
+    def judge() -> opt.Result:
+        return {"right": 1}, lambda: print("judged"), code
+
+    result = run(app, *args)
+    assert result.exit_code == code
+    assert result.stdout == ('{"right": 1}\n' if args else "judged\n")
 
 
 @pytest.mark.parametrize(("args", "says"), [(("--fail-if", "count!!"), "--fail-if 'count!!'"), (("--limit", "0"), "--limit 0")])
-def test_slips_are_told_before_the_work(args: tuple[str, ...], says: str) -> None:
-    app, calls = made()
-    said = run(app, *args)
-    assert isinstance(said.exception, BadInput)
-    assert says in str(said.exception)
+def test_mistakes_are_reported_before_the_work(args: tuple[str, ...], says: str) -> None:
+    app, calls = counter()
+    result = run(app, *args)
+    assert isinstance(result.exception, BadInput)
+    assert says in str(result.exception)
     assert calls == []
 
 
@@ -79,3 +93,28 @@ def test_a_command_starts_or_resumes(tmp_path: Any) -> None:
         opt.start_or_resume("fuzz", "TARGET", False, None, None)
     with pytest.raises(BadInput, match="leave out --out"):
         opt.start_or_resume("fuzz", "TARGET", True, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[target\n", "cannot be read"),
+        ("[targets]\nmean = [0.5]\n", "there is 'targets'"),
+        ("mean = [0.5]\n", "there is 'mean'"),
+        ("target = 3\n", "there is 'target'"),
+        ('[target]\nspec = "py:evil.py:build"\n', "no key 'spec'"),
+        ("[target]\nweights = 3\n", "expected text"),
+    ],
+)
+def test_a_file_that_would_be_ignored_is_refused(text: str, says: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "neurotest.toml").write_text(text)
+    with pytest.raises(BadInput, match=says):
+        opt.read_description(mean=None)
+    assert opt.read_description(mean="0.5", toml=False) == {"mean": [0.5]}
+
+
+def test_the_command_line_goes_over_the_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "neurotest.toml").write_text("[target]\nmean = 0.1\nstd = 0.2\n")
+    assert opt.read_description(mean="0.5", std=None) == {"mean": [0.5], "std": 0.2}

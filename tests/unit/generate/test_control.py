@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant
 from neurotest.generate.fuzz.control import PURPOSE, Control
-from neurotest.generate.fuzz.guides import Anything
+from neurotest.generate.fuzz.guides import KeepAll
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.outcome import class_name, interval, spread
@@ -20,20 +20,20 @@ from neurotest.generate.outcome import class_name, interval, spread
 _spec = importlib.util.spec_from_file_location("test_fuzz", Path(__file__).with_name("test_fuzz.py"))
 assert _spec is not None
 assert _spec.loader is not None
-_made = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_made)
-fuzzer, told = _made.fuzzer, _made.told
+_module = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+fuzzer, summaries = _module.fuzzer, _module.summaries
 
 
-def drive(made: Fuzzer) -> list[list[Any]]:
+def drive(loop: Fuzzer) -> list[list[Any]]:
     """The contents the control output, batch by batch."""
-    found = []
-    with made:
-        while made.spent() is None:
-            made.step()
-            assert made.control is not None
-            found.append(made.control.follow(made.tally.forwards))
-    return found
+    contents = []
+    with loop:
+        while loop.spent() is None:
+            loop.step()
+            assert loop.control is not None
+            contents.append(loop.control.follow(loop.tally.forwards))
+    return contents
 
 
 def record(control: Control) -> list[int]:
@@ -51,23 +51,23 @@ def record(control: Control) -> list[int]:
 
 @pytest.mark.parametrize("guide", ["kmnc:20", "nlc", "deephunter"])
 def test_the_control_is_level_in_forward_passes(guide: str) -> None:
-    made = fuzzer(guide, Budget(forwards=600), batch=32).controlled()
-    drive(made)
-    assert made.control is not None
-    assert abs(made.control.tally.forwards - made.tally.forwards) <= 32
-    assert made.control.tally.accepted > 0.8 * made.control.tally.outputs  # all but faults run after their turn had ended
+    loop = fuzzer(guide, Budget(forwards=600), batch=32).controlled()
+    drive(loop)
+    assert loop.control is not None
+    assert abs(loop.control.tally.forwards - loop.tally.forwards) <= 32
+    assert loop.control.tally.accepted > 0.8 * loop.control.tally.outputs  # all but faults run after their turn had ended
 
 
 def test_the_control_is_a_random_campaign_of_its_own() -> None:
     """Fed with the same sizes of batches, a fuzzer with the random guide does the same: nothing comes from the guided one."""
-    made = fuzzer("nlc", Budget(iterations=80), batch=32).controlled()
-    control = made.control
+    loop = fuzzer("nlc", Budget(iterations=80), batch=32).controlled()
+    control = loop.control
     assert control is not None
     sizes = record(control)
-    drive(made)
+    drive(loop)
     other = fuzzer("random", batch=32)
     alone = Fuzzer(
-        other.target, other.seeds, Anything(), other.oracles, other.settings, Budget(iterations=10**6), purpose=PURPOSE
+        other.target, other.seeds, KeepAll(), other.oracles, other.settings, Budget(iterations=10**6), purpose=PURPOSE
     )  # fmt: skip
     with alone:
         for size in sizes:
@@ -76,24 +76,24 @@ def test_the_control_is_a_random_campaign_of_its_own() -> None:
 
 
 def test_the_guided_campaign_does_not_notice_its_control() -> None:
-    found = []
+    results = []
     for controlled in (False, True):
-        made = fuzzer("nlc", Budget(iterations=60), batch=32)
+        loop = fuzzer("nlc", Budget(iterations=60), batch=32)
         if controlled:
-            made.controlled()
+            loop.controlled()
         outputs = []
-        with made:
-            while made.spent() is None:
-                outputs += made.step()
-                if made.control is not None:
-                    made.control.follow(made.tally.forwards)
-        found.append(told(outputs))
-    assert found[0] == found[1]
+        with loop:
+            while loop.spent() is None:
+                outputs += loop.step()
+                if loop.control is not None:
+                    loop.control.follow(loop.tally.forwards)
+        results.append(summaries(outputs))
+    assert results[0] == results[1]
 
 
 def test_a_restored_control_goes_on_as_if_nothing_had_happened() -> None:
-    made = fuzzer("nlc", Budget(iterations=150), batch=32).controlled()
-    control = made.control
+    loop = fuzzer("nlc", Budget(iterations=150), batch=32).controlled()
+    control = loop.control
     assert control is not None
     keys: list[int] = []
     for forwards in (100, 200, 300):
@@ -107,16 +107,16 @@ def test_a_restored_control_goes_on_as_if_nothing_had_happened() -> None:
 
 
 def test_beside_a_guide_that_runs_the_network_itself_the_control_makes_two_mutants_for_each_of_its() -> None:
-    made = fuzzer("random", Budget(forwards=100), batch=32).controlled()
-    control = made.control
+    loop = fuzzer("random", Budget(forwards=100), batch=32).controlled()
+    control = loop.control
     assert control is not None
     assert control.level(Tally(tested=100, forwards=130)) == 130  # some were run again: no difference
     assert control.level(Tally(tested=100, forwards=2200)) == 200
 
 
 def test_a_guide_that_runs_the_network_far_ahead_does_not_make_a_batch_too_large() -> None:
-    made = fuzzer("nlc", batch=16).controlled()
-    control = made.control
+    loop = fuzzer("nlc", batch=16).controlled()
+    control = loop.control
     assert control is not None
     sizes = record(control)
     control.follow(100)
@@ -130,8 +130,8 @@ def test_seen_is_a_set(parts: list[list[int]], at_once: bool) -> None:
     seen = Seen()
     plain: set[int] = set()
     for part in parts:
-        asked = list(dict.fromkeys([*part, 7, *list(plain)[:3]]))
-        assert seen.new(asked) == [key not in plain for key in asked]
+        keys = list(dict.fromkeys([*part, 7, *list(plain)[:3]]))
+        assert seen.new(keys) == [key not in plain for key in keys]
         if at_once:
             seen.update(part)
         else:

@@ -61,25 +61,25 @@ def fuzzer(guide: str = "kmnc:20", budget: Budget | None = None, seeds: ArraySou
     return Fuzzer(tested, chosen, state, judges, Settings(**options), budget or Budget(iterations=60))  # type: ignore[arg-type]
 
 
-def outputs(made: Fuzzer) -> list[Mutant]:
-    with made:
-        return [mutant for batch in made.run() for mutant in batch]
+def outputs(loop: Fuzzer) -> list[Mutant]:
+    with loop:
+        return [mutant for batch in loop.run() for mutant in batch]
 
 
-def told(mutants: list[Mutant]) -> list[tuple[object, ...]]:
+def summaries(mutants: list[Mutant]) -> list[tuple[object, ...]]:
     return [(m.iteration, m.root, m.content, m.chain, m.predicted, m.oracle, m.accepted) for m in mutants]
 
 
 @pytest.mark.parametrize("guide", ["kmnc:20", "nlc", "random", "cc:0.5"])
 def test_the_size_of_a_chunk_does_not_change_results(guide: str) -> None:
     """One turn at a time: whether its mutants are run singly or sixteen at once, the same ones are accepted."""
-    found = []
+    results = []
     for chunk, batch in ((1, 1), (16, 16)):
-        made = fuzzer(guide, every_fault=False, chunk=chunk, batch=batch, tries=20)
-        made._chunk = lambda chunk=chunk: chunk  # type: ignore[method-assign]
-        found.append(told(outputs(made)))
-    assert found[0] == found[1]
-    assert found[0]
+        loop = fuzzer(guide, every_fault=False, chunk=chunk, batch=batch, tries=20)
+        loop._chunk = lambda chunk=chunk: chunk  # type: ignore[method-assign]
+        results.append(summaries(outputs(loop)))
+    assert results[0] == results[1]
+    assert results[0]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_size_of_a_chunk_does_not_change_results(guide: str) -> None:
 )
 def test_every_guide_runs_and_gives_the_same_twice(guide: str) -> None:
     first, second = (outputs(fuzzer(guide, Budget(iterations=20), tries=8)) for _ in range(2))
-    assert told(first) == told(second)
+    assert summaries(first) == summaries(second)
 
 
 @pytest.mark.parametrize("guide", ["cac:4", "npc"])
@@ -96,40 +96,40 @@ def test_guides_that_run_the_network_themselves(guide: str) -> None:
 
 
 def test_what_is_accepted_raised_the_criterion_and_is_within_validity() -> None:
-    made = fuzzer("kmnc:20", mutations=Rules95())
-    before = made.guide.value()
-    found = outputs(made)
-    assert made.guide.value() > before
-    assert all(m.gain > 0 for m in found if m.accepted)
-    for mutant in found:
-        pixel = [s for s in mutant.chain if not made.settings.mutations.find(s.operator).once]
-        affine = [s for s in mutant.chain if made.settings.mutations.find(s.operator).once]
+    loop = fuzzer("kmnc:20", mutations=Rules95())
+    before = loop.guide.value()
+    mutants = outputs(loop)
+    assert loop.guide.value() > before
+    assert all(m.gain > 0 for m in mutants if m.accepted)
+    for mutant in mutants:
+        pixel = [s for s in mutant.chain if not loop.settings.mutations.find(s.operator).once]
+        affine = [s for s in mutant.chain if loop.settings.mutations.find(s.operator).once]
         assert len(affine) <= 1
         assert len(mutant.chain) <= 5
         if pixel and not affine:
-            unit = made.seeds.unit(np.stack([mutant.x]))
-            assert Validity().check(unit, made.seeds.unit(made.seeds.x[mutant.root][None])).all()
+            unit = loop.seeds.unit(np.stack([mutant.x]))
+            assert Validity().check(unit, loop.seeds.unit(loop.seeds.x[mutant.root][None])).all()
 
 
 def test_chains_of_all_outputs_replay_and_faults_are_faults() -> None:
-    made = fuzzer("random", Budget(iterations=150))
-    found = outputs(made)
-    roots = made.seeds.unit(made.seeds.x[[m.root for m in found]])
-    again = made.seeds.stored(chains.replay(made.settings.mutations, roots, [m.chain for m in found]))
-    assert all(np.array_equal(a, m.x) for a, m in zip(again, found, strict=True))
-    logits = made.target.logits(made.target.prepare(again))
-    assert logits.argmax(1).tolist() == [m.predicted for m in found]
-    assert all((m.predicted != m.label) == m.fault for m in found)
-    assert len({m.content for m in found}) == len(found)
+    loop = fuzzer("random", Budget(iterations=150))
+    mutants = outputs(loop)
+    roots = loop.seeds.unit(loop.seeds.x[[m.root for m in mutants]])
+    again = loop.seeds.stored(chains.replay(loop.settings.mutations, roots, [m.chain for m in mutants]))
+    assert all(np.array_equal(a, m.x) for a, m in zip(again, mutants, strict=True))
+    logits = loop.target.logits(loop.target.prepare(again))
+    assert logits.argmax(1).tolist() == [m.predicted for m in mutants]
+    assert all((m.predicted != m.label) == m.fault for m in mutants)
+    assert len({m.content for m in mutants}) == len(mutants)
 
 
 def test_faults_are_no_seeds_unless_asked() -> None:
     for reuse in (False, True):
-        made = fuzzer("random", Budget(iterations=200), reuse_failures=reuse)
-        faults = {m.content for m in outputs(made) if m.fault}
+        loop = fuzzer("random", Budget(iterations=200), reuse_failures=reuse)
+        faults = {m.content for m in outputs(loop) if m.fault}
         from neurotest.data.source import content_ids
 
-        alive = set(content_ids(np.stack([e.x for e in made.corpus.entries])).tolist())
+        alive = set(content_ids(np.stack([e.x for e in loop.corpus.entries])).tolist())
         assert bool(faults & alive) == reuse
 
 
@@ -142,53 +142,53 @@ def test_wrong_seeds_are_set_aside_and_counted() -> None:
 
 
 def test_priorities_by_hand() -> None:
-    made = fuzzer()
-    corpus: Corpus = made.corpus
+    loop = fuzzer()
+    corpus: Corpus = loop.corpus
     corpus.entries[0].uses, corpus.entries[1].uses = 2, 9
     assert corpus.weights()[:3].tolist() == pytest.approx([0.6, 0.01, 1.0])
-    hunter = Corpus(made.seeds, Settings(priority="deephunter"))
+    hunter = Corpus(loop.seeds, Settings(priority="deephunter"))
     hunter.entries[0].uses, hunter.entries[1].uses = 1, 7
     assert hunter.weights()[:3].tolist() == pytest.approx([0.6, 0.3, 0.8])
 
 
 def test_energy_follows_the_potential() -> None:
-    made = fuzzer(energy="potential", tries=64)
-    assert made.corpus.energy(made.corpus.entries[0]) == pytest.approx(64, abs=4)
-    changed = made.corpus.add(0, np.zeros_like(made.seeds.x[0]), made.seeds.x[0], False, ())
-    assert made.corpus.energy(changed) == 8
+    loop = fuzzer(energy="potential", tries=64)
+    assert loop.corpus.energy(loop.corpus.entries[0]) == pytest.approx(64, abs=4)
+    changed = loop.corpus.add(0, np.zeros_like(loop.seeds.x[0]), loop.seeds.x[0], False, ())
+    assert loop.corpus.energy(changed) == 8
 
 
 def test_a_full_corpus_lets_the_most_used_go() -> None:
-    made = fuzzer("random", Budget(iterations=300), capacity=20)
-    outputs(made)
-    assert len(made.corpus) == len(made.seeds)
-    assert len({e.number for e in made.corpus.entries}) == len(made.corpus)
+    loop = fuzzer("random", Budget(iterations=300), capacity=20)
+    outputs(loop)
+    assert len(loop.corpus) == len(loop.seeds)
+    assert len({e.number for e in loop.corpus.entries}) == len(loop.corpus)
 
 
 def test_lanes_look_ahead_without_losing_draws() -> None:
     entry = fuzzer().corpus.entries[0]
     whole, parts = (Turn(3, entry, 100, rng.stream("test", 7)) for _ in range(2))
-    rows = whole.look(12).copy()
-    assert np.array_equal(parts.look(5), rows[:5])
+    rows = whole.peek(12).copy()
+    assert np.array_equal(parts.peek(5), rows[:5])
     assert parts.take([True, False, True, True, True], 2) == [0, 2]
-    assert np.array_equal(parts.look(4), rows[3:7])
+    assert np.array_equal(parts.peek(4), rows[3:7])
     resumed = Turn(3, entry, 100, rng.stream("test", 7), drawn=parts.drawn)
-    assert np.array_equal(resumed.look(4), rows[3:7])
+    assert np.array_equal(resumed.peek(4), rows[3:7])
 
 
 @pytest.mark.parametrize("budget", [{"iterations": 37}, {"outputs": 25}, {"faults": 3}])
 def test_budgets_are_exact(budget: dict[str, int]) -> None:
-    made = fuzzer("random", Budget(**budget))
-    outputs(made)
+    loop = fuzzer("random", Budget(**budget))
+    outputs(loop)
     ((name, limit),) = budget.items()
-    reached = getattr(made.tally, name)
+    reached = getattr(loop.tally, name)
     assert reached == limit if name == "iterations" else limit <= reached <= limit + 16
 
 
 def test_forwards_and_seconds_end_it_after_a_batch() -> None:
-    made = fuzzer("random", Budget(forwards=500))
-    outputs(made)
-    assert 500 <= made.tally.forwards <= 500 + 2 * 256
+    loop = fuzzer("random", Budget(forwards=500))
+    outputs(loop)
+    assert 500 <= loop.tally.forwards <= 500 + 2 * 256
 
 
 def test_nan_logits_are_faults_of_their_own_kind() -> None:
@@ -203,9 +203,9 @@ def test_nan_logits_are_faults_of_their_own_kind() -> None:
     judges = build_oracles(tested, "label")
     chosen = choose_seeds(tested, data, judges)
     state = build_guide("nlc").start(Context(target=tested), data)
-    made = Fuzzer(tested, chosen, state, judges, Settings(), Budget(iterations=60))
-    found = outputs(made)
-    bad = [m for m in found if m.oracle == "nonfinite"]
+    loop = Fuzzer(tested, chosen, state, judges, Settings(), Budget(iterations=60))
+    mutants = outputs(loop)
+    bad = [m for m in mutants if m.oracle == "nonfinite"]
     assert bad
     assert {m.predicted for m in bad} == {-1}
     assert not any(m.accepted for m in bad)
@@ -219,7 +219,7 @@ def test_float_inputs_outside_the_unit_range() -> None:
         labels = tested.logits(torch.from_numpy(x)).argmax(1).numpy()
     judges = build_oracles(tested, "label")
     chosen = choose_seeds(tested, ArraySource(x, labels), judges)
-    made = Fuzzer(
+    loop = Fuzzer(
         tested,
         chosen,
         build_guide("random").start(Context(target=tested), ArraySource(x)),
@@ -227,9 +227,9 @@ def test_float_inputs_outside_the_unit_range() -> None:
         Settings(),
         Budget(iterations=40),
     )
-    found = outputs(made)
-    assert found
-    assert all(m.x.dtype == np.float32 and m.x.min() >= -1 and m.x.max() <= 1 for m in found)
+    mutants = outputs(loop)
+    assert mutants
+    assert all(m.x.dtype == np.float32 and m.x.min() >= -1 and m.x.max() <= 1 for m in mutants)
 
 
 @pytest.mark.parametrize(

@@ -148,12 +148,12 @@ def test_other_priorities() -> None:
 
 def test_a_seed_that_gives_nothing_valid_gets_few_turns() -> None:
     kept = corpus(3)
-    kept.exhausted(kept.entries[0])
+    kept.mark_exhausted(kept.entries[0])
     kept.entries[1].uses = 9
-    kept.exhausted(kept.entries[1])
+    kept.mark_exhausted(kept.entries[1])
     assert [entry.uses for entry in kept.entries] == [5, 9, 0]
     other = corpus(3, priority="uniform")
-    other.exhausted(other.entries[0])
+    other.mark_exhausted(other.entries[0])
     assert other.entries[0].uses == 0
 
 

@@ -42,42 +42,42 @@ def subject() -> tuple[Target, ArraySource, ArraySource]:
     return target, ArraySource(x[:30], labels[:30]), ArraySource(x[30:], labels[30:])
 
 
-def run(guide: str, outputs: int = 25, **said: Any) -> tuple[Fuzzer, list[Any], GuideState]:
+def run(guide: str, outputs: int = 25, **options: Any) -> tuple[Fuzzer, list[Any], GuideState]:
     target, source, train = subject()
     judges = build_oracles(target, "label")
     seeds = choose_seeds(target, source, judges)
     state = build_guide(guide).start(Context(target=target, train=train, cache=True), source)
-    settings = Settings(mutations=Rules95(bilateral=False), every_fault=False, batch=16, **said)
-    found = []
+    settings = Settings(mutations=Rules95(bilateral=False), every_fault=False, batch=16, **options)
+    mutants = []
     with Fuzzer(target, seeds, state, judges, settings, Budget(outputs=outputs, forwards=20_000)) as fuzzer:
         for some in fuzzer.run():
-            found += some
-    return fuzzer, found, state
+            mutants += some
+    return fuzzer, mutants, state
 
 
 def test_what_is_kept_has_another_path_and_what_is_counted_adds_up() -> None:
-    fuzzer, found, state = run(f"nsgen:{BASE},distance=jaccard")
+    fuzzer, mutants, state = run(f"nsgen:{BASE},distance=jaccard")
     assert isinstance(state, NSGenState)
-    assert found
+    assert mutants
     ready = state.ready
-    assert state.kept == fuzzer.tally.accepted == len(found)
+    assert state.kept == fuzzer.tally.accepted == len(mutants)
     target, seeds = ready.target, fuzzer.seeds
-    for mutant in found:  # one by one, from what would be saved
+    for mutant in mutants:  # one by one, from what would be saved
         reference = ready.reader.references(target.prepare(np.asarray(seeds.x[[mutant.root]])))
         path = ready.reader.mutants(target.prepare(np.asarray(mutant.x)[None]), reference)
         similarity = float(ready.similarity(reference, path)[0])
         assert similarity < ready.tau
         assert mutant.gain == pytest.approx(ready.tau - similarity, abs=1e-6)
     details = state.details()
-    assert details["dpd_count"] == len(found)
-    assert details["dpd_rate"] == state.below / state.met
+    assert details["dpd_count"] == len(mutants)
+    assert details["dpd_rate"] == state.below / state.pairs
     assert fuzzer.tally.forwards > fuzzer.tally.tested * (1 + ready.passes)
 
 
 def test_label_only_keeps_exactly_what_is_taken_for_something_else_and_runs_nothing_more() -> None:
-    _, found, state = run(f"nsgen:{BASE},mode=label-only")
-    assert found
-    assert all(m.fault for m in found)  # seeds are right, so another prediction is a fault
+    _, mutants, state = run(f"nsgen:{BASE},mode=label-only")
+    assert mutants
+    assert all(m.fault for m in mutants)  # seeds are right, so another prediction is a fault
     assert state.forwards == 0
 
 
@@ -100,7 +100,7 @@ def test_parents_instead_of_roots() -> None:
     _, roots, _ = run(f"nsgen:{BASE},distance=jaccard,tau=0.6", 40, max_depth=4)
     _, parents, state = run(f"nsgen:{BASE},distance=jaccard,tau=0.6,reference=parent", 40, max_depth=4)
     assert isinstance(state, NSGenState)
-    assert any(key < 0 for key in state._known)
+    assert any(key < 0 for key in state._paths_of)
     assert [m.content for m in roots] != [m.content for m in parents]
 
 
@@ -109,13 +109,13 @@ def test_presets_and_options() -> None:
     assert build_guide("nsgen:preset=without-nldg").distance == "jaccard"  # type: ignore[attr-defined]
     assert build_guide("nsgen:with-label").mode == "with-label"  # type: ignore[attr-defined]
     assert build_guide("nsgen", layers="1").layers == "1"  # type: ignore[attr-defined]
-    for bad, told in (
+    for bad, message in (
         ("nsgen:mode=x", "mode"),
         ("nsgen:reference=child", "reference"),
         ("nsgen:quantile=2", "quantile"),
         ("nsgen:depht=3", "depth"),
     ):
-        with pytest.raises(BadInput, match=told):
+        with pytest.raises(BadInput, match=message):
             build_guide(bad)
     with pytest.raises(BadInput, match="--neuron"):
         build_guide("nsgen", neuron="unit")

@@ -225,5 +225,5 @@ def test_a_campaign_with_them_is_replayed_and_shrunk(name: str, tmp_path: Path) 
 
 def test_old_names_of_the_kind_still_list_them(capsys: pytest.CaptureFixture[str]) -> None:
     for kind in ("mutation", "mutations", "mutation-set", "mutation-spaces"):
-        list_kind(kind, json=True)
+        list_kind(kind=kind, json=True)
         assert {"nss", "rules95"} <= set(json.loads(capsys.readouterr().out)["mutation"])

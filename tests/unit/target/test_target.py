@@ -144,11 +144,11 @@ def test_whatever_a_network_raises_is_a_sentence() -> None:
     refused(picky, "doesn't match model")
 
 
-@pytest.mark.parametrize("part", ["0", "itself"])
-def test_training_mode_is_refused(part: str) -> None:
+@pytest.mark.parametrize(("part", "says"), [("0", r"training mode \(module '0'\): call"), ("", "training mode: call")])
+def test_training_mode_is_refused(part: str, says: str) -> None:
     module = nn.Sequential(nn.Dropout(), nn.Flatten(), nn.Linear(4, 3)).eval()
-    (module[0] if part == "0" else module).train()
-    with pytest.raises(BadInput, match=f"training mode.*{part}"):
+    module.get_submodule(part).train()
+    with pytest.raises(BadInput, match=says):
         Target(module, shape=(1, 2, 2)).check_outputs(images())
 
 
@@ -162,6 +162,9 @@ def test_class_names_must_fit_the_outputs() -> None:
         ({"bounds": (1, 0)}, "bounds"),
         ({"bounds": (0, math.inf)}, "bounds"),
         ({"bounds": (0, 1, 2)}, "bounds"),
+        ({"bounds": 1}, "bounds=1"),
+        ({"mean": "0.5,0.5", "std": 1}, "mean='0.5,0.5'"),
+        ({"mean": 0.5, "std": [None]}, "std="),
         ({"outputs": "softmax"}, "outputs='softmax'"),
         ({"mean": [0.5]}, "mean and std"),
         ({"mean": [0.5], "std": [0.0]}, "std"),

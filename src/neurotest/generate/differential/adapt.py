@@ -12,7 +12,7 @@ from neurotest import rng
 from neurotest.checks import count
 from neurotest.generate.differential.dlfuzz import DLFuzz
 from neurotest.generate.differential.ensemble import Ensemble
-from neurotest.generate.differential.neurons import Hits, Neurons
+from neurotest.generate.differential.neurons import Covered, Neurons
 from neurotest.generate.differential.strategies import Chosen, Numbers, Selector
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
@@ -21,7 +21,7 @@ FEATURES = 29
 KINDS = ("normalisation", "pooling", "convolution", "dense", "activation", "join", "other")
 BANDS = np.array([0.1, 0.2, 0.3, 0.4, 0.5])  # of the weights, from the largest
 TENTHS = np.arange(1, 10) / 10
-SPREAD = 0.2  # of the noise that children get; strategies live in [-1, 1]
+SPREAD = 0.2  # of the noise that children get; strategies are in [-1, 1]
 MEMORY = 3  # generations whose strategies may be parents
 
 
@@ -33,9 +33,8 @@ MEMORY = 3  # generations whose strategies may be parents
     cost="as dlfuzz, and one product of features and strategies per image",
     differs="Experimental. Only the choice of neurons is ADAPT's; the loop around it is DLFuzz's, whose aim has the "
     "runners-up in it. One population of strategies serves all seeds, where the published tool begins anew for every input, and "
-    "it has 24 members instead of 100. The features are the 29 of the published code, of which one weight band comes "
-    "out empty there and not here; normalisation, pooling and joins are not told apart here, so three of the seven kinds of "
-    "layer stay 0.",
+    "it has 24 members instead of 100. The features are the 29 of the published code, of which one weight band is empty there "
+    "and not here; normalisation, pooling and joins are not told apart here, so three of the seven kinds of layer stay 0.",
     main="population",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class Adapt(DLFuzz):
     population: int = 24
 
     def __post_init__(self) -> None:
-        self._numbers()
+        self._check_numbers()
         count("population", self.population, "24")
 
     def selector(self, ensemble: Ensemble, random: int) -> Selector:
@@ -75,24 +74,24 @@ class Evolving:
         scores = self.strategies @ features.T  # (population, neurons)
         self.which = (self.used + np.arange(len(scaled))) % len(self.strategies)
         self.used += len(scaled)
-        mine = scores[self.which] + 1e-9 * uniforms  # equal scores are common: features are 0 or 1
-        return np.asarray(np.argpartition(-mine, m - 1, axis=1)[:, :m], dtype=np.int64)
+        ranked = scores[self.which] + 1e-9 * uniforms  # equal scores are common: features are 0 or 1
+        return np.asarray(np.argpartition(-ranked, m - 1, axis=1)[:, :m], dtype=np.int64)
 
-    def learn(self, hits: Hits, failed: NDArray[np.bool_]) -> None:
-        np.logical_or.at(self.covered, self.which, hits)
-        self.failing |= hits[failed].any(0)
+    def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None:
+        np.logical_or.at(self.covered, self.which, covered)
+        self.failing |= covered[failed].any(0)
 
     def _evolve(self) -> None:
         """Parents: the half that together cover most, out of the last generations; children mix two and change a little."""
         self.generation += 1
         size = len(self.strategies)
-        known = np.vstack([self.past[0], self.strategies])[-MEMORY * size :]
+        candidates = np.vstack([self.past[0], self.strategies])[-MEMORY * size :]
         covered = np.vstack([self.past[1], self.covered])[-MEMORY * size :]
-        parents = known[cover_most(covered, max(1, size // 2))]
+        parents = candidates[cover_most(covered, max(1, size // 2))]
         stream = rng.stream("diff.adapt", self.random, self.generation)
         pairs = parents[stream.integers(len(parents), size=(size, 2))]
         mixed = np.where(stream.random((size, FEATURES)) < 0.5, pairs[:, 0], pairs[:, 1])
-        self.past = (known, covered)
+        self.past = (candidates, covered)
         self.strategies = np.clip(mixed + stream.normal(0, SPREAD, mixed.shape), -1, 1)
         self.covered, self.used = np.zeros((size, covered.shape[1]), dtype=bool), 0
 
@@ -108,7 +107,7 @@ class Evolving:
         self.generation, self.used = (int(n) for n in arrays["adapted"])
 
 
-def cover_most(covered: Hits, n: int) -> NDArray[np.int64]:
+def cover_most(covered: Covered, n: int) -> NDArray[np.int64]:
     """n rows, one after the other the one that adds most to those before it; the earlier of two equal ones."""
     left, chosen = covered.copy(), []
     free = np.ones(len(covered), dtype=bool)
@@ -123,24 +122,24 @@ def cover_most(covered: Hits, n: int) -> NDArray[np.int64]:
 
 def constant_features(neurons: Neurons) -> Numbers:
     """(neurons, 17): which quarter of the layers, which band of weights, which kind of layer."""
-    found = np.zeros((len(neurons), 17))
+    features = np.zeros((len(neurons), 17))
     rows = np.arange(len(neurons))
-    found[rows, np.minimum(3, (neurons.place * 4).astype(int))] = 1
+    features[rows, np.minimum(3, (neurons.place * 4).astype(int))] = 1
     rank = np.empty(len(neurons))
     rank[np.argsort(-neurons.weights, kind="stable")] = np.arange(len(neurons)) / len(neurons)
-    found[rows, 4 + np.searchsorted(BANDS, rank, side="right")] = 1
-    found[rows, 10 + np.array([KINDS.index(kind if kind in KINDS else "other") for kind in neurons.made_by])] = 1
-    return found
+    features[rows, 4 + np.searchsorted(BANDS, rank, side="right")] = 1
+    features[rows, 10 + np.array([KINDS.index(kind if kind in KINDS else "other") for kind in neurons.kinds])] = 1
+    return features
 
 
 def changing_features(counts: NDArray[np.int64], failing: NDArray[np.bool_]) -> Numbers:
     """(neurons, 12): covered by a failing input, never covered, and else which tenth by how often it was."""
-    found = np.zeros((len(counts), 12))
-    found[failing, 0] = 1
-    found[counts == 0, 1] = 1
+    features = np.zeros((len(counts), 12))
+    features[failing, 0] = 1
+    features[counts == 0, 1] = 1
     seen = np.flatnonzero(counts > 0)
     order = seen[np.argsort(-counts[seen], kind="stable")]
     if len(order):
         tenth = np.searchsorted(TENTHS, np.arange(len(order)) / len(order), side="right")
-        found[order, 2 + tenth] = 1
-    return found
+        features[order, 2 + tenth] = 1
+    return features

@@ -1,4 +1,4 @@
-"""DeepXplore: push one target away from what all targets say, and uncovered neurons up, until they disagree."""
+"""DeepXplore: push one target away from the class all targets predict, and uncovered neurons up, until they disagree."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import count, eps_share
-from neurotest.checks import fraction as real
+from neurotest.checks import count, eps_share, integer, number, one_of
 from neurotest.errors import BadInput
 from neurotest.generate.differential import constraints
-from neurotest.generate.differential.ensemble import Ensemble, Seen
+from neurotest.generate.differential.ensemble import Ensemble, Output
 from neurotest.generate.differential.method import Outcome
-from neurotest.generate.differential.neurons import pick
+from neurotest.generate.differential.neurons import pick, rows_of
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
@@ -35,17 +34,10 @@ from neurotest.registry import register
     "changes by at most `eps` and there are at most `patches` black patches (`preset=mnist-paper` has neither bound).",
     main="constraint",
     presets={
-        "mnist-paper": {
-            "step": 10.0,
-            "steps": 20,
-            "class_weight": 1.0,
-            "neuron_weight": 0.1,
-            "threshold": 0.0,
-            "eps": 1.0,
-            "patches": None,
-        }
+        "mnist-paper": {"step": 10.0, "steps": 20, "class_weight": 1.0, "neuron_weight": 0.1, "threshold": 0.0, "eps": 1.0,
+                        "patches": None},
     },
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class DeepXplore:
     """Climb sum of the other targets' logits of the common class - `class_weight` x the pushed target's + `neuron_weight` x one
@@ -72,22 +64,19 @@ class DeepXplore:
     layers: str = "pre_activation"
 
     def __post_init__(self) -> None:
-        if self.constraint not in constraints.CONSTRAINTS:
-            raise BadInput(f"constraint={self.constraint!r}: expected light, occlusion, blackout or free.")
-        if self.place not in ("random", "corner"):
-            raise BadInput(f"place={self.place!r}: expected random or corner.")
+        one_of("constraint", self.constraint, constraints.CONSTRAINTS)
+        one_of("place", self.place, ("random", "corner"))
         object.__setattr__(self, "eps", eps_share("eps", self.eps))
         if self.patches is not None:
             count("patches", self.patches, "5 leave a digit recognisable")
-        if real("step", self.step, 0, None, "1 with light, 0.05 with free") == 0:
-            raise BadInput("step=0: expected a number above 0.")
+        number("step", self.step, "1 with light, 0.05 with free", above=0)
         for name in ("class_weight", "neuron_weight", "threshold"):
-            real(name, getattr(self, name), 0, None, "the paper uses 1, 0.1 and 0")
+            number(name, getattr(self, name), "the paper uses 1, 0.1 and 0", least=0)
         count("steps", self.steps, "20 in the paper")
         if self.side is not None:
             count("side", self.side, "10, or 6 for black patches")
-        if self.push is not None and (not isinstance(self.push, int) or isinstance(self.push, bool) or self.push < 0):
-            raise BadInput(f"push={self.push!r}: expected the number of a target, 0 for the first.")
+        if self.push is not None:
+            integer("push", self.push, 0, "the number of a target, 0 for the first")
 
     @property
     def operator(self) -> str:
@@ -117,40 +106,40 @@ class _Search:
         self.covered = [arrays[f"covered{i}"].astype(bool) for i in range(len(self.covered))]
 
     def batch(self, seed: Tensor, classes: NDArray[np.int64], positions: NDArray[np.int64]) -> Outcome:
-        method, work = self.method, _Batch(self, seed, classes, positions)
-        for number in range(method.steps):
-            work.advance(number)
-            if not len(work.alive):
+        method, batch = self.method, _Batch(self, seed, classes, positions)
+        for step in range(method.steps):
+            batch.step(step)
+            if not len(batch.active):
                 break
-        return work.finish()
+        return batch.finish()
 
-    def draw(self, wanted: NDArray[np.int64], uniforms: NDArray[np.float64], *, all_: bool) -> NDArray[np.int64]:
+    def draw(self, neurons: NDArray[np.int64], uniforms: NDArray[np.float64], *, all_: bool) -> NDArray[np.int64]:
         """One neuron per target and row: uncovered ones, any where all are covered; (targets, n)."""
-        found = wanted.copy()
+        neurons = neurons.copy()
         for j, covered in enumerate(self.covered):
-            left = np.flatnonzero(~covered)
-            left = left if len(left) else np.arange(len(covered))
-            again = np.full(len(found[j]), True) if all_ else covered[found[j]]
-            found[j, again] = left[(uniforms[j, again] * len(left)).astype(np.int64)]
-        return found
+            free = np.flatnonzero(~covered)
+            free = free if len(free) else np.arange(len(covered))
+            redrawn = np.full(len(neurons[j]), True) if all_ else covered[neurons[j]]
+            neurons[j, redrawn] = free[(uniforms[j, redrawn] * len(free)).astype(np.int64)]
+        return neurons
 
 
 class _Batch:
-    """One batch on its way: `alive` are the rows whose targets still agree."""
+    """One batch: `active` are the rows whose targets still agree."""
 
     def __init__(self, search: _Search, seed: Tensor, classes: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
         self.search, self.method, self.ensemble = search, search.method, search.ensemble
         self.positions = positions
         self.y = torch.from_numpy(classes).to(seed.device)
-        self.seed, self.u, self.saved = seed, seed.clone(), self.ensemble.settle(seed)
+        self.seed, self.u, self.saved = seed, seed.clone(), self.ensemble.quantise(seed)
         self.dark = np.zeros(len(seed), dtype=np.int64)  # black patches so far
         self.steps = np.zeros(len(seed), dtype=np.int64)
-        self.alive = np.arange(len(seed))
-        self.wanted = np.zeros((len(self.ensemble), len(seed)), dtype=np.int64)
+        self.active = np.arange(len(seed))
+        self.neurons = np.zeros((len(self.ensemble), len(seed)), dtype=np.int64)
         k = len(self.ensemble)
         pushed = positions % k if self.method.push is None else np.full(len(seed), self.method.push)
         self.sign = np.where(np.arange(k)[:, None] == pushed[None], -self.method.class_weight, 1.0)  # (targets, n)
-        self.wavered: set[int] = set()
+        self.unstable: set[int] = set()
         side = self.method.side or constraints.SIDES.get(self.method.constraint, 1)
         self.side, self.fixed = side, self._uniforms("place", 0, (len(seed), 2))
         if self.method.place == "corner":
@@ -159,87 +148,78 @@ class _Batch:
     def _uniforms(self, what: str, step: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
         return rng.stream(f"diff.{what}", self.search.random, int(self.positions[0]), step).random(shape)
 
-    def advance(self, number: int) -> None:
-        """Look, take out what differs, and move the rest."""
-        here = self._leaf()
-        seen = self.ensemble.look(here)
-        if number:
-            stay = ~self._harvest(here, np.stack([s.predicted for s in seen], 1), seen, number)
-            if not stay.any():
-                return
-        else:
-            stay = np.ones(len(here), dtype=bool)
-        rows = self.alive if number == 0 else self._before
-        draws = self._uniforms("neuron", number, self.wanted.shape)
-        self.wanted = self.search.draw(self.wanted, draws, all_=number == 0)
+    def step(self, number: int) -> None:
+        """Run the targets, collect rows on which they differ, and move the rest."""
+        rows = self.active
+        here = rows_of(self.u, rows).detach().requires_grad_()
+        forward = self.ensemble.forward(here)
+        stay = ~self._collect(here, forward) if number else np.ones(len(here), dtype=bool)
+        if not stay.any():
+            return
+        draws = self._uniforms("neuron", number, self.neurons.shape)
+        self.neurons = self.search.draw(self.neurons, draws, all_=number == 0)
         with torch.enable_grad():
-            aim = self._aim(seen, rows)[torch.from_numpy(stay).to(here.device)]
-        gradient = self.ensemble.direction(aim, here, first=number == 0)[torch.from_numpy(stay).to(here.device)]
+            objective = rows_of(self._objective(forward, rows), stay)
+        gradient = rows_of(self.ensemble.direction(objective, here, first=number == 0), stay)
         self._move(gradient, number)
 
-    def _leaf(self) -> Tensor:
-        return self.u[torch.from_numpy(self.alive).to(self.u.device)].detach().requires_grad_()
-
-    def _aim(self, seen: list[Seen], rows: NDArray[np.int64]) -> Tensor:
-        own = self.y[torch.from_numpy(rows).to(self.y.device)][:, None]
+    def _objective(self, forward: list[Output], rows: NDArray[np.int64]) -> Tensor:
+        own = rows_of(self.y, rows)[:, None]
         total: Any = 0.0
-        for j, one in enumerate(seen):
+        for j, one in enumerate(forward):
             sign = torch.from_numpy(self.sign[j, rows]).to(one.logits)
             total = total + sign * one.logits.gather(1, own)[:, 0]
-            total = total + self.method.neuron_weight * pick(one.values.means, self.wanted[j, rows][:, None])
+            total = total + self.method.neuron_weight * pick(one.values.means, self.neurons[j, rows][:, None])
         return torch.as_tensor(total)
 
     def _move(self, gradient: Tensor, number: int) -> None:
         inside = None
         if self.method.constraint in constraints.SIDES:
             drawn = self.fixed if self.method.constraint == "occlusion" else self._uniforms("place", number, self.fixed.shape)
-            inside = constraints.rectangles(tuple(gradient.shape[1:]), self.side, drawn[self.alive], gradient)
-        index = torch.from_numpy(self.alive).to(self.u.device)
+            inside = constraints.rectangles(tuple(gradient.shape[1:]), self.side, drawn[self.active], gradient)
+        index = torch.from_numpy(self.active).to(self.u.device)
         change = self.method.step * constraints.constrain(gradient, self.method.constraint, inside)
         moved = self.u[index] + change
         if self.method.constraint not in constraints.SIDES:
             low, high = self.seed[index] - self.method.eps, self.seed[index] + self.method.eps
             moved = torch.minimum(torch.maximum(moved, low), high)
         self.u[index] = moved.clamp(0, 1)
-        self.steps[self.alive] = number + 1
+        self.steps[self.active] = number + 1
         if self.method.constraint == "blackout" and self.method.patches is not None:
-            self.dark[self.alive] += (change.flatten(1) < 0).any(1).cpu().numpy()
+            self.dark[self.active] += (change.flatten(1) < 0).any(1).cpu().numpy()
 
-    def _harvest(self, here: Tensor, said: NDArray[np.int64], seen: list[Seen] | None, number: int) -> NDArray[np.bool_]:
-        """Rows that differ, also as they are saved, leave, and what they covered counts; so do rows whose patches are used up."""
-        self._before = self.alive
-        real = np.zeros(len(here), dtype=bool)
-        suspects = np.flatnonzero((said != said[:, :1]).any(1))
+    def _collect(self, here: Tensor, forward: list[Output]) -> NDArray[np.bool_]:
+        """Rows on which targets differ, also as saved, leave, and what they covered counts; so do rows with all patches used."""
+        faults = np.zeros(len(here), dtype=bool)
+        predicted = np.stack([one.predicted for one in forward], 1)  # (n, targets)
+        suspects = np.flatnonzero((predicted != predicted[:, :1]).any(1))
         if len(suspects):
-            index = torch.from_numpy(suspects).to(here.device)
-            saved = self.ensemble.settle(here[index])
-            again = self.ensemble.predict(saved)
-            holds = (again != again[:, :1]).any(1)
-            real[suspects[holds]] = True
-            self.wavered |= set(self.alive[suspects[~holds]].tolist())
-            self.saved[torch.from_numpy(self.alive[suspects[holds]]).to(here.device)] = saved[
-                torch.from_numpy(holds).to(here.device)
-            ]
-        if seen is not None:
-            for covered, one in zip(self.search.covered, seen, strict=True):
-                covered |= one.values.hits(self.method.threshold)[real].any(0)
-        self.wavered -= set(self.alive[real].tolist())
-        spent = ~real & (self.dark[self.alive] >= (self.method.patches or np.inf))
+            saved = self.ensemble.quantise(rows_of(here, suspects))
+            predicted = self.ensemble.predict(saved)
+            stable = (predicted != predicted[:, :1]).any(1)
+            faults[suspects[stable]] = True
+            self.unstable |= set(self.active[suspects[~stable]].tolist())
+            self._save(self.active[suspects[stable]], rows_of(saved, stable))
+        for covered, one in zip(self.search.covered, forward, strict=True):
+            covered |= one.values.covered(self.method.threshold)[faults].any(0)
+        self.unstable -= set(self.active[faults].tolist())
+        spent = ~faults & (self.dark[self.active] >= (self.method.patches or np.inf))
         if spent.any():
-            place, held = (torch.from_numpy(a).to(here.device) for a in (self.alive[spent], spent))
-            self.saved[place] = self.ensemble.settle(here[held])
-        gone = real | spent
-        self.alive = self.alive[~gone]
-        return gone
+            self._save(self.active[spent], self.ensemble.quantise(rows_of(here, spent)))
+        done = faults | spent
+        self.active = self.active[~done]
+        return done
+
+    def _save(self, rows: NDArray[np.int64], x: Tensor) -> None:
+        self.saved[torch.from_numpy(rows).to(x.device)] = x
 
     def finish(self) -> Outcome:
-        """The last move is looked at, too; what still agrees is output as it stands."""
-        if len(self.alive):
-            here = self.u[torch.from_numpy(self.alive).to(self.u.device)]
-            if bool((self.steps[self.alive] > 0).any()):
+        """Rows whose targets still agree after the last step are output as they are."""
+        if len(self.active):
+            here = rows_of(self.u, self.active)
+            if bool((self.steps[self.active] > 0).any()):
                 with torch.no_grad():
-                    seen = self.ensemble.look(here)
-                self._harvest(here, np.stack([s.predicted for s in seen], 1), seen, self.method.steps)
-            left = torch.from_numpy(self.alive).to(self.u.device)
-            self.saved[left] = self.ensemble.settle(self.u[left])
-        return Outcome(self.saved, np.arange(len(self.saved)), self.steps, len(self.wavered))
+                    forward = self.ensemble.forward(here)
+                self._collect(here, forward)
+            self._save(self.active, self.ensemble.quantise(rows_of(self.u, self.active)))
+        return Outcome(self.saved, np.arange(len(self.saved)), self.steps, len(self.unstable))

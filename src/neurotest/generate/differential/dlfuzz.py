@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import count
-from neurotest.checks import fraction as real
+from neurotest.checks import count, number
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble, Seen
+from neurotest.generate.differential.ensemble import Ensemble, Output
 from neurotest.generate.differential.method import Outcome
-from neurotest.generate.differential.neurons import Hits, pick
+from neurotest.generate.differential.neurons import Covered, pick, rows_of
 from neurotest.generate.differential.strategies import STRATEGIES, Mixed, Selector
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
@@ -62,13 +61,12 @@ class DLFuzz:
         for part in str(self.strategy).split("+"):
             if part not in STRATEGIES:
                 raise BadInput(f"strategy={self.strategy!r}: expected {', '.join(STRATEGIES)}, or several joined by +.")
-        self._numbers()
+        self._check_numbers()
 
-    def _numbers(self) -> None:
-        if real("step", self.step, 0, 1, "0.02 in the paper") == 0:
-            raise BadInput("step=0: expected a number above 0.")
+    def _check_numbers(self) -> None:
+        number("step", self.step, "0.02 in the paper", above=0, most=1)
         for name in ("class_weight", "neuron_weight", "threshold", "within"):
-            real(name, getattr(self, name), 0, None, "0.5, 0.5, 0.25 and 0.02")
+            number(name, getattr(self, name), "0.5, 0.5, 0.25 and 0.02", least=0)
         for name in ("steps", "neurons", "runners_up", "generations"):
             count(name, getattr(self, name), "5, 10, 4 and 3")
 
@@ -87,13 +85,16 @@ class DLFuzz:
 
 
 @dataclass(eq=False)
-class _Found:
-    """Outputs of one batch as they come."""
+class _Batch:
+    """One batch of seeds, where each ended, and its outputs."""
 
+    seed: Tensor
+    classes: NDArray[np.int64]
+    last: Tensor
     x: list[Tensor] = field(default_factory=list)
     rows: list[NDArray[np.int64]] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    wavered: set[int] = field(default_factory=set)
+    unstable: set[int] = field(default_factory=set)
 
     def add(self, x: Tensor, rows: NDArray[np.int64], step: int) -> None:
         self.x.append(x)
@@ -119,77 +120,70 @@ class _Search:
         self.selector.restore(arrays)
 
     def batch(self, seed: Tensor, classes: NDArray[np.int64], positions: NDArray[np.int64]) -> Outcome:
-        found, last = _Found(), seed.clone()
+        batch = _Batch(seed, classes, seed.clone())
         u, rows = seed, np.arange(len(seed))
         for generation in range(self.method.generations):
             stream = rng.stream("diff.neuron", self.random, int(positions[0]), generation)
-            u, rows = self._climb(u, rows, seed, classes, found, last, stream, first=generation == 0)
+            u, rows = self._climb(batch, u, rows, stream, first=generation == 0)
             if not len(rows):
                 break
-        failed = np.unique(np.concatenate(found.rows)) if found.rows else np.empty(0, dtype=np.int64)
-        calm = np.setdiff1d(np.arange(len(seed)), failed)
-        found.add(self.ensemble.settle(last[torch.from_numpy(calm).to(last.device)]), calm, self.method.steps)
-        unstable = len(found.wavered - set(failed.tolist()))
-        return Outcome(torch.cat(found.x), np.concatenate(found.rows), np.array(found.steps, dtype=np.int64), unstable)
+        failed = np.unique(np.concatenate(batch.rows)) if batch.rows else np.empty(0, dtype=np.int64)
+        others = np.setdiff1d(np.arange(len(seed)), failed)
+        batch.add(self.ensemble.quantise(rows_of(batch.last, others)), others, self.method.steps)
+        unstable = len(batch.unstable - set(failed.tolist()))
+        return Outcome(torch.cat(batch.x), np.concatenate(batch.rows), np.array(batch.steps, dtype=np.int64), unstable)
 
     def _climb(
-        self, u: Tensor, rows: NDArray[np.int64], seed: Tensor, classes: NDArray[np.int64], found: _Found, last: Tensor,
-        stream: np.random.Generator, *, first: bool,
-    ) -> tuple[Tensor, NDArray[np.int64]]:  # fmt: skip
-        """All images of a generation at once; gives those that are worth climbing from again, and whose they are."""
-        own = torch.from_numpy(classes[rows]).to(u.device)
-        kept: list[tuple[Tensor, NDArray[np.int64]]] = []
+        self, batch: _Batch, u: Tensor, rows: NDArray[np.int64], stream: np.random.Generator, *, first: bool
+    ) -> tuple[Tensor, NDArray[np.int64]]:
+        """All images of a generation at once; those that are worth climbing from again, and their rows."""
+        own = torch.from_numpy(batch.classes[rows]).to(u.device)
+        next_: list[tuple[Tensor, NDArray[np.int64]]] = []
         others, chosen = None, np.empty((0, 0), dtype=np.int64)
-        for number in range(self.method.steps + 1):
+        for step in range(self.method.steps + 1):
             here = u.detach().requires_grad_()
-            (seen,) = self.ensemble.look(here)
+            (forward,) = self.ensemble.forward(here)
             if others is None:
-                others = runners_up(seen.logits.detach(), own, self.method.runners_up)
+                others = runners_up(forward.logits.detach(), own, self.method.runners_up)
                 uniforms = stream.random((len(rows), len(self.counts)))
-                chosen = self.selector.choose(self.counts, seen.values.scaled.cpu().numpy(), uniforms, self.m)
+                chosen = self.selector.choose(self.counts, forward.values.scaled.cpu().numpy(), uniforms, self.m)
             else:
-                kept.append(self._judge(here.detach(), seen, rows, seed, classes, found, number))
-            if number == self.method.steps:
+                next_.append(self._judge(batch, here.detach(), forward, rows, step))
+            if step == self.method.steps:
                 break
             with torch.enable_grad():
-                aim = self._aim(seen, own, others, chosen)
-            gradient = self.ensemble.direction(aim, here, first=first and number == 0)
+                objective = self._objective(forward, own, others, chosen)
+            gradient = self.ensemble.direction(objective, here, first=first and step == 0)
             u = (here.detach() + self.method.step * gradient).clamp(0, 1)
-        last[torch.from_numpy(rows).to(last.device)] = u.detach()
-        return torch.cat([x for x, _ in kept]), np.concatenate([r for _, r in kept])
+        batch.last[torch.from_numpy(rows).to(u.device)] = u.detach()
+        return torch.cat([x for x, _ in next_]), np.concatenate([r for _, r in next_])
 
-    def _aim(self, seen: Seen, own: Tensor, others: Tensor, chosen: NDArray[np.int64]) -> Tensor:
-        ahead = seen.logits.gather(1, own[:, None])[:, 0]
-        behind = seen.logits.gather(1, others).sum(1)
-        driven = pick(seen.values.means, chosen)
-        return self.method.class_weight * behind - ahead + self.method.neuron_weight * driven
+    def _objective(self, forward: Output, own: Tensor, others: Tensor, chosen: NDArray[np.int64]) -> Tensor:
+        own_logit = forward.logits.gather(1, own[:, None])[:, 0]
+        other_logits = forward.logits.gather(1, others).sum(1)
+        neurons = pick(forward.values.means, chosen)
+        return self.method.class_weight * other_logits - own_logit + self.method.neuron_weight * neurons
 
     def _judge(
-        self,
-        here: Tensor,
-        seen: Seen,
-        rows: NDArray[np.int64],
-        seed: Tensor,
-        classes: NDArray[np.int64],
-        found: _Found,
-        number: int,
+        self, batch: _Batch, here: Tensor, forward: Output, rows: NDArray[np.int64], number: int
     ) -> tuple[Tensor, NDArray[np.int64]]:
-        """Put out what fails as it is saved, count coverage, and give what is worth climbing from again."""
-        suspects = np.flatnonzero(seen.predicted != classes[rows])
+        """Output what fails as it is saved, count coverage, and give what is worth climbing from again."""
+        wrong = forward.predicted != batch.classes[rows]
+        suspects = np.flatnonzero(wrong)
         if len(suspects):
-            saved = self.ensemble.settle(here[torch.from_numpy(suspects).to(here.device)])
-            holds = self.ensemble.predict(saved)[:, 0] != classes[rows[suspects]]
-            found.wavered |= set(rows[suspects[~holds]].tolist())
-            if holds.any():
-                found.add(saved[torch.from_numpy(holds).to(here.device)], rows[suspects[holds]], number)
-        hits = seen.values.hits(self.method.threshold)
-        gains = coverage_gains(hits, self.counts > 0)
-        self.counts += hits.sum(0)
-        self.selector.learn(hits, seen.predicted != classes[rows])
-        base = seed[torch.from_numpy(rows).to(seed.device)].flatten(1)
+            saved = self.ensemble.quantise(rows_of(here, suspects))
+            stable = self.ensemble.predict(saved)[:, 0] != batch.classes[rows[suspects]]
+            batch.unstable |= set(rows[suspects[~stable]].tolist())
+            if stable.any():
+                batch.add(rows_of(saved, stable), rows[suspects[stable]], number)
+        covered = forward.values.covered(self.method.threshold)
+        gains = coverage_gains(covered, self.counts > 0)
+        self.counts += covered.sum(0)
+        self.selector.learn(covered, wrong)
+        base = rows_of(batch.seed, rows).flatten(1)
         near = (here.flatten(1) - base).norm(dim=1) < self.method.within * base.norm(dim=1)
-        worth = np.flatnonzero((gains > GAIN / number) & near.cpu().numpy())
-        return here[torch.from_numpy(worth).to(here.device)], rows[worth]
+        again = np.flatnonzero((gains > GAIN / number) & near.cpu().numpy())
+        return rows_of(here, again), rows[again]
 
 
 def runners_up(logits: Tensor, own: Tensor, k: int) -> Tensor:
@@ -198,7 +192,7 @@ def runners_up(logits: Tensor, own: Tensor, k: int) -> Tensor:
     return rest.topk(min(k, logits.shape[1] - 1), dim=1).indices
 
 
-def coverage_gains(hits: Hits, covered: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """How much coverage each row adds to what is covered and to the rows before it: (n, neurons) -> (n,)."""
-    so_far = np.logical_or.accumulate(np.vstack([covered[None], hits]), axis=0).sum(1)
-    return np.asarray(np.diff(so_far) / len(covered))
+def coverage_gains(covered: Covered, before: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """How much coverage each row adds to `before` (neurons,) and to the rows before it: (n, neurons) -> (n,)."""
+    so_far = np.logical_or.accumulate(np.vstack([before[None], covered]), axis=0).sum(1)
+    return np.asarray(np.diff(so_far) / len(before))

@@ -15,7 +15,7 @@ from neurotest.jobs.parts import Arrays
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came out of a batch, as it will be saved; a method may give several outputs of one seed."""
+    """The outputs of a batch, as they will be saved; a method may give several of one seed."""
 
     x: Tensor  # (m, *shape) in [0, 1]
     rows: NDArray[np.int64]  # (m,) of which seed of the batch

@@ -13,7 +13,7 @@ from torch import Tensor
 from neurotest.target import Target, Want
 from neurotest.target.probe import Keep, reducer
 
-Hits = NDArray[np.bool_]
+Covered = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Values:
     means: Tensor
     scaled: Tensor  # without graph; NaN where a layer is constant
 
-    def hits(self, threshold: float) -> Hits:
+    def covered(self, threshold: float) -> Covered:
         """(n, neurons) which neurons are covered; a constant layer covers nothing."""
         return np.asarray((self.scaled > threshold).cpu().numpy())
 
@@ -62,18 +62,24 @@ class Neurons:
         return np.repeat(np.arange(len(self.layers)) / max(1, len(self.layers)), self.widths)
 
     @property
-    def made_by(self) -> list[str]:
+    def kinds(self) -> list[str]:
         return [layer.made_by for layer, width in zip(self.layers, self.widths, strict=True) for _ in range(width)]
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """(neurons,) mean of the weights that lead into each neuron; 0 where its layer has none."""
+        """(neurons,) mean of each neuron's incoming weights; 0 where its layer has none."""
         parts = []
         for layer, width in zip(self.layers, self.widths, strict=True):
-            held = getattr(self.target.module.get_submodule(layer.module), "weight", None)
-            fits = isinstance(held, Tensor) and held.ndim > 1 and len(held) == width
-            parts.append(held.detach().flatten(1).mean(1).double().cpu().numpy() if fits else np.zeros(width))  # type: ignore[union-attr]
+            weight = getattr(self.target.module.get_submodule(layer.module), "weight", None)
+            if isinstance(weight, Tensor) and weight.ndim > 1 and len(weight) == width:
+                parts.append(weight.detach().flatten(1).mean(1).double().cpu().numpy())
+            else:
+                parts.append(np.zeros(width))
         return np.concatenate(parts)
+
+
+def rows_of(x: Tensor, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Tensor:
+    return x[torch.from_numpy(rows).to(x.device)]
 
 
 def pick(values: Tensor, chosen: NDArray[np.int64]) -> Tensor:

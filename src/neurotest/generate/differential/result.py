@@ -1,4 +1,4 @@
-"""What differential testing found: outputs, what every target says of them, and random changes of the same size beside."""
+"""The result of differential testing: outputs, every target's predictions, and random changes of the same size beside."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from neurotest.generate.suite import AttackResult
 class DiffResult(AttackResult):
     """Outputs as they are saved; a seed may have several. A fault: the targets disagree (one target: it left the seed's class).
 
-    `predicted` is what the first target says that left the class all targets gave the seed; `said` is what each of them says.
+    `predictions` are those of every target; `predicted` is that of the first target that left the class of the seed.
     """
 
-    said: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64), repr=False)  # (n, targets)
+    predictions: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64), repr=False)  # (n, targets)
     steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
     targets: tuple[str, ...] = ()
     operator: str = ""
@@ -35,13 +35,13 @@ class DiffResult(AttackResult):
             "operator": self.operator,
             "seed": int(self.positions[i]),
             "steps": int(self.steps[i]),
-            "said": [int(n) for n in self.said[i]],
+            "said": [int(n) for n in self.predictions[i]],
         }
 
     @property
     def by_target(self) -> dict[str, int]:
-        """How many faults each target has a part in: it left the class all gave the seed."""
-        left = (self.said != self.expected[:, None]) & self.fault[:, None]
+        """In how many faults each target left the class of the seed."""
+        left = (self.predictions != self.expected[:, None]) & self.fault[:, None]
         names = [f"{spec} ({i + 1})" if self.targets.count(spec) > 1 else spec for i, spec in enumerate(self.targets)]
         return {name: int(n) for name, n in zip(names, left.sum(0), strict=True)}
 

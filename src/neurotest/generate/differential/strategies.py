@@ -1,4 +1,4 @@
-"""Which neurons to drive up: DLFuzz's four strategies, and ADAPT's, which learns one while testing."""
+"""Which neurons to drive up: DLFuzz's four strategies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.generate.differential.neurons import Hits, Neurons, weighted
+from neurotest.generate.differential.neurons import Covered, Neurons, weighted
 from neurotest.jobs.parts import Arrays
 
 STRATEGIES = ("often", "rarely", "weight", "threshold")
@@ -18,11 +18,11 @@ Chosen = NDArray[np.int64]
 
 
 class Selector(Protocol):
-    """Chooses m neurons for every image, and learns what came of it."""
+    """Chooses m neurons for every image, and learns from the result."""
 
     def choose(self, counts: NDArray[np.int64], scaled: Numbers, uniforms: Numbers, m: int) -> Chosen: ...
 
-    def learn(self, hits: Hits, failed: NDArray[np.bool_]) -> None: ...
+    def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None: ...
 
     def arrays(self) -> Arrays: ...
 
@@ -50,14 +50,14 @@ class Mixed:
 
     def _one(self, name: str, counts: NDArray[np.int64], scaled: Numbers, uniforms: Numbers, m: int) -> Chosen:
         if name == "threshold":
-            away = np.abs(np.nan_to_num(scaled, nan=np.inf) - self.threshold)
-            return np.argsort(away, axis=1, kind="stable")[:, :m]
+            distance = np.abs(np.nan_to_num(scaled, nan=np.inf) - self.threshold)
+            return np.argsort(distance, axis=1, kind="stable")[:, :m]
         weights = {"often": counts, "rarely": counts.max() - counts, "weight": self.heavy}[name].astype(np.float64)
-        if not weights.any():  # nothing is known yet: any will do
+        if not weights.any():  # nothing is covered yet
             weights = np.ones_like(weights)
         return weighted(weights[None], uniforms, m)
 
-    def learn(self, hits: Hits, failed: NDArray[np.bool_]) -> None:
+    def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None:
         return None
 
     def arrays(self) -> Arrays:

@@ -1,4 +1,4 @@
-"""The seeds that are alive: what each is, where it came from, and which gets the next turn."""
+"""The seeds in use: what each is, where it came from, and which gets the next turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neurotest.generate.fuzz.settings import Settings
 from neurotest.mutate.chain import Chain
 
 P_MIN, GAMMA = 0.01, 5.0  # NeuraL-Coverage's priorities
-UNKNOWN, REFUSED, SPENT = 0, 1, 2  # what a rule gives of an entry: not tried yet, nothing valid, a mutant that was output
+UNTRIED, INVALID, OUTPUT = 0, 1, 2  # what a rule makes of an entry: not tried yet, nothing valid, a mutant that was output
 LEAST, MOST = 8, 256  # mutants per turn under energy=potential
 
 
@@ -29,12 +29,12 @@ class Entry:
     chain: Chain
     uses: int = 0
     potential: float = 0.0
-    known: NDArray[np.int8] | None = None  # what is known of each rule; only saves work
+    rule_status: NDArray[np.int8] | None = None  # UNTRIED, INVALID or OUTPUT; only saves work
 
-    def note(self, rule: int, what: int) -> None:
-        """Remember what a rule gives of it (rules without a number have noise of their own)."""
-        if rule >= 0 and self.known is not None:
-            self.known[rule] = what
+    def set_status(self, rule: int, status: int) -> None:
+        """Remember what a rule makes of it (rules without a number have noise of their own)."""
+        if rule >= 0 and self.rule_status is not None:
+            self.rule_status[rule] = status
 
     @property
     def depth(self) -> int:
@@ -68,17 +68,17 @@ class Corpus:
         if over <= 0:
             return
         order = np.argsort([-entry.uses for entry in self.entries[:-1]], kind="stable")
-        gone = set([int(i) for i in order if self.entries[int(i)].number not in kept][:over])
-        self.entries = [entry for i, entry in enumerate(self.entries) if i not in gone]
+        dropped = set([int(i) for i in order if self.entries[int(i)].number not in kept][:over])
+        self.entries = [entry for i, entry in enumerate(self.entries) if i not in dropped]
 
     def potential(self, x: NDArray[np.generic], reference: NDArray[np.generic]) -> float:
         """How much room for change is left: what validity allows in all, less what was changed."""
         if self.settings.energy == "constant":
             return 0.0
         scale = 255.0 if self.seeds.eight_bit else self.seeds.bounds[1] - self.seeds.bounds[0]
-        apart = np.abs(np.asarray(x, dtype=np.float64) - np.asarray(reference, dtype=np.float64)).sum() / scale
-        lit = np.count_nonzero(np.asarray(reference) > (0 if self.seeds.eight_bit else self.seeds.bounds[0]))
-        return max(0.0, float(self.settings.validity.beta * lit - apart))
+        change = np.abs(np.asarray(x, dtype=np.float64) - np.asarray(reference, dtype=np.float64)).sum() / scale
+        nonzero = np.count_nonzero(np.asarray(reference) > (0 if self.seeds.eight_bit else self.seeds.bounds[0]))
+        return max(0.0, float(self.settings.validity.beta * nonzero - change))
 
     def weights(self) -> NDArray[np.float64]:
         """(n,) how likely each entry is to get the next turn, not normalised."""
@@ -99,13 +99,18 @@ class Corpus:
         edges = np.cumsum(self.weights())
         rows = np.minimum(np.searchsorted(edges, uniforms * edges[-1], side="right"), len(self.entries) - 1)
         chosen = [self.entries[int(row)] for row in rows]
-        if self.settings.priority == "deephunter":  # there every turn counts, not only fruitful ones
+        if self.settings.priority == "deephunter":  # it counts every turn, not only those that gained
             for entry in chosen:
                 entry.uses += 1
         return chosen
 
-    def exhausted(self, entry: Entry) -> None:
-        """A turn gave nothing new that is valid: from now on it gets as few as one that has often borne fruit."""
+    def mark_gained(self, entry: Entry) -> None:
+        """A mutant of it was kept."""
+        if self.settings.priority != "deephunter":
+            entry.uses += 1
+
+    def mark_exhausted(self, entry: Entry) -> None:
+        """A turn gave nothing new that is valid: from now on it gets as few turns as one that has often gained."""
         if self.settings.priority == "uses":
             entry.uses = max(entry.uses, int(GAMMA))
 

@@ -1,6 +1,6 @@
 """Guides: which mutants are worth keeping. Every coverage criterion is one; DeepHunter's, TensorFuzz's and random stand beside.
 
-A guide reads traces only. `gain` judges a batch and changes nothing, `keep` takes one mutant in.
+`gain` judges a batch and changes nothing, `keep` takes mutants in.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
+from neurotest.checks import number
 from neurotest.coverage.bits import BitState
 from neurotest.coverage.criterion import Arrays, Criterion, State
 from neurotest.data.source import Source
@@ -41,21 +42,21 @@ class BatchContext:
     parents: Sequence[Entry]
 
 
-class Judged:
-    """A batch before a guide: `gains` of its mutants, and which of some is the first to gain after what was kept already."""
+class GuideBatch:
+    """A batch under a guide: the `gains` of its mutants, and which of some is the first to gain after those kept already."""
 
     def __init__(self, guide: GuideState, trace: Trace) -> None:
         self.guide, self.trace = guide, trace
         self.gains = guide.gain(trace)
         self.changed = False  # whether the guide has kept something of this batch
 
-    def first(self, rows: list[int]) -> int | None:
+    def keep_first(self, rows: list[int]) -> int | None:
         """The first of these rows that gains now; the guide keeps it."""
         guide = self.guide
         if self.changed and rows and not guide.shrinking:
             self.gains[rows] = guide.gain(guide.some(self.trace, rows))
         for row in rows:
-            if self.gains[row] <= 0:  # what brought a shrinking guide nothing before brings nothing now
+            if self.gains[row] <= 0:  # gains of a shrinking guide do not rise again
                 continue
             one = guide.some(self.trace, [row])
             if self.changed and guide.shrinking:
@@ -71,8 +72,8 @@ class Judged:
         """The batch is over."""
 
 
-class JudgedBits(Judged):
-    """The same for guides that tick off obligations: looked up once for the whole batch, taken in once at its end."""
+class BitsBatch(GuideBatch):
+    """The same for criteria whose state is one bit per obligation: read once per batch, updated once at its end."""
 
     def __init__(self, guide: CoverageState, trace: Trace) -> None:
         self.guide, self.trace, self.changed = guide, trace, False
@@ -84,16 +85,16 @@ class JudgedBits(Judged):
         self.gains = np.bincount(rows[~self.bits[self.hit]], minlength=len(trace.logits)) / self.total
         self.kept: list[int] = []
 
-    def first(self, rows: list[int]) -> int | None:
+    def keep_first(self, rows: list[int]) -> int | None:
         for row in rows:
             if self.gains[row] <= 0:
                 continue
-            mine = self.hit[self.edges[row] : self.edges[row + 1]]
+            obligations = self.hit[self.edges[row] : self.edges[row + 1]]
             if self.kept:
-                self.gains[row] = np.count_nonzero(~self.bits[mine]) / self.total
+                self.gains[row] = np.count_nonzero(~self.bits[obligations]) / self.total
                 if self.gains[row] <= 0:
                     continue
-            self.bits[mine] = True
+            self.bits[obligations] = True
             self.kept.append(row)
             return row
         return None
@@ -103,28 +104,27 @@ class JudgedBits(Judged):
             self.guide.keep(self.guide.some(self.trace, self.kept))
 
 
-class JudgedAnything(Judged):
-    """The same for a guide that takes whatever comes."""
+class KeepAllBatch(GuideBatch):
+    """The same for a guide that keeps everything."""
 
-    def first(self, rows: list[int]) -> int | None:
+    def keep_first(self, rows: list[int]) -> int | None:
         return rows[0] if rows else None
 
 
 class GuideState(ABC):
-    """What a guide has seen."""
+    """A guide at work."""
 
     want: Want | None = None
     shrinking: bool = False  # gains never rise when more is kept
     forwards: int = 0  # passes the guide has made itself: they count in the budget
-    usual: int = 4  # mutants a turn is thought to take as long as none has ended
+    usual: int = 4  # mutants a turn is expected to take before any turn has ended
 
-    def meet(self, trace: Trace, met: BatchContext) -> Trace:
-        """Called once per batch before it is judged; a guide that needs more than values adds what it finds to the trace."""
+    def prepare(self, trace: Trace, batch: BatchContext) -> Trace:
+        """Called once per batch, first; a guide that needs more than recorded values adds it to the trace."""
         return trace
 
-    def judge(self, trace: Trace) -> Judged:
-        """A batch made ready to be decided on, mutant by mutant."""
-        return Judged(self, trace)
+    def start_batch(self, trace: Trace) -> GuideBatch:
+        return GuideBatch(self, trace)
 
     @abstractmethod
     def gain(self, trace: Trace) -> NDArray[np.float64]:
@@ -139,11 +139,11 @@ class GuideState(ABC):
         return part(trace, np.array(rows, dtype=np.int64))
 
     def value(self) -> float | None:
-        """How far the guide has come, for the screen."""
+        """The guide's own measure of progress, for the screen."""
         return None
 
     def details(self) -> dict[str, Any]:
-        """More about how far it has come, for the run's summary."""
+        """More numbers for the run's summary."""
         return {}
 
     def arrays(self) -> Arrays:
@@ -155,7 +155,7 @@ class GuideState(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Guide(ABC):
-    """Settings. `defaults` are the fuzzer's settings this guide was published with; what the user says wins."""
+    """Settings. `defaults` are the fuzzer's settings this guide was published with, where the user sets no others."""
 
     defaults: ClassVar[dict[str, Any]] = {}
 
@@ -169,10 +169,10 @@ class RandomGuide(Guide):
     """Keep every valid mutant: what any other guide has to beat."""
 
     def start(self, context: Context, seeds: Source) -> GuideState:
-        return Anything()
+        return KeepAll()
 
 
-class Anything(GuideState):
+class KeepAll(GuideState):
     """Every mutant is worth keeping."""
 
     shrinking = True
@@ -184,8 +184,8 @@ class Anything(GuideState):
     def keep(self, trace: Trace) -> None:
         return None
 
-    def judge(self, trace: Trace) -> Judged:
-        return JudgedAnything(self, trace)
+    def start_batch(self, trace: Trace) -> GuideBatch:
+        return KeepAllBatch(self, trace)
 
 
 class CoverageState(GuideState):
@@ -202,17 +202,15 @@ class CoverageState(GuideState):
     def keep(self, trace: Trace) -> None:
         self.state.update(trace)
 
-    def judge(self, trace: Trace) -> Judged:
-        return JudgedBits(self, trace) if self.shrinking and hasattr(self.state, "obligations") else super().judge(trace)
+    def start_batch(self, trace: Trace) -> GuideBatch:
+        return BitsBatch(self, trace) if self.shrinking and hasattr(self.state, "obligations") else super().start_batch(trace)
 
     def some(self, trace: Trace, rows: list[int]) -> Trace:
         """Bit states read joined values only, and rows of those are twenty times quicker than rows of every layer's tensor."""
-        if not self.shrinking:
+        joined = self.state.read(trace) if self.shrinking else None
+        if joined is None or joined.bad is not None:  # how many values are not finite is counted per layer
             return super().some(trace, rows)
-        whole = self.state.read(trace)
-        if whole.bad is not None:  # how many numbers are bad is counted per layer
-            return super().some(trace, rows)
-        return from_joined(trace.logits[:0], self.state.want, Joined(whole.values[rows], None))
+        return from_joined(trace.logits[:0], self.state.want, Joined(joined.values[rows], None))
 
     def value(self) -> float | None:
         return float(self.state.value().value)
@@ -285,42 +283,40 @@ class TensorFuzz(Guide):
     defaults: ClassVar[dict[str, Any]] = {"mutations": "tensorfuzz", "priority": "recent"}
 
     def __post_init__(self) -> None:
-        if not isinstance(self.threshold, (int, float)) or isinstance(self.threshold, bool) or not self.threshold >= 0:
-            raise BadInput(f"threshold={self.threshold!r}: expected a squared distance of at least 0.")
+        number("threshold", self.threshold, "a squared distance; the published code uses 1", least=0)
 
     def start(self, context: Context, seeds: Source) -> GuideState:
-        state = _Far(self.threshold)
+        state = _KeptLogits(self.threshold)
         scan(context.need_target(), seeds, [state], batch=context.batch)
         return state
 
 
-class _Far(GuideState):
-    """Kept logits in an array that doubles when it is full; squared norms beside."""
+class _KeptLogits(GuideState):
+    """Kept logits in an array that doubles when it is full."""
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
-        self.room: NDArray[np.float64] = np.empty((0, 0))
+        self.buffer: NDArray[np.float64] = np.empty((0, 0))
         self.count = 0
 
     def update(self, trace: Trace) -> None:
-        """Seeds are all kept."""
         for row in np.nan_to_num(array(trace.logits).astype(np.float64)):
             self._add(row)
 
     def _add(self, row: NDArray[np.float64]) -> None:
-        if self.count == len(self.room):
+        if self.count == len(self.buffer):
             grown = np.empty((max(64, 2 * self.count), len(row)))
             if self.count:
-                grown[: self.count] = self.room[: self.count]
-            self.room = grown
-        self.room[self.count] = row
+                grown[: self.count] = self.buffer[: self.count]
+            self.buffer = grown
+        self.buffer[self.count] = row
         self.count += 1
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         rows = np.nan_to_num(array(trace.logits).astype(np.float64))
-        kept = self.room[: self.count]
-        apart = (rows**2).sum(1)[:, None] + (kept**2).sum(1)[None] - 2 * rows @ kept.T
-        return np.asarray(apart.min(1) - self.threshold)
+        kept = self.buffer[: self.count]
+        distances = (rows**2).sum(1)[:, None] + (kept**2).sum(1)[None] - 2 * rows @ kept.T
+        return np.asarray(distances.min(1) - self.threshold)
 
     def keep(self, trace: Trace) -> None:
         self.update(trace)
@@ -329,30 +325,26 @@ class _Far(GuideState):
         return float(self.count)
 
     def arrays(self) -> Arrays:
-        return {"kept": self.room[: self.count].copy()}
+        return {"kept": self.buffer[: self.count].copy()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.room = np.array(arrays["kept"], dtype=np.float64)
-        self.count = len(self.room)
+        self.buffer = np.array(arrays["kept"], dtype=np.float64)
+        self.count = len(self.buffer)
 
 
 def build_guide(guide: str | Guide | Criterion, *, layers: str | None = None, neuron: str | None = None) -> Guide:
-    """`random`, `deephunter`, `tensorfuzz`, or a criterion such as `kmnc:1000`."""
+    """A registered guide, or a criterion such as `kmnc:1000`."""
     if isinstance(guide, Guide):
         return guide
     if isinstance(guide, Criterion):
         return CoverageGuide(criterion=guide, name=repr(guide))
-    said = {key: value for key, value in (("layers", layers), ("neuron", neuron)) if value}
+    options = {key: value for key, value in (("layers", layers), ("neuron", neuron)) if value}
     name = registry.parse(guide)[0]
     guides, criteria = registry.entries("guide"), registry.entries("criterion")
-    if name in guides:
-        made = registry.build("guide", guide)
-        assert isinstance(made, Guide)
-        takes = {f.name for f in dataclasses.fields(made)}
-        if not takes >= said.keys():
-            raise BadInput(f"the guide {name} takes no --layers or --neuron: they belong to coverage criteria.")
-        return dataclasses.replace(made, **said) if said else made
-    if name not in criteria:
+    if name not in guides and name not in criteria:
         raise BadInput(f"unknown guide {name!r}. {near(name, [*guides, *criteria])}")
-    criterion = registry.build("criterion", guide)
-    return CoverageGuide(criterion=dataclasses.replace(criterion, **said) if said else criterion, name=guide)
+    method = registry.build("guide" if name in guides else "criterion", guide)
+    if name in guides and not {f.name for f in dataclasses.fields(method)} >= options.keys():
+        raise BadInput(f"the guide {name} takes no --layers or --neuron: they belong to coverage criteria.")
+    method = dataclasses.replace(method, **options) if options else method
+    return method if isinstance(method, Guide) else CoverageGuide(criterion=method, name=guide)

@@ -13,8 +13,8 @@ EVERY = 32  # batches
 @functools.cache
 def _trim() -> Callable[[int], int] | None:
     with suppress(OSError, AttributeError):
-        found: Callable[[int], int] = ctypes.CDLL("libc.so.6").malloc_trim
-        return found
+        trim: Callable[[int], int] = ctypes.CDLL("libc.so.6").malloc_trim
+        return trim
     return None
 
 

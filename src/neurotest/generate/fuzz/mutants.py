@@ -1,4 +1,4 @@
-"""What a fuzzer puts out, and the counts that go with it."""
+"""The outputs of a fuzzer, and their counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Mutant:
     chain: Chain
     label: int  # of the seed; -1 unknown
     expected: int  # the label, or the prediction for the seed
-    predicted: int  # -1: logits are no numbers
+    predicted: int  # -1: logits are not finite
     oracle: str | None  # which rejected it; None: no fault
     accepted: bool
     gain: float
@@ -39,7 +39,7 @@ class Mutant:
 
     @property
     def operator(self) -> str:
-        """The family of the mutation that made it fail: the last, because faults are no seeds."""
+        """The family of the last mutation: the one that made it fail, because faults are no seeds."""
         return self.chain[-1].operator
 
     @property
@@ -57,7 +57,7 @@ class Tally:
     tested: int = 0  # valid mutants that were run
     drawn: int = 0  # mutations that were drawn
     valid: int = 0  # and of them, those that changed something, were within validity and new
-    rounds: int = 0  # how often a turn was asked for mutants
+    rounds: int = 0  # how often a turn gave mutants to a batch
     idle: int = 0  # batches in a row that had nothing to run
     outputs: int = 0
     accepted: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,14 +12,14 @@ from numpy.typing import NDArray
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.mutate.space import from_unit, to_unit
-from neurotest.oracles import Oracles, Roots, predicted
+from neurotest.oracles import Oracles, Roots, build_oracles, predicted
 from neurotest.scan import aligned, batches, fit
 from neurotest.target import Target
 
 
 @dataclass(frozen=True, eq=False)
 class Seeds:
-    """Inputs as they lie in the source (uint8, or float32 in bounds), with what is known of them."""
+    """Inputs as they lie in the source (uint8, or float32 in bounds), with their labels and predictions."""
 
     x: NDArray[np.generic]  # (n, *shape)
     positions: NDArray[np.int64]  # (n,) in the source
@@ -35,6 +36,16 @@ class Seeds:
     def eight_bit(self) -> bool:
         return self.x.dtype == np.uint8
 
+    @cached_property
+    def expected(self) -> NDArray[np.int64]:
+        """(n,) labels, or predictions where there is none."""
+        return np.where(self.roots.labels >= 0, self.roots.labels, self.roots.predicted)
+
+    def take(self, rows: NDArray[np.int64]) -> Seeds:
+        """Some of them."""
+        parts = (self.x[rows], self.positions[rows], self.contents[rows], self.roots[rows])
+        return Seeds(*parts, self.set_aside, self.bounds, self.classes)
+
     def unit(self, x: NDArray[np.generic], device: torch.device | str = "cpu") -> torch.Tensor:
         """Stored inputs in [0, 1], where mutations work."""
         tensor = torch.from_numpy(x).to(device)
@@ -47,8 +58,14 @@ class Seeds:
         return np.asarray(from_unit(x, self.bounds).clamp(*self.bounds).float().cpu().numpy())
 
 
-def choose_seeds(target: Target, source: Source, oracles: Oracles, *, keep_wrong: bool = False, batch: int = 250) -> Seeds:
-    """The inputs of the source that may be seeds: those no oracle rejects as they are, and whose label is predicted."""
+def choose_seeds(
+    target: Target, source: Source, oracles: Oracles | None = None, *, keep_wrong: bool = False, batch: int = 250
+) -> Seeds:
+    """The inputs of the source that may be seeds: those no oracle rejects as they are, and whose label is predicted.
+
+    oracles: by default `label`, or `metamorphic` where the source has no labels.
+    """
+    oracles = oracles or build_oracles(target, "label" if source.labels is not None else "metamorphic")
     source = aligned(target, source)
     classes = fit(target, source)
     labels = source.labels
@@ -58,19 +75,18 @@ def choose_seeds(target: Target, source: Source, oracles: Oracles, *, keep_wrong
         )
     if labels is not None and int(labels.max()) >= classes:
         raise BadInput(f"{source.what} has label {int(labels.max())}, but the target has {classes} classes (0 to {classes - 1}).")
-    known = np.full(len(source), -1, dtype=np.int64) if labels is None else labels
+    filled = np.full(len(source), -1, dtype=np.int64) if labels is None else labels
     logits, wrong = [], []
     with torch.inference_mode():
         for part in batches(target, source, batch=batch):
             out = target.logits(part.x)
-            here = Roots(known[part.index], predicted(out), out.float().cpu().numpy())
-            rejected = oracles(part.x, out, here) >= 0
+            roots = Roots(filled[part.index], predicted(out), out.float().cpu().numpy())
+            rejected = oracles(part.x, out, roots) >= 0
             if labels is not None:
-                rejected |= here.predicted != here.labels
-            logits.append(here.logits)
+                rejected |= roots.predicted != roots.labels
+            logits.append(roots.logits)
             wrong.append(rejected)
-    aside = np.concatenate(wrong)
-    kept = np.arange(len(source)) if keep_wrong else np.flatnonzero(~aside)
+    kept = np.arange(len(source)) if keep_wrong else np.flatnonzero(~np.concatenate(wrong))
     if not len(kept):
         raise BadInput(
             f"none of the {len(source)} seeds of {source.what} is classified correctly: check labels, bounds and preprocessing "
@@ -78,5 +94,5 @@ def choose_seeds(target: Target, source: Source, oracles: Oracles, *, keep_wrong
         )
     values = np.concatenate(logits)[kept]
     finite = np.where(np.isfinite(values).all(1), values.argmax(1), -1)
-    known, left = known[kept], len(source) - len(kept)
-    return Seeds(source.read(kept), kept, source.ids()[kept], Roots(known, finite, values), left, target.bounds, classes)
+    set_aside, roots = len(source) - len(kept), Roots(filled[kept], finite, values)
+    return Seeds(source.read(kept), kept, source.ids()[kept], roots, set_aside, target.bounds, classes)

@@ -25,13 +25,13 @@ class Seen:
         """A number that is not in it yet."""
         self._recent.add(key)
         if len(self._recent) >= RECENT:
-            self._settle()
+            self._merge()
 
     def update(self, keys: Iterable[int]) -> None:
         self._recent.update(keys)
-        self._settle()
+        self._merge()
 
-    def _settle(self) -> None:
+    def _merge(self) -> None:
         recent = np.sort(np.fromiter(self._recent, dtype=np.uint64, count=len(self._recent)))
         joined = np.sort(np.concatenate([self._sorted, recent]), kind="stable")  # two sorted runs: merged in one go
         self._sorted = joined[np.r_[True, joined[1:] != joined[:-1]]] if len(joined) else joined
@@ -39,7 +39,7 @@ class Seen:
 
     def new(self, keys: list[int]) -> list[bool]:
         """Which of these are not in it."""
-        asked = np.array(keys, dtype=np.uint64)
-        place = np.minimum(np.searchsorted(self._sorted, asked), max(0, len(self._sorted) - 1))
-        old = self._sorted[place] == asked if len(self._sorted) else np.zeros(len(keys), dtype=bool)
-        return [not known and key not in self._recent for known, key in zip(old.tolist(), keys, strict=True)]
+        numbers = np.array(keys, dtype=np.uint64)
+        place = np.minimum(np.searchsorted(self._sorted, numbers), max(0, len(self._sorted) - 1))
+        old = self._sorted[place] == numbers if len(self._sorted) else np.zeros(len(keys), dtype=bool)
+        return [not stored and key not in self._recent for stored, key in zip(old.tolist(), keys, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import registry
+from neurotest.checks import one_of
 from neurotest.coverage.criterion import Arrays
 from neurotest.data.source import Source
-from neurotest.errors import BadInput
-from neurotest.generate.fuzz.corpus import Entry
 from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideState
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.measure.context import Context
@@ -23,21 +22,21 @@ from neurotest.semantics.guidance import Guidance, Semantics
 from neurotest.semantics.paths import LABELS, Paths
 from neurotest.target import Trace, Want
 
-SIMILARITY = Want(layers="(similarity of paths)")  # stands for no layer: what `meet` adds to a trace
+SIMILARITY = Want(layers="(similarity of paths)")  # stands for no layer: what `prepare` adds to a trace
 NAME = "similarity"
 BLOCK = 16  # seeds whose paths are read together: fixed groups, so that a resumed campaign reads the same
-REMEMBERED = 20_000  # paths of parents
+MOST_PATHS = 20_000  # paths of parents
 
 
 @registry.register(
     "guide",
     "nsgen",
     paper="Huang et al., NSGen, TOSEM 2025",
-    cost="about 15 further forward passes per mutant (14 for conductance, a backward pass counted as one), and once per target "
-    "the paths of 10 training images per class under 95 rules",
+    cost="14 further forward passes per mutant (7 steps of conductance, a backward pass counted as one), and once per target the "
+    "paths of 10 training images per class under 95 rules",
     differs="The published path holds the predicted label, so that another path partly means another prediction; here `no-label` "
     "is the default, `with-label` is the paper's, `label-only` and `random-words` are controls. Conductance is taken for the "
-    "seed's class, not for the mutant's, which would tell the prediction again (`target=own`). Paths are compared with those of "
+    "seed's class, not for the mutant's, which would repeat the prediction (`target=own`). Paths are compared with those of "
     "the seed at the root; the code compares with the parent (`reference=parent`). Neurons within 2 % of each other are a tie.",
     main="mode",
     presets={
@@ -64,8 +63,7 @@ class NSGen(Guidance, Guide):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reference not in ("root", "parent"):
-            raise BadInput(f"reference={self.reference!r}: expected root or parent.")
+        one_of("reference", self.reference, ("root", "parent"))
 
     def start(self, context: Context, seeds: Source) -> GuideState:  # type: ignore[override]
         train = context.need_train("the guide nsgen")
@@ -74,67 +72,66 @@ class NSGen(Guidance, Guide):
 
 
 class NSGenState(GuideState):
-    """Reads paths batch by batch; the paths of references are remembered."""
+    """Reads paths batch by batch, and keeps those of references."""
 
     shrinking = True  # gains do not depend on what was kept
 
     def __init__(self, ready: Semantics, reference: str = "root") -> None:
         self.ready, self.reference = ready, reference
-        self.met = self.below = self.kept = 0
+        self.pairs = self.below = self.kept = 0
         self.tau = ready.tau
-        self._known: dict[int, Paths] = {}
-        self._paid: set[int] = set()  # references whose passes were counted: a resumed campaign reads them again for free
+        self._paths_of: dict[int, Paths] = {}
+        self._counted: set[int] = set()  # references whose passes were counted: a resumed campaign reads them again for free
 
-    def meet(self, trace: Trace, met: BatchContext) -> Trace:
-        references = self._references(met)
-        paths = self._paths(trace, met, references)
-        found = self.ready.similarity(references, paths)
-        self.met += len(found)
-        self.below += int(np.count_nonzero(found < self.tau))
+    def prepare(self, trace: Trace, batch: BatchContext) -> Trace:
+        references = self._references(batch)
+        similarity = self.ready.similarity(references, self._paths(trace, batch, references))
+        self.pairs += len(similarity)
+        self.below += int(np.count_nonzero(similarity < self.tau))
         with torch.inference_mode():
-            recorded = {**trace.recorded, SIMILARITY: {NAME: torch.from_numpy(found)}}
+            recorded = {**trace.recorded, SIMILARITY: {NAME: torch.from_numpy(similarity)}}
         return Trace(trace.logits, recorded)
 
-    def _paths(self, trace: Trace, met: BatchContext, references: Paths) -> Paths:
+    def _paths(self, trace: Trace, batch: BatchContext, references: Paths) -> Paths:
         """Of the mutants."""
         if not self.ready.passes:
             return _labels_only(trace.logits, references)
-        self.forwards += len(met.x) * self.ready.passes
-        return self.ready.reader.mutants(met.x, references, trace.predictions)
+        self.forwards += len(batch.x) * self.ready.passes
+        return self.ready.reader.mutants(batch.x, references, trace.predictions)
 
-    def _references(self, met: BatchContext) -> Paths:
+    def _references(self, batch: BatchContext) -> Paths:
         if self.reference == "root":
-            keys: list[int] = met.roots.tolist()
-            self._learn_roots(met.seeds, set(keys))
+            keys: list[int] = batch.roots.tolist()
+            self._read_roots(batch.seeds, set(keys))
         else:
-            keys = [-1 - entry.number for entry in met.parents]
-            self._learn_parents(met, met.parents, keys)
-        return Paths.joined([self._known[key] for key in keys])
+            keys = [-1 - entry.number for entry in batch.parents]
+            self._read_parents(batch, keys)
+        return Paths.joined([self._paths_of[key] for key in keys])
 
-    def _learn_roots(self, seeds: Seeds, roots: set[int]) -> None:
-        for block in sorted({root // BLOCK for root in roots if root not in self._known}):
+    def _read_roots(self, seeds: Seeds, roots: set[int]) -> None:
+        for block in sorted({root // BLOCK for root in roots if root not in self._paths_of}):
             rows = np.arange(block * BLOCK, min((block + 1) * BLOCK, len(seeds)))
-            self._learn(rows.tolist(), seeds.x[rows], seeds.roots.labels[rows])
+            self._read(rows.tolist(), seeds.x[rows], seeds.roots.labels[rows])
 
-    def _learn_parents(self, met: BatchContext, parents: Sequence[Entry], keys: list[int]) -> None:
-        """One by one, because in which company a parent is met depends on the campaign's past."""
-        if len(self._known) > REMEMBERED:
-            self._known.clear()
-        for entry, key in zip(parents, keys, strict=True):
-            if key not in self._known:
-                self._learn([key], np.asarray(entry.x)[None], met.seeds.roots.labels[[entry.root]])
+    def _read_parents(self, batch: BatchContext, keys: list[int]) -> None:
+        """One by one, because which parents come together depends on the campaign's past."""
+        if len(self._paths_of) > MOST_PATHS:
+            self._paths_of.clear()
+        for entry, key in zip(batch.parents, keys, strict=True):
+            if key not in self._paths_of:
+                self._read([key], np.asarray(entry.x)[None], batch.seeds.roots.labels[[entry.root]])
 
-    def _learn(self, keys: list[int], images: NDArray[Any], labels: NDArray[np.int64]) -> None:
+    def _read(self, keys: list[int], images: NDArray[Any], labels: NDArray[np.int64]) -> None:
         target = self.ready.target
         x = target.prepare(np.ascontiguousarray(images))
         if self.ready.passes:
-            self.forwards += len(set(keys) - self._paid) * self.ready.passes
-            self._paid.update(keys)
-            found = self.ready.reader.references(x, labels)
+            self.forwards += len(set(keys) - self._counted) * self.ready.passes
+            self._counted.update(keys)
+            paths = self.ready.reader.references(x, labels)
         else:
             with torch.inference_mode():
-                found = _labels_only(target.logits(x), None, self.ready)
-        self._known.update((key, found[i : i + 1]) for i, key in enumerate(keys))
+                paths = _labels_only(target.logits(x), None, self.ready)
+        self._paths_of.update((key, paths[i : i + 1]) for i, key in enumerate(keys))
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         return self.tau - trace[SIMILARITY][NAME].numpy()
@@ -146,30 +143,30 @@ class NSGenState(GuideState):
         return Trace(trace.logits[rows], {SIMILARITY: {NAME: trace[SIMILARITY][NAME][rows]}})
 
     def value(self) -> float | None:
-        """The rate of decision path discrepancy: pairs below tau over pairs met."""
-        return self.below / self.met if self.met else None
+        """The rate of decision path discrepancy: pairs below tau over all pairs."""
+        return self.below / self.pairs if self.pairs else None
 
     def details(self) -> dict[str, Any]:
-        known = self.ready.threshold
+        threshold = self.ready.threshold
         return {
             "dpd_rate": self.value(),
             "dpd_count": self.kept,
             "tau": self.tau,
-            "threshold": None if known is None else known.to_dict(),
+            "threshold": None if threshold is None else threshold.to_dict(),
             "layers": [layer.name for layer in self.ready.layers],
             "distinct paths": self.ready.comparer.distinct,
         }
 
     def arrays(self) -> Arrays:
-        return {"counts": np.array([self.met, self.below, self.kept]), "paid": np.array(sorted(self._paid), dtype=np.int64)}
+        return {"counts": np.array([self.pairs, self.below, self.kept]), "paid": np.array(sorted(self._counted), dtype=np.int64)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.met, self.below, self.kept = (int(n) for n in arrays["counts"])
-        self._paid = {int(key) for key in arrays["paid"]}
+        self.pairs, self.below, self.kept = (int(n) for n in arrays["counts"])
+        self._counted = {int(key) for key in arrays["paid"]}
 
 
 def _labels_only(logits: Tensor, like: Paths | None, ready: Semantics | None = None) -> Paths:
-    """Paths of which only the predictions are known: neurons do not count in what they are compared by."""
+    """Paths of predictions alone, for comparisons in which neurons do not count."""
     labels = logits.topk(min(LABELS, logits.shape[1]), dim=1).indices.cpu().numpy()
     if like is not None:
         return Paths(like.units, like.scores, labels, like.classes)

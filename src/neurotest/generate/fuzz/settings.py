@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from neurotest.checks import integer as whole
-from neurotest.checks import one_of as among
+from neurotest.checks import integer, number, one_of
 from neurotest.errors import BadInput
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.rules import Rules95
@@ -19,10 +17,10 @@ class Settings:
     """Everything that shapes a campaign beside target, seeds, guide and oracles.
 
     tries: mutants per turn of a seed. energy: `constant` gives every turn `tries`, `potential` more to seeds that have more
-    room to change. priority: which seeds get a turn: `uses` (often fruitful ones less), `deephunter` (often chosen ones less),
-    `uniform`, `recent` (TensorFuzz: the five newest, and one of all). accept: `first` mutant that gains ends the turn, or `all`
-    that gain are kept. reuse_failures: faults become seeds. every_fault: keep faults that bring no gain, too. batch: mutants
-    per forward pass. max_depth: mutations on top of each other. capacity: seeds kept in memory.
+    room to change. priority: which seeds get a turn: `uses` (less often those that gained often), `deephunter` (less often those
+    chosen often), `uniform`, `recent` (TensorFuzz: the five newest, and one of all). accept: `first` mutant that gains ends the
+    turn, or `all` that gain are kept. reuse_failures: faults become seeds. every_fault: keep faults that bring no gain, too.
+    batch: mutants per forward pass. max_depth: mutations on top of each other. capacity: seeds kept in memory.
     """
 
     mutations: Mutations = field(default_factory=Rules95)
@@ -40,14 +38,14 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        whole("tries", self.tries, 1, "the published code uses 64")
-        whole("batch", self.batch, 1, "256 is quick on two cores")
-        whole("chunk", self.chunk, 1, "16 wastes little")
-        whole("max_depth", self.max_depth, 1, "5 keeps mutants recognisable")
-        whole("capacity", self.capacity, 1, "4096 seeds are kept in memory")
-        among("energy", self.energy, ("constant", "potential"))
-        among("priority", self.priority, ("uses", "deephunter", "uniform", "recent"))
-        among("accept", self.accept, ("first", "all"))
+        integer("tries", self.tries, 1, "the published code uses 64")
+        integer("batch", self.batch, 1, "256 is quick on two cores")
+        integer("chunk", self.chunk, 1, "16 wastes little")
+        integer("max_depth", self.max_depth, 1, "5 keeps mutants recognisable")
+        integer("capacity", self.capacity, 1, "4096 seeds are kept in memory")
+        one_of("energy", self.energy, ("constant", "potential"))
+        one_of("priority", self.priority, ("uses", "deephunter", "uniform", "recent"))
+        one_of("accept", self.accept, ("first", "all"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +61,9 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("iterations", "forwards", "outputs", "faults"):
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1, "for example 10000")
-        seconds = self.seconds
-        if seconds is not None and (
-            not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 < seconds < math.inf
-        ):
-            raise BadInput(f"seconds={seconds!r}: expected a number above 0.")
+                integer(name, getattr(self, name), 1, "for example 10000")
+        if self.seconds is not None:
+            number("seconds", self.seconds, "for example 600", above=0)
         if not self.to_dict():
             raise BadInput("budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs or --faults.")
 

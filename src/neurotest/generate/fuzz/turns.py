@@ -1,4 +1,4 @@
-"""Turns of seeds that are under way: several at once, so that one forward pass serves them all."""
+"""Turns of seeds: several run at once, so that one forward pass serves them all."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from neurotest.generate.fuzz.corpus import Entry
 from neurotest.mutate.base import UNIFORMS
 
 BLOCK, EARLY = 64, 49  # turns whose first numbers are drawn together, and how many each has: whose turn it is, and 16 draws
-FRUITLESS = 50  # draws in a row that give no valid mutant end a turn
+MOST_MISSES = 50  # draws in a row that give no valid mutant end a turn
 
 
 class Random(Protocol):
-    """What a turn asks for: the next numbers of its stream, uniform in [0, 1)."""
+    """What a turn draws from: the next numbers of its stream, uniform in [0, 1)."""
 
     def random(self, size: Any = None) -> Any: ...
 
@@ -33,14 +33,14 @@ class TurnStream:
 
     def random(self, size: Any = None) -> Any:
         n = 1 if size is None else int(np.prod(size))
-        found = self._early[self._used : self._used + n]
-        self._used += len(found)
-        if len(found) < n:
+        numbers = self._early[self._used : self._used + n]
+        self._used += len(numbers)
+        if len(numbers) < n:
             if self._rest is None:
                 purpose, seed, iteration = self._key
                 self._rest = rng.stream(f"{purpose}.rest", seed, iteration)
-            found = np.concatenate([found, self._rest.random(n - len(found))])
-        return float(found[0]) if size is None else found.reshape(size)
+            numbers = np.concatenate([numbers, self._rest.random(n - len(numbers))])
+        return float(numbers[0]) if size is None else numbers.reshape(size)
 
 
 class TurnStreams:
@@ -66,7 +66,7 @@ class Turn:
     energy: int
     random: Random = field(repr=False)
     tested: int = 0  # of its energy
-    ran: int = 0  # and of those, run: others had been output before
+    ran: int = 0  # and of those, run: the others had been output before
     drawn: int = 0
     misses: int = 0  # in a row
     accepted: bool = False
@@ -77,25 +77,25 @@ class Turn:
         if self.drawn:  # resumed: go to where it was
             self.random.random((self.drawn, UNIFORMS))
 
-    def look(self, n: int) -> NDArray[np.float64]:
-        """The next n rows of uniform numbers; asked for in portions of any size they are the same."""
-        if (lacking := n - len(self._ahead)) > 0:
-            self._ahead = np.concatenate([self._ahead, self.random.random((lacking, UNIFORMS))])
+    def peek(self, n: int) -> NDArray[np.float64]:
+        """The next n rows of uniform numbers; drawn in portions of any size they are the same."""
+        if (missing := n - len(self._ahead)) > 0:
+            self._ahead = np.concatenate([self._ahead, self.random.random((missing, UNIFORMS))])
         return self._ahead[:n]
 
     @property
     def done(self) -> bool:
-        return self.accepted or self.tested >= self.energy or self.misses >= FRUITLESS
+        return self.accepted or self.tested >= self.energy or self.misses >= MOST_MISSES
 
     def take(self, valid: Sequence[bool], most: int) -> list[int]:
-        """Which of the rows are this turn's next mutants, at most so many; what comes after them is looked at again later."""
+        """Which of the rows are this turn's next mutants, at most so many; the rows after them are for the next call."""
         chosen: list[int] = []
         row, limit = 0, min(most, self.energy - self.tested)
         for row, good in enumerate(valid, start=1):
             if good:
                 chosen.append(row - 1)
             self.misses = 0 if good else self.misses + 1
-            if len(chosen) >= limit or self.misses >= FRUITLESS:
+            if len(chosen) >= limit or self.misses >= MOST_MISSES:
                 break
         self.drawn += row
         self._ahead = self._ahead[row:]

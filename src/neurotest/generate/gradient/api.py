@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from neurotest import registry
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
@@ -29,7 +30,7 @@ from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import SAME, distances
-from neurotest.oracles import build_oracles, predicted
+from neurotest.oracles import predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -58,11 +59,11 @@ def attack(
 ) -> AttackResult:
     """Move each seed away from its class along the target's gradient; what still fails as it is saved is a fault.
 
-    attack: `pgd` (default), `bim`, `fgsm`, `cw`, `deepfool`, `jsma`, `autoattack`, with options (`pgd:eps=0.1,steps=40`, or eps=,
-    steps=, kappa= here). diversity: lambda of the regulariser on `layers`, or a `Diversity`. Seeds the target gets wrong are set
-    aside unless `keep_wrong`; unlabelled seeds are attacked away from what is predicted for them. batch: 100 by default. out:
-    where the run goes (None: ./neurotest-runs; False: nothing is written); files: how many faults become images. resume: an
-    interrupted run to go on with; it keeps its settings.
+    attack: `pgd` (default) or another of `neurotest list attack`, with options (`pgd:eps=0.1,steps=40`, or eps=, steps=, kappa=
+    here). diversity: lambda of the regulariser on `layers`, or a `Diversity`. Seeds the target gets wrong are set aside unless
+    `keep_wrong`; unlabelled seeds are attacked away from their prediction. batch: 100 by default. out: where the run goes (None:
+    ./neurotest-runs; False: nothing is written); files: how many faults become images. resume: an interrupted run to go on with;
+    it keeps its settings.
     """
     settings = {"keep_wrong": keep_wrong, "limit": limit, "batch": batch, "seed": seed, "files": files}
     regulariser = _diversity(diversity, layers, reduce, attack_first)
@@ -110,14 +111,14 @@ class _Attack(Batches[AttackResult]):
         cls, target: Target, seeds: Source | str, method: Attack, diversity: Diversity | None, settings: Mapping[str, Any]
     ) -> _Attack:
         if diversity is not None and not method.regularised:
+            others = [name for name, entry in registry.entries("attack").items() if getattr(entry.make, "regularised", False)]
             raise BadInput(
-                f"diversity={diversity.weight:g}: {method.name} has no place for the regulariser; use pgd, bim, fgsm or cw."
+                f"diversity={diversity.weight:g}: {method.name} cannot use the regulariser; use {' or '.join(others)}."
             )
         source = open_data(target, seeds, limit=settings["limit"])
-        oracles = build_oracles(target, "label" if source.labels is not None else "metamorphic")
-        chosen = choose_seeds(target, source, oracles, keep_wrong=settings["keep_wrong"], batch=settings["batch"])
+        chosen = choose_seeds(target, source, keep_wrong=settings["keep_wrong"], batch=settings["batch"])
         if diversity is not None:
-            target.survey().find(diversity.layers)  # a layer that is not there is refused before a run is made
+            target.survey().find(diversity.layers)  # a missing layer is refused before a run is made
         return cls(targets=[target], source=source, seeds=chosen, method=method, diversity=diversity, settings=settings)
 
     def config(self) -> dict[str, Any]:
@@ -129,11 +130,6 @@ class _Attack(Batches[AttackResult]):
             "regulariser": None if diversity is None else dataclasses.asdict(diversity),
         }
 
-    @property
-    def expected(self) -> NDArray[np.int64]:
-        roots = self.seeds.roots
-        return np.where(roots.labels >= 0, roots.labels, roots.predicted)
-
     def work(self, run: Run | None, progress: Progress | None) -> AttackResult:
         with Engine(self.target, self.diversity, eight_bit=self.seeds.eight_bit) as engine:
             if self.done:
@@ -144,12 +140,12 @@ class _Attack(Batches[AttackResult]):
     def _result(self, engine: Engine) -> AttackResult:
         arrays = self.joined("x", "predicted", "random", "random_predicted", "distance")
         predictions, noise, distance = arrays["predicted"], arrays["random_predicted"], arrays["distance"]
-        changed = distance[:, 2] > SAME
+        expected, changed = self.seeds.expected, distance[:, 2] > SAME
         return AttackResult(
             attack=self.method.name, diversity=None if self.diversity is None else repr(self.diversity),
-            x=arrays["x"], seeds=self.seeds.x, positions=self.seeds.positions, expected=self.expected, predicted=predictions,
-            fault=(predictions != self.expected) & changed, distance=distance,
-            control=Control(arrays["random"], noise, (noise != self.expected) & changed),
+            x=arrays["x"], seeds=self.seeds.x, positions=self.seeds.positions, expected=expected, predicted=predictions,
+            fault=(predictions != expected) & changed, distance=distance,
+            control=Control(arrays["random"], noise, (noise != expected) & changed),
             unstable=sum(int(part["lost"]) for part in self.done), forwards=engine.forwards + len(self.source),
             backwards=engine.backwards, notes=self._notes(engine), **self.about(),
         )  # fmt: skip
@@ -157,20 +153,19 @@ class _Attack(Batches[AttackResult]):
     def _one(self, engine: Engine, rows: NDArray[np.int64]) -> Arrays:
         device = self.target.device
         seed = self.seeds.unit(self.seeds.x[rows], device)
-        expected = self.expected[rows]
-        positions = self.seeds.positions[rows].tolist()
+        expected, positions = self.seeds.expected[rows], self.seeds.positions[rows].tolist()
         moved = self.method.run(engine, seed, torch.from_numpy(expected).to(device), positions=positions, random=self.seed)
-        saved = self.seeds.stored(engine.settle(moved, seed, self.method.radius))
-        again = self.seeds.unit(saved, device)  # as it will be read back
-        predictions = predicted(engine.predict(again))
+        saved = self.seeds.stored(engine.quantise(moved, seed, self.method.radius))
+        x = self.seeds.unit(saved, device)  # as it will be read back
+        predictions = predicted(engine.predict(x))
         lost = 0
         if self.seeds.eight_bit:
             lost = int(((predicted(engine.predict(moved)) != expected) & (predictions == expected)).sum())
-        control = self.seeds.stored(shuffle(seed, again, positions, self.seed))
+        control = self.seeds.stored(shuffle(seed, x, positions, self.seed))
         noise = predicted(engine.predict(self.seeds.unit(control, device)))
         return {
             "x": saved, "predicted": predictions, "random": control, "random_predicted": noise,
-            "distance": distances(again, seed), "lost": np.array(lost), "counts": engine.counts(),
+            "distance": distances(x, seed), "lost": np.array(lost), "counts": engine.counts(),
         }  # fmt: skip
 
     def _notes(self, engine: Engine) -> tuple[str, ...]:

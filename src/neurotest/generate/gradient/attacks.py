@@ -1,4 +1,4 @@
-"""FGSM, BIM, PGD and CW: settings, and how each moves a batch. Inputs are in [0, 1]; eps is a share of the input range."""
+"""FGSM, BIM and PGD: settings, and how each moves a batch. Inputs are in [0, 1]; eps is a share of the input range."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DIFFERS = (
 
 
 class Attack(Protocol):
-    """Settings of an attack; `run` moves seeds (n, *shape) in [0, 1] away from their class y and gives where they ended."""
+    """Settings of an attack; `run` moves seeds (n, *shape) in [0, 1] away from their class y."""
 
     name: ClassVar[str]
-    regularised: ClassVar[bool]  # whether the diversity regulariser has a place in it
+    regularised: ClassVar[bool]  # whether it can use the diversity regulariser
 
     @property
     def radius(self) -> float | None: ...
@@ -50,7 +50,7 @@ def climb(engine: Engine, u: Tensor, seed: Tensor, y: Tensor, *, eps: float, ste
 
 @dataclass(frozen=True, kw_only=True)
 class _InBall:
-    """What stays within eps of its seed, and has a place for the regulariser."""
+    """Stays within eps of its seed, and can use the regulariser."""
 
     regularised: ClassVar[bool] = True
     eps: float = 0.1
@@ -120,7 +120,7 @@ class PGD(BIM):
     name: ClassVar[str] = "pgd"
 
     def start(self, seed: Tensor, positions: Sequence[int], random: int) -> Tensor:
-        """Uniform in the ball; the draw is a function of the input's position, whatever its batch mates are."""
+        """Uniform in the ball; the draw is a function of the input's position, not of its batch."""
         streams = (rng.torch_stream("attack.start", random, int(position)) for position in positions)
         drawn = torch.stack([torch.rand(seed.shape[1:], generator=one) for one in streams]).to(seed)
         return (seed + (2 * drawn - 1) * self.eps).clamp(0, 1)

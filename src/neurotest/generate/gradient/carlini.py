@@ -9,15 +9,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from neurotest.checks import count
-from neurotest.checks import fraction as real
-from neurotest.errors import BadInput
-from neurotest.generate.gradient.engine import Engine
+from neurotest.checks import count, number, one_of
+from neurotest.generate.gradient.engine import Engine, lead_of
+from neurotest.mutate.distances import SAME
 from neurotest.registry import register
 
-EDGE = 0.99  # tanh is flat at its ends, where black and white lie: the box is cut out of its middle and clipped
+EDGE = 0.99  # tanh is flat at its ends, where black and white lie: the box is the middle of its range
 MOST = 1e10
-SAME = 1e-6  # smaller changes are rounding
 
 
 @register(
@@ -47,14 +45,12 @@ class CW:
     on_failure: Literal["clean", "last"] = "clean"
 
     def __post_init__(self) -> None:
-        real("kappa", self.kappa, 0, None, "the study uses 0, 20 and 40")
-        for name, value in (("rate", self.rate), ("weight", self.weight)):
-            if real(name, value, 0, None, "0.01 and 0.001 are usual") == 0:
-                raise BadInput(f"{name}=0: expected a number above 0.")
+        number("kappa", self.kappa, "the study uses 0, 20 and 40", least=0)
+        number("rate", self.rate, "0.01 is usual", above=0)
+        number("weight", self.weight, "0.001 is usual", above=0)
         count("steps", self.steps, "200 to 1000")
         count("searches", self.searches, "5 to 9")
-        if self.on_failure not in ("clean", "last"):
-            raise BadInput(f"on_failure={self.on_failure!r}: expected clean or last.")
+        one_of("on_failure", self.on_failure, ("clean", "last"))
 
     @property
     def radius(self) -> float | None:
@@ -64,10 +60,10 @@ class CW:
         best = _Best(seed)
         low, high = torch.zeros(len(seed)).to(seed), torch.full((len(seed),), MOST).to(seed)
         weight = torch.full_like(low, self.weight)
-        for number in range(self.searches):
-            found = self._search(engine, seed, y, weight, best, first=number == 0)
-            high = torch.where(found, torch.minimum(high, weight), high)
-            low = torch.where(found, low, torch.maximum(low, weight))
+        for search in range(self.searches):
+            success = self._search(engine, seed, y, weight, best, first=search == 0)
+            high = torch.where(success, torch.minimum(high, weight), high)
+            low = torch.where(success, low, torch.maximum(low, weight))
             weight = torch.where(high < MOST, (low + high) / 2, weight * 10)
         return best.x if self.on_failure == "clean" else torch.where(_wide(best.norm.isfinite(), seed), best.x, best.last)
 
@@ -75,33 +71,23 @@ class CW:
         """One descent from the seed; (n,) whether it succeeded anywhere."""
         free = torch.atanh((2 * seed - 1) * EDGE).detach().requires_grad_()
         adam = torch.optim.Adam([free], lr=self.rate)
-        found = torch.zeros(len(seed), dtype=torch.bool, device=seed.device)
-        for number in range(self.steps):
+        success = torch.zeros(len(seed), dtype=torch.bool, device=seed.device)
+        for step in range(self.steps):
             with torch.enable_grad():
                 inside = (free.tanh() / EDGE + 1) / 2
-                tested = engine.settle(inside.detach(), seed) + (
-                    inside - inside.detach()
-                )  # exactly what is saved, with a gradient
-                seen = engine.look(tested, y)
+                tested = engine.quantise_through(inside, seed)
+                output = engine.forward(tested, y)
                 norm = (inside - seed).flatten(1).abs().amax(1)
-                lead = _lead(seen.logits, y)
+                lead = lead_of(output.logits, y)
                 loss = (weight * (lead + self.kappa).clamp_min(0)).sum() + norm.sum()
-                if seen.penalty is not None:
-                    loss = loss + seen.penalty
-            moved = tested.detach()
-            found |= best.offer(moved, seed, seen.logits.argmax(1) != y, lead.detach() <= -self.kappa)
-            if first and number == 0:  # the norm alone always has a gradient: whether the network has one is asked of the lead
-                engine.back(lead.sum(), free, first=True, keep=True)
-            free.grad = engine.back(loss, free)
+                if output.penalty is not None:
+                    loss = loss + output.penalty
+            success |= best.offer(tested.detach(), seed, output.logits.argmax(1) != y, lead.detach() <= -self.kappa)
+            if first and step == 0:  # the norm always has a gradient: whether the network has one shows in the lead
+                engine.backward(lead.sum(), free, first=True, keep=True)
+            free.grad = engine.backward(loss, free)
             adam.step()
-        return found
-
-
-def _lead(logits: Tensor, y: Tensor) -> Tensor:
-    """How far the class y leads the best other: (n,)."""
-    own = logits.gather(1, y[:, None])[:, 0]
-    others = logits.scatter(1, y[:, None], -torch.inf)
-    return own - others.amax(1)
+        return success
 
 
 def _wide(mask: Tensor, like: Tensor) -> Tensor:
@@ -116,11 +102,11 @@ class _Best:
         self.norm = torch.full((len(seed),), torch.inf).to(seed)
 
     def offer(self, x: Tensor, seed: Tensor, wrong: Tensor, enough: Tensor) -> Tensor:
-        """Take what is better; (n,) which of x succeed. What is unchanged is no success, whatever the network says of it."""
+        """Take what is better; (n,) which of x succeed. An unchanged input is no success."""
         norm = (x - seed).flatten(1).abs().amax(1)
-        good = wrong & enough & (norm > SAME)
-        better = good & (norm < self.norm)
+        success = wrong & enough & (norm > SAME)
+        better = success & (norm < self.norm)
         self.norm = torch.where(better, norm, self.norm)
         self.x = torch.where(_wide(better, x), x, self.x)
         self.last = x
-        return good
+        return success

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from neurotest.checks import fraction as real
+from neurotest.checks import number, one_of
 from neurotest.errors import BadInput
 from neurotest.target import Want
 
@@ -19,7 +19,7 @@ LEAST = 1e-12  # the smallest sum, for layers in which nothing is active
 
 
 class _Divergence(torch.autograd.Function):
-    """With its gradient written down: what autograd would record costs a third of a step when every layer is looked at."""
+    """With its gradient written down: what autograd would record costs a third of a step when every layer is regularised."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
@@ -27,8 +27,8 @@ class _Divergence(torch.autograd.Function):
         active = values.relu()
         total = active.sum(-1, keepdim=True).clamp_min(LEAST)
         logs = active.add_(FLOOR * total).log_()
-        found: Tensor = total.squeeze(-1).log() - logs.mean(-1) - math.log(values.shape[-1])
-        return found
+        value: Tensor = total.squeeze(-1).log() - logs.mean(-1) - math.log(values.shape[-1])
+        return value
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
@@ -45,26 +45,26 @@ def slope(values: Tensor, out: Tensor, scale: float) -> Tensor:
     counting truth values is several times slower.
     """
     n = values.shape[1]
-    held = torch.clamp_min(values, 0, out=out).sum(1, keepdim=True).clamp_min_(LEAST)
-    common = torch.addcdiv(out.new_zeros(()), out.sign_().sum(1, keepdim=True), held, value=scale / n)
+    total = torch.clamp_min(values, 0, out=out).sum(1, keepdim=True).clamp_min_(LEAST)
+    common = torch.addcdiv(out.new_zeros(()), out.sign_().sum(1, keepdim=True), total, value=scale / n)
     # Where nothing is active this gives anything, infinity included; the last line takes 0 there.
-    torch.add(held.mul_(-FLOOR * n / scale), values, alpha=-n / scale, out=out).reciprocal_().add_(common)
+    torch.add(total.mul_(-FLOOR * n / scale), values, alpha=-n / scale, out=out).reciprocal_().add_(common)
     torch.ops.aten.threshold_backward.grad_input(out, values, 0, grad_input=out)
     return out
 
 
-class _Ready(torch.autograd.Function):
-    """Nothing, with a gradient that is already known: 0 for each row of `known` (rows, n). whole: nobody scales rows of it."""
+class _KnownGradient(torch.autograd.Function):
+    """0 for each row of `gradient` (rows, n), with that gradient. unscaled: no row of it is multiplied later."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, known: Tensor, whole: bool) -> Tensor:
-        ctx.known, ctx.shape, ctx.whole = known, values.shape, whole
-        return known.new_zeros(len(known))
+    def forward(ctx: Any, values: Tensor, gradient: Tensor, unscaled: bool) -> Tensor:
+        ctx.gradient, ctx.shape, ctx.unscaled = gradient, values.shape, unscaled
+        return gradient.new_zeros(len(gradient))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        known = ctx.known if ctx.whole else ctx.known * grads[0].unsqueeze(1)
-        return known.view(ctx.shape), None, None
+        gradient = ctx.gradient if ctx.unscaled else ctx.gradient * grads[0].unsqueeze(1)
+        return gradient.view(ctx.shape), None, None
 
 
 def divergence(values: Tensor) -> Tensor:
@@ -75,8 +75,8 @@ def divergence(values: Tensor) -> Tensor:
     >>> float(divergence(torch.tensor([1.0, 3.0])))  # log(1/2) - (log(1/4) + log(3/4)) / 2
     0.1438410...
     """
-    found: Tensor = _Divergence.apply(values)  # type: ignore[no-untyped-call]
-    return found
+    result: Tensor = _Divergence.apply(values)  # type: ignore[no-untyped-call]
+    return result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +94,8 @@ class Diversity:
     attack_first: bool = False
 
     def __post_init__(self) -> None:
-        real("diversity", self.weight, 0, None, "the study uses 0 to 1e5")
-        if self.reduce not in ("instance", "batch"):
-            raise BadInput(f"reduce={self.reduce!r}: expected instance or batch.")
+        number("diversity", self.weight, "the study uses 0 to 1e5", least=0)
+        one_of("reduce", self.reduce, ("instance", "batch"))
         if self.attack_first and self.reduce == "batch":
             raise BadInput("attack_first=True needs reduce='instance': a batch as a whole does not fail.")
 
@@ -106,8 +105,8 @@ class Diversity:
 
     def __call__(self, recorded: Mapping[str, Tensor]) -> Tensor:
         """Divergence of each input, (n,); with reduce='batch' of the batch, ()."""
-        away = torch.stack([divergence(self.rows(self.joined(values))) for values in recorded.values()]).mean(0)
-        return away if self.reduce == "instance" else away[0]
+        divergences = torch.stack([divergence(self.rows(self.joined(values))) for values in recorded.values()]).mean(0)
+        return divergences if self.reduce == "instance" else divergences[0]
 
     def rows(self, values: Tensor) -> Tensor:
         """What one divergence is taken of, row by row."""
@@ -120,28 +119,28 @@ class Diversity:
         return values.relu().sum(0) if self.reduce == "batch" and values.ndim == 2 else values
 
 
-class Pull:
-    """The regulariser where only its gradient is needed: it is worked out while the forward pass has a layer at hand.
+class DiversityGradient:
+    """The regulariser where only its gradient is needed: it is computed as soon as the forward pass reaches a layer.
 
-    What it is worked out into is kept from pass to pass and overwritten by the next: fresh memory for every layer would cost as
-    much as the arithmetic, and no layer's output is kept any longer than without the regulariser.
+    Its buffers are overwritten by the next pass: new memory for every layer would cost as much as the arithmetic, and no
+    layer's output is kept any longer than without the regulariser.
     """
 
     def __init__(self, diversity: Diversity) -> None:
         self.diversity = diversity
         self.scale = 1.0  # of the sum over inputs and layers
-        self._kept: dict[str, Tensor] = {}
+        self._buffers: dict[str, Tensor] = {}
 
     def record(self, layer: str, values: Tensor) -> Tensor:
         """For each row of a layer 0, with the gradient of `scale` x divergence; to be added up as it is, or row by row."""
         joined = self.diversity.joined(values)
         rows = self.diversity.rows(joined.detach())
-        known = slope(rows, self._memory(layer, rows), self.scale)
-        found: Tensor = _Ready.apply(joined, known, not self.diversity.attack_first)  # type: ignore[no-untyped-call]
-        return found
+        gradient = slope(rows, self._buffer(layer, rows), self.scale)
+        result: Tensor = _KnownGradient.apply(joined, gradient, not self.diversity.attack_first)  # type: ignore[no-untyped-call]
+        return result
 
-    def _memory(self, layer: str, like: Tensor) -> Tensor:
-        kept = self._kept.get(layer)
-        if kept is None or kept.shape != like.shape or kept.dtype != like.dtype or kept.device != like.device:
-            kept = self._kept[layer] = torch.empty(like.shape, dtype=like.dtype, device=like.device)
-        return kept
+    def _buffer(self, layer: str, like: Tensor) -> Tensor:
+        buffer = self._buffers.get(layer)
+        if buffer is None or buffer.shape != like.shape or buffer.dtype != like.dtype or buffer.device != like.device:
+            buffer = self._buffers[layer] = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+        return buffer

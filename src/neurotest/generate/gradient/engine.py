@@ -1,9 +1,9 @@
-"""Gradients of a target with the regulariser from the same forward pass. Everything here lives in [0, 1]."""
+"""Gradients of a target with the regulariser from the same forward pass. Inputs here are in [0, 1]."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,95 +11,124 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.diversity import Diversity, Pull
+from neurotest.generate.gradient.diversity import Diversity, DiversityGradient
 from neurotest.mutate.space import from_unit
 from neurotest.target import Probe, Target
 
-MASKED = (
+ZERO_GRADIENT = (
     "every gradient of the target towards its input is zero: it rounds, thresholds or detaches somewhere (or saturates), "
     "so gradient attacks are blind here; use `neurotest fuzz`, or attack the network without that step."
 )
-BROKEN = "a gradient of the target towards its input is not finite (NaN or infinity): gradient attacks cannot be used on it."
-ENOUGH = 20  # inputs after which a network that is flat around all of them is called masked
+NOT_FINITE = "a gradient of the target towards its input is not finite (NaN or infinity): gradient attacks cannot be used on it."
+ENOUGH = 20  # inputs after which a network whose gradient is zero at all of them is refused
+
+
+class Passes:
+    """Counts forward and backward passes, and refuses gradients that are useless."""
+
+    targets: tuple[Target, ...]
+
+    def __init__(self) -> None:
+        self.forwards = self.backwards = 0
+        self.starts = 0  # inputs whose first gradient was taken
+        self.flat = 0  # and of them, those where it is zero everywhere
+
+    def backward(self, objective: Tensor, u: Tensor, *, first: bool = False, keep: bool = False) -> Tensor:
+        """The gradient of `objective` towards `u`, checked; `keep` leaves the graph for another."""
+        self.backwards += len(u) * len(self.targets)
+        gradient = gradient_of(objective, u, keep=keep)
+        if gradient is None:
+            raise BadInput(ZERO_GRADIENT)
+        size = gradient.flatten(1).abs().amax(1)
+        if not bool(size.isfinite().all()):
+            raise BadInput(NOT_FINITE)
+        if first:
+            self.starts += len(u)
+            self.flat += int((size == 0).sum())
+        return gradient
+
+    def refuse_flat(self, *, last: bool = True) -> None:
+        """Refuse targets whose gradient was zero at every input so far; before the last batch a few are not enough."""
+        if self.flat == self.starts and self.starts >= (1 if last else ENOUGH):
+            raise BadInput(ZERO_GRADIENT)
+
+    def counts(self) -> NDArray[np.int64]:
+        """All counters, for `restore`."""
+        return np.array([self.forwards, self.backwards, self.starts, self.flat], dtype=np.int64)
+
+    def restore(self, counts: NDArray[np.int64]) -> None:
+        self.forwards, self.backwards, self.starts, self.flat = (int(n) for n in counts)
+
+
+def gradient_of(objective: Tensor, u: Tensor, *, keep: bool = False) -> Tensor | None:
+    """None where the objective does not depend on u."""
+    if not objective.requires_grad:
+        return None
+    return torch.autograd.grad(objective, u, allow_unused=True, retain_graph=keep)[0]
+
+
+def lead_of(logits: Tensor, y: Tensor) -> Tensor:
+    """How far the class y leads the best other: (n,)."""
+    return logits.gather(1, y[:, None])[:, 0] - logits.scatter(1, y[:, None], -torch.inf).amax(1)
 
 
 @dataclass(frozen=True)
-class Look:
-    """One forward pass: logits (n, classes) and a 0 that carries the gradient of the regulariser, until the next pass."""
+class Output:
+    """Of one forward pass: logits (n, classes) and a 0 that carries the gradient of the regulariser, until the next pass."""
 
     logits: Tensor
     penalty: Tensor | None
 
 
-class Engine:
-    """Runs the target for an attack, counts what it costs, and refuses gradients that lead nowhere. A context manager."""
+class Engine(Passes):
+    """Runs the target for an attack. A context manager."""
 
     def __init__(self, target: Target, diversity: Diversity | None = None, *, eight_bit: bool = True) -> None:
-        self.target = target
+        super().__init__()
+        self.target, self.targets = target, (target,)
         self.eight_bit = eight_bit
         self.diversity = diversity if diversity is not None and diversity.weight > 0 else None
-        self._pull = None if self.diversity is None else Pull(self.diversity)
-        wants, record = ((), None) if self._pull is None else ((self._pull.diversity.want,), self._pull.record)
-        self._probe = Probe(target, *wants, grad=True, record=record)
-        self.forwards = 0
-        self.backwards = 0
-        self.asked = 0  # inputs whose first gradient was looked at
-        self.flat = 0  # and of them, those where it is zero everywhere
+        self._regulariser: DiversityGradient | None = None
+        self._probe = Probe(target, grad=True)
+        if self.diversity is not None:
+            self._regulariser = DiversityGradient(self.diversity)
+            self._probe = Probe(target, self.diversity.want, grad=True, record=self._regulariser.record)
 
     def __enter__(self) -> Engine:
         self._probe.__enter__()
         self._layers = 0 if self.diversity is None else len(self._probe.layers(self.diversity.want))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._probe.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._probe.__exit__(*error)
 
-    def look(self, u: Tensor, y: Tensor, sign: int = 1) -> Look:
-        """Forward inputs in [0, 1] once: logits, and `sign` x the weighted divergence of the same pass (only its gradient)."""
+    def forward(self, u: Tensor, y: Tensor, sign: int = 1) -> Output:
+        """Logits, and `sign` x the weighted divergence of the same pass (only its gradient)."""
         self.forwards += len(u)
-        if self._pull is None:
-            return Look(self._probe(from_unit(u, self.target.bounds)).logits, None)
-        diversity = self._pull.diversity
+        if self._regulariser is None:
+            return Output(self._probe(from_unit(u, self.target.bounds)).logits, None)
+        diversity = self._regulariser.diversity
         # One batch is one term in the study's code, beside a mean: its share of a sum over n inputs is n times that.
-        self._pull.scale = sign * diversity.weight / self._layers * (len(u) if diversity.reduce == "batch" else 1)
+        self._regulariser.scale = sign * diversity.weight / self._layers * (len(u) if diversity.reduce == "batch" else 1)
         trace = self._probe(from_unit(u, self.target.bounds))
         with torch.enable_grad():
-            away = torch.stack(list(trace[diversity.want].values()))  # (layers, n), or (layers, 1) of a batch
+            penalty = torch.stack(list(trace[diversity.want].values()))  # (layers, n), or (layers, 1) of a batch
             if diversity.attack_first:
-                away = away * (trace.logits.argmax(1) != y)
-            return Look(trace.logits, away.sum())
+                penalty = penalty * (trace.logits.argmax(1) != y)
+            return Output(trace.logits, penalty.sum())
 
     def gradient(self, u: Tensor, y: Tensor, *, first: bool = False) -> Tensor:
-        """Of (cross-entropy - lambda x divergence) towards u; inputs do not touch each other unless reduce='batch'."""
+        """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless reduce='batch'."""
         u = u.detach().requires_grad_()
-        seen = self.look(u, y, -1)
+        output = self.forward(u, y, -1)
         with torch.enable_grad():
-            # In float64: a confident network's cross-entropy is flat in float32 long before the network is.
-            aim = torch.nn.functional.cross_entropy(seen.logits.double(), y, reduction="sum")
-            if seen.penalty is not None:
-                aim = aim + seen.penalty
-        return self.back(aim, u, first=first)
+            # In float64: a confident network's cross-entropy is constant in float32 long before the network is.
+            objective = torch.nn.functional.cross_entropy(output.logits.double(), y, reduction="sum")
+            if output.penalty is not None:
+                objective = objective + output.penalty
+        return self.backward(objective, u, first=first)
 
-    def back(self, aim: Tensor, u: Tensor, *, first: bool = False, keep: bool = False) -> Tensor:
-        """The gradient of `aim` towards `u`, checked; `keep` leaves the graph for another."""
-        self.backwards += len(u)
-        found = torch.autograd.grad(aim, u, allow_unused=True, retain_graph=keep)[0] if aim.requires_grad else None
-        if found is None:
-            raise BadInput(MASKED)
-        size = found.flatten(1).abs().amax(1)
-        if not bool(size.isfinite().all()):
-            raise BadInput(BROKEN)
-        if first:
-            self.asked += len(u)
-            self.flat += int((size == 0).sum())
-        return found
-
-    def refuse_flat(self, *, last: bool = True) -> None:
-        """Refuse a target that was flat around every input so far; before the last batch a few are not enough to tell."""
-        if self.flat == self.asked and self.asked >= (1 if last else ENOUGH):
-            raise BadInput(MASKED)
-
-    def settle(self, u: Tensor, seed: Tensor, eps: float | None = None) -> Tensor:
+    def quantise(self, u: Tensor, seed: Tensor, eps: float | None = None) -> Tensor:
         """What will be saved: 8-bit data on its grid, still within eps of the seed; other data as it is."""
         if not self.eight_bit:
             return u.clamp(0, 1)
@@ -110,12 +139,9 @@ class Engine:
             change = change.clamp(-most, most)
         return (base + change).clamp(0, 255).div(255)
 
-    def counts(self) -> NDArray[np.int64]:
-        """Everything that is counted, to go on with later."""
-        return np.array([self.forwards, self.backwards, self.asked, self.flat], dtype=np.int64)
-
-    def restore(self, counts: NDArray[np.int64]) -> None:
-        self.forwards, self.backwards, self.asked, self.flat = (int(n) for n in counts)
+    def quantise_through(self, x: Tensor, seed: Tensor) -> Tensor:
+        """Exactly what is saved of x, with x's gradient."""
+        return self.quantise(x.detach(), seed) + (x - x.detach())
 
     def predict(self, u: Tensor) -> Tensor:
         """Logits without a graph."""

@@ -14,24 +14,23 @@ import torch
 from torch import Tensor, nn
 
 from neurotest import rng
-from neurotest.checks import count, eps_share
-from neurotest.checks import fraction as real
+from neurotest.checks import count, eps_share, fraction, number
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.engine import BROKEN, Engine
+from neurotest.generate.gradient.engine import NOT_FINITE, Engine
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register
 
 MISSING = (
     "{name} needs the adversarial-robustness-toolbox, which is not installed: pip install 'neurotest[attacks]' "
-    "(or use pgd, bim, fgsm or cw, which need nothing)."
+    "(or use an attack that needs nothing, such as pgd)."
 )
 THROUGH = (
     "Run by the adversarial-robustness-toolbox. Seeds, rounding to 8 bits, the second test and the control are as for our own."
 )
 
 
-class _Counted(nn.Module):
-    """The target as the toolbox wants it, inputs in [0, 1]; passes are counted, and gradients that are no numbers refused."""
+class _CountedTarget(nn.Module):
+    """The target as the toolbox wants it, inputs in [0, 1]; passes are counted, and gradients that are not finite refused."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()
@@ -42,13 +41,13 @@ class _Counted(nn.Module):
         engine = self.engine
         engine.forwards += len(x)
         if x.requires_grad:
-            x.register_hook(self._seen)
+            x.register_hook(self._check)
         return engine.target.logits(from_unit(x.to(engine.target.device), engine.target.bounds))
 
-    def _seen(self, gradient: Tensor) -> None:
+    def _check(self, gradient: Tensor) -> None:
         self.engine.backwards += len(gradient)
         if not bool(gradient.isfinite().all()):
-            raise BadInput(BROKEN)
+            raise BadInput(NOT_FINITE)
 
 
 @contextmanager
@@ -66,7 +65,7 @@ def _own_randomness(random: int, positions: Sequence[int]) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Toolbox(ABC):
-    """Base: wrap the target, let the toolbox attack, and take back what it moved."""
+    """Base: wrap the target, and let the toolbox attack it."""
 
     name: ClassVar[str]
     regularised: ClassVar[bool] = False
@@ -80,13 +79,13 @@ class _Toolbox(ABC):
         """The toolbox's attack for `n` inputs."""
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
-        estimators, evasion = _parts(self.name)
-        self._slope(engine, seed, y)
+        estimators, evasion = _modules(self.name)
+        self._check_gradient(engine, seed, y)
         with torch.no_grad():
             classes = int(engine.predict(seed[:1]).shape[1])
         # The box is [0, 1]; the wrapper knows the target's own bounds and preprocessing.
         classifier = estimators.PyTorchClassifier(
-            model=_Counted(engine), loss=nn.CrossEntropyLoss(), input_shape=tuple(seed.shape[1:]), nb_classes=classes,
+            model=_CountedTarget(engine), loss=nn.CrossEntropyLoss(), input_shape=tuple(seed.shape[1:]), nb_classes=classes,
             clip_values=(0.0, 1.0), device_type="cpu" if seed.device.type == "cpu" else "gpu",
         )  # fmt: skip
         with _own_randomness(random, positions), torch.enable_grad():
@@ -94,18 +93,18 @@ class _Toolbox(ABC):
                 moved = self.build(evasion, classifier, len(seed)).generate(seed.cpu().numpy(), y=self._labels(y, classes))
             except ImportError as error:  # AutoAttack wants a package that the toolbox does not ask for
                 raise BadInput(MISSING.format(name=f"{self.name} ({error.name})")) from error
-        found = torch.from_numpy(np.asarray(moved, dtype=np.float32)).to(seed)
-        return torch.where(found.isfinite(), found, seed).clamp(0, 1)
+        result = torch.from_numpy(np.asarray(moved, dtype=np.float32)).to(seed)
+        return torch.where(result.isfinite(), result, seed).clamp(0, 1)
 
     def _labels(self, y: Tensor, classes: int) -> Any:
         return np.eye(classes, dtype=np.float32)[y.cpu().numpy()]
 
-    def _slope(self, engine: Engine, seed: Tensor, y: Tensor) -> None:
-        """One gradient of our own, so that a masked target is told."""
+    def _check_gradient(self, engine: Engine, seed: Tensor, y: Tensor) -> None:
+        """One gradient of our own, so that a target with zero gradients is refused."""
         engine.gradient(seed, y, first=True)
 
 
-def _parts(name: str) -> tuple[Any, Any]:
+def _modules(name: str) -> tuple[Any, Any]:
     try:
         import art.attacks.evasion as evasion
         import art.estimators.classification as estimators
@@ -143,7 +142,7 @@ class DeepFool(_Toolbox):
     def __post_init__(self) -> None:
         count("steps", self.steps, "50 in the paper")
         count("candidates", self.candidates, "10 in the paper")
-        real("overshoot", self.overshoot, 0, None, "0.02 in the paper")
+        number("overshoot", self.overshoot, "0.02 in the paper", least=0)
 
     def build(self, attacks: Any, classifier: Any, n: int) -> Any:
         return attacks.DeepFool(
@@ -168,10 +167,8 @@ class JSMA(_Toolbox):
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "theta", eps_share("theta", self.theta))
-        if self.theta == 0:
-            raise BadInput("theta=0: expected a number above 0 (1 is usual).")
-        object.__setattr__(self, "gamma", real("gamma", self.gamma, 0, 1, "a share of the values, 0.1 is usual"))
+        object.__setattr__(self, "theta", number("theta", eps_share("theta", self.theta), "1 is usual", above=0))
+        object.__setattr__(self, "gamma", fraction("gamma", self.gamma, 0, 1, "a share of the values, 0.1 is usual"))
 
     def build(self, attacks: Any, classifier: Any, n: int) -> Any:
         return attacks.SaliencyMapMethod(classifier, theta=self.theta, gamma=self.gamma, batch_size=n, verbose=False)
@@ -208,9 +205,7 @@ class AutoAttack(_Toolbox):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "eps", eps_share("eps", self.eps))
-        object.__setattr__(self, "step", eps_share("step", self.step))
-        if self.step == 0:
-            raise BadInput("step=0: expected a number above 0.")
+        object.__setattr__(self, "step", number("step", eps_share("step", self.step), "0.02 is usual", above=0))
         for name in ("steps", "restarts", "queries"):
             count(name, getattr(self, name), "100, 1 and 1000; the toolbox takes 100, 5 and 5000")
 

@@ -1,4 +1,4 @@
-"""`neurotest.illuminate`: fill the map of what is taken for what, with the smallest change for each."""
+"""`neurotest.illuminate`: for every true and predicted class, the smallest change that causes it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from neurotest import files as disk
+from neurotest.checks import count
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
@@ -26,13 +27,13 @@ from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import distances
-from neurotest.oracles import build_oracles, predicted
+from neurotest.oracles import predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
 
 FORWARDS = 2000
-EVERY = "faults.npz"
+FAULTS = "faults.npz"
 
 
 def illuminate(
@@ -75,9 +76,7 @@ def illuminate(
 
 
 def _budget(forwards: Any) -> int:
-    if not isinstance(forwards, int) or isinstance(forwards, bool) or forwards < 1:
-        raise BadInput(f"forwards={forwards!r}: expected an integer >= 1 (ten classes take about 1000).")
-    return forwards
+    return count("forwards", forwards, "ten classes take about 1000")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -85,61 +84,60 @@ class _Illumination(Work[IlluminateResult]):
     """One search over chosen seeds."""
 
     command = "illuminate"
-    everything: Arrays = field(default_factory=dict)  # all faults, also those that lost their cell
+    all_faults: Arrays = field(default_factory=dict)  # also those that lost their cell
 
     @classmethod
     def begin(cls, target: Target, seeds: Source | str, method: Illuminate, settings: Mapping[str, Any]) -> _Illumination:
         source = open_data(target, seeds, limit=settings["limit"])
-        oracles = build_oracles(target, "label" if source.labels is not None else "metamorphic")
-        starts = choose_seeds(target, source, oracles, keep_wrong=settings["keep_wrong"])
-        return cls(targets=[target], source=source, seeds=starts, method=method, settings=settings)
+        chosen = choose_seeds(target, source, keep_wrong=settings["keep_wrong"])
+        return cls(targets=[target], source=source, seeds=chosen, method=method, settings=settings)
 
     def kept(self, run: Run) -> str:
         return f"{len(Parts(run))} rounds" if len(Parts(run)) else ""
 
     def record(self, run: Run, result: IlluminateResult) -> None:
-        with disk.whole(run.path / EVERY) as part, open(part, "wb") as stream:
-            np.savez_compressed(stream, allow_pickle=False, **self.everything)
+        with disk.whole(run.path / FAULTS) as part, open(part, "wb") as stream:
+            np.savez_compressed(stream, allow_pickle=False, **self.all_faults)
         super().record(run, result)
 
     def work(self, run: Run | None, progress: Progress | None) -> IlluminateResult:
         parts, budget = None if run is None else Parts(run), int(self.settings["forwards"])
         with Engine(self.target, eight_bit=self.seeds.eight_bit) as engine:
             generator = Generator(engine, self.seeds, self.method)
-            for part in parts or ():
-                generator.absorb(part)
-            while (part_ := generator.step(budget - generator.spent)) is not None:
+            for stored in parts or ():
+                generator.absorb(stored)
+            while (part := generator.step(budget - generator.spent)) is not None:
                 engine.refuse_flat(last=False)
                 if parts is not None:
-                    parts.add(part_)
+                    parts.add(part)
                 if progress is not None:
                     progress(min(generator.spent, budget), budget)
-            engine.refuse_flat(last=engine.asked > 0)
+            engine.refuse_flat(last=engine.starts > 0)
             return self._result(engine, generator)
 
     def _result(self, engine: Engine, generator: Generator) -> IlluminateResult:
-        found, spent = generator.found(), generator.spent
-        self.everything = {
-            "x": found.x, "y": generator.true[found.rows], "seeds": self.seeds.x[found.rows], "predicted": found.predicted,
-            "positions": self.seeds.positions[found.rows], "way": found.way,
+        faults, spent = generator.faults(), generator.spent
+        self.all_faults = {
+            "x": faults.x, "y": generator.true[faults.rows], "seeds": self.seeds.x[faults.rows], "predicted": faults.predicted,
+            "positions": self.seeds.positions[faults.rows], "way": faults.way,
         }  # fmt: skip
-        kept = found.elite
-        rows = found.rows[kept]
+        kept = faults.elite
+        rows = faults.rows[kept]
         device, true = self.target.device, generator.true
-        seed, x = self.seeds.unit(self.seeds.x[rows], device), self.seeds.unit(found.x[kept], device)
+        seed, x = self.seeds.unit(self.seeds.x[rows], device), self.seeds.unit(faults.x[kept], device)
         control = self.seeds.stored(shuffle(seed, x, kept.tolist(), self.seed))
         noise = predicted(engine.predict(self.seeds.unit(control, device))) if len(kept) else kept
-        pairs = set(zip(found.rows.tolist(), found.predicted.tolist(), strict=True))
+        pairs = set(zip(faults.rows.tolist(), faults.predicted.tolist(), strict=True))
         return IlluminateResult(
-            attack="illuminate", diversity=None, x=found.x[kept], seeds=self.seeds.x[rows], positions=self.seeds.positions[rows],
-            expected=true[rows], predicted=found.predicted[kept], fault=np.ones(len(kept), dtype=bool),
+            attack="illuminate", diversity=None, x=faults.x[kept], seeds=self.seeds.x[rows], positions=self.seeds.positions[rows],
+            expected=true[rows], predicted=faults.predicted[kept], fault=np.ones(len(kept), dtype=bool),
             distance=distances(x, seed), control=Control(control, noise, noise != true[rows]), unstable=generator.unstable,
             forwards=engine.forwards + len(self.source), backwards=engine.backwards, notes=self._notes(engine),
-            way=found.way[kept], ways=tuple(way.name for way in generator.ways), found=len(found.rows),
-            pairs=generator.archive.pairs, possible=generator.archive.possible, found_roots=len(np.unique(found.rows)),
+            way=faults.way[kept], ways=tuple(way.name for way in generator.ways), all_faults=len(faults.rows),
+            pairs=generator.archive.pairs, possible=generator.archive.possible, all_roots=len(np.unique(faults.rows)),
             root_label_pairs=len(pairs), spent=spent, stopped="every seed tried" if generator.exhausted else "forwards",
             **self.about(),
         )  # fmt: skip
 
     def _notes(self, engine: Engine) -> tuple[str, ...]:
-        return () if not engine.flat else (f"{engine.flat} of {engine.asked} seeds have a gradient of 0 at the start.",)
+        return () if not engine.flat else (f"{engine.flat} of {engine.starts} seeds have a gradient of 0 at the start.",)

@@ -1,4 +1,4 @@
-"""The archive: for every (true class, predicted class, way of change) the smallest change that fails, and whom to try next."""
+"""The archive: for every (true class, predicted class, way of change) the smallest change that fails, and which to try next."""
 
 from __future__ import annotations
 

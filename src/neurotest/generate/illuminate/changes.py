@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -16,7 +16,9 @@ BEND = 0.1  # and a bend moves no knot by more than this share of half the image
 
 
 class Change(Protocol):
-    """One way. `most`: the longest step in parameters."""
+    """One way. `clip` brings parameters back to their range; `most` is the longest step in parameters."""
+
+    images: ClassVar[bool]  # whether it needs an image
 
     @property
     def name(self) -> str: ...
@@ -25,7 +27,7 @@ class Change(Protocol):
 
     def make(self, seed: Tensor, theta: Tensor) -> Tensor: ...
 
-    def settle(self, seed: Tensor, theta: Tensor) -> Tensor: ...
+    def clip(self, seed: Tensor, theta: Tensor) -> Tensor: ...
 
     def most(self, seed: Tensor) -> float: ...
 
@@ -34,6 +36,7 @@ class Change(Protocol):
 class Noise:
     """Every value for itself: the smallest changes there are, and nothing a camera would do."""
 
+    images: ClassVar[bool] = False
     name: str = "noise"
 
     def start(self, seed: Tensor) -> Tensor:
@@ -42,8 +45,8 @@ class Noise:
     def make(self, seed: Tensor, theta: Tensor) -> Tensor:
         return seed + theta
 
-    def settle(self, seed: Tensor, theta: Tensor) -> Tensor:
-        """Kept in bounds outside the graph: inside, a value at its end would have no gradient."""
+    def clip(self, seed: Tensor, theta: Tensor) -> Tensor:
+        """Outside the graph: inside, a value at its bound would have no gradient."""
         return (seed + theta).clamp(0, 1) - seed
 
     def most(self, seed: Tensor) -> float:
@@ -54,6 +57,7 @@ class Noise:
 class Shading:
     """Light and shadow, the same for all colours: values on a coarse grid, smooth between them."""
 
+    images: ClassVar[bool] = True
     name: str = "shading"
 
     def start(self, seed: Tensor) -> Tensor:
@@ -64,7 +68,7 @@ class Shading:
         smooth = functional.interpolate(theta, seed.shape[2:], mode="bicubic", align_corners=True)
         return (seed + smooth).clamp(0, 1)
 
-    def settle(self, seed: Tensor, theta: Tensor) -> Tensor:
+    def clip(self, seed: Tensor, theta: Tensor) -> Tensor:
         return theta.clamp(-1, 1)
 
     def most(self, seed: Tensor) -> float:
@@ -73,8 +77,9 @@ class Shading:
 
 @dataclass(frozen=True)
 class Bend:
-    """The image bent like a sheet of rubber: a few knots are moved, everything between them follows."""
+    """The image bent: a few knots are moved, and everything between them follows smoothly."""
 
+    images: ClassVar[bool] = True
     name: str = "bend"
 
     def start(self, seed: Tensor) -> Tensor:
@@ -88,15 +93,17 @@ class Bend:
         grid = torch.stack([x, y], dim=-1)[None] + moved
         return functional.grid_sample(seed, grid, mode="bilinear", padding_mode="border", align_corners=True).clamp(0, 1)
 
-    def settle(self, seed: Tensor, theta: Tensor) -> Tensor:
+    def clip(self, seed: Tensor, theta: Tensor) -> Tensor:
         return theta.clamp(-2 * BEND, 2 * BEND)
 
     def most(self, seed: Tensor) -> float:
         return float(BEND * (KNOTS * KNOTS) ** 0.5 / 2)
 
 
+WAYS: tuple[Change, ...] = (Shading(), Bend(), Noise())
+
+
 def ways(shape: tuple[int, ...]) -> tuple[Change, ...]:
-    """What can be done to inputs of this shape; only images can be shaded and bent."""
-    if len(shape) == 3 and min(shape[1:]) >= 2 * KNOTS:
-        return (Shading(), Bend(), Noise())
-    return (Noise(),)
+    """The ways that inputs of this shape allow; only images can be shaded and bent."""
+    image = len(shape) == 3 and min(shape[1:]) >= 2 * KNOTS
+    return tuple(way for way in WAYS if image or not way.images)

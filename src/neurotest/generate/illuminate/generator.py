@@ -1,8 +1,9 @@
-"""Rounds of illumination: who is tried, what was found, and the archive that remembers the best."""
+"""Rounds of illumination: which seeds are tried, the faults, and the archive of the best."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate.archive import Archive
-from neurotest.generate.illuminate.climb import ANEW, Climb
+from neurotest.generate.illuminate.climb import EVERY, Climb
 from neurotest.generate.illuminate.settings import BACKWARD, Illuminate
 from neurotest.jobs.parts import Arrays
 from neurotest.mutate.distances import distances
@@ -19,7 +20,7 @@ from neurotest.oracles import predicted
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Faults:
     """Every fault that entered the archive, in the order they came; `elite` are those that still hold a cell."""
 
     x: NDArray[np.generic]
@@ -32,14 +33,13 @@ class Found:
 
 
 class Generator:
-    """One campaign in memory: `step` does a round and gives what it found; `absorb` takes over a round that was saved."""
+    """One campaign in memory: `step` does a round and gives its faults; `absorb` takes over a round that was saved."""
 
     def __init__(self, engine: Engine, seeds: Seeds, settings: Illuminate) -> None:
         self.engine, self.seeds, self.settings = engine, seeds, settings
         self.ways = settings.ways(tuple(seeds.x.shape[1:]))
-        roots = seeds.roots
-        self.true = np.where(roots.labels >= 0, roots.labels, roots.predicted)
-        self.archive = Archive(self.true, roots.logits.astype(np.float64), len(self.ways))
+        self.true = seeds.expected
+        self.archive = Archive(self.true, seeds.roots.logits.astype(np.float64), len(self.ways))
         self.rounds: list[Arrays] = []
         self.count = self.unstable = self.failed = 0
         self.exhausted = False
@@ -51,8 +51,8 @@ class Generator:
 
     def step(self, left: float = np.inf) -> Arrays | None:
         """One round with at most `left` passes; None when every seed was tried for every cell, or nothing more is affordable."""
-        # Of a task that goes all the way, and of running it again from what is saved.
-        cost = self.settings.steps + 2 + BACKWARD * -(-self.settings.steps // ANEW)
+        # Of a task that takes all steps, and of running its result again as it is saved.
+        cost = self.settings.steps + 2 + BACKWARD * -(-self.settings.steps // EVERY)
         way, rows, aim = self.archive.next(int(min(self.settings.batch, left // cost)))
         if not len(rows):
             self.exhausted = left >= cost
@@ -61,29 +61,30 @@ class Generator:
         seed = self.seeds.unit(self.seeds.x[rows], device)
         true, aimed = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (self.true[rows], aim))
         first, before = not self.rounds, self.spent
-        found = Climb(self.engine, self.ways[way], seed, true, aimed).run(self.settings.steps, first=first)
-        mine = torch.from_numpy(found.rows).to(device)
-        size = distances(found.x, seed[mine])[:, 1]
-        better = self._better(self.true[rows[found.rows]], found.predicted, way, size)
-        better = better[: int(min(len(better), left - (self.spent - before)))]  # one pass each: what is left must do
-        x = self.seeds.stored(found.x[torch.from_numpy(better).to(device)])
-        # What enters the archive is run again from what is saved, in a batch of its own.
-        said = predicted(self.engine.predict(self.seeds.unit(x, device))) if len(x) else np.empty(0, dtype=np.int64)
-        stable = said == found.predicted[better]
+        faults = Climb(self.engine, self.ways[way], seed, true, aimed).run(self.settings.steps, first=first)
+        size = distances(faults.x, seed[torch.from_numpy(faults.rows).to(device)])[:, 1]
+        better = self._better(self.true[rows[faults.rows]], faults.predicted, way, size)
+        better = better[: int(min(len(better), left - (self.spent - before)))]  # each costs one pass
+        x = self.seeds.stored(faults.x[torch.from_numpy(better).to(device)])
+        # What enters the archive is run again as it is saved, in a batch of its own.
+        classes = predicted(self.engine.predict(self.seeds.unit(x, device))) if len(x) else np.empty(0, dtype=np.int64)
+        stable = classes == faults.predicted[better]
         kept = better[stable]
         part: Arrays = {
-            "x": x[stable], "row": rows[found.rows[kept]], "predicted": found.predicted[kept], "size": size[kept],
-            "steps": found.steps[kept], "way": np.array(way), "tried": rows, "aim": aim,
-            "lost": np.array(int((~stable).sum())), "failed": np.array(len(found.rows)), "counts": self.engine.counts(),
+            "x": x[stable], "row": rows[faults.rows[kept]], "predicted": faults.predicted[kept], "size": size[kept],
+            "steps": faults.steps[kept], "way": np.array(way), "tried": rows, "aim": aim,
+            "lost": np.array(int((~stable).sum())), "failed": np.array(len(faults.rows)), "counts": self.engine.counts(),
         }  # fmt: skip
         self._take(part)
         return part
 
-    def _better(self, true: NDArray[np.int64], said: NDArray[np.int64], way: int, size: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _better(
+        self, true: NDArray[np.int64], classes: NDArray[np.int64], way: int, size: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
         """Of a round's faults the smallest of each cell, where it is smaller than what the archive has; new pairs first."""
         best: dict[tuple[int, int], int] = {}
         for i in np.argsort(size, kind="stable").tolist():
-            cell = (int(true[i]), int(said[i]))
+            cell = (int(true[i]), int(classes[i]))
             if cell[1] >= 0 and 1e-6 < size[i] < self.archive.smallest[(*cell, way)]:
                 best.setdefault(cell, i)
         some = np.asarray(self.archive.filled.any(axis=2))
@@ -107,18 +108,15 @@ class Generator:
         self.failed += int(part["failed"])
         self.rounds.append(part)
 
-    def found(self) -> Found:
-        """Everything so far."""
-        names = ("x", "row", "predicted", "steps", "size")
-        empty = {"x": self.seeds.x[:0], "size": np.empty(0)}
-        held = {
-            name: np.concatenate([part[name] for part in self.rounds]) if self.rounds else empty.get(name, np.empty(0, np.int64))
-            for name in names
-        }
-        counts = [len(part["row"]) for part in self.rounds]
-        ways = np.repeat([int(part["way"]) for part in self.rounds], counts).astype(np.int64)
-        elite = self.archive.elite[self.archive.filled]
-        return Found(
-            held["x"], held["row"].astype(np.int64), held["predicted"].astype(np.int64), ways, held["steps"].astype(np.int64),
-            held["size"].astype(np.float64), elite,
+    def faults(self) -> Faults:
+        """All so far."""
+        rounds = self.rounds
+
+        def joined(name: str, kind: type = np.int64) -> NDArray[Any]:
+            return np.concatenate([np.empty(0, kind), *(part[name] for part in rounds)]).astype(kind)
+
+        ways = np.repeat([int(part["way"]) for part in rounds], [len(part["row"]) for part in rounds]).astype(np.int64)
+        return Faults(
+            np.concatenate([self.seeds.x[:0], *(part["x"] for part in rounds)]), joined("row"), joined("predicted"), ways,
+            joined("steps"), joined("size", np.float64), self.archive.elite[self.archive.filled],
         )  # fmt: skip

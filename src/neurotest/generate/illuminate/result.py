@@ -1,4 +1,4 @@
-"""What illumination found: the archive as a suite, and how much of the map it fills."""
+"""The result of illumination: the archive as a suite, and how many of its cells are filled."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.generate.suite import AttackResult, class_name
+from neurotest.generate.outcome import class_name
+from neurotest.generate.suite import AttackResult
 
 
 @dataclass(frozen=True, eq=False)
 class IlluminateResult(AttackResult):
-    """The archive: one fault per filled cell, the smallest change that was found. Every fault found counts in `found`."""
+    """The archive: one fault per filled cell, the smallest change. `all_faults` counts those that lost their cell, too."""
 
     way: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
     ways: tuple[str, ...] = ()
-    found: int = 0  # faults in all, those that lost their cell to a smaller one included
+    all_faults: int = 0
     pairs: int = 0  # (true, predicted) pairs with a fault
     possible: int = 0
-    found_roots: int = 0
+    all_roots: int = 0
     root_label_pairs: int = 0
     spent: int = 0  # forward passes with a backward pass counted as two
     stopped: str = ""
@@ -45,7 +46,7 @@ class IlluminateResult(AttackResult):
             del plain[name]
         by_way = Counter(self.way.tolist())
         return {
-            **plain, "faults": self.found, "families": len(self.cells), "roots": self.found_roots, "archive": len(self),
+            **plain, "faults": self.all_faults, "families": len(self.cells), "roots": self.all_roots, "archive": len(self),
             "cells": {"filled": self.pairs, "possible": self.possible}, "root_label_pairs": self.root_label_pairs,
             "by_change": {name: by_way[number] for number, name in enumerate(self.ways)}, "spent": self.spent,
             "stopped": self.stopped,

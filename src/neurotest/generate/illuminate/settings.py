@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from neurotest.checks import count
 from neurotest.errors import BadInput
-from neurotest.generate.illuminate.changes import Change, ways
+from neurotest.generate.illuminate.changes import WAYS, Change, ways
 from neurotest.registry import register
 
 BACKWARD = 2  # what a backward pass is counted as, in forward passes
@@ -36,16 +36,13 @@ class Illuminate:
     def __post_init__(self) -> None:
         count("steps", self.steps, "8")
         count("batch", self.batch, "32")
-        known = ("shading", "bend", "noise")
-        if self.changes != "all" and any(part not in known for part in str(self.changes).split("+")):
-            raise BadInput(f"changes={self.changes!r}: expected all, or some of {', '.join(known)} joined by +.")
+        names = [way.name for way in WAYS]
+        if self.changes != "all" and any(part not in names for part in str(self.changes).split("+")):
+            raise BadInput(f"changes={self.changes!r}: expected all, or some of {', '.join(names)} joined by +.")
 
     def ways(self, shape: tuple[int, ...]) -> tuple[Change, ...]:
-        """The ways that are asked for and fit the inputs."""
-        fit = ways(shape)
-        if self.changes == "all":
-            return fit
-        chosen = tuple(way for way in fit if way.name in self.changes.split("+"))
+        """The chosen ways that inputs of this shape allow."""
+        chosen = tuple(way for way in ways(shape) if self.changes == "all" or way.name in self.changes.split("+"))
         if not chosen:
             raise BadInput(f"changes={self.changes!r}: inputs of shape {shape} are no images of 8 x 8 or more; use noise.")
         return chosen

@@ -33,13 +33,13 @@ class Ball:
         if self.norm == "linf":
             u = torch.minimum(torch.maximum(u, seed - self.reach), seed + self.reach)
         elif self.norm == "l2":
-            u = self._shrunk(u, seed)
+            u = self._shrink(u, seed)
         return self._on_grid(u, seed).clamp_(0, 1)
 
-    def _shrunk(self, u: Tensor, seed: Tensor) -> Tensor:
-        away = (u - seed).flatten(1)
-        size = away.norm(dim=1, keepdim=True).clamp_min(1e-12)
-        inside: Tensor = seed + (away * (self.radius / size).clamp_max(1)).view_as(seed)
+    def _shrink(self, u: Tensor, seed: Tensor) -> Tensor:
+        change = (u - seed).flatten(1)
+        size = change.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        inside: Tensor = seed + (change * (self.radius / size).clamp_max(1)).view_as(seed)
         return inside
 
     def _on_grid(self, u: Tensor, seed: Tensor) -> Tensor:
@@ -48,8 +48,8 @@ class Ball:
         if self.norm != "l2":
             return u.mul(LEVELS).round_().div_(LEVELS)
         # Towards the seed: rounding to the nearest could leave the ball. Integers, because truncating floats is ten times slower.
-        away = u - seed
-        steps = away.mul(LEVELS).add_(away.sign().mul_(1e-4)).int()
+        change = u - seed
+        steps = change.mul(LEVELS).add_(change.sign().mul_(1e-4)).int()
         return (seed * LEVELS).round_().add_(steps).div_(LEVELS)
 
     def corner(self, signs: Tensor, seed: Tensor) -> Tensor:
@@ -57,17 +57,23 @@ class Ball:
         if self.norm != "l2":
             return self._on_grid((seed + signs * self.reach).clamp_(0, 1), seed)
         base = seed.flatten(1)
-        way = signs.flatten(1)
+        direction = signs.flatten(1)
         step = torch.full((len(seed), 1), self.radius, device=seed.device)
         for _ in range(3):  # values at their bound do not move, so the others go farther
-            size = ((base + step * way).clamp(0, 1) - base).norm(dim=1, keepdim=True)
+            size = ((base + step * direction).clamp(0, 1) - base).norm(dim=1, keepdim=True)
             step = torch.where(size > 0, step * (self.radius / size.clamp_min(1e-12)), step).clamp_max(10.0)
-        return self.project((base + step * way).view_as(seed), seed)
+        return self.project((base + step * direction).view_as(seed), seed)
+
+    def stripes(self, seed: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Vertical stripes of random sign, and their corner."""
+        shape = (len(seed), *[1] * (seed.ndim - 2), seed.shape[-1])
+        signs = (torch.randint(0, 2, shape, generator=generator) * 2 - 1).to(seed).expand_as(seed).clone()
+        return signs, self.corner(signs, seed)
 
     def noise(self, seed: Tensor, generator: torch.Generator) -> Tensor:
-        """Random changes of the ball's own size: every value at its bound, or a Gaussian direction brought to the sphere."""
+        """Random changes of the ball's own size: every value at its bound, or a Gaussian direction on the sphere."""
         if self.norm == "l2":
-            away = torch.randn(seed.shape, generator=generator).to(seed)
-            size = away.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (seed.ndim - 1))
-            return self.project(seed + away * (self.radius / size), seed)
+            change = torch.randn(seed.shape, generator=generator).to(seed)
+            size = change.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (seed.ndim - 1))
+            return self.project(seed + change * (self.radius / size), seed)
         return self.corner((torch.randint(0, 2, seed.shape, generator=generator) * 2 - 1).to(seed), seed)

@@ -1,4 +1,4 @@
-"""What a swarm is compared with, on the same seeds in the same ball: noise, the gradient, and a swarm on the margin alone."""
+"""What a swarm is compared with, on the same seeds in the same ball: noise, PGD, and a swarm on the margin alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.generate.outcome import interval
 from neurotest.generate.swarm.ball import Ball
 from neurotest.generate.swarm.engine import Swarm
 from neurotest.generate.swarm.fitness import Margin
@@ -39,13 +40,10 @@ class Control:
         self.forwards += other.forwards
 
     def to_dict(self, seeds: int) -> dict[str, Any]:
-        from neurotest.stats.bootstrap import wilson
-
-        share = wilson(self.failed, seeds) if seeds else None
         return {
             "failed": self.failed,
-            "rate": None if share is None else share.value,
-            "rate_interval": None if share is None else [share.low, share.high],
+            "rate": self.failed / seeds if seeds else None,
+            "rate_interval": interval(self.failed, seeds),
             "labels_per_seed": self.labels / seeds if seeds else None,
             "forwards": self.forwards,
         }
@@ -53,50 +51,50 @@ class Control:
 
 def noise(target: Target, seeds: Tensor, y: Tensor, ball: Ball, tries: int, *, random: int, labels: int | None = 1) -> Control:
     """So many random changes of the ball's size per seed; a seed ends after `labels` different wrong labels, as in the swarm."""
-    found: dict[int, set[int]] = {}
+    labels_of: dict[int, set[int]] = {}
     rows, spent = torch.arange(len(seeds), device=seeds.device), 0
     for number in range(tries):
         if not len(rows):
             break
         with torch.inference_mode():
             u = ball.noise(seeds[rows], rng.torch_stream("swarm.noise", random, number))
-            told = target.logits(from_unit(u, target.bounds)).argmax(1)
+            predicted = target.logits(from_unit(u, target.bounds)).argmax(1)
         spent += len(rows)
-        for i in torch.nonzero(told != y[rows])[:, 0].tolist():
-            found.setdefault(int(rows[i]), set()).add(int(told[i]))
-        if labels is not None and found:
-            done = torch.tensor([len(found.get(row, ())) >= labels for row in rows.tolist()], device=rows.device)
+        for i in torch.nonzero(predicted != y[rows])[:, 0].tolist():
+            labels_of.setdefault(int(rows[i]), set()).add(int(predicted[i]))
+        if labels is not None and labels_of:
+            done = torch.tensor([len(labels_of.get(row, ())) >= labels for row in rows.tolist()], device=rows.device)
             rows = rows[~done]
-    return Control(len(found), sum(map(len, found.values())), spent)
+    return Control(len(labels_of), sum(map(len, labels_of.values())), spent)
 
 
 def pgd(target: Target, seeds: Tensor, y: Tensor, ball: Ball, *, random: int) -> Control:
     """Projected gradient ascent on the cross-entropy; projection stands outside the graph, where it hides no gradient."""
     step = (ball.radius if ball.norm != "none" else 1.0) / 4
-    u = ball.noise(seeds, rng.torch_stream("swarm.pgd", random)) if ball.norm == "l2" else _inside(seeds, ball, random)
+    u = ball.noise(seeds, rng.torch_stream("swarm.pgd", random)) if ball.norm == "l2" else _random_start(seeds, ball, random)
     free = Ball(ball.norm, ball.radius, False)
     for _ in range(STEPS):
         with torch.enable_grad():
             at = u.detach().clone().requires_grad_()
             loss = torch.nn.functional.cross_entropy(target.logits(from_unit(at, target.bounds)).double(), y, reduction="sum")
-            (way,) = torch.autograd.grad(loss, at)
+            (direction,) = torch.autograd.grad(loss, at)
         if ball.norm == "l2":
-            way = way / way.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (way.ndim - 1))
+            direction = direction / direction.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (direction.ndim - 1))
         else:
-            way = way.sign()
-        u = free.project(u + step * way, seeds)
+            direction = direction.sign()
+        u = free.project(u + step * direction, seeds)
     with torch.inference_mode():
-        told = target.logits(from_unit(ball.project(u, seeds), target.bounds)).argmax(1)
-    wrong = int((told != y).sum())
+        predicted = target.logits(from_unit(ball.project(u, seeds), target.bounds)).argmax(1)
+    wrong = int((predicted != y).sum())
     return Control(wrong, wrong, len(seeds) * (3 * STEPS + 1))
 
 
-def _inside(seeds: Tensor, ball: Ball, random: int) -> Tensor:
+def _random_start(seeds: Tensor, ball: Ball, random: int) -> Tensor:
     drawn = torch.rand(seeds.shape, generator=rng.torch_stream("swarm.pgd", random)).to(seeds)
     return (seeds + (2 * drawn - 1) * ball.reach).clamp(0, 1)
 
 
 def margin(problem: Problem, settings: Settings, group: int) -> Control:
-    """The same swarm, led by the answer alone."""
+    """The same swarm, guided by the logits alone."""
     trajectory = Swarm(Margin().begin(problem), settings, group).run()
     return Control(len(trajectory.failed), len(trajectory.hits), int(trajectory.spent.sum()))

@@ -23,7 +23,7 @@ class Hit:
 
     row: int  # of the group
     x: Tensor  # (*shape) in [0, 1], as it is saved
-    predicted: int  # -1: logits are no numbers
+    predicted: int  # -1: logits are not finite
     fitness: float
     iteration: int
     spent: int  # forward passes of its seed up to then
@@ -41,14 +41,14 @@ class Moment:
 
 @dataclass(eq=False)
 class Trajectory:
-    """What a group gave: best position and prediction per seed, hits, and its course."""
+    """The result of a group: best position and prediction per seed, faults, and how it stood after each round."""
 
     best: Tensor  # (n, *shape)
     predicted: Tensor  # (n,) at the best position
     fitness: Tensor  # (n,)
     spent: Tensor  # (n,) forward passes, a backward one counting two
     hits: list[Hit] = field(default_factory=list)
-    course: list[Moment] = field(default_factory=list)
+    history: list[Moment] = field(default_factory=list)
 
     @property
     def failed(self) -> set[int]:
@@ -56,267 +56,263 @@ class Trajectory:
 
 
 class Swarm:
-    """Flies one group. `stop` is asked after every round; True ends the trajectory where it is."""
+    """Runs one group. `stop` is called after every round; True ends the search where it is."""
 
     def __init__(self, measure: Measure, settings: Settings, group: int = 0, stop: Callable[[], bool] | None = None) -> None:
         self.measure, self.settings, self.group = measure, settings, group
         self.stop = stop or (lambda: False)
         self.seeds, self.y, self.ball = measure.problem.seeds, measure.problem.y, measure.problem.ball
-        n = len(self.seeds)
-        device = self.seeds.device
+        n, device = len(self.seeds), self.seeds.device
         self.spent = torch.zeros(n, dtype=torch.long, device=device)
         self.value = torch.full((n,), -torch.inf, dtype=torch.float64, device=device)
-        self.earned = torch.zeros(n, dtype=torch.float64, device=device)  # fitness before neurons were last weighed anew
-        self.told = torch.full((n,), -2, device=device)
+        self.base = torch.zeros(n, dtype=torch.float64, device=device)  # fitness before neurons were last weighed anew
+        self.predicted = torch.full((n,), -2, device=device)
         self.position = self.seeds.clone()
         self.labels: dict[int, set[int]] = {}
         self.hits: list[Hit] = []
-        self.course: list[Moment] = []
+        self.history: list[Moment] = []
         self.round = 0
         self.stopped = False
 
     def run(self) -> Trajectory:
         with self.measure, torch.no_grad():
             if self.settings.moves == "velocity":
-                self._fly(torch.arange(len(self.seeds), device=self.seeds.device))
+                self._run_velocity(self._all_rows())
             else:
-                self._flips()
-        return Trajectory(self.position, self.told, self.value + self.earned, self.spent, self.hits, self.course)
+                self._run_flips()
+        return Trajectory(self.position, self.predicted, self.value + self.base, self.spent, self.hits, self.history)
+
+    def _all_rows(self) -> Tensor:
+        return torch.arange(len(self.seeds), device=self.seeds.device)
 
     # -- judging
 
     def _judge(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-        """Fitness and predictions of positions (n, *shape), in batches; what fails is noted."""
-        values, told = [], []
+        """Fitness and predictions of positions (n, *shape), in batches; faults are added to the hits."""
+        values, classes = [], []
         for start in range(0, len(u), self.settings.batch):
             part = slice(start, start + self.settings.batch)
             fitness, logits = self.measure(u[part], owner[part])
             values.append(fitness.double().clone())
-            told.append(_said(logits))
-        value, said = torch.cat(values), torch.cat(told)
-        self._note(u, owner, value, said)
-        # A fitness that is no number must not lead anybody.
-        return torch.where(value.isfinite(), value, -torch.inf), said
+            classes.append(_predict(logits))
+        value, predicted = torch.cat(values), torch.cat(classes)
+        self._add_hits(u, owner, value, predicted)
+        return torch.where(value.isfinite(), value, -torch.inf), predicted
 
-    def _note(self, u: Tensor, owner: Tensor, value: Tensor, said: Tensor) -> None:
-        for i in torch.nonzero(said != self.y[owner])[:, 0].tolist():
-            row, label = int(owner[i]), int(said[i])
-            known = self.labels.setdefault(row, set())
-            if label not in known:
-                known.add(label)
-                worth = float(value[i] + self.earned[row])
-                self.hits.append(Hit(row, u[i].clone(), label, worth, self.round, int(self.spent[row]) + 1))
+    def _judge_all(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for several positions of each seed: (n, p, *shape) -> (n, p), (n, p). They are paid for."""
+        n, p = x.shape[:2]
+        value, predicted = self._judge(x.flatten(0, 1), rows.repeat_interleave(p))
+        self.spent[rows] += p * self.measure.cost
+        return value.view(n, p), predicted.view(n, p)
 
-    def _open(self, rows: Tensor, ask: int, labels: int | None) -> Tensor:
+    def _add_hits(self, u: Tensor, owner: Tensor, value: Tensor, predicted: Tensor) -> None:
+        for i in torch.nonzero(predicted != self.y[owner])[:, 0].tolist():
+            row, label = int(owner[i]), int(predicted[i])
+            labels = self.labels.setdefault(row, set())
+            if label not in labels:
+                labels.add(label)
+                fitness = float(value[i] + self.base[row])
+                self.hits.append(Hit(row, u[i].clone(), label, fitness, self.round, int(self.spent[row]) + 1))
+
+    def _active(self, rows: Tensor, cost: int, labels: int | None) -> Tensor:
         """Which of these seeds go on: (m,) bool."""
-        said = self.settings
-        going = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-        if said.evaluations is not None:
-            going &= self.spent[rows] + ask <= said.evaluations
+        settings = self.settings
+        active = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        if settings.evaluations is not None:
+            active &= self.spent[rows] + cost <= settings.evaluations
         if labels is not None and self.labels:
-            found = torch.tensor([len(self.labels.get(row, ())) for row in rows.tolist()], device=rows.device)
-            going &= found < labels
-        if said.enough is not None:
-            going &= self.value[rows] + self.earned[rows] <= said.enough
-        return going
+            counts = torch.tensor([len(self.labels.get(row, ())) for row in rows.tolist()], device=rows.device)
+            active &= counts < labels
+        if settings.enough is not None:
+            active &= self.value[rows] + self.base[rows] <= settings.enough
+        return active
 
     def _over(self) -> bool:
         self.stopped = self.stopped or self.stop()
         return self.stopped or (self.settings.iterations is not None and self.round >= self.settings.iterations)
 
-    def _mark(self) -> None:
+    def _end_round(self) -> None:
         self.round += 1
-        worth = (self.value + self.earned).tolist()  # one copy to the host; small tensors cost more than their values
-        known = [value for value in worth if value > -math.inf]
-        mean = math.fsum(known) / len(known) if known else 0.0
-        wrong = int(((self.told != self.y) & (self.told > -2)).sum())
-        self.course.append(Moment(sum(self.spent.tolist()) / len(worth), mean, len(self.labels), wrong))
+        fitness = (self.value + self.base).tolist()  # one copy to the host; small tensors cost more than their values
+        finite = [value for value in fitness if value > -math.inf]
+        mean = math.fsum(finite) / len(finite) if finite else 0.0
+        wrong = int(((self.predicted != self.y) & (self.predicted > -2)).sum())
+        self.history.append(Moment(sum(self.spent.tolist()) / len(fitness), mean, len(self.labels), wrong))
 
     def _stream(self) -> torch.Generator:
         return rng.torch_stream("swarm.move", self.settings.seed, self.group, self.round)
 
+    def _set_best(self, rows: Tensor, value: Tensor, predicted: Tensor, x: Tensor) -> None:
+        self.value[rows], self.predicted[rows], self.position[rows] = value, predicted, x
+
     # -- the papers' swarm
 
-    def _fly(self, rows: Tensor) -> None:
-        said = self.settings
-        cost = said.particles * self.measure.cost
-        rounds = said.iterations or max(1, (said.evaluations or 1) // cost)
-        moves = Velocity(self.seeds, self.ball, said, rounds)
-        own = torch.full((len(rows), said.particles), -torch.inf, dtype=torch.float64, device=rows.device)
+    def _run_velocity(self, rows: Tensor) -> None:
+        settings = self.settings
+        cost = settings.particles * self.measure.cost
+        rounds = settings.iterations or max(1, (settings.evaluations or 1) // cost)
+        moves = Velocity(self.seeds, self.ball, settings, rounds)
+        own = torch.full((len(rows), settings.particles), -torch.inf, dtype=torch.float64, device=rows.device)
         while len(rows) and not self._over():
             x = moves.propose(self._stream)
-            value, told = (v.view(len(rows), -1) for v in self._judge(x.flatten(0, 1), rows.repeat_interleave(said.particles)))
-            self.spent[rows] += cost
+            value, predicted = self._judge_all(x, rows)
             better = value > own
             own = torch.where(better, value, own)
             moves.learn(better)
             top, which = value.max(1)
-            ahead = torch.nonzero(top > self.value[rows])[:, 0]
-            moves.lead(ahead, which[ahead])
-            self.value[rows[ahead]], self.told[rows[ahead]] = top[ahead], told[ahead, which[ahead]]
-            self.position[rows[ahead]] = x[ahead, which[ahead]]
-            self._mark()
-            going = self._open(rows, cost, said.labels)
-            if not bool(going.all()):
-                rows, own = rows[going], own[going]
-                moves.keep(going)
+            improved = torch.nonzero(top > self.value[rows])[:, 0]
+            best = which[improved]
+            moves.set_best(improved, best)
+            self._set_best(rows[improved], top[improved], predicted[improved, best], x[improved, best])
+            self._end_round()
+            active = self._active(rows, cost, settings.labels)
+            if not bool(active.all()):
+                rows, own = rows[active], own[active]
+                moves.keep(active)
 
     # -- tiles and lattices
 
-    def _flips(self) -> None:
-        """One trajectory per wrong label wanted; labels a seed already has are avoided in the next."""
+    def _run_flips(self) -> None:
+        """One search per wrong label wanted; labels a seed already has are avoided in the next."""
         wanted = self.settings.labels
-        reach = self._footprint()
+        footprint = self._footprint()
         for number in range(1 if wanted is None else wanted):
-            rows = torch.arange(len(self.seeds), device=self.seeds.device)
-            going = self._open(rows, self.measure.cost * self.settings.particles, None if wanted is None else number + 1)
-            rows = rows[going]
+            rows, labels = self._all_rows(), None if wanted is None else number + 1
+            rows = rows[self._active(rows, self.measure.cost * self.settings.particles, labels)]
             if not len(rows) or self._over():
                 return
             if number:
                 self._avoid(rows)
-            labels = None if wanted is None else number + 1
-            if reach is None:
-                self._sweeps(rows, labels)
+            if footprint is None:
+                self._run_tiles(rows, labels)
             else:
-                self._climb(rows, labels, reach)
+                self._run_lattices(rows, labels, footprint)
 
     def _footprint(self) -> Footprint | None:
-        """How far a value reaches in the first layer; None: tiles are to be flown."""
-        said = self.settings
-        if said.moves == "tiles":
+        """How far a value reaches in the first layer; None: tiles are used."""
+        settings = self.settings
+        if settings.moves == "tiles":
             return None
-        found = Footprint.of(self.measure)
-        if found is None and said.moves == "lattice":
+        footprint = Footprint.of(self.measure)
+        if footprint is None and settings.moves == "lattice":
             raise BadInput(
                 "moves='lattice': it needs the fitness excitability (value=sum), and images whose first hidden layer is a map "
                 "that keeps places apart; use tiles."
             )
-        short = said.evaluations is not None and found is not None and said.evaluations < 4 + self._ask(found)
-        return None if short else found
+        if settings.evaluations is not None and footprint is not None and settings.evaluations < 4 + self._turn_cost(footprint):
+            return None
+        return footprint
 
-    def _ask(self, reach: Footprint) -> int:
+    def _turn_cost(self, footprint: Footprint) -> int:
         """Forward passes of a turn: neurons are weighed, every lattice is flipped, the best flips are joined."""
-        return 3 + int(self.seeds.shape[1]) * reach.spacing**2 + len(SHARES)
+        return 3 + int(self.seeds.shape[1]) * footprint.spacing**2 + len(SHARES)
 
     def _avoid(self, rows: Tensor) -> None:
         for row in rows.tolist():
             for label in self.labels.get(row, ()):
                 if label >= 0:
                     self.measure.avoided[row, label] = True
-        self.value[rows], self.earned[rows] = -torch.inf, 0.0
+        self.value[rows], self.base[rows] = -torch.inf, 0.0
 
-    def _begin(self, moves: Tiles | Lattice, rows: Tensor) -> None:
+    def _start(self, moves: Tiles | Lattice, rows: Tensor) -> None:
         first = moves.start(self._stream())
-        if self.measure.fresh:
-            self.spent[rows] += self.measure.renew(self.seeds[rows], rows)
-        self.value[rows], self.told[rows] = self._judge(first, rows)
-        self.position[rows] = first
+        if self.measure.reweighs:
+            self.spent[rows] += self.measure.reweigh(self.seeds[rows], rows)
+        value, predicted = self._judge(first, rows)
+        self._set_best(rows, value, predicted, first)
         self.spent[rows] += self.measure.cost
-        self._mark()
+        self._end_round()
 
-    def _sweeps(self, rows: Tensor, labels: int | None) -> None:
-        said, cost = self.settings, self.measure.cost
-        moves = Tiles(self.seeds[rows], self.ball, said.particles, said.start == "fixed")
-        self._begin(moves, rows)
+    def _reweigh(self, best: Tensor, rows: Tensor) -> None:
+        """Weigh neurons at the best position: fitness counts from there."""
+        self.spent[rows] += self.measure.reweigh(best, rows)
+        self.base[rows] += torch.where(self.value[rows].isfinite(), self.value[rows], 0.0)
+        self.value[rows] = 0.0
+
+    def _run_tiles(self, rows: Tensor, labels: int | None) -> None:
+        settings = self.settings
+        moves = Tiles(self.seeds[rows], self.ball, settings.particles, settings.start == "fixed")
+        self._start(moves, rows)
         while not self._over():
-            going = self._open(rows, cost * said.particles, labels)
-            if not bool(going.all()):
-                rows = rows[going]
+            active = self._active(rows, self.measure.cost * settings.particles, labels)
+            if not bool(active.all()):
+                rows = rows[active]
                 if moves.sweep < 0:
-                    moves.order = torch.zeros((len(going), 0), device=rows.device)
-                moves.keep(going)
+                    moves.order = torch.zeros((len(active), 0), device=rows.device)
+                moves.keep(active)
             if not len(rows):
                 return
             if moves.over:
-                self._turn(moves, rows)
+                moves.begin(self._stream())
+                if self.measure.reweighs:
+                    self._reweigh(moves.best, rows)
             self._flip(moves, rows)
 
-    def _turn(self, moves: Tiles, rows: Tensor) -> None:
-        """A new grid, and neurons weighed where the best position is: its fitness counts from there."""
-        moves.begin(self._stream())
-        if self.measure.fresh:
-            self._weigh(moves.best, rows)
-
-    def _weigh(self, best: Tensor, rows: Tensor) -> None:
-        self.spent[rows] += self.measure.renew(best, rows)
-        self.earned[rows] += torch.where(self.value[rows].isfinite(), self.value[rows], 0.0)
-        self.value[rows] = 0.0
-
     def _flip(self, moves: Tiles, rows: Tensor) -> None:
-        cost = self.measure.cost
         x = moves.propose(self._stream)  # (n, p, *shape)
-        n, p = x.shape[:2]
-        value, told = (v.view(n, p) for v in self._judge(x.flatten(0, 1), rows.repeat_interleave(p)))
-        self.spent[rows] += cost * p
+        value, predicted = self._judge_all(x, rows)
         better = value > self.value[rows][:, None]
         helped = better.sum(1)
         several = torch.nonzero(helped > 1)[:, 0]
         if len(several):
-            together = moves.joined(several, better[several])  # before the best flip is taken over
+            together = moves.join(several, better[several])  # before the best flip is taken over
         top, which = value.max(1)
-        ahead = torch.nonzero(helped)[:, 0]
-        if len(ahead):
-            first = which[ahead]
-            found = x[ahead, first]
-            moves.settle(ahead, moves.flip(ahead, first), found)
-            self._lead(rows[ahead], top[ahead], told[ahead, first], found)
+        improved = torch.nonzero(helped)[:, 0]
+        if len(improved):
+            best = which[improved]
+            moves.set_best(improved, moves.flip(improved, best), x[improved, best])
+            self._set_best(rows[improved], top[improved], predicted[improved, best], x[improved, best])
         if len(several):
             joint = self.ball.corner(together, moves.seeds[several])
-            sum_value, sum_told = self._judge(joint, rows[several])
-            self.spent[rows[several]] += cost
-            more = sum_value > top[several]
-            moves.settle(several[more], together[more], joint[more])
-            self._lead(rows[several[more]], sum_value[more], sum_told[more], joint[more])
-        self._mark()
+            joint_value, joint_predicted = self._judge(joint, rows[several])
+            self.spent[rows[several]] += self.measure.cost
+            more = joint_value > top[several]
+            moves.set_best(several[more], together[more], joint[more])
+            self._set_best(rows[several[more]], joint_value[more], joint_predicted[more], joint[more])
+        self._end_round()
 
-    def _climb(self, rows: Tensor, labels: int | None, reach: Footprint) -> None:
+    def _run_lattices(self, rows: Tensor, labels: int | None, footprint: Footprint) -> None:
         """Turns of lattices, until a seed is done or no share of its flips helps any more."""
         kind = Slope if self.ball.norm == "l2" else Lattice
-        moves = kind(self.seeds[rows], self.ball, reach, self.settings.start == "fixed")
-        self._begin(moves, rows)
+        moves = kind(self.seeds[rows], self.ball, footprint, self.settings.start == "fixed")
+        self._start(moves, rows)
         helped = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         while not self._over():
-            going = helped & self._open(rows, self._ask(reach), labels)
-            if not bool(going.all()):
-                rows = rows[going]
-                moves.keep(going)
+            active = helped & self._active(rows, self._turn_cost(footprint), labels)
+            if not bool(active.all()):
+                rows = rows[active]
+                moves.keep(active)
             if not len(rows):
                 return
-            self._weigh(moves.best, rows)
+            self._reweigh(moves.best, rows)
             size = max(1, self.settings.batch // len(rows))
             for start in range(0, moves.count, size):
                 self._survey(moves, rows, range(start, min(start + size, moves.count)))
             helped = self._join(moves, rows)
-            self._mark()
+            self._end_round()
 
     def _survey(self, moves: Lattice, rows: Tensor, numbers: range) -> None:
-        x = moves.survey(numbers)
-        u, owner = x.flatten(0, 1), rows.repeat_interleave(len(numbers))
-        maps, logits = self.measure.places(u, owner)
+        u, owner = moves.survey(numbers).flatten(0, 1), rows.repeat_interleave(len(numbers))
+        maps, logits = self.measure.fitness_map(u, owner)
         if moves.inside:
-            self._note(u, owner, maps.flatten(1).sum(1).double(), _said(logits))
+            self._add_hits(u, owner, maps.flatten(1).sum(1).double(), _predict(logits))
         self.spent[rows] += len(numbers)
         moves.learn(numbers, maps.view(len(rows), len(numbers), *maps.shape[1:]))
 
     def _join(self, moves: Lattice, rows: Tensor) -> Tensor:
-        signs, x = moves.joined()  # (n, shares, *shape)
-        n, p = x.shape[:2]
-        value, told = (v.view(n, p) for v in self._judge(x.flatten(0, 1), rows.repeat_interleave(p)))
-        self.spent[rows] += p * self.measure.cost
+        """Which seeds the best flips together have improved."""
+        signs, x = moves.join()  # (n, shares, *shape)
+        value, predicted = self._judge_all(x, rows)
         top, which = value.max(1)
         helped = top > self.value[rows]
-        ahead = torch.nonzero(helped)[:, 0]
-        first = which[ahead]
-        found = x[ahead, first]
-        moves.settle(ahead, signs[ahead, first], found)
-        self._lead(rows[ahead], top[ahead], told[ahead, first], found)
+        improved = torch.nonzero(helped)[:, 0]
+        best = which[improved]
+        moves.set_best(improved, signs[improved, best], x[improved, best])
+        self._set_best(rows[improved], top[improved], predicted[improved, best], x[improved, best])
         return helped
 
-    def _lead(self, rows: Tensor, value: Tensor, told: Tensor, x: Tensor) -> None:
-        self.value[rows], self.told[rows], self.position[rows] = value, told, x
 
-
-def _said(logits: Tensor) -> Tensor:
-    """Predictions; -1 where logits are no numbers."""
+def _predict(logits: Tensor) -> Tensor:
+    """Classes; -1 where logits are not finite."""
     return torch.where(logits.isfinite().all(1), logits.argmax(1), -1)

@@ -1,4 +1,4 @@
-"""Fitness by excitability: what neurons owe to the loss change, their Shapley values, estimated by gradients towards masks."""
+"""Fitness by excitability: the neurons' Shapley values in the change of the loss, estimated by gradients towards masks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import Tensor
 
 from neurotest.attribute.shapley.game import Players, hidden_layers
 from neurotest.attribute.shapley.gradient import MaskGradient
-from neurotest.checks import one_of as among
+from neurotest.checks import number, one_of
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register
 from neurotest.target import Probe, Want
 
-FLAT = (
+ZERO_GRADIENT = (
     "the loss of the target does not change with its hidden neurons (every gradient towards them is zero): excitability cannot "
     "guide a swarm here; check --layers, or use --fitness sensitivity."
 )
-BROKEN = "a gradient of the target's loss towards its hidden neurons is not finite: use --fitness sensitivity."
+NOT_FINITE = "a gradient of the target's loss towards its hidden neurons is not finite: use --fitness sensitivity."
 
 
 @register(
@@ -32,14 +32,14 @@ BROKEN = "a gradient of the target's loss towards its hidden neurons is not fini
     "estimate=particle: one further forward and one backward pass per position",
     differs="Exact Shapley values of 226 neurons need 2^227 passes; the paper does not say how it got its own. By default "
     "neurons are weighed once per turn or sweep by the gradient of the log-odds towards their mask, and a position's fitness is "
-    "what all hidden neurons together owe by these weights (`value=sum`). No gradient towards the input is made. "
+    "the sum of all hidden neurons' values by these weights (`value=sum`). No gradient towards the input is made. "
     "`preset=paper` counts neurons above 0.5 with an estimate per position; that finds hardly more faults than noise.",
     main="estimate",
     presets={"paper": {"estimate": "particle", "value": "count", "lam": 0.5}},
 )
 @dataclass(frozen=True, kw_only=True)
 class Excitability:
-    """What hidden neurons owe to the change of the loss.
+    """The Shapley values of hidden neurons in the change of the loss.
 
     estimate: `seed` weighs neurons at the seed and then at the best position of every sweep, so that a position costs one forward
     pass; `particle` takes the mask gradient of every position. value: `sum` of the values, `count` the share of neurons above
@@ -54,20 +54,19 @@ class Excitability:
     lam: float | str = "share"
 
     def __post_init__(self) -> None:
-        among("estimate", self.estimate, ("seed", "particle"))
-        among("value", self.value, ("sum", "count", "positive"))
-        number = isinstance(self.lam, (int, float)) and not isinstance(self.lam, bool)
-        if not number and self.lam != "share":
-            raise BadInput(f"lam={self.lam!r}: expected a number (0.5 in the papers) or share (twice the mean value).")
+        one_of("estimate", self.estimate, ("seed", "particle"))
+        one_of("value", self.value, ("sum", "count", "positive"))
+        if self.lam != "share":
+            number("lam", self.lam, "0.5 in the papers; or share, twice the mean value")
 
     def begin(self, problem: Problem) -> Measure:
         players = Players(hidden_layers(problem.target, problem.layers), problem.neuron)  # type: ignore[arg-type]
         kind: Any = ByWeights if self.estimate == "seed" else ByParticle
         wants: tuple[Want, ...] = (players.want,) if self.estimate == "seed" else ()
-        made: ByWeights | ByParticle = kind(problem, wants)
-        made.settings, made.players = self, players
-        made.prepare()
-        return made
+        measure: ByWeights | ByParticle = kind(problem, wants)
+        measure.settings, measure.players = self, players
+        measure.prepare()
+        return measure
 
     def fold(self, values: Tensor) -> Tensor:
         """Values of neurons (n, players) as one number each."""
@@ -75,7 +74,7 @@ class Excitability:
             return values.sum(1)
         if self.value == "positive":
             return values.clamp_min(0).sum(1)
-        # Twice an even share of the loss change; a loss that falls owes nothing to anybody.
+        # Twice an even share of the loss change; of a loss that falls no neuron has a share.
         limit: Tensor | float = self.lam if isinstance(self.lam, float | int) else 0.0
         if self.lam == "share":
             limit = 2 * values.sum(1, keepdim=True).clamp_min(0) / values.shape[1]
@@ -89,76 +88,70 @@ class ByWeights(Measure):
     players: Players
 
     def prepare(self) -> None:
-        self.fresh = True
-        self.local = len(self.players.layers[0].shape) == 3 and self.settings.value == "sum"
+        self.reweighs = True
+        self.has_map = len(self.players.layers[0].shape) == 3 and self.settings.value == "sum"
         problem = self.problem
-        # Layers whose answer is an empty map have nothing to weigh.
-        self.weights = [
-            torch.zeros((len(problem.seeds), *layer.shape), device=problem.seeds.device) for layer in self.players.layers
-        ]
-        self.base = [torch.zeros_like(one) for one in self.weights]
-        rows = torch.arange(len(problem.seeds), device=problem.seeds.device)
-        self.first = self.renew(problem.seeds, rows)
-        alive = [bool((one != 0).any()) for one in self.weights]
-        if not any(alive):
-            raise BadInput(FLAT)
-        awake = [some and bool((one != 0).any()) for some, one in zip(alive, self.base, strict=True)]
-        dead = [layer.name for layer, some in zip(self.players.layers, awake, strict=True) if not some]
+        n, device, layers = len(problem.seeds), problem.seeds.device, self.players.layers
+        self.weights = [torch.zeros((n, *layer.shape), device=device) for layer in layers]
+        self.base = [torch.zeros_like(weight) for weight in self.weights]
+        self.reweigh(problem.seeds, torch.arange(n, device=device))
+        if not any(bool(weight.any()) for weight in self.weights):
+            raise BadInput(ZERO_GRADIENT)
+        parts = zip(layers, self.weights, self.base, strict=True)
+        dead = [layer.name for layer, weight, base in parts if not bool(weight.any()) or not bool(base.any())]
         if dead:
             self.notes.append(
                 f"dead layers ({', '.join(dead)}): they give 0 on every seed, or nothing they do reaches the loss; their Shapley "
                 "values are 0."
             )
 
-    def renew(self, u: Tensor, owner: Tensor) -> int:
-        kept: dict[str, Tensor] = {}
+    def reweigh(self, u: Tensor, owner: Tensor) -> int:
+        tensors: dict[str, Tensor] = {}
 
-        def hold(name: str, tensor: Tensor) -> Tensor:
+        def record(name: str, tensor: Tensor) -> Tensor:
             # The first one starts the graph: nothing is traced back to the input.
-            made = tensor.clone() if kept and tensor.requires_grad else tensor.detach().clone().requires_grad_()
-            kept[name] = made
-            return made
+            tensors[name] = tensor.clone() if tensors and tensor.requires_grad else tensor.detach().clone().requires_grad_()
+            return tensors[name]
 
         target, layers = self.problem.target, self.players.layers
         for start in range(0, len(u), 500):
-            kept.clear()
-            part, mine = u[start : start + 500], owner[start : start + 500]
+            tensors.clear()
+            part, rows = u[start : start + 500], owner[start : start + 500]
             with torch.inference_mode(False), torch.enable_grad():
                 x = from_unit(part.clone() if part.is_inference() else part.detach(), target.bounds)
-                with Probe(target, self.players.want, grad=True, edit=hold) as probe:
-                    aim = odds(probe(x).logits, self.avoided[mine]).sum()
-                    found = torch.autograd.grad(aim, [kept[layer.name] for layer in layers], allow_unused=True)
-            for number, (layer, one) in enumerate(zip(layers, found, strict=True)):
-                self.base[number][mine] = kept[layer.name].detach()
-                self.weights[number][mine] = 0.0 if one is None else one.detach()
-                if one is not None and not bool(one.isfinite().all()):
-                    raise BadInput(BROKEN)
+                with Probe(target, self.players.want, grad=True, edit=record) as probe:
+                    objective = odds(probe(x).logits, self.avoided[rows]).sum()
+                    gradients = torch.autograd.grad(objective, [tensors[layer.name] for layer in layers], allow_unused=True)
+            for base, weight, layer, gradient in zip(self.base, self.weights, layers, gradients, strict=True):
+                base[rows] = tensors[layer.name].detach()
+                weight[rows] = 0.0 if gradient is None else gradient.detach()
+                if gradient is not None and not bool(gradient.isfinite().all()):
+                    raise BadInput(NOT_FINITE)
         self.forwards += len(u)
         self.backwards += len(u)
         return 3
 
-    def maps(self, x: Tensor) -> Tensor:
+    def first_layer(self, x: Tensor) -> Tensor:
         first = self.players.layers[0]
         return self._probe(x).values[first.name].movedim(first.axis, 1)
 
-    def places(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+    def fitness_map(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         self.forwards += len(u)
         first = self.players.layers[0]
         trace = self._probe(from_unit(u, self.problem.target.bounds))
         with torch.inference_mode():
-            owed = self.weights[0][owner] * (trace.values[first.name] - self.base[0][owner])
-            return owed.sum(first.axis), trace.logits
+            shapley = self.weights[0][owner] * (trace.values[first.name] - self.base[0][owner])
+            return shapley.sum(first.axis), trace.logits
 
-    def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
-        owed = []
-        for layer, weight, base in zip(self.players.layers, self.weights, self.base, strict=True):
-            owed.append(weight[owner] * (values[layer.name] - base[owner]))
+    def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+        parts = zip(self.players.layers, self.weights, self.base, strict=True)
+        shapley = [weight[owner] * (values[layer.name] - base[owner]) for layer, weight, base in parts]
         if self.settings.value == "sum":
-            found = torch.zeros(len(u), dtype=torch.float64, device=u.device)
-            for one in owed:
-                found += one.flatten(1).sum(1)
-            return found
-        return self.settings.fold(self.players.gathered(owed, "sum").double())
+            total = torch.zeros(len(u), dtype=torch.float64, device=u.device)
+            for one in shapley:
+                total += one.flatten(1).sum(1)
+            return total
+        return self.settings.fold(self.players.gathered(shapley, "sum").double())
 
 
 class ByParticle(Measure):
@@ -168,19 +161,19 @@ class ByParticle(Measure):
     players: Players
 
     def prepare(self) -> None:
-        self.cost = 4  # the answer, the halved network, and a backward pass that counts two
+        self.cost = 4  # a forward pass, one of the halved network, and a backward pass that counts two
         problem = self.problem
-        self.slope = MaskGradient(problem.target, layers=problem.layers, neuron=problem.neuron)  # type: ignore[arg-type]
-        with self.slope:
-            self.base = self.slope(from_unit(problem.seeds, problem.target.bounds), problem.y)
+        self.mask_gradient = MaskGradient(problem.target, layers=problem.layers, neuron=problem.neuron)  # type: ignore[arg-type]
+        with self.mask_gradient:
+            self.base = self.mask_gradient(from_unit(problem.seeds, problem.target.bounds), problem.y)
         self.forwards += len(problem.seeds)
         self.backwards += len(problem.seeds)
         if not bool((self.base != 0).any()):
-            raise BadInput(FLAT)
+            raise BadInput(ZERO_GRADIENT)
 
-    def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
-        with self.slope:
-            now = self.slope(from_unit(u, self.problem.target.bounds), self.problem.y[owner])
+    def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+        with self.mask_gradient:
+            now = self.mask_gradient(from_unit(u, self.problem.target.bounds), self.problem.y[owner])
         self.forwards += len(u)
         self.backwards += len(u)
         return self.settings.fold((now - self.base[owner]).double())

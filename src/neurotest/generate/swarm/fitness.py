@@ -1,4 +1,4 @@
-"""Fitness: how sensitive neurons are to the change, how excitable they are, or, as a control, the margin of the answer."""
+"""Fitness by sensitivity: how far neurons move with the input; and, as a control, by the margin of the prediction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import one_of as among
+from neurotest.checks import number, one_of
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
@@ -28,9 +28,7 @@ def _lam(value: Any) -> float | str:
                 return value
         except ValueError:
             pass
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    raise BadInput(f"lam={value!r}: expected a number (0.5 in the papers) or a quantile on random noise such as q0.95.")
+    return number("lam", value, "0.5 in the papers; or a quantile on random noise such as q0.95")
 
 
 @register(
@@ -69,18 +67,18 @@ class Sensitivity:
     def __post_init__(self) -> None:
         if self.divide is None:  # the word none, read as a value
             object.__setattr__(self, "divide", "none")
-        among("scale", self.scale, ("raw", "minmax", "std"))
-        among("divide", self.divide, ("l2", "linf", "none"))
-        among("value", self.value, ("count", "mean"))
+        one_of("scale", self.scale, ("raw", "minmax", "std"))
+        one_of("divide", self.divide, ("l2", "linf", "none"))
+        one_of("value", self.value, ("count", "mean"))
         object.__setattr__(self, "lam", _lam(self.lam))
 
     def begin(self, problem: Problem) -> Measure:
         layers = problem.layers or "pre_activation"
-        problem.target.survey().find(layers)  # a glob that matches nothing is told here
+        problem.target.survey().find(layers)  # refuses a glob that matches nothing
         want = Want(layers=layers, neuron=problem.neuron, keep="map" if self.scale == "minmax" else "reduced")  # type: ignore[arg-type]
-        made = SensitivityMeasure(problem, (want,))
-        made.prepare(self)
-        return made
+        measure = SensitivityMeasure(problem, (want,))
+        measure.prepare(self)
+        return measure
 
 
 class SensitivityMeasure(Measure):
@@ -88,29 +86,26 @@ class SensitivityMeasure(Measure):
 
     settings: Sensitivity
     limit: float = 0.0
-    mostly: Tensor | None = None  # 1 / spread per neuron
+    scale: Tensor | None = None  # 1 / spread per neuron
     base: Tensor | dict[str, Tensor]
 
     def prepare(self, settings: Sensitivity) -> None:
         self.settings = settings
         problem = self.problem
         with self:
-            seen = self._probe(from_unit(problem.seeds, problem.target.bounds)).values
+            values = self._probe(from_unit(problem.seeds, problem.target.bounds)).values
             self.forwards += len(problem.seeds)
-            self.base = dict(seen) if settings.scale == "minmax" else torch.cat(list(seen.values()), dim=1)
+            self.base = dict(values) if settings.scale == "minmax" else torch.cat(list(values.values()), dim=1)
             if settings.scale == "std":
-                self.mostly = self._spread(torch.cat(list(seen.values()), dim=1), list(seen))
-            if isinstance(settings.lam, str):
-                self.limit = self._quantile(float(settings.lam[1:]))
-            else:
-                self.limit = settings.lam
+                self.scale = self._spread(torch.cat(list(values.values()), dim=1), list(values))
+            self.limit = self._quantile(float(settings.lam[1:])) if isinstance(settings.lam, str) else settings.lam
 
-    def _spread(self, seen: Tensor, names: list[str]) -> Tensor:
+    def _spread(self, values: Tensor, names: list[str]) -> Tensor:
         profile = self.problem.profile
         if profile is not None:
-            std = torch.cat([torch.from_numpy(profile.layers[name].std) for name in names]).to(seen)
+            std = torch.cat([torch.from_numpy(profile.layers[name].std) for name in names]).to(values)
         else:
-            std = seen.std(0) if len(seen) > 1 else seen.abs()[0]
+            std = values.std(0) if len(values) > 1 else values.abs()[0]
         dead = int((std <= 1e-12).sum())
         if dead == len(std):
             raise BadInput("no neuron of these layers ever changes: the layers are dead; choose others with --layers.")
@@ -122,41 +117,41 @@ class SensitivityMeasure(Measure):
         problem = self.problem
         n = len(problem.seeds)
         draws = [rng.torch_stream("swarm.lambda", problem.random, number) for number in range(NOISES)]
-        found = []
+        changes = []
         size = max(1, AT_ONCE // n)  # few seeds alone would be slow: several draws go through the network together
-        for some in (draws[start : start + size] for start in range(0, NOISES, size)):
-            noisy = torch.cat([problem.ball.noise(problem.seeds, draw) for draw in some])
+        for part in (draws[start : start + size] for start in range(0, NOISES, size)):
+            noisy = torch.cat([problem.ball.noise(problem.seeds, draw) for draw in part])
             values = self._probe(from_unit(noisy, problem.target.bounds)).values
             self.forwards += len(noisy)
-            rows = torch.arange(n, device=noisy.device).repeat(len(some))
+            rows = torch.arange(n, device=noisy.device).repeat(len(part))
             with torch.inference_mode():
-                found.append(self.changes(noisy, rows, dict(values)).flatten())
-        every = torch.cat(found)
-        step = max(1, len(every) // 1_000_000)  # torch.quantile takes 16 million values at most, and a million are enough
-        return float(every[::step].quantile(share))
+                changes.append(self.changes(noisy, rows, dict(values)).flatten())
+        joined = torch.cat(changes)
+        step = max(1, len(joined) // 1_000_000)  # torch.quantile takes 16 million values at most, and a million are enough
+        return float(joined[::step].quantile(share))
 
     def changes(self, u: Tensor, owner: Tensor, values: dict[str, Tensor]) -> Tensor:
         """(n, neurons)"""
-        said = self.settings
-        if said.scale == "minmax":
+        settings = self.settings
+        if settings.scale == "minmax":
             assert isinstance(self.base, dict)
-            away = torch.cat([_scaled(values[name] - self.base[name][owner]) for name in values], dim=1)
+            changes = torch.cat([_scaled(values[name] - self.base[name][owner]) for name in values], dim=1)
         else:
             assert isinstance(self.base, Tensor)
-            away = torch.cat(list(values.values()), dim=1).sub_(self.base[owner])
-            if self.mostly is not None:
-                away.mul_(self.mostly)
-        if not said.signed:
-            away.abs_()
-        if said.divide == "none":
-            return away
+            changes = torch.cat(list(values.values()), dim=1).sub_(self.base[owner])
+            if self.scale is not None:
+                changes.mul_(self.scale)
+        if not settings.signed:
+            changes.abs_()
+        if settings.divide == "none":
+            return changes
         size = (u - self.problem.seeds[owner]).flatten(1)
-        norm = torch.linalg.vector_norm(size, 2 if said.divide == "l2" else torch.inf, dim=1)
-        return away.div_(norm.clamp_min_(1e-12)[:, None])
+        norm = torch.linalg.vector_norm(size, 2 if settings.divide == "l2" else torch.inf, dim=1)
+        return changes.div_(norm.clamp_min_(1e-12)[:, None])
 
-    def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
-        away = self.changes(u, owner, values)
-        return (away > self.limit).float().mean(1) if self.settings.value == "count" else away.mean(1)
+    def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+        changes = self.changes(u, owner, values)
+        return (changes > self.limit).float().mean(1) if self.settings.value == "count" else changes.mean(1)
 
 
 def _scaled(maps: Tensor) -> Tensor:
@@ -172,7 +167,7 @@ def _scaled(maps: Tensor) -> Tensor:
     "margin",
     paper="",
     cost="one forward pass per position",
-    differs="A control, made of the answer alone: what a fitness of hidden neurons has to be compared with.",
+    differs="A control, made of the logits alone: what a fitness of hidden neurons has to be compared with.",
 )
 @dataclass(frozen=True, kw_only=True)
 class Margin:
@@ -188,5 +183,5 @@ class Margin:
 class MarginMeasure(Measure):
     """Needs nothing but the logits."""
 
-    def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+    def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
         return odds(logits, self.avoided[owner])

@@ -1,11 +1,10 @@
-"""What a fitness is: settings that begin a measure, which judges positions of a group of seeds in one forward pass each."""
+"""What a fitness is: settings that begin a measure, which computes it for positions of a group of seeds."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from neurotest.generate.swarm.ball import Ball
 from neurotest.mutate.space import from_unit
 from neurotest.target import Probe, Profile, Target, Want
 
-STILL = (
+CONSTANT = (
     "the target gives every seed and random changes of it exactly the same logits, so its loss does not change in this ball: "
     "check that its layers are alive (`neurotest doctor TARGET DATA`), or take a larger --radius."
 )
@@ -24,7 +23,7 @@ STILL = (
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A group of seeds: x (n, *shape) in [0, 1], the class each must leave (n,), and what a measure may need to know."""
+    """A group of seeds: x (n, *shape) in [0, 1], the class each must leave (n,), and what a measure may need."""
 
     target: Target
     seeds: Tensor
@@ -47,17 +46,17 @@ class Fitness(Protocol):
 
 @dataclass(eq=False)
 class Measure(ABC):
-    """Judges positions. A context manager; `forwards` and `backwards` count inputs, `cost` is what one position costs in them.
+    """Computes fitness. A context manager; `forwards` and `backwards` count inputs, `cost` is what one position costs in them.
 
-    `fresh` measures weigh neurons at a position: `renew` does it again at the best ones, and fitness is then counted from there.
-    `local` ones say of their first layer, a map, how much of the fitness lies where.
+    reweighs: it weighs neurons at a position; `reweigh` does it again at the best ones, and fitness is then counted from there.
+    has_map: its first layer is a map, and it knows how much of the fitness lies where.
     """
 
     problem: Problem
     wants: tuple[Want, ...] = ()
     cost: int = 1
-    fresh: bool = False
-    local: bool = False
+    reweighs: bool = False
+    has_map: bool = False
     forwards: int = 0
     backwards: int = 0
     notes: list[str] = field(default_factory=list)
@@ -65,54 +64,54 @@ class Measure(ABC):
 
     def __post_init__(self) -> None:
         self._probe = Probe(self.problem.target, *self.wants)
-        self.avoided = torch.nn.functional.one_hot(self.problem.y, self._alive()).bool()
+        self.avoided = torch.nn.functional.one_hot(self.problem.y, self._classes()).bool()
 
-    def _alive(self) -> int:
-        """How many classes there are; a target that gives one answer everywhere in the ball has nothing to be led by."""
+    def _classes(self) -> int:
+        """How many classes there are; a target whose logits are the same everywhere in the ball is refused."""
         problem, few = self.problem, self.problem.seeds[:20]
-        tried = (problem.ball.noise(few, rng.torch_stream("swarm.alive", problem.random, number)) for number in range(3))
+        noisy = (problem.ball.noise(few, rng.torch_stream("swarm.alive", problem.random, number)) for number in range(3))
         with torch.inference_mode():
-            said = problem.target.logits(from_unit(few, problem.target.bounds))
-            if all(torch.equal(said, problem.target.logits(from_unit(u, problem.target.bounds))) for u in tried):
-                raise BadInput(STILL)
-        return int(said.shape[1])
+            logits = problem.target.logits(from_unit(few, problem.target.bounds))
+            if all(torch.equal(logits, problem.target.logits(from_unit(u, problem.target.bounds))) for u in noisy):
+                raise BadInput(CONSTANT)
+        return int(logits.shape[1])
 
     def __enter__(self) -> Self:
         self._probe.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._probe.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._probe.__exit__(*error)
 
     def __call__(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-        """Positions (n, *shape) and whose they are (n,) -> fitness (n,), logits (n, classes)."""
+        """Positions (n, *shape) and their seeds' rows (n,) -> fitness (n,), logits (n, classes)."""
         self.forwards += len(u)
         trace = self._probe(from_unit(u, self.problem.target.bounds))
         values = dict(trace.values) if self.wants else {}
         with torch.inference_mode():
-            return self.judge(u, owner, values, trace.logits), trace.logits
+            return self.fitness(u, owner, values, trace.logits), trace.logits
 
     @abstractmethod
-    def judge(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
-        """Fitness (n,) of positions, whose they are, from recorded values and logits."""
+    def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+        """(n,) of positions and their seeds' rows, from recorded values and logits."""
 
-    def maps(self, x: Tensor) -> Tensor:
-        """The first layer of inputs in the target's bounds, (n, channels, h, w); of a `local` measure."""
+    def first_layer(self, x: Tensor) -> Tensor:
+        """Of inputs in the target's bounds, (n, channels, h, w), if `has_map`."""
         raise NotImplementedError
 
-    def places(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-        """Fitness by place (n, h, w), and logits; of a `local` measure."""
+    def fitness_map(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """Fitness by place (n, h, w), and logits, if `has_map`."""
         raise NotImplementedError
 
-    def renew(self, u: Tensor, owner: Tensor) -> int:
-        """Weigh neurons anew at these positions; what that cost each of them in forward passes."""
+    def reweigh(self, u: Tensor, owner: Tensor) -> int:
+        """Weigh neurons at these positions; what that cost each of them in forward passes."""
         return 0
 
 
 def odds(logits: Tensor, avoided: Tensor) -> Tensor:
     """How far the other classes are ahead of the avoided ones, in log-odds: above 0 something else is likelier.
 
-    Cross-entropy rises with it, but is flat in float32 where the network is sure; this is not.
+    Cross-entropy rises with it, but is constant in float32 where the network is sure; this is not.
     """
     values = logits.double()
     low = torch.finfo(values.dtype).min

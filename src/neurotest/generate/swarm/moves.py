@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,13 +15,25 @@ from neurotest.generate.swarm.settings import Settings
 
 # Sides of tiles as shares of the input's side: 7, 4, 2 and 1 of 28 pixels. Chosen on test images with even numbers.
 SIDES = (1 / 4, 1 / 7, 1 / 14, 0.0)
-Stream = Callable[[], torch.Generator]  # the draws of a round, made only if somebody asks
+Stream = Callable[[], torch.Generator]  # the draws of a round, made only if they are needed
+
+
+class PerSeed:
+    """Moves whose tensors named in `per_seed` have one row per seed."""
+
+    per_seed: ClassVar[tuple[str, ...]]
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop all other seeds."""
+        for name in self.per_seed:
+            setattr(self, name, getattr(self, name)[rows])
 
 
 @dataclass(eq=False)
-class Velocity:
+class Velocity(PerSeed):
     """Particle swarm optimisation: v = w v + c1 r1 (own best - x) + c2 r2 (swarm's best - x); x = x + v, projected."""
 
+    per_seed: ClassVar[tuple[str, ...]] = ("seeds", "x", "v", "own", "best")
     seeds: Tensor
     ball: Ball
     settings: Settings
@@ -49,56 +62,49 @@ class Velocity:
         return self.ball.project(flat, self.seeds.repeat_interleave(x.shape[1], dim=0)).view_as(x)
 
     def propose(self, stream: Stream) -> Tensor:
-        said, generator = self.settings, stream()
+        settings, generator = self.settings, stream()
         if self.number == 0:
-            reach = min(said.radius, 1.0)
-            self.v = self._uniform(generator) * self.fastest
-            if said.start == "random":
-                self.x = self._projected(self.x + self._uniform(generator) * reach)
-            else:
-                self.x = self._projected(self.x + self.v)
+            step = self.v = self._uniform(generator) * self.fastest
+            if settings.start == "random":
+                step = self._uniform(generator) * min(settings.radius, 1.0)
         else:
-            first, last = said.inertia
+            first, last = settings.inertia
             weight = (first - last) * (self.rounds - self.number) / self.rounds + last
-            size = self.x.shape if said.per_value else (*self.x.shape[:2], *[1] * (self.x.ndim - 2))
-            mine, ours = (torch.rand(size, generator=generator).to(self.x) for _ in range(2))
-            self.v.mul_(weight).add_(said.own * mine * (self.own - self.x)).add_(
-                said.shared * ours * (self.best[:, None] - self.x)
-            )
-            self.v.clamp_(-self.fastest, self.fastest)
-            self.x = self._projected(self.x + self.v)
+            size = self.x.shape if settings.per_value else (*self.x.shape[:2], *[1] * (self.x.ndim - 2))
+            to_own, to_best = (torch.rand(size, generator=generator).to(self.x) for _ in range(2))
+            self.v.mul_(weight).add_(settings.own * to_own * (self.own - self.x))
+            self.v.add_(settings.shared * to_best * (self.best[:, None] - self.x))
+            step = self.v.clamp_(-self.fastest, self.fastest)
+        self.x = self._projected(self.x + step)
         self.number += 1
         return self.x
 
     def learn(self, better: Tensor) -> None:
-        """better (seeds, particles): where a particle beat its own best. The swarm's best is set by `lead`."""
-        wide = better.view(*better.shape, *[1] * (self.x.ndim - 2))
-        self.own = torch.where(wide, self.x, self.own)
+        """better (seeds, particles): where a particle beat its own best. The swarm's best is set by `set_best`."""
+        mask = better.view(*better.shape, *[1] * (self.x.ndim - 2))
+        self.own = torch.where(mask, self.x, self.own)
 
-    def lead(self, rows: Tensor, which: Tensor) -> None:
+    def set_best(self, rows: Tensor, which: Tensor) -> None:
         """Particle which[i] of seed rows[i] is the best so far."""
         self.best[rows] = self.x[rows, which]
 
-    def keep(self, rows: Tensor) -> None:
-        for name in ("seeds", "x", "v", "own", "best"):
-            setattr(self, name, getattr(self, name)[rows])
-
 
 @dataclass(eq=False)
-class Tiles:
+class Tiles(PerSeed):
     """Each particle flips another tile of the best position; flips that help are joined.
 
     A sweep takes every tile of one size once, in random order, then comes the next smaller size; after the last the two smallest
     sizes again, on another grid. The start is stripes of random sign (linf), or nothing (l2, where unused values save length).
     """
 
+    per_seed: ClassVar[tuple[str, ...]] = ("seeds", "signs", "best", "order", "high", "low")
     seeds: Tensor
     ball: Ball
     particles: int
     fixed: bool = False
     sweep: int = -1
     place: int = 0
-    fresh: bool = True  # a new sweep begins: time to weigh neurons anew
+
     signs: Tensor = field(init=False)
     best: Tensor = field(init=False)
     tiles: Tensor = field(init=False)  # (values,) number of each value's tile
@@ -117,15 +123,12 @@ class Tiles:
     def start(self, generator: torch.Generator) -> Tensor:
         """The first positions: one per seed."""
         if self.ball.norm != "l2" and not self.fixed:
-            width = self.seeds.shape[-1]
-            stripes = torch.randint(0, 2, (len(self.seeds), *[1] * (self.seeds.ndim - 2), width), generator=generator) * 2 - 1
-            self.signs = stripes.to(self.seeds).expand_as(self.seeds).clone()
-            self.best = self.ball.corner(self.signs, self.seeds)
+            self.signs, self.best = self.ball.stripes(self.seeds, generator)
         return self.best
 
     def begin(self, generator: torch.Generator) -> None:
         """Cut a new grid and shuffle its tiles."""
-        self.sweep, self.place, self.fresh = self.sweep + 1, 0, True
+        self.sweep, self.place = self.sweep + 1, 0
         share = SIDES[self.sweep] if self.sweep < len(SIDES) else SIDES[-2 + self.sweep % 2]
         self.tiles = grid(tuple(self.seeds.shape[1:]), share, generator).to(self.seeds.device)
         count = int(self.tiles.max()) + 1
@@ -137,7 +140,6 @@ class Tiles:
 
     def propose(self, stream: Stream) -> Tensor:
         """(seeds, up to particles, *shape): the last ones of a sweep may be fewer."""
-        self.fresh = False
         which = self.order[:, self.place : self.place + self.particles]  # (seeds, p)
         self.place += self.particles
         self.at = (self.tiles[None, None, :] == which[:, :, None]).view(*which.shape, *self.seeds.shape[1:])
@@ -147,7 +149,7 @@ class Tiles:
             self.flipped = (self.signs[:, None] + 1 + turn) % 3 - 1  # to one of the two other values of -1, 0, 1
             tried = torch.where(self.at, self.flipped, self.signs[:, None])
             return self.ball.corner(tried.flatten(0, 1), self.seeds.repeat_interleave(which.shape[1], 0)).view(tried.shape)
-        # Most of a tile decides, so that it becomes one piece.
+        # The majority of a tile decides, so that all of it gets one sign.
         total = torch.zeros((len(which), self.order.shape[1]), device=which.device)
         total.index_add_(1, self.tiles, self.signs.flatten(1))
         self.flipped = torch.where(total.gather(1, which) > 0, -1.0, 1.0).view(single)
@@ -158,18 +160,14 @@ class Tiles:
         """Signs of seeds `rows` after the flip of their particle `which`."""
         return torch.where(self.at[rows, which], self.flipped[rows, which], self.signs[rows])
 
-    def joined(self, rows: Tensor, better: Tensor) -> Tensor:
+    def join(self, rows: Tensor, better: Tensor) -> Tensor:
         """Signs of seeds `rows` with all flips that helped (rows, p)."""
-        wide = better.view(*better.shape, *[1] * (self.seeds.ndim - 1))
+        mask = better.view(*better.shape, *[1] * (self.seeds.ndim - 1))
         now = self.signs[rows]
-        return now + torch.where(wide & self.at[rows], self.flipped[rows] - now[:, None], 0.0).sum(1)
+        return now + torch.where(mask & self.at[rows], self.flipped[rows] - now[:, None], 0.0).sum(1)
 
-    def settle(self, rows: Tensor, signs: Tensor, positions: Tensor) -> None:
+    def set_best(self, rows: Tensor, signs: Tensor, positions: Tensor) -> None:
         self.signs[rows], self.best[rows] = signs, positions
-
-    def keep(self, rows: Tensor) -> None:
-        for name in ("seeds", "signs", "best", "order", "high", "low"):
-            setattr(self, name, getattr(self, name)[rows])
 
 
 def grid(shape: tuple[int, ...], share: float, generator: torch.Generator) -> Tensor:
@@ -182,8 +180,8 @@ def grid(shape: tuple[int, ...], share: float, generator: torch.Generator) -> Te
     columns = _cut(wide, share if high > 1 else share**2, generator)
     tiles = rows[:, None] * (int(columns.max()) + 1) + columns[None, :]
     _, dense = torch.unique(tiles, return_inverse=True)
-    found: Tensor = dense.flatten().repeat(math.prod(shape) // (high * wide))
-    return found
+    numbers: Tensor = dense.flatten().repeat(math.prod(shape) // (high * wide))
+    return numbers
 
 
 def _cut(length: int, share: float, generator: torch.Generator) -> Tensor:

@@ -1,8 +1,7 @@
-"""What a swarm found, in numbers, beside its controls."""
+"""The numbers of a swarm, beside its controls."""
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.files import write_json
 from neurotest.generate.fuzz.mutants import Tally
-from neurotest.generate.suite import class_name
+from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
-from neurotest.stats.bootstrap import wilson
 
 
 @dataclass(frozen=True, eq=False)
-class SwarmResult:
+class SwarmResult(Outcome):
     """Counts of a swarm; `run` is where its faults lie. `x`, `rows`, `predicted` are the faults themselves."""
 
     tally: Tally = field(repr=False)
@@ -33,7 +30,7 @@ class SwarmResult:
     errors: int  # best positions that failed, summed over iterations: the papers' test errors
     classes: tuple[str, ...] | None
     controls: dict[str, Control]
-    course: tuple[Moment, ...] = field(repr=False)
+    history: tuple[Moment, ...] = field(repr=False)
     x: NDArray[np.generic] = field(repr=False)  # (faults, *shape) as saved
     rows: NDArray[np.int64] = field(repr=False)  # (faults,) positions of their seeds in the data
     predicted: NDArray[np.int64] = field(repr=False)
@@ -51,7 +48,6 @@ class SwarmResult:
 
     def to_dict(self) -> dict[str, Any]:
         tally = self.tally
-        share = wilson(self.failed, self.seeds)
         return {
             "outputs": tally.outputs,
             "faults": tally.faults,
@@ -66,12 +62,12 @@ class SwarmResult:
             "radius": self.radius,
             "seeds": self.seeds,
             "set_aside": self.set_aside,
-            "rate": share.value,
-            "rate_interval": [share.low, share.high],
+            "rate": self.failed / self.seeds,
+            "rate_interval": interval(self.failed, self.seeds),
             "labels_per_seed": self.labels / self.seeds,
             "evaluations_per_seed": self.evaluations,
             "errors": self.errors,
-            "best_fitness": self.course[-1].fitness if self.course else None,
+            "best_fitness": self.history[-1].fitness if self.history else None,
             "controls": {name: one.to_dict(self.seeds) for name, one in self.controls.items()},
             "unstable": tally.unstable,
             "notes": list(self.notes),
@@ -84,15 +80,6 @@ class SwarmResult:
             for (t, p, _), n in self.tally.families.most_common()
         ]
 
-    def save(self, path: str | Path) -> Path:
-        path = Path(path)
-        write_json(path, self.to_dict())
-        return path
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in self.table()[:20]
-        )
-        beside = ", ".join(f"{name} {one.failed}" for name, one in self.controls.items())
-        told = f"{self.failed} of {self.seeds} seeds fail" + (f"; controls: {beside}" if beside else "")
-        return f"<p>{html.escape(told)}</p><table><tr><th>true</th><th>predicted</th><th>faults</th></tr>{rows}</table>"
+    def headline(self) -> str:
+        controls = ", ".join(f"{name} {one.failed}" for name, one in self.controls.items())
+        return f"{self.failed} of {self.seeds} seeds fail" + (f"; controls: {controls}" if controls else "")

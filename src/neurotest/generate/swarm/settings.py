@@ -1,4 +1,4 @@
-"""How a swarm flies, and how long."""
+"""How a swarm moves, and how long."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from neurotest.checks import integer as whole
-from neurotest.checks import one_of as among
+from neurotest.checks import integer, number, one_of
 from neurotest.errors import BadInput
 
 Norm = Literal["linf", "l2", "none"]
@@ -46,44 +45,33 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        among("norm", self.norm, ("linf", "l2", "none"))
-        among("moves", self.moves, ("auto", "lattice", "tiles", "velocity"))
-        among("start", self.start, ("random", "fixed"))
-        whole("particles", self.particles, 1, "4 by default, 100 in the papers")
-        whole("batch", self.batch, 1, "2500 is quick on two cores")
+        one_of("norm", self.norm, ("linf", "l2", "none"))
+        one_of("moves", self.moves, ("auto", "lattice", "tiles", "velocity"))
+        one_of("start", self.start, ("random", "fixed"))
+        integer("particles", self.particles, 1, "4 by default, 100 in the papers")
+        integer("batch", self.batch, 1, "2500 is quick on two cores")
         for name, usual in (("evaluations", "1000"), ("iterations", "10 or 20 in the papers"), ("labels", "1: the first fault")):
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1, usual)
+                integer(name, getattr(self, name), 1, usual)
         if self.evaluations is None and self.iterations is None:
             raise BadInput("budget: none was given. Say --evaluations or --iterations.")
-        self._check_radius()
-        self._check_numbers()
-
-    def _check_radius(self) -> None:
-        value = self.radius
-        if not _number(value) or not value > 0:
-            raise BadInput(f"radius={value!r}: expected a number above 0, a share of the input range (0.1 is usual for linf).")
-        if self.norm == "linf" and value > 1:
-            raise BadInput(f"radius={value:g}: beyond the input range; linf takes a share above 0 and at most 1.")
-
-    def _check_numbers(self) -> None:
-        for name in ("own", "shared"):
-            if not _number(getattr(self, name)) or getattr(self, name) < 0:
-                raise BadInput(f"{name}={getattr(self, name)!r}: expected a number >= 0 (2 in the papers).")
-        if self.speed is not None and (not _number(self.speed) or not self.speed > 0):
-            raise BadInput(f"speed={self.speed!r}: expected a number above 0 (0.7 in the published code).")
-        if len(self.inertia) != 2 or not all(_number(w) and w >= 0 for w in self.inertia):
+        number("radius", self.radius, "a share of the input range, 0.1 is usual for linf", above=0)
+        if self.norm == "linf" and self.radius > 1:
+            raise BadInput(f"radius={self.radius:g}: beyond the input range; linf takes a share above 0 and at most 1.")
+        number("own", self.own, "2 in the papers", least=0)
+        number("shared", self.shared, "2 in the papers", least=0)
+        if self.speed is not None:
+            number("speed", self.speed, "0.7 in the published code", above=0)
+        if len(self.inertia) != 2:
             raise BadInput(f"inertia={self.inertia!r}: expected two numbers >= 0, first and last (0.4 and 0.9 in the papers).")
+        for weight in self.inertia:
+            number("inertia", weight, "first and last, 0.4 and 0.9 in the papers", least=0)
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
         """An L2 radius may not be longer than the diagonal of the input range."""
         longest = math.sqrt(math.prod(shape))
         if self.norm == "l2" and self.radius > longest:
             raise BadInput(f"radius={self.radius:g}: beyond the input range; l2 takes at most {longest:.4g} for this input.")
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # What the papers and the published code say, where they say it; the ball is that of their coverage experiment.

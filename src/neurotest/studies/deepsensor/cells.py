@@ -105,8 +105,8 @@ def _swarm(on: Subject, method: str, draw: int, particles: int) -> tuple[int, in
         trajectory = search(on, "excitability", settings)
     else:
         trajectory = paper_search(on, method, iterations=ROUNDS, particles=particles, seed=draw)
-    at = np.linspace(0, len(trajectory.course) - 1, ROUNDS).round().astype(int)
-    return sum(trajectory.course[i].wrong for i in at), len(trajectory.hits)
+    at = np.linspace(0, len(trajectory.history) - 1, ROUNDS).round().astype(int)
+    return sum(trajectory.history[i].wrong for i in at), len(trajectory.hits)
 
 
 def _steps(on: Subject, method: str, draw: int) -> tuple[int, int]:
@@ -146,7 +146,7 @@ def _differential(on: Subject, name: str, method: str, draw: int) -> tuple[int, 
     wrong, kinds, chances = 0, set(), 0
     for spec in XPLORE if method == "deepxplore" else (method,):
         result = diff(targets, on.source, spec, seed=draw, out=False)
-        predicted = result.said[:, 0] if result.said.size else result.predicted
+        predicted = result.predictions[:, 0] if result.predictions.size else result.predicted
         bad = result.fault & (predicted != result.expected)
         wrong += int(bad.sum())
         kinds |= set(zip(result.positions[bad].tolist(), predicted[bad].tolist(), strict=True))

@@ -50,7 +50,7 @@ def course(name: str, scale: str, draw: int, n: int) -> Row:
         began, clock = time.process_time(), time.perf_counter()
         trajectory = paper_search(on, preset, seed=draw)
         cpu, wall = time.process_time() - began, time.perf_counter() - clock
-        fitness = [moment.fitness for moment in trajectory.course]
+        fitness = [moment.fitness for moment in trajectory.history]
         row[preset] = {"fitness": fitness, "cpu": cpu, "wall": wall, "threads": torch.get_num_threads()}
     return row
 

@@ -89,7 +89,7 @@ def fuzzed(on: Subject, name: str) -> Suite:
         while spent < on.forwards and fuzzer.spent() is None:
             faults += [m for m in fuzzer.step() if m.fault]
             # What a guide reads of the seeds is not counted, as everywhere here: of each mutant, it is.
-            own = round(PATH * state.ready.passes * state.met) if isinstance(state, NSGenState) else state.forwards
+            own = round(PATH * state.ready.passes * state.pairs) if isinstance(state, NSGenState) else state.forwards
             spent = fuzzer.tally.forwards - state.forwards + own
     seeds = fuzzer.seeds
     roots = np.array([m.root for m in faults], dtype=np.int64)
@@ -102,7 +102,7 @@ def illuminated(on: Subject) -> Suite:
     began = time.process_time()
     result = illuminate(on.target, on.source, on.forwards, seed=on.draw, out=False)
     seconds = time.process_time() - began
-    return Suite(result.x, result.seeds, result.expected, result.positions, result.found, result.spent, seconds)
+    return Suite(result.x, result.seeds, result.expected, result.positions, result.all_faults, result.spent, seconds)
 
 
 def _cost(result: AttackResult) -> int:

@@ -18,7 +18,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.differential import DeepXplore, DiffResult, DLFuzz, deepxplore_suite, diff
 from neurotest.generate.differential.api import deviant, differs
-from neurotest.generate.differential.ensemble import FLAT, Ensemble
+from neurotest.generate.differential.ensemble import EPSILON, Ensemble
 from neurotest.jobs.parts import FOLDER
 from neurotest.runs.store import Run
 from neurotest.target import Target
@@ -39,15 +39,15 @@ def seeds(n: int = 40) -> ArraySource:
     return ArraySource(np.random.default_rng(0).integers(0, 256, (n, 1, 6, 6), dtype=np.uint8), spec="toy")
 
 
-def found(method: Any = "deepxplore:free,step=0.05,eps=0.3", targets: Any = PAIR, **options: Any) -> DiffResult:
+def run_diff(method: Any = "deepxplore:free,step=0.05,eps=0.3", targets: Any = PAIR, **options: Any) -> DiffResult:
     return diff(targets, options.pop("data", seeds()), method, **{"out": False, **options})
 
 
 @pytest.mark.parametrize("constraint", ["free", "light", "occlusion", "blackout"])
 def test_differences_are_differences_of_what_is_saved(constraint: str) -> None:
-    result = found(f"deepxplore:{constraint},step=0.5,side=3")
+    result = run_diff(f"deepxplore:{constraint},step=0.5,side=3")
     again = np.stack([t.logits(t.prepare(result.x)).argmax(1).numpy() for t in PAIR], 1)
-    assert np.array_equal(again, result.said)
+    assert np.array_equal(again, result.predictions)
     changed = (result.x != result.seeds).any((1, 2, 3))
     assert np.array_equal(result.fault, (again[:, 0] != again[:, 1]) & changed)
     before = np.stack([t.logits(t.prepare(result.seeds)).argmax(1).numpy() for t in PAIR], 1)
@@ -68,17 +68,17 @@ def test_one_step_by_hand() -> None:
         targets.append(Target(module.eval(), shape=(2,), spec="linear"))
     x = np.array([[0.9, 0.1]], dtype=np.float32)  # both say class 0
     method = DeepXplore(constraint="free", step=0.1, steps=1, neuron_weight=0.0, push=1, eps=1.0)
-    result = found(method, targets, data=ArraySource(x, spec="one"))
+    result = run_diff(method, targets, data=ArraySource(x, spec="one"))
     gradient = weights[0][0] - weights[1][0]  # (-1, -3): up with the first target's logit, down with the second's
-    expected = torch.tensor(x[0]) + 0.1 * gradient / (gradient.square().mean().sqrt() + FLAT)
+    expected = torch.tensor(x[0]) + 0.1 * gradient / (gradient.square().mean().sqrt() + EPSILON)
     assert result.x[0] == pytest.approx(expected.clamp(0, 1).numpy(), abs=1e-5)
-    assert result.said[0].tolist() == [int((w @ torch.from_numpy(result.x[0])).argmax()) for w in weights]
+    assert result.predictions[0].tolist() == [int((w @ torch.from_numpy(result.x[0])).argmax()) for w in weights]
 
 
 def test_a_batch_against_a_plain_loop() -> None:
     """Neurons left out, every seed for itself: one image at a time, autograd by hand."""
     method = DeepXplore(constraint="free", step=0.03, steps=4, neuron_weight=0.0, push=0, eps=0.2)
-    result = found(method)
+    result = run_diff(method)
     for i in range(len(result)):
         u = torch.from_numpy(result.seeds[i : i + 1].astype(np.float32) / 255)
         base, y = u.clone(), int(result.expected[i])
@@ -86,7 +86,7 @@ def test_a_batch_against_a_plain_loop() -> None:
             free = u.clone().requires_grad_()
             aim = PAIR[1].logits(free)[0, y] - PAIR[0].logits(free)[0, y]
             (slope,) = torch.autograd.grad(aim, free)
-            moved = u + 0.03 * slope / (slope.square().mean().sqrt() + FLAT)
+            moved = u + 0.03 * slope / (slope.square().mean().sqrt() + EPSILON)
             u = torch.maximum(torch.minimum(moved, base + 0.2), base - 0.2).clamp(0, 1)
             saved = (u * 255).round() / 255
             if len({int(t.logits(saved).argmax()) for t in PAIR}) > 1 and len({int(t.logits(u).argmax()) for t in PAIR}) > 1:
@@ -97,42 +97,42 @@ def test_a_batch_against_a_plain_loop() -> None:
 @settings(max_examples=8, deadline=None)
 @given(eps=st.floats(0, 0.4), step=st.floats(0.01, 2), constraint=st.sampled_from(["free", "light"]), batch=st.integers(1, 50))
 def test_light_stays_within_eps_and_everything_within_bounds(eps: float, step: float, constraint: str, batch: int) -> None:
-    result = found(DeepXplore(constraint=constraint, eps=eps, step=step, steps=3), batch=batch)  # type: ignore[arg-type]
+    result = run_diff(DeepXplore(constraint=constraint, eps=eps, step=step, steps=3), batch=batch)  # type: ignore[arg-type]
     change = np.abs(result.x.astype(int) - result.seeds.astype(int)).max((1, 2, 3))
     assert change.max() <= eps * 255 + 0.5
 
 
 def test_black_patches_are_few_and_black() -> None:
-    result = found("deepxplore:blackout,side=2,patches=2,steps=20,step=1")
+    result = run_diff("deepxplore:blackout,side=2,patches=2,steps=20,step=1")
     changed = result.x != result.seeds
     assert changed.sum((1, 2, 3)).max() <= 8
     assert (result.x[changed] == 0).all()
 
 
 def test_the_numbers() -> None:
-    result = found()
-    said = result.to_dict()
-    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= said.keys()
-    assert said["outputs"] == len(result) == said["seeds"]
-    assert sum(said["by_predicted"].values()) == said["faults"] == sum(row["faults"] for row in result.table())
-    assert sum(said["by_target"].values()) >= said["faults"]
-    assert said["random"]["faults"] < said["faults"]
-    assert said["disagreed"] > 0
-    assert all(0 < share <= 1 for share in said["coverage"])
+    result = run_diff()
+    summary = result.to_dict()
+    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= summary.keys()
+    assert summary["outputs"] == len(result) == summary["seeds"]
+    assert sum(summary["by_predicted"].values()) == summary["faults"] == sum(row["faults"] for row in result.table())
+    assert sum(summary["by_target"].values()) >= summary["faults"]
+    assert summary["random"]["faults"] < summary["faults"]
+    assert summary["disagreed"] > 0
+    assert all(0 < share <= 1 for share in summary["coverage"])
     assert result.suite.originals is not None
-    json.dumps(said)
+    json.dumps(summary)
 
 
 def test_deviants() -> None:
-    said, expected = np.array([[0, 0], [0, 2], [1, 0], [2, 2]]), np.array([0, 0, 0, 0])
-    assert differs(said, expected).tolist() == [False, True, True, False]
-    assert deviant(said, expected).tolist() == [0, 2, 1, 2]
-    assert differs(said[:, :1], expected).tolist() == [False, False, True, True]
+    predictions, expected = np.array([[0, 0], [0, 2], [1, 0], [2, 2]]), np.array([0, 0, 0, 0])
+    assert differs(predictions, expected).tolist() == [False, True, True, False]
+    assert deviant(predictions, expected).tolist() == [0, 2, 1, 2]
+    assert differs(predictions[:, :1], expected).tolist() == [False, False, True, True]
 
 
 @pytest.mark.parametrize("method", ["dlfuzz", "dlfuzz:rarely", "dlfuzz:weight", "dlfuzz:threshold+often", "adapt:population=3"])
 def test_a_single_target(method: str) -> None:
-    result = found(method + (",step=0.1" if ":" in method else ":step=0.1"), PAIR[0])
+    result = run_diff(method + (",step=0.1" if ":" in method else ":step=0.1"), PAIR[0])
     assert result.faults > 5
     again = PAIR[0].logits(PAIR[0].prepare(result.x)).argmax(1).numpy()
     assert np.array_equal(again != result.expected, result.fault)
@@ -144,16 +144,16 @@ def test_a_single_target(method: str) -> None:
 
 
 def test_images_that_gain_coverage_are_tried_again() -> None:
-    plain, again = (found(f"dlfuzz:within={w},step=0.05,threshold=0.6", PAIR[0]) for w in (0, 5))
+    plain, again = (run_diff(f"dlfuzz:within={w},step=0.05,threshold=0.6", PAIR[0]) for w in (0, 5))
     assert again.forwards > plain.forwards
 
 
 def test_float_data_and_other_bounds() -> None:
     targets = (network(3, bounds=(-1.0, 3.0)), network(4))
     x = np.random.default_rng(0).uniform(-1, 3, (30, 1, 6, 6)).astype(np.float32)
-    result = found("deepxplore:free,step=0.1,eps=0.5,steps=30", targets, data=ArraySource(x, spec="wide"))
+    result = run_diff("deepxplore:free,step=0.1,eps=0.5,steps=30", targets, data=ArraySource(x, spec="wide"))
     unit = torch.from_numpy((result.x + 1) / 4)
-    assert np.array_equal(result.said[:, 1], targets[1].logits(unit).argmax(1).numpy())
+    assert np.array_equal(result.predictions[:, 1], targets[1].logits(unit).argmax(1).numpy())
     assert result.faults > 0
 
 
@@ -164,7 +164,7 @@ def test_suites_for_studies() -> None:
 
 
 def test_the_run(tmp_path: Path) -> None:
-    result = found(out=tmp_path / "run", files=3)
+    result = run_diff(out=tmp_path / "run", files=3)
     with Run.open(tmp_path / "run") as run:
         assert run["command"] == "diff"
         assert run["summary"]["faults"] == result.faults
@@ -173,23 +173,23 @@ def test_the_run(tmp_path: Path) -> None:
         first = run.files("fault")[0].position
         assert np.array_equal(run.load_input(first, "fault"), result.x[first])
     assert not (tmp_path / "run" / FOLDER).exists()
-    with np.load(tmp_path / "run" / "suite.npz") as held:
-        assert np.array_equal(held["x"], result.x)
+    with np.load(tmp_path / "run" / "suite.npz") as arrays:
+        assert np.array_equal(arrays["x"], result.x)
 
 
 @pytest.mark.parametrize("method", ["deepxplore:free,step=0.05", "dlfuzz:step=0.1", "adapt:step=0.1,population=3"])
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, method: str) -> None:
     targets = PAIR if method.startswith("deep") else PAIR[0]
-    whole = found(method, targets, batch=7, out=tmp_path / "whole", data=seeds(90))
+    whole = run_diff(method, targets, batch=7, out=tmp_path / "whole", data=seeds(90))
 
     def stop(done: int, total: int) -> None:
         if done >= 14:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match=r"2 of .* batches"):
-        found(method, targets, batch=7, out=tmp_path / "part", progress=stop, data=seeds(90))
+        run_diff(method, targets, batch=7, out=tmp_path / "part", progress=stop, data=seeds(90))
     result = diff(targets, seeds(90), resume=tmp_path / "part")
-    for name in ("x", "said", "steps", "positions", "fault"):
+    for name in ("x", "predictions", "steps", "positions", "fault"):
         assert np.array_equal(getattr(result, name), getattr(whole, name))
     assert result.to_dict()["forwards"] == whole.to_dict()["forwards"]
     assert result.coverage == whole.coverage
@@ -202,7 +202,7 @@ def test_resuming_with_other_things_is_refused(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(Interrupted):
-        found(batch=7, out=tmp_path / "part", progress=stop)
+        run_diff(batch=7, out=tmp_path / "part", progress=stop)
     with pytest.raises(BadInput, match="not those"):
         diff(PAIR, seeds(20), resume=tmp_path / "part")
     with pytest.raises(BadInput, match="not the one"):
@@ -225,7 +225,7 @@ class Rounded(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"targets": PAIR[0]}, "two or more"),
         ({"method": "dlfuzz"}, "a single target"),
@@ -245,18 +245,18 @@ class Rounded(nn.Module):
         ({"files": -1}, "files=-1"),
     ],
 )  # fmt: skip
-def test_bad_input(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        found(**options)
+def test_bad_input(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        run_diff(**options)
 
 
 def test_targets_without_a_gradient_are_refused() -> None:
     rounded = Target(Rounded().eval(), shape=(1, 6, 6), spec="rounded")
     with pytest.raises(BadInput, match="zero"):
-        found("dlfuzz", rounded)
+        run_diff("dlfuzz", rounded)
     with pytest.raises(BadInput, match="zero"):
-        found("deepxplore:neuron_weight=0", (rounded, rounded))
-    beside = found("deepxplore:free", (rounded, network(4)))  # the other one still has a gradient
+        run_diff("deepxplore:neuron_weight=0", (rounded, rounded))
+    beside = run_diff("deepxplore:free", (rounded, network(4)))  # the other one still has a gradient
     assert len(beside) > 0
     assert "rounded: every gradient towards the input is zero" in beside.notes[0]
 
@@ -265,7 +265,7 @@ def test_classes_of_other_names_are_refused() -> None:
     one, other = network(3), network(4)
     one.classes, other.classes = ("a", "b", "c"), ("a", "b", "d")
     with pytest.raises(BadInput, match="different classes"):
-        found(targets=(one, other))
+        run_diff(targets=(one, other))
 
 
 def test_written_as_text() -> None:
@@ -277,7 +277,7 @@ def test_written_as_text() -> None:
 def test_an_ensemble_counts_every_pass() -> None:
     with Ensemble(PAIR, "pre_activation", eight_bit=True) as ensemble:
         free = torch.rand(5, 1, 6, 6, requires_grad=True)
-        seen = ensemble.look(free)
+        seen = ensemble.forward(free)
         with torch.enable_grad():
             aim = seen[0].logits[:, 0] + seen[1].logits[:, 1]
         direction = ensemble.direction(aim, free, first=True)

@@ -30,18 +30,18 @@ def test_neurons_are_scaled_over_all_units_of_a_layer_and_input() -> None:
     x = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(0))
     with Probe(network, neurons.want, grad=True) as probe:
         recorded = probe(x)[neurons.want]
-    found = neurons.read(recorded)
+    values = neurons.read(recorded)
     maps = network.module[0](x).detach()  # type: ignore[index]
     for i in range(3):
         low, high = maps[i].min(), maps[i].max()
         for channel in range(2):
             scaled = ((maps[i, channel] - low) / (high - low)).mean()
-            assert float(found.scaled[i, channel]) == pytest.approx(float(scaled), abs=1e-6)
-            assert float(found.means[i, channel].detach()) == pytest.approx(float(maps[i, channel].mean()), abs=1e-6)
-    assert found.means.requires_grad
-    assert not found.scaled.requires_grad
-    assert found.hits(0.5).shape == (3, 5)
-    assert neurons.made_by == ["convolution"] * 2 + ["dense"] * 3
+            assert float(values.scaled[i, channel]) == pytest.approx(float(scaled), abs=1e-6)
+            assert float(values.means[i, channel].detach()) == pytest.approx(float(maps[i, channel].mean()), abs=1e-6)
+    assert values.means.requires_grad
+    assert not values.scaled.requires_grad
+    assert values.covered(0.5).shape == (3, 5)
+    assert neurons.kinds == ["convolution"] * 2 + ["dense"] * 3
     assert neurons.weights[:2] == pytest.approx(network.module[0].weight.flatten(1).mean(1).detach().numpy())  # type: ignore[index]
 
 
@@ -54,7 +54,7 @@ def test_a_constant_layer_covers_nothing() -> None:
     neurons = Neurons(network, "pre_activation")
     with Probe(network, neurons.want, grad=True) as probe:
         values = neurons.read(probe(torch.rand(2, 1, 2, 2))[neurons.want])
-    assert not values.hits(0.0).any()
+    assert not values.covered(0.0).any()
 
 
 def test_picking_sums_each_rows_own_neurons() -> None:
@@ -79,10 +79,10 @@ def test_constraints_by_hand() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 12), st.floats(0, 0.999), st.floats(0, 0.999))
 def test_rectangles_lie_inside_and_have_their_size(height: int, width: int, side: int, top: float, left: float) -> None:
-    found = rectangles((3, height, width), side, np.array([[top, left]]), torch.zeros(1))
-    assert found.shape == (1, 1, height, width)
-    rows, columns = found[0, 0].amax(1).nonzero()[:, 0], found[0, 0].amax(0).nonzero()[:, 0]
-    assert float(found.sum()) == min(side, height) * min(side, width)
+    mask = rectangles((3, height, width), side, np.array([[top, left]]), torch.zeros(1))
+    assert mask.shape == (1, 1, height, width)
+    rows, columns = mask[0, 0].amax(1).nonzero()[:, 0], mask[0, 0].amax(0).nonzero()[:, 0]
+    assert float(mask.sum()) == min(side, height) * min(side, width)
     assert int(rows[-1] - rows[0]) + 1 == min(side, height)
     assert int(columns[-1] - columns[0]) + 1 == min(side, width)
 
@@ -142,13 +142,13 @@ def test_adapt_features_by_hand() -> None:
     assert fixed[2:, 13].tolist() == [1, 1, 1]
     assert fixed[:2, 0].tolist() == [1, 1]
     assert fixed[2:, 2].tolist() == [1, 1, 1]
-    found = changing_features(np.array([0, 5, 1, 3, 0]), np.array([False, True, False, False, False]))
-    assert found.shape == (5, 12)
-    assert found[:, 0].tolist() == [0, 1, 0, 0, 0]
-    assert found[:, 1].tolist() == [1, 0, 0, 0, 1]
-    assert found[1, 2] == 1  # the most often covered
-    assert found[3, 2 + 3] == 1  # a third from the top
-    assert found[2, 2 + 6] == 1
+    features = changing_features(np.array([0, 5, 1, 3, 0]), np.array([False, True, False, False, False]))
+    assert features.shape == (5, 12)
+    assert features[:, 0].tolist() == [0, 1, 0, 0, 0]
+    assert features[:, 1].tolist() == [1, 0, 0, 0, 1]
+    assert features[1, 2] == 1  # the most often covered
+    assert features[3, 2 + 3] == 1  # a third from the top
+    assert features[2, 2 + 6] == 1
 
 
 def test_covering_most_is_greedy() -> None:

@@ -33,12 +33,12 @@ def seeds(n: int = 12, *, labelled: bool = True) -> ArraySource:
     return ArraySource(x, labels if labelled else None, spec="toy")
 
 
-def found(**options: object) -> AttackResult:
+def run_attack(**options: object) -> AttackResult:
     return attack(target(), seeds(), **{"attack": "pgd:eps=0.3,steps=6,step=0.05", "out": False, **options})  # type: ignore[arg-type]
 
 
 def test_faults_fail_again_from_what_is_saved() -> None:
-    result = found()
+    result = run_attack()
     assert len(result) == 11
     assert result.set_aside == 1
     assert result.faults > 0
@@ -52,33 +52,33 @@ def test_faults_fail_again_from_what_is_saved() -> None:
 
 
 def test_the_numbers() -> None:
-    said = found().to_dict()
-    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= said.keys()
-    assert sum(said["by_predicted"].values()) == said["faults"] == said["roots"]
-    assert said["outputs"] == 11
+    summary = run_attack().to_dict()
+    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= summary.keys()
+    assert sum(summary["by_predicted"].values()) == summary["faults"] == summary["roots"]
+    assert summary["outputs"] == 11
     # 12 to choose seeds, then per seed 6 steps, the result as saved, the result before rounding and the control.
-    assert said["forwards"] == 12 + 11 * (6 + 3)
-    assert said["backwards"] == 11 * 6
-    assert said["success"] == said["faults"] / 11
-    assert said["random"]["success"] < said["success"]
-    assert said["run"] is None
-    assert len(found().table()) == said["families"]
+    assert summary["forwards"] == 12 + 11 * (6 + 3)
+    assert summary["backwards"] == 11 * 6
+    assert summary["success"] == summary["faults"] / 11
+    assert summary["random"]["success"] < summary["success"]
+    assert summary["run"] is None
+    assert len(run_attack().table()) == summary["families"]
 
 
 def test_batches_and_seeds_of_the_random_start() -> None:
-    one, other = found(batch=1), found(batch=11)
+    one, other = run_attack(batch=1), run_attack(batch=11)
     assert np.array_equal(one.positions, other.positions)
     assert (one.x == other.x).mean() > 0.99  # a sign may turn where a gradient is next to 0
-    assert not np.array_equal(found(seed=1).x, other.x)
-    assert np.array_equal(found().x, other.x)
+    assert not np.array_equal(run_attack(seed=1).x, other.x)
+    assert np.array_equal(run_attack().x, other.x)
 
 
 def test_no_room_no_fault_even_from_wrong_seeds() -> None:
-    result = found(attack="pgd:eps=0,steps=1", keep_wrong=True)
+    result = run_attack(attack="pgd:eps=0,steps=1", keep_wrong=True)
     assert len(result) == 12
     assert np.array_equal(result.x, result.seeds)
     assert result.faults == 0
-    small = found(attack="pgd:eps=0.001,steps=1")
+    small = run_attack(attack="pgd:eps=0.001,steps=1")
     assert small.faults == 0
     assert "less than one step of 8-bit data" in small.notes[-1]
 
@@ -112,7 +112,7 @@ def test_the_control_has_the_same_size() -> None:
 
 
 def test_the_run(tmp_path: Path) -> None:
-    result = found(out=tmp_path / "run", files=2, diversity=1.0)
+    result = run_attack(out=tmp_path / "run", files=2, diversity=1.0)
     with Run.open(tmp_path / "run") as run:
         assert run["command"] == "attack"
         assert run["state"] == "done"
@@ -129,8 +129,8 @@ def test_the_run(tmp_path: Path) -> None:
     assert result.suite.originals is not None
     began: list[int] = []
     with pytest.raises(BadInput):
-        found(out=tmp_path / "run", progress=lambda done, total: began.append(done))
-    assert not began  # told before the work
+        run_attack(out=tmp_path / "run", progress=lambda done, total: began.append(done))
+    assert not began  # refused before the work
 
 
 def test_what_fails_leaves_no_half_run(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_what_fails_leaves_no_half_run(tmp_path: Path) -> None:
 
 
 def test_bad_input() -> None:
-    for options, said in (
+    for options, message in (
         ({"layers": "cnov", "diversity": 1.0}, "matches no layer"),
         ({"layers": "0"}, "weight is 0"),
         ({"kappa": 3.0}, "no option 'kappa'"),
@@ -153,8 +153,8 @@ def test_bad_input() -> None:
         ({"batch": 0}, "batch"),
         ({"files": -1}, "files"),
     ):
-        with pytest.raises(BadInput, match=said):
-            found(**options)
+        with pytest.raises(BadInput, match=message):
+            run_attack(**options)
     with pytest.raises(BadInput, match="zero"):
         attack(Target(nn.Sequential(nn.Flatten(), Rounded()).eval(), shape=(1, 6, 6)), seeds(labelled=False), out=False)
 
@@ -170,5 +170,5 @@ class Rounded(nn.Module):
 
 
 def test_a_regulariser_given_whole() -> None:
-    said = found(diversity=Diversity(weight=2.0, layers="0"), reduce="batch").to_dict()
-    assert said["diversity"] == repr(Diversity(weight=2.0, layers="0", reduce="batch"))
+    summary = run_attack(diversity=Diversity(weight=2.0, layers="0"), reduce="batch").to_dict()
+    assert summary["diversity"] == repr(Diversity(weight=2.0, layers="0", reduce="batch"))

@@ -41,9 +41,9 @@ def moved(attack: FGSM | BIM | CW, target: Target, x: Tensor, y: Tensor, d: Dive
 
 def test_fgsm_on_a_linear_network_is_a_step_along_the_difference_of_weights() -> None:
     x, y = torch.tensor([[0.5, 0.5, 0.5, 0.5], [0.05, 0.95, 0.5, 0.2]]), torch.tensor([0, 1])
-    found = moved(FGSM(eps=0.1), linear(), x, y)
+    x_adv = moved(FGSM(eps=0.1), linear(), x, y)
     # Towards class 1 the weights differ by (-2, 3, 0, 3): a weight of 0 moves nothing; from class 1 the signs turn round.
-    assert torch.allclose(found, torch.tensor([[0.4, 0.6, 0.5, 0.6], [0.15, 0.85, 0.5, 0.1]]))
+    assert torch.allclose(x_adv, torch.tensor([[0.4, 0.6, 0.5, 0.6], [0.15, 0.85, 0.5, 0.1]]))
 
 
 def test_eps_is_a_share_of_the_range() -> None:
@@ -55,8 +55,8 @@ def test_eps_is_a_share_of_the_range() -> None:
 def test_pgd_is_brought_back_into_the_ball() -> None:
     x, y = torch.tensor([[0.5, 0.5, 0.5, 0.95]]), torch.tensor([0])
     for attack in (BIM(eps=0.1, step=0.03, steps=9), PGD(eps=0.1, step=0.03, steps=9)):
-        found = moved(attack, linear(), x, y)
-        assert found[0, [0, 1, 3]].tolist() == pytest.approx([0.4, 0.6, 1.0])
+        x_adv = moved(attack, linear(), x, y)
+        assert x_adv[0, [0, 1, 3]].tolist() == pytest.approx([0.4, 0.6, 1.0])
 
 
 @settings(max_examples=10, deadline=None)
@@ -66,9 +66,9 @@ def test_results_stay_in_the_ball_and_the_bounds(eps: float, step: float, which:
     target = network()
     attack = which(eps=eps, step=step, steps=3)
     with Engine(target, Diversity(weight=weight)) as engine:
-        found = attack.run(engine, x, y, positions=[0, 1, 2], random=1)
-        saved = engine.settle(found, x, eps)
-    for result in (found, saved):
+        x_adv = attack.run(engine, x, y, positions=[0, 1, 2], random=1)
+        saved = engine.quantise(x_adv, x, eps)
+    for result in (x_adv, saved):
         assert float((result - x).abs().max()) <= eps + 1e-6
         assert float(result.min()) >= 0
         assert float(result.max()) <= 1
@@ -105,17 +105,17 @@ def test_cw_finds_the_least_change_of_a_linear_network() -> None:
     x = torch.tensor([[0.8, 0.2, 0.5, 0.2]])
     # z0 - z1 = 2 x0 - 3 x1 - 3 x3 + 0.5 = 0.9; all three move by d: 0.9 = 8 d.
     with Engine(target, eight_bit=False) as engine:
-        found = CW(steps=100, searches=7, rate=0.01).run(engine, x, torch.tensor([0]), positions=[0], random=0)
-    assert int(target.logits(found).argmax()) == 1
-    assert float((found - x).abs().max()) == pytest.approx(0.9 / 8, abs=0.01)
+        x_adv = CW(steps=100, searches=7, rate=0.01).run(engine, x, torch.tensor([0]), positions=[0], random=0)
+    assert int(target.logits(x_adv).argmax()) == 1
+    assert float((x_adv - x).abs().max()) == pytest.approx(0.9 / 8, abs=0.01)
 
 
 def test_cw_keeps_its_margin_and_never_calls_the_seed_a_success() -> None:
     target, x = linear(), torch.tensor([[0.8, 0.2, 0.5, 0.2]])
     y = torch.tensor([0])
     with Engine(target, eight_bit=False) as engine:
-        found = CW(kappa=1.0, steps=60, searches=5).run(engine, x, y, positions=[0], random=0)
-        lead = target.logits(found)[0].detach()
+        x_adv = CW(kappa=1.0, steps=60, searches=5).run(engine, x, y, positions=[0], random=0)
+        lead = target.logits(x_adv)[0].detach()
         assert float(lead[1] - lead[0]) >= 1
         beyond = CW(kappa=1000.0, steps=5, searches=1)
         assert torch.equal(beyond.run(engine, x, y, positions=[0], random=0), x)
@@ -130,11 +130,11 @@ def test_cw_successes_hold_on_the_8_bit_grid() -> None:
     target, x = network(), images(6)
     y = target.logits(x).argmax(1)
     with Engine(target) as engine:
-        found = CW(steps=40, searches=4, weight=0.1).run(engine, x, y, positions=range(6), random=0)
-    assert torch.equal((found * 255).round() / 255, found)
-    changed = (found - x).flatten(1).abs().amax(1) > 0
+        x_adv = CW(steps=40, searches=4, weight=0.1).run(engine, x, y, positions=range(6), random=0)
+    assert torch.equal((x_adv * 255).round() / 255, x_adv)
+    changed = (x_adv - x).flatten(1).abs().amax(1) > 0
     assert bool(changed.any())
-    assert bool((target.logits(found).argmax(1) != y)[changed].all())
+    assert bool((target.logits(x_adv).argmax(1) != y)[changed].all())
 
 
 class Rounded(nn.Module):
@@ -164,8 +164,8 @@ class Detached(nn.Module):
 @pytest.mark.parametrize("attack", [PGD(steps=3), CW(steps=2, searches=1)], ids=lambda a: a.name)
 def test_gradients_that_lead_nowhere_are_refused(attack: BIM | CW) -> None:
     x, y = torch.full((2, 4), 0.3), torch.tensor([0, 1])
-    for module, said in ((Rounded(), "zero"), (Detached(), "zero"), (Broken(), "not finite")):
-        with Engine(Target(module.eval(), shape=(4,))) as engine, pytest.raises(BadInput, match=said):
+    for module, message in ((Rounded(), "zero"), (Detached(), "zero"), (Broken(), "not finite")):
+        with Engine(Target(module.eval(), shape=(4,))) as engine, pytest.raises(BadInput, match=message):
             refused(attack, engine, x, y)
 
 
@@ -205,10 +205,10 @@ def test_cw_never_gives_a_clean_image_as_a_success(seed: int, kappa: float, wron
     y = target.logits(x).argmax(1)
     y = (y + 1) % 3 if wrong else y
     with Engine(target, Diversity(weight=weight)) as engine:
-        found = CW(kappa=kappa, steps=steps, searches=2, weight=1.0).run(engine, x, y, positions=range(4), random=0)
-    logits = target.logits(found).detach()
-    changed = (found - x).flatten(1).abs().amax(1) > 1e-6
+        x_adv = CW(kappa=kappa, steps=steps, searches=2, weight=1.0).run(engine, x, y, positions=range(4), random=0)
+    logits = target.logits(x_adv).detach()
+    changed = (x_adv - x).flatten(1).abs().amax(1) > 1e-6
     ahead = logits.scatter(1, y[:, None], -torch.inf).amax(1) - logits.gather(1, y[:, None])[:, 0]
     assert bool((ahead[changed] >= kappa - 1e-4).all())
     assert bool((logits.argmax(1) != y)[changed].all())
-    assert torch.equal(found[~changed], x[~changed])
+    assert torch.equal(x_adv[~changed], x[~changed])

@@ -37,9 +37,9 @@ def test_known_vectors() -> None:
 @given(st.lists(st.floats(-5, 5, width=32).filter(lambda v: v <= 0 or v > 1e-6), min_size=1, max_size=12))
 def test_as_plain_loops_say_and_never_below_zero(values: list[float]) -> None:
     given_values = torch.tensor(values, dtype=torch.float64)
-    found = float(divergence(given_values))
-    assert found == pytest.approx(by_loop(np.array(values)), rel=1e-6, abs=1e-6)
-    assert found >= -1e-6
+    value = float(divergence(given_values))
+    assert value == pytest.approx(by_loop(np.array(values)), rel=1e-6, abs=1e-6)
+    assert value >= -1e-6
 
 
 def test_its_gradient_is_that_of_the_plain_formula() -> None:
@@ -125,7 +125,7 @@ def test_every_layer_and_way_as_plain_autograd_says(layers: str, reduce: str) ->
     wanted = Diversity(weight=2.0, layers=layers, reduce="instance" if reduce != "batch" else "batch", attack_first=first)
     with Engine(target, wanted) as engine:
         for _ in range(2):  # the second pass uses the memory of the first
-            found = engine.gradient(u, y)
+            gradient = engine.gradient(u, y)
     free = u.clone().requires_grad_()
     values = module.maps(free)
     chosen = values if layers == "pre_activation" else [values[["first", "second", "fc"].index(layers)]]
@@ -134,7 +134,7 @@ def test_every_layer_and_way_as_plain_autograd_says(layers: str, reduce: str) ->
         away = away * torch.tensor([1, 1, 0, 0, 0])
     loss = nn.functional.cross_entropy(values[-1], y, reduction="sum")
     (expected,) = torch.autograd.grad(loss - 2 * away.sum() * (5 if reduce == "batch" else 1), free)
-    assert torch.allclose(found, expected, rtol=1e-3, atol=1e-5)
+    assert torch.allclose(gradient, expected, rtol=1e-3, atol=1e-5)
 
 
 def plain(values: Tensor, reduce: str) -> Tensor:
@@ -152,12 +152,12 @@ def test_a_slope_is_the_gradient_times_its_scale(values: list[float], scale: flo
     rows = torch.tensor([values, [1.0] * len(values)], dtype=torch.float64, requires_grad=True)
     if abs(scale) < 1e-3:
         scale = 1.0
-    found = slope(rows.detach(), torch.empty_like(rows), scale)
+    gradient = slope(rows.detach(), torch.empty_like(rows), scale)
     if rows.detach()[0].amax() <= 0:  # nothing is active: nothing moves
-        assert not found[0].any()
+        assert not gradient[0].any()
         return
     (expected,) = torch.autograd.grad(scale * plain(rows, "instance").sum(), rows)
-    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9)
+    assert torch.allclose(gradient, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_weight_zero_records_nothing_and_attack_first_waits() -> None:

@@ -44,14 +44,14 @@ def test_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, method: str) -> N
     with pytest.raises(Interrupted, match="2 of 4 batches"):
         run(**options, out=tmp_path / "part", progress=stop)
     assert len(list((tmp_path / "part" / FOLDER).glob("*.npz"))) == 2
-    found = attack(target(), seeds(), resume=tmp_path / "part")
-    assert np.array_equal(found.x, whole.x)
-    assert found.to_dict()["forwards"] == whole.to_dict()["forwards"]
-    assert found.diversity == whole.diversity
+    resumed = attack(target(), seeds(), resume=tmp_path / "part")
+    assert np.array_equal(resumed.x, whole.x)
+    assert resumed.to_dict()["forwards"] == whole.to_dict()["forwards"]
+    assert resumed.diversity == whole.diversity
     assert not (tmp_path / "part" / FOLDER).exists()
-    with Run.open(tmp_path / "part") as held:
-        assert held["state"] == "done"
-        assert len(held.inputs()) == 20
+    with Run.open(tmp_path / "part") as stored:
+        assert stored["state"] == "done"
+        assert len(stored.inputs()) == 20
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:

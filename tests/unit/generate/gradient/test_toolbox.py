@@ -41,9 +41,9 @@ def test_faults_fail_again_from_what_is_saved(method: str) -> None:
     assert result.faults > 0
     again = network.logits(network.prepare(result.x)).argmax(1).numpy()
     assert np.array_equal(again != result.expected, result.fault)
-    said = result.to_dict()
-    assert said["forwards"] > 8 * 4
-    assert said["backwards"] > 8
+    summary = result.to_dict()
+    assert summary["forwards"] > 8 * 4
+    assert summary["backwards"] > 8
     assert np.array_equal(np.random.get_state()[1], before)  # type: ignore[index]
     assert np.array_equal(attack(network, seeds(), method, out=False).x, result.x)
     if method.startswith("auto"):
@@ -66,5 +66,5 @@ def test_settings() -> None:
                  "autoattack:step=0", "autoattack:queries=0"):  # fmt: skip
         with pytest.raises(BadInput):
             registry.build("attack", text)
-    with pytest.raises(BadInput, match="no place for the regulariser"):
+    with pytest.raises(BadInput, match="cannot use the regulariser; use "):
         attack(target(), seeds(), "deepfool", 1.0, out=False)

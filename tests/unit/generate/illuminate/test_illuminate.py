@@ -36,7 +36,7 @@ def seeds(n: int = 60) -> ArraySource:
     return ArraySource(x, network.logits(network.prepare(x)).argmax(1).numpy(), spec="toy")
 
 
-def found(forwards: int = 400, **options: Any) -> IlluminateResult:
+def run_illuminate(forwards: int = 400, **options: Any) -> IlluminateResult:
     return illuminate(options.pop("target", target()), options.pop("data", seeds()), forwards, **{"out": False, **options})
 
 
@@ -84,11 +84,11 @@ def test_every_seed_is_tried_once_for_every_cell_and_no_more(seed: int, most: in
 def test_without_a_change_the_image_is_itself(change: Change) -> None:
     seed = torch.rand(2, 3, 12, 12, generator=torch.Generator().manual_seed(0))
     theta = change.start(seed).requires_grad_()
-    made = change.make(seed, theta)
-    assert torch.allclose(made, seed, atol=1e-5)
-    (slope,) = torch.autograd.grad(made.square().sum(), theta)
+    image = change.make(seed, theta)
+    assert torch.allclose(image, seed, atol=1e-5)
+    (slope,) = torch.autograd.grad(image.square().sum(), theta)
     assert float(slope.abs().sum()) > 0
-    moved = change.make(seed, change.settle(seed, theta.detach() + 0.3 * torch.randn(theta.shape)))
+    moved = change.make(seed, change.clip(seed, theta.detach() + 0.3 * torch.randn(theta.shape)))
     assert float(moved.min()) >= -1e-6
     assert float(moved.max()) <= 1 + 1e-6
     assert change.most(seed) > 0
@@ -121,7 +121,7 @@ def test_one_step_reaches_the_border_of_a_linear_network() -> None:
 
 
 def test_the_archive_holds_faults_of_what_is_saved() -> None:
-    result, network = found(), target()
+    result, network = run_illuminate(), target()
     assert len(result) > 6
     again = network.logits(network.prepare(result.x)).argmax(1).numpy()
     assert np.array_equal(again, result.predicted)
@@ -130,22 +130,22 @@ def test_the_archive_holds_faults_of_what_is_saved() -> None:
     assert result.distance[:, 1] == pytest.approx(
         np.sqrt((((result.x.astype(float) - result.seeds) / 255) ** 2).sum((1, 2, 3))), rel=1e-4
     )
-    said = result.to_dict()
-    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= said.keys()
-    assert said["archive"] == sum(said["by_change"].values()) == said["families"] == len(result.table())
-    assert said["cells"]["filled"] == len({(t, p) for t, p, _ in result.cells})
-    assert said["spent"] <= 400
-    json.dumps(said)
+    summary = result.to_dict()
+    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= summary.keys()
+    assert summary["archive"] == sum(summary["by_change"].values()) == summary["families"] == len(result.table())
+    assert summary["cells"]["filled"] == len({(t, p) for t, p, _ in result.cells})
+    assert summary["spent"] <= 400
+    json.dumps(summary)
 
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(1, 300))
 def test_the_budget_is_never_exceeded(forwards: int) -> None:
-    assert found(forwards).spent <= forwards
+    assert run_illuminate(forwards).spent <= forwards
 
 
 def test_more_passes_never_empty_a_cell_or_make_it_worse() -> None:
-    few, many = found(200), found(600)
+    few, many = run_illuminate(200), run_illuminate(600)
     sizes = [
         {cell: float(size) for cell, size in zip(zip(r.expected, r.predicted, r.way, strict=True), r.distance[:, 1], strict=True)}
         for r in (few, many)
@@ -155,7 +155,7 @@ def test_more_passes_never_empty_a_cell_or_make_it_worse() -> None:
 
 
 def test_some_ways_only() -> None:
-    result = found(changes="noise+bend")
+    result = run_illuminate(changes="noise+bend")
     assert set(result.ways) == {"bend", "noise"}
     flat = ArraySource(np.random.default_rng(0).random((40, 5), dtype=np.float32), spec="rows")
     torch.manual_seed(0)
@@ -165,20 +165,20 @@ def test_some_ways_only() -> None:
 
 
 def test_it_stops_when_everything_was_tried() -> None:
-    result = found(10**6, data=seeds(6), changes="noise")
+    result = run_illuminate(10**6, data=seeds(6), changes="noise")
     assert result.stopped == "every seed tried"
     assert result.spent < 1000
 
 
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    whole = found(out=tmp_path / "whole", batch=4)
+    whole = run_illuminate(out=tmp_path / "whole", batch=4)
 
     def stop(done: int, total: int) -> None:
         if done > 100:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match="--resume"):
-        found(out=tmp_path / "part", batch=4, progress=stop)
+        run_illuminate(out=tmp_path / "part", batch=4, progress=stop)
     result = illuminate(target(), seeds(), resume=tmp_path / "part")
     for name in ("x", "predicted", "way", "positions"):
         assert np.array_equal(getattr(result, name), getattr(whole, name))
@@ -186,18 +186,18 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -
     with Run.open(tmp_path / "part") as run:
         assert run["state"] == "done"
         assert len(run.inputs()) == len(result)
-    with np.load(tmp_path / "part" / "faults.npz") as held:
-        assert len(held["x"]) == result.found >= len(result)
+    with np.load(tmp_path / "part" / "faults.npz") as arrays:
+        assert len(arrays["x"]) == result.all_faults >= len(result)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [({"forwards": 0}, "forwards=0"), ({"changes": "sparkle"}, "expected all"), ({"steps": 0}, "steps=0"),
      ({"batch": 0}, "batch=0"), ({"files": -1}, "files=-1"), ({"layers": "x"}, "no option")],
 )  # fmt: skip
-def test_bad_input(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
-        found(**options)
+def test_bad_input(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        run_illuminate(**options)
 
 
 def test_a_target_without_a_gradient_is_refused() -> None:
@@ -212,7 +212,7 @@ def test_a_target_without_a_gradient_is_refused() -> None:
 
     plain = seeds().without_labels()
     with pytest.raises(BadInput, match="zero"):
-        found(target=Target(Rounded().eval(), shape=(1, 12, 12)), data=plain)
+        run_illuminate(target=Target(Rounded().eval(), shape=(1, 12, 12)), data=plain)
     with pytest.raises(BadInput, match="needs a target"):
         illuminate(target())
     with pytest.raises(BadInput, match="no images"):

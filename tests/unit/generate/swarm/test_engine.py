@@ -33,9 +33,9 @@ def problem(target: Target, n: int, ball: Ball) -> Problem:
 
 
 def flown(fitness: str, shape: tuple[int, ...] = (1, 8, 8), n: int = 12, **options: object) -> tuple[Trajectory, Problem]:
-    said = Settings(**options)  # type: ignore[arg-type]
-    on = problem(net(shape), n, Ball(said.norm, said.radius, True))
-    return Swarm(registry.build("fitness", fitness).begin(on), said).run(), on
+    settings = Settings(**options)  # type: ignore[arg-type]
+    on = problem(net(shape), n, Ball(settings.norm, settings.radius, True))
+    return Swarm(registry.build("fitness", fitness).begin(on), settings).run(), on
 
 
 @pytest.mark.parametrize("fitness", ["excitability", "sensitivity", "margin", "excitability:preset=paper"])
@@ -47,7 +47,7 @@ def test_hits_fail_lie_in_the_ball_and_the_budget_is_kept(fitness: str, moves: s
         assert float((hit.x - on.seeds[hit.row]).abs().max()) <= 0.2 + 1e-6
         with torch.inference_mode():
             assert int(on.target.logits(hit.x[None]).argmax(1)) == hit.predicted != int(on.y[hit.row])
-    assert trajectory.course[-1].failed == len(trajectory.failed)
+    assert trajectory.history[-1].failed == len(trajectory.failed)
 
 
 def test_led_by_neurons_it_finds_what_noise_does_not() -> None:
@@ -84,7 +84,7 @@ def test_enough_ends_a_seed_and_iterations_end_all() -> None:
     assert bool((trajectory.spent == 3).all())  # every change moves some neuron: enough after the first round
     trajectory, _ = flown("sensitivity", moves="velocity", particles=3, evaluations=None, iterations=6, labels=None)
     assert bool((trajectory.spent == 18).all())
-    assert len(trajectory.course) == 6
+    assert len(trajectory.history) == 6
 
 
 @settings(max_examples=8, deadline=None)
@@ -93,12 +93,12 @@ def test_the_best_fitness_never_falls(particles: int, evaluations: int, moves: s
     trajectory, _ = flown(
         "margin", n=4, particles=particles, evaluations=max(evaluations, 2 * particles), moves=moves, labels=None
     )
-    values = [moment.fitness for moment in trajectory.course]
+    values = [moment.fitness for moment in trajectory.history]
     assert values == sorted(values)
 
 
 def test_pgd_control_stays_in_both_balls() -> None:
     for norm in ("linf", "l2"):
         on = problem(net(), 10, Ball(norm, 0.3, True))  # type: ignore[arg-type]
-        found = controls.pgd(on.target, on.seeds, on.y, on.ball, random=0)
-        assert 0 < found.failed <= 10
+        control = controls.pgd(on.target, on.seeds, on.y, on.ball, random=0)
+        assert 0 < control.failed <= 10

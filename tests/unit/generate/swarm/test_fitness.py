@@ -31,11 +31,11 @@ def conv() -> Target:
 
 
 def begin(target: Target, fitness: str, x: Tensor, y: Tensor, **options: object) -> Measure:
-    made: Measure = registry.build("fitness", fitness).begin(Problem(target, x, y, BALL, **options))  # type: ignore[arg-type]
-    return made
+    measure: Measure = registry.build("fitness", fitness).begin(Problem(target, x, y, BALL, **options))  # type: ignore[arg-type]
+    return measure
 
 
-def judged(measure: Measure, u: Tensor, owner: Tensor) -> Tensor:
+def fitness_of(measure: Measure, u: Tensor, owner: Tensor) -> Tensor:
     with measure:
         return measure(u, owner)[0].clone()
 
@@ -44,12 +44,12 @@ def test_paper_sensitivity_by_hand() -> None:
     x, y = torch.tensor([[0.5, 0.5]]), torch.tensor([1])
     # the change (.3, .4) has length .5; the first layer's neurons change by .6 and .4, so 1.2 and .8 per length
     measure = begin(by_hand(), "sensitivity:scale=raw,signed=true,lam=1.0", x, y, layers="0")
-    assert judged(measure, torch.tensor([[0.8, 0.9]]), torch.tensor([0])).tolist() == [0.5]
+    assert fitness_of(measure, torch.tensor([[0.8, 0.9]]), torch.tensor([0])).tolist() == [0.5]
     mean = begin(by_hand(), "sensitivity:scale=raw,signed=true,lam=1.0,value=mean", x, y, layers="0")
-    assert judged(mean, torch.tensor([[0.8, 0.9]]), torch.tensor([0])).tolist() == pytest.approx([1.0])
-    assert judged(measure, torch.tensor([[0.2, 0.1]]), torch.tensor([0])).tolist() == [0.0]  # falls do not count when signed
+    assert fitness_of(mean, torch.tensor([[0.8, 0.9]]), torch.tensor([0])).tolist() == pytest.approx([1.0])
+    assert fitness_of(measure, torch.tensor([[0.2, 0.1]]), torch.tensor([0])).tolist() == [0.0]  # falls do not count when signed
     free = begin(by_hand(), "sensitivity:scale=raw,lam=1.0,divide=none", x, y, layers="0")
-    assert judged(free, torch.tensor([[0.8, 0.9]]), torch.tensor([0])).tolist() == [0.0]
+    assert fitness_of(free, torch.tensor([[0.8, 0.9]]), torch.tensor([0])).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("scale", ["raw", "std", "minmax"])
@@ -63,7 +63,7 @@ def test_sensitivity_in_plain_loops(scale: str, signed: bool) -> None:
         torch.tensor([0, 1, 2, 3, 0, 1]),
     )
     measure = begin(target, f"sensitivity:scale={scale},signed={signed},lam=0.1", x, torch.zeros(4, dtype=torch.long))
-    found = judged(measure, u, owner)
+    values = fitness_of(measure, u, owner)
     layers = [target.module[0], target.module[2], target.module[5]]  # type: ignore[index]
 
     def outputs(images: Tensor) -> list[Tensor]:
@@ -89,14 +89,14 @@ def test_sensitivity_in_plain_loops(scale: str, signed: bool) -> None:
                         value /= float(one[:, neuron].flatten(1).mean(1).std() if one.ndim > 2 else one[:, neuron].std())
                     count += (value if signed else abs(value)) / length > 0.1
                     total += 1
-            assert float(found[i]) == pytest.approx(count / total)
+            assert float(values[i]) == pytest.approx(count / total)
 
 
 def test_lambda_from_noise_starts_at_its_share() -> None:
     target, x = conv(), torch.rand((8, 1, 8, 8), generator=torch.Generator().manual_seed(2))
     measure = begin(target, "sensitivity:lam=q0.8", x, torch.zeros(8, dtype=torch.long))
     noisy = [BALL.noise(x, torch.Generator().manual_seed(seed)) for seed in range(30)]
-    mean = torch.stack([judged(measure, u, torch.arange(8)).mean() for u in noisy]).mean()
+    mean = torch.stack([fitness_of(measure, u, torch.arange(8)).mean() for u in noisy]).mean()
     assert 0.1 < float(mean) < 0.3
 
 
@@ -114,9 +114,9 @@ def test_excitability_by_particle_is_the_mask_gradient() -> None:
         ("count", (values > 0.01).double().mean(1)),
     ):
         measure = begin(target, f"excitability:particle,value={kind},lam=0.01", x, y)
-        assert torch.allclose(judged(measure, u, torch.arange(3)), expected, atol=1e-5)
+        assert torch.allclose(fitness_of(measure, u, torch.arange(3)), expected, atol=1e-5)
     measure = begin(target, "excitability:preset=paper", x, y)
-    judged(measure, u, torch.arange(3))
+    fitness_of(measure, u, torch.arange(3))
     assert (measure.forwards, measure.backwards) == (3 + 2 * 3, 3 + 3)
 
 
@@ -126,9 +126,9 @@ def test_excitability_by_weights_is_exact_where_the_network_is_linear() -> None:
     x, u, y = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.6, 0.9]]), torch.tensor([0])
     measure = begin(target, "excitability", x, y)
     # log-odds of class 1 over class 0: 3 x2 - 2 x1, which changes by 1.2 - .2; one hidden layer owes it once
-    assert float(judged(measure, u, torch.tensor([0]))[0]) == pytest.approx(1.0, abs=1e-6)
+    assert float(fitness_of(measure, u, torch.tensor([0]))[0]) == pytest.approx(1.0, abs=1e-6)
     with measure:
-        assert measure.renew(u, torch.tensor([0])) == 3
+        assert measure.reweigh(u, torch.tensor([0])) == 3
         assert float(measure(u, torch.tensor([0]))[0][0]) == pytest.approx(0.0, abs=1e-6)
 
 
@@ -137,7 +137,7 @@ def test_no_gradient_reaches_the_input() -> None:
     seen = []
     target.module[0].register_full_backward_hook(lambda *_: seen.append(1))  # type: ignore[index, operator]
     measure = begin(target, "excitability", x, torch.tensor([0, 1]))
-    judged(measure, torch.rand((2, 1, 8, 8)), torch.arange(2))
+    fitness_of(measure, torch.rand((2, 1, 8, 8)), torch.arange(2))
     assert not seen
 
 

@@ -34,9 +34,9 @@ def measure(on: Target, n: int = 4, fitness: str = "excitability") -> ByWeights:
     x = (torch.rand((n, *on.shape), generator=rng.torch_stream("t", 1)) * 255).round() / 255  # type: ignore[misc]
     with torch.inference_mode():
         y = on.logits(x).argmax(1)
-    made = registry.build("fitness", fitness).begin(Problem(on, x, y, BALL))
-    assert isinstance(made, ByWeights)
-    return made
+    measure = registry.build("fitness", fitness).begin(Problem(on, x, y, BALL))
+    assert isinstance(measure, ByWeights)
+    return measure
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def measure(on: Target, n: int = 4, fitness: str = "excitability") -> ByWeights:
 def test_the_footprint_of_a_convolution_is_its_kernel(kernel: int, stride: int, padding: int, spacing: int) -> None:
     on = measure(target(kernel, stride, padding))
     with on:
-        found = Footprint.of(on)
-    assert found is not None
-    assert found.spacing == spacing
+        footprint = Footprint.of(on)
+    assert footprint is not None
+    assert footprint.spacing == spacing
     if (kernel, padding) == (3, 0):  # by hand: row 0 reaches the first row only, row 5 three, the last row the last
-        assert found.rows[[0, 5, 11]].tolist() == [[0, 0], [3, 5], [9, 9]]
+        assert footprint.rows[[0, 5, 11]].tolist() == [[0, 0], [3, 5], [9, 9]]
 
 
 def test_without_a_map_there_is_none() -> None:
@@ -67,21 +67,21 @@ def test_without_a_map_there_is_none() -> None:
 def test_what_a_survey_learns_is_what_single_flips_do(kernel: int, channels: int, padding: int, seed: int) -> None:
     on = measure(target(kernel, 1, min(padding, kernel // 2), channels), n=2)
     with on, torch.no_grad():
-        found = Footprint.of(on)
-        assert found is not None
-        moves = Lattice(on.problem.seeds, BALL, found)
+        footprint = Footprint.of(on)
+        assert footprint is not None
+        moves = Lattice(on.problem.seeds, BALL, footprint)
         rows = torch.arange(2)
-        on.renew(moves.start(rng.torch_stream("t", seed)), rows)
+        on.reweigh(moves.start(rng.torch_stream("t", seed)), rows)
         for number in range(moves.count):
             x = moves.survey([number])
-            maps, _ = on.places(x[:, 0], rows)
+            maps, _ = on.fitness_map(x[:, 0], rows)
             moves.learn([number], maps[:, None])
         turned = BALL.corner(-moves.signs, moves.seeds)
         for place in [(0, 0, 0), (channels - 1, 5, 7), (0, 11, 11), (0, 3, 0)]:
             alone = moves.best.clone()
             at = (slice(None), *place)
             alone[at] = turned[at]
-            maps, _ = on.places(alone, rows)
+            maps, _ = on.fitness_map(alone, rows)
             assert torch.allclose(moves.helps[at].double(), maps.double().flatten(1).sum(1), atol=1e-4)
 
 
@@ -90,12 +90,12 @@ def test_what_a_survey_learns_is_what_single_flips_do(kernel: int, channels: int
 def test_joined_positions_lie_in_the_ball_and_flip_the_best(seed: int, fixed: bool) -> None:
     on = measure(target(), n=3)
     with on:
-        found = Footprint.of(on)
-    assert found is not None
-    moves = Lattice(on.problem.seeds, BALL, found, fixed)
+        footprint = Footprint.of(on)
+    assert footprint is not None
+    moves = Lattice(on.problem.seeds, BALL, footprint, fixed)
     moves.start(rng.torch_stream("t", seed))
     moves.helps = torch.randn(moves.helps.shape, generator=rng.torch_stream("t", seed, 1))
-    signs, x = moves.joined()
+    signs, x = moves.join()
     assert x.shape == (3, len(SHARES), 1, 12, 12)
     assert float((x - moves.seeds[:, None]).abs().max()) <= 0.1
     assert torch.equal((x * 255).round() / 255, x)
@@ -110,11 +110,11 @@ def test_joined_positions_lie_in_the_ball_and_flip_the_best(seed: int, fixed: bo
 def test_steps_along_the_slope_stay_in_an_l2_ball_and_on_the_grid(seed: int, radius: float) -> None:
     on = measure(target(), n=3)
     with on:
-        found = Footprint.of(on)
-    assert found is not None
-    moves = Slope(on.problem.seeds, Ball("l2", radius, True), found)
+        footprint = Footprint.of(on)
+    assert footprint is not None
+    moves = Slope(on.problem.seeds, Ball("l2", radius, True), footprint)
     moves.helps = torch.randn(moves.helps.shape, generator=rng.torch_stream("t", seed))
-    _, x = moves.joined()
+    _, x = moves.join()
     assert x.shape == (3, len(STEPS), 1, 12, 12)
     assert float((x - moves.seeds[:, None]).flatten(2).norm(dim=2).max()) <= radius + 1e-5
     assert torch.allclose((x * 255).round() / 255, x, atol=1e-6)
@@ -142,8 +142,8 @@ def test_it_climbs_within_its_budget_and_stops_where_nothing_helps() -> None:
     for start in ("random", "fixed"):
         trajectory = Swarm(measure(target(), n=6), Settings(evaluations=200, start=start)).run()  # type: ignore[arg-type]
         assert int(trajectory.spent.max()) <= 200
-        course = [moment.fitness for moment in trajectory.course]
-        assert course == sorted(course)
+        values = [moment.fitness for moment in trajectory.history]
+        assert values == sorted(values)
         again = Swarm(measure(target(), n=6), Settings(evaluations=200, start=start, batch=7)).run()  # type: ignore[arg-type]
         assert [hit.predicted for hit in again.hits if hit.row == 0] == [hit.predicted for hit in trajectory.hits if hit.row == 0]
     few = Swarm(measure(target(), n=6), Settings(evaluations=12)).run()  # less than a turn: tiles

@@ -51,13 +51,15 @@ def test_corners_by_hand() -> None:
 
 
 def test_velocity_is_the_papers_formula_in_plain_loops() -> None:
-    said = Settings(moves="velocity", particles=2, iterations=5, evaluations=None, inertia=(0.4, 0.9), norm="linf", radius=0.3)
+    settings = Settings(
+        moves="velocity", particles=2, iterations=5, evaluations=None, inertia=(0.4, 0.9), norm="linf", radius=0.3
+    )
     base = images(1, 0, (3,))
     ball = Ball("linf", 0.3, False)
-    moves = Velocity(base, ball, said, 5)
+    moves = Velocity(base, ball, settings, 5)
     first = moves.propose(lambda: rng.torch_stream("t", 0, 0)).clone()
     moves.learn(torch.ones(1, 2, dtype=torch.bool))
-    moves.lead(torch.tensor([0]), torch.tensor([1]))
+    moves.set_best(torch.tensor([0]), torch.tensor([1]))
     speed, generator = moves.v.clone(), rng.torch_stream("t", 0, 1)
     second = moves.propose(lambda: rng.torch_stream("t", 0, 1))
     mine, ours = torch.rand((1, 2, 1), generator=generator), torch.rand((1, 2, 1), generator=generator)
@@ -112,14 +114,14 @@ def test_joined_flips_take_what_helped() -> None:
     expected = moves.signs[0].clone()
     for particle in (0, 2):
         expected[places[particle]] *= -1
-    assert moves.joined(torch.tensor([0]), better)[0].tolist() == expected.tolist()
+    assert moves.join(torch.tensor([0]), better)[0].tolist() == expected.tolist()
     one = moves.signs[0].clone()
     one[places[1]] *= -1
     assert moves.flip(torch.tensor([0]), torch.tensor([1]))[0].tolist() == one.tolist()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"radius": 0}, "radius=0"),
         ({"radius": 1.5}, "beyond the input range"),
@@ -131,8 +133,8 @@ def test_joined_flips_take_what_helped() -> None:
         ({"labels": 0}, "labels=0"),
     ],
 )
-def test_bad_settings_are_said(options: dict[str, object], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_bad_settings_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         Settings(**options)  # type: ignore[arg-type]
 
 
