@@ -1,4 +1,4 @@
-"""Oracles: what is a fault. Each rejects mutants from their logits and from what is known of the seed they came from.
+"""Oracles: what is a fault. Each rejects mutants by their logits and by the seed they were made from.
 
 Several may be joined; the first that rejects a mutant names the fault. Logits that are no numbers are always a fault.
 """
@@ -25,7 +25,7 @@ Wrong = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Roots:
-    """What is known of the seeds behind a batch of mutants, row by row."""
+    """The seeds behind a batch of mutants, row by row."""
 
     labels: NDArray[np.int64]  # (n,) -1 where unknown
     predicted: NDArray[np.int64]  # (n,) by the target
@@ -35,8 +35,8 @@ class Roots:
         return Roots(self.labels[index], self.predicted[index], self.logits[index])
 
 
-class Judge(Protocol):
-    """An oracle made ready for a target. `passes` is how many further forward passes each mutant costs."""
+class Check(Protocol):
+    """An oracle ready for one target. `passes` is how many further forward passes each mutant costs."""
 
     name: str
     passes: int
@@ -46,20 +46,19 @@ class Judge(Protocol):
 
 
 class Oracle(Protocol):
-    """Settings; `begin` makes the judge."""
+    """Settings; `begin` makes it ready for a target."""
 
-    def begin(self, target: Target) -> Judge: ...
+    def begin(self, target: Target) -> Check: ...
 
 
 def predicted(logits: Tensor) -> NDArray[np.int64]:
     """(n,) class numbers; -1 where a logit is no finite number."""
-    found = logits.argmax(1)
-    return np.asarray(torch.where(logits.isfinite().all(1), found, -1).cpu().numpy(), dtype=np.int64)
+    return np.asarray(torch.where(logits.isfinite().all(1), logits.argmax(1), -1).cpu().numpy(), dtype=np.int64)
 
 
 @dataclass(eq=False)
 class _Simple:
-    """A judge that needs the logits only."""
+    """A check that needs the logits only."""
 
     name: str
     test: Any
@@ -73,9 +72,9 @@ class _Simple:
 @registry.register("oracle", "label", paper="", cost="nothing")
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """The prediction is not the label of the seed: mutations are taken to preserve the class. Needs labelled seeds."""
+    """The prediction is not the label of the seed: assumes that mutations preserve the class. Needs labelled seeds."""
 
-    def begin(self, target: Target) -> Judge:
+    def begin(self, target: Target) -> Check:
         return _Simple("label", lambda logits, roots: predicted(logits) != roots.labels, labels=True)
 
 
@@ -84,7 +83,7 @@ class Label:
 class Metamorphic:
     """The prediction is not that of the seed: needs no label, but cannot see where the target was wrong to begin with."""
 
-    def begin(self, target: Target) -> Judge:
+    def begin(self, target: Target) -> Check:
         return _Simple("metamorphic", lambda logits, roots: predicted(logits) != roots.predicted)
 
 
@@ -93,7 +92,7 @@ class Metamorphic:
 class NonFinite:
     """A logit is NaN or infinite. Always in force; named alone, nothing else is a fault."""
 
-    def begin(self, target: Target) -> Judge:
+    def begin(self, target: Target) -> Check:
         return _Simple(NONFINITE, lambda logits, roots: predicted(logits) < 0)
 
 
@@ -111,7 +110,7 @@ class Regression:
         if self.outputs not in ("logits", "probs"):
             raise BadInput(f"outputs={self.outputs!r}: expected logits or probs.")
 
-    def begin(self, target: Target) -> Judge:
+    def begin(self, target: Target) -> Check:
         def far(logits: Tensor, roots: Roots) -> Wrong:
             before = torch.from_numpy(roots.logits).to(logits)
             if self.outputs == "probs":
@@ -155,7 +154,7 @@ class Differential:
 
     other: str | Target = ""
 
-    def begin(self, target: Target) -> Judge:
+    def begin(self, target: Target) -> Check:
         from neurotest.target.load import load
 
         if not self.other:
@@ -183,7 +182,7 @@ class Quantised:
         if self.to not in ("int8", "bf16"):
             raise BadInput(f"to={self.to!r}: expected int8 or bf16.")
 
-    def begin(self, target: Target) -> Judge:
+    def begin(self, target: Target) -> Check:
         module = copy.deepcopy(target.module)
         with torch.no_grad():
             for weight in module.parameters():
@@ -207,36 +206,34 @@ def rounded(weight: Tensor, to: str) -> Tensor:
 
 @dataclass(eq=False)
 class Oracles:
-    """Several judges; the first that rejects gives the fault its name."""
+    """Several checks; the first that rejects gives the fault its name."""
 
-    judges: list[Judge]
+    checks: list[Check]
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(judge.name for judge in self.judges)
+        return tuple(check.name for check in self.checks)
 
     @property
     def needs_labels(self) -> bool:
-        return any(judge.labels for judge in self.judges)
+        return any(check.labels for check in self.checks)
 
     @property
     def passes(self) -> int:
-        return sum(judge.passes for judge in self.judges)
+        return sum(check.passes for check in self.checks)
 
     def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> NDArray[np.int64]:
-        """(n,) number of the condemning judge, -1 for none."""
-        verdict = np.full(len(logits), -1, dtype=np.int64)
-        for number, judge in enumerate(self.judges):
-            wrong = judge(x, logits, roots)
-            verdict[(verdict < 0) & wrong] = number
-        return verdict
+        """(n,) number of the first oracle that rejects, -1 for none."""
+        first = np.full(len(logits), -1, dtype=np.int64)
+        for number, check in enumerate(self.checks):
+            first[(first < 0) & check(x, logits, roots)] = number
+        return first
 
 
 def build_oracles(target: Target, oracles: str | Oracle | Sequence[str | Oracle]) -> Oracles:
-    """The oracles made ready, NaN and infinity before all others."""
-    several = [oracles] if isinstance(oracles, str) or hasattr(oracles, "begin") else list(oracles)
-    if not several:
+    """The oracles ready for a target, NaN and infinity before all others."""
+    settings = [oracles] if isinstance(oracles, str) or hasattr(oracles, "begin") else list(oracles)
+    if not settings:
         raise BadInput("oracle: none was given. Name at least one (`neurotest list oracle`), for example label.")
-    built = [registry.build("oracle", one) for one in several]
-    judges = [NonFinite().begin(target), *(one.begin(target) for one in built if not isinstance(one, NonFinite))]
-    return Oracles(judges)
+    built = [registry.build("oracle", oracle) for oracle in settings]
+    return Oracles([NonFinite().begin(target), *(oracle.begin(target) for oracle in built if not isinstance(oracle, NonFinite))])

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from neurotest.campaign.driver import Driver, Watcher, progress
-from neurotest.campaign.plan import Plan
+from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import FuzzResult
 from neurotest.campaign.store import Store
 from neurotest.coverage.criterion import Criterion
@@ -69,28 +69,27 @@ def fuzz(
     parts = {name: value for name, value in parts.items() if value is not None}
     if budget is not None and parts:
         raise BadInput("budget: give a Budget or its parts (iterations=, forwards=, ...), not both.")
-    several = (
-        None if oracle is None else (oracle,) if isinstance(oracle, str) or not isinstance(oracle, Sequence) else tuple(oracle)
-    )
+    if oracle is not None:
+        oracle = (oracle,) if isinstance(oracle, str) or not isinstance(oracle, Sequence) else tuple(oracle)
     settings: dict[str, Any] = {
-        "guide": guide, "oracle": several, "train": train, "options": options, "keep_wrong": keep_wrong, "limit": limit,
+        "guide": guide, "oracle": oracle, "train": train, "options": options, "keep_wrong": keep_wrong, "limit": limit,
         "layers": layers, "neuron": neuron, "keep": keep, "disk": disk, "control": control,
     }  # fmt: skip
-    driving: dict[str, Any] = {"watch": watch, "stop": stop or (lambda: False)}
+    callbacks: dict[str, Any] = {"watch": watch, "stop": stop or (lambda: False)}
     if resume is not None:
 
-        def again(run: Run, config: dict[str, Any]) -> _Campaign:
-            plan = Plan.read(config).repeated(run, settings)
-            before = run["budget"] if "budget" in run else config["budget"]
-            whole = budget or Budget(**{**before, **parts})
+        def stored_job(run: Run, config: dict[str, Any]) -> _Campaign:
+            plan = FuzzPlan.read(config).repeated(run, settings)
+            stored = run["budget"] if "budget" in run else config["budget"]
+            total = budget or Budget(**{**stored, **parts})
             source = stored_source(run.path, config["seeds"], seeds)
-            return _Campaign.prepare(stored_target(run, target), source, plan, whole, driving)
+            return _Campaign.prepare(stored_target(run, target), source, plan, total, callbacks)
 
-        return go_on(_fuzz_run(resume), "fuzz", again, extends=True)
+        return go_on(_fuzz_run(resume), "fuzz", stored_job, extends=True)
     if target is None or seeds is None:
         raise BadInput("fuzz needs a target and seeds (or resume=RUN to go on with a campaign).")
-    plan = Plan(**{name: value for name, value in settings.items() if value is not None})
-    return carry_out(_Campaign.prepare(open_target(target), seeds, plan, budget or Budget(**parts), driving), out)
+    plan = FuzzPlan(**{name: value for name, value in settings.items() if value is not None})
+    return carry_out(_Campaign.prepare(open_target(target), seeds, plan, budget or Budget(**parts), callbacks), out)
 
 
 def _fuzz_run(path: str | Path) -> str | Path:
@@ -111,14 +110,14 @@ class _Campaign(Job[FuzzResult]):
 
     target: Target
     source: Source
-    plan: Plan
+    plan: FuzzPlan
     budget: Budget
     fuzzer: Fuzzer
-    driving: dict[str, Any]
+    callbacks: dict[str, Any]
     driver: Driver | None = None
 
     @classmethod
-    def prepare(cls, target: Target, seeds: Source | str, plan: Plan, budget: Budget, driving: dict[str, Any]) -> _Campaign:
+    def prepare(cls, target: Target, seeds: Source | str, plan: FuzzPlan, budget: Budget, callbacks: dict[str, Any]) -> _Campaign:
         source = open_data(target, seeds, limit=plan.limit)
         guide = plan.read_guide()
         settings = plan.settings(guide)
@@ -131,7 +130,7 @@ class _Campaign(Job[FuzzResult]):
         fuzzer = Fuzzer(target, chosen, state, oracles, settings, budget)
         if plan.control and not isinstance(guide, RandomGuide):
             fuzzer = fuzzer.controlled()
-        return cls(target, source, plan, budget, fuzzer, driving)
+        return cls(target, source, plan, budget, fuzzer, callbacks)
 
     def config(self) -> dict[str, Any]:
         return {
@@ -159,7 +158,7 @@ class _Campaign(Job[FuzzResult]):
         return f"{self.fuzzer.tally.faults:,} faults" if self.fuzzer.tally.batches else ""
 
     def _driver(self, store: Store | None) -> Driver:
-        return Driver(self.fuzzer, store, self.plan.keep, self.plan.disk, **self.driving)
+        return Driver(self.fuzzer, store, self.plan.keep, self.plan.disk, **self.callbacks)
 
     def work(self, run: Run | None, progress: Progress | None) -> FuzzResult:
         driver = self.driver or self._driver(None if run is None else Store(run))

@@ -18,9 +18,9 @@ SHARE = 20  # and so many times what one takes
 
 
 class Watcher(Protocol):
-    """Is told after every batch; `new` are families seen for the first time."""
+    """Called after every batch with its outputs; `new` are the first faults of new families."""
 
-    def __call__(self, fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant], /) -> None: ...
+    def __call__(self, fuzzer: Fuzzer, outputs: list[Mutant], new: list[Mutant], /) -> None: ...
 
 
 def progress(fuzzer: Fuzzer) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def progress(fuzzer: Fuzzer) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class Driver:
-    """Runs a fuzzer and writes what comes out. keep: images per family. disk: bytes of images, after that rows only."""
+    """Runs a fuzzer and writes its outputs. keep: images per family. disk: bytes of images, after that rows only."""
 
     fuzzer: Fuzzer
     store: Store | None
@@ -68,19 +68,19 @@ class Driver:
         store, fuzzer = self.store, self.fuzzer
         assert store is not None
         run = store.run
-        saved = store.restored(fuzzer.seeds)
-        if saved is not None:
+        snapshot = store.read_snapshot(fuzzer.seeds)
+        if snapshot is not None:
             try:
-                at = int(saved.plain["tally"]["batches"])
-                fuzzer.restore(saved.plain, saved.entries, store.contents(at))
+                batch = int(snapshot.plain["tally"]["batches"])
+                fuzzer.restore(snapshot.plain, snapshot.entries, store.contents(batch))
                 if fuzzer.control is not None:
-                    fuzzer.control.restore(saved.control or {}, store.control(at))
+                    fuzzer.control.restore(snapshot.control or {}, store.control(batch))
             except (KeyError, TypeError, ValueError) as error:
                 raise BadInput(
                     f"{run.path} cannot be resumed: its snapshot does not fit ({error!r}). Its faults are safe."
                 ) from error
-            if saved.arrays:
-                fuzzer.guide.restore(saved.arrays)
+            if snapshot.arrays:
+                fuzzer.guide.restore(snapshot.arrays)
         with fuzzer:
             self.catch_up(int(run["progress"]["batches"]))
         self.kept = store.kept()
@@ -92,41 +92,41 @@ class Driver:
             self._step()
 
     def _step(self) -> tuple[list[Mutant], list[int]]:
-        """A batch, and the control's after it: what came out, and the contents of what came out there."""
+        """A batch, and the control's after it: the outputs, and the contents of the control's."""
         fuzzer = self.fuzzer
         began = time.perf_counter()
-        found = fuzzer.step()
+        outputs = fuzzer.step()
         fuzzer.tally.seconds += time.perf_counter() - began
         control = fuzzer.control
-        return found, control.follow(control.level(fuzzer.tally)) if control else []
+        return outputs, control.follow(control.level(fuzzer.tally)) if control else []
 
     def _batch(self) -> None:
-        before = set(self.fuzzer.tally.families)
-        found, others = self._step()
+        families = set(self.fuzzer.tally.families)
+        outputs, control_contents = self._step()
         new = []
-        for mutant in found:
-            if mutant.fault and mutant.family not in before:
-                before.add(mutant.family)
+        for mutant in outputs:
+            if mutant.fault and mutant.family not in families:
+                families.add(mutant.family)
                 new.append(mutant)
         if self.store is not None:
-            self._write(self.store, found, others)
+            self._write(self.store, outputs, control_contents)
         if self.watch is not None:
-            self.watch(self.fuzzer, found, new)
+            self.watch(self.fuzzer, outputs, new)
 
-    def _write(self, store: Store, found: list[Mutant], others: list[int]) -> None:
+    def _write(self, store: Store, outputs: list[Mutant], control_contents: list[int]) -> None:
         """Images first, then the rows that name them and the counters, together."""
-        named: dict[int, str] = {}
-        for mutant in found:
+        names: dict[int, str] = {}
+        for mutant in outputs:
             if mutant.fault and self.kept[mutant.family] < self.keep:
                 if self.written >= self.disk:
                     self.full = True
                     break
-                named[mutant.number], size = store.save(mutant, self.fuzzer.seeds.bounds)
+                names[mutant.number], size = store.save(mutant, self.fuzzer.seeds.bounds)
                 self.kept[mutant.family] += 1
                 self.written += size
         with store.run.transaction():
-            store.add(found, self.fuzzer.seeds, named)
-            store.add_control(self.fuzzer.tally.batches, others)
+            store.add(outputs, self.fuzzer.seeds, names)
+            store.add_control(self.fuzzer.tally.batches, control_contents)
             if time.monotonic() - self._saved > max(PAUSE, SHARE * self._cost):
                 self._snapshot()
             self._progress()

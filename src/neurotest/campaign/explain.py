@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, StoredMutant
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.files import write_json
+from neurotest.generate.outcome import Outcome
 from neurotest.jobs.opening import AnyTarget, open_data
 from neurotest.mutate.chain import words
 from neurotest.runs.store import Run
@@ -30,8 +29,10 @@ READ = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Explanation:
+class Explanation(Outcome):
     """A fault beside its seed."""
+
+    shown = 1000  # every layer
 
     run: Path
     fault: int
@@ -60,27 +61,25 @@ class Explanation:
             for p in self.pair.layers
         ]
 
-    def save(self, path: str | Path) -> Path:
-        write_json(Path(path), self.to_dict())
-        return Path(path)
-
-    def _repr_html_(self) -> str:
-        return _as_table(f"fault {self.fault}: {self.true} taken for {self.pair.predicted[1]} after {self.change}", self.table())
+    def headline(self) -> str:
+        return f"fault {self.fault}: {self.true} taken for {self.pair.predicted[1]} after {self.change}"
 
 
 @dataclass(frozen=True, eq=False)
-class Patterns:
+class Patterns(Outcome):
     """What faults of a campaign have in common: substitutions on their paths, beside those of mutants that are no faults."""
+
+    shown = 30
 
     run: Path
     faults: int
     others: int
     parts: dict[str, dict[str, float]]  # layer -> share of faults and of others whose path first differs there
-    found: tuple[Substitution, ...]
+    substitutions: tuple[Substitution, ...]
 
     def to_dict(self) -> dict[str, Any]:
         rest = {"faults": self.faults, "others": self.others, "parts": self.parts}
-        return {"run": str(self.run), **rest, "substitutions": [s.to_dict() for s in self.found]}
+        return {"run": str(self.run), **rest, "substitutions": [s.to_dict() for s in self.substitutions]}
 
     def table(self) -> list[dict[str, Any]]:
         return [
@@ -93,21 +92,11 @@ class Patterns:
                 "lift": f"{s.lift:.1f} ({s.low:.1f} to {s.high:.1f})",
                 "sure": "yes" if s.sure else "",
             }
-            for s in self.found
+            for s in self.substitutions
         ]
 
-    def save(self, path: str | Path) -> Path:
-        write_json(Path(path), self.to_dict())
-        return Path(path)
-
-    def _repr_html_(self) -> str:
-        return _as_table(f"{self.faults} faults beside {self.others} mutants that are none", self.table()[:30])
-
-
-def _as_table(title: str, rows: list[dict[str, Any]]) -> str:
-    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in (rows[0] if rows else ()))
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in rows)
-    return f"<p>{html.escape(title)}</p><table><tr>{head}</tr>{body}</table>"
+    def headline(self) -> str:
+        return f"{self.faults} faults beside {self.others} mutants that are none"
 
 
 def explain(
@@ -127,17 +116,11 @@ def explain(
     """
     if not isinstance(limit, int) or limit < 1:
         raise BadInput(f"limit={limit!r}: expected how many faults are read, an integer >= 1.")
-    opened = Run.open(run.path if isinstance(run, Run) else run)
-    with opened:
+    with Run.open(run.path if isinstance(run, Run) else run) as opened:
         reader = FaultReader(opened, target)
-        number = None if fault is None else _number(fault)
-        if number is not None and not reader.store.mutants("number = ? AND oracle IS NOT NULL", number):
-            raise BadInput(f"{opened.path} has no fault {fault}: `neurotest families {opened.path}` lists some.")
-        ready = semantics_of(reader, train, settings)
-        classes = _classes(reader)
-        if number is None:
-            return _patterns(reader, ready, limit)
-        return _one(reader, ready, reader.store.mutants("number = ?", number)[0], classes)
+        mutant = None if fault is None else reader.fault(_number(fault))
+        semantics = semantics_of(reader, train, settings)
+        return _patterns(reader, semantics, limit) if mutant is None else _one(reader, semantics, mutant)
 
 
 def _number(fault: int | str) -> int:
@@ -148,28 +131,28 @@ def _number(fault: int | str) -> int:
 
 
 def _classes(reader: FaultReader) -> list[str]:
-    """The names the campaign was told, if there is one for each output."""
+    """The campaign's class names, if there is one for each output."""
     outputs = reader.target.check_outputs(reader.target.prepare(np.array(reader.x[:1])))
-    known = next((names for names in (reader.classes, reader.target.classes) if names and len(names) == outputs), None)
-    return list(known or map(str, range(outputs)))
+    names = next((names for names in (reader.classes, reader.target.classes) if names and len(names) == outputs), None)
+    return list(names or map(str, range(outputs)))
 
 
-def semantics_of(reader: FaultReader, train: Source | str | None, said: dict[str, Any]) -> Semantics:
+def semantics_of(reader: FaultReader, train: Source | str | None, options: dict[str, Any]) -> Semantics:
     """Paths as the campaign's guide read them, or as usual; a run from elsewhere may not choose files to read."""
-    known = {f.name for f in dataclasses.fields(Guidance)}
-    if unknown := sorted(said.keys() - known):
-        raise BadInput(f"explain has no setting {unknown[0]!r}: expected some of {', '.join(sorted(known))}.")
+    fields = {f.name for f in dataclasses.fields(Guidance)}
+    if unknown := sorted(options.keys() - fields):
+        raise BadInput(f"explain has no setting {unknown[0]!r}: expected some of {', '.join(sorted(fields))}.")
     guide = reader.plan.read_guide() if _is_nsgen(reader) else None
-    own: dict[str, Any] = {name: getattr(guide, name) for name in known} if isinstance(guide, Guidance) else {}
+    own: dict[str, Any] = {name: getattr(guide, name) for name in fields} if isinstance(guide, Guidance) else {}
     if own and not reader.run.made_here:
         own["describe"] = DEFAULT
     if own.get("critical") == "all":
         own.pop("critical")
     if own.get("mode") == "label-only":
         own.pop("mode")
-    if "tau" not in said and (not own or own["tau"] is None):
+    if "tau" not in options and (not own or own["tau"] is None):
         own["tau"] = _stored_tau(reader.run) if own else 1.0  # a campaign under another guide had none
-    settings = Guidance(**{**own, **{key: value for key, value in said.items() if value is not None}})
+    settings = Guidance(**{**own, **{key: value for key, value in options.items() if value is not None}})
     return settings.start(reader.target, open_data(reader.target, _train(reader, train)))
 
 
@@ -178,8 +161,8 @@ def _stored_tau(run: Run) -> float | None:
     if "summary" not in run:
         return None
     details = run["summary"].get("guide_details")
-    found = details.get("tau") if isinstance(details, dict) else None
-    return float(found) if isinstance(found, (int, float)) and -1 <= found <= 1 else None
+    tau = details.get("tau") if isinstance(details, dict) else None
+    return float(tau) if isinstance(tau, (int, float)) and -1 <= tau <= 1 else None
 
 
 def _is_nsgen(reader: FaultReader) -> bool:
@@ -187,11 +170,11 @@ def _is_nsgen(reader: FaultReader) -> bool:
     return isinstance(guide, str) and guide.partition(":")[0].partition("(")[0].strip().lower() == "nsgen"
 
 
-def _train(reader: FaultReader, given: Source | str | None) -> Source | str:
-    if given is not None:
-        return given
-    if isinstance(said := reader.config.get("train"), str) and said:
-        return said
+def _train(reader: FaultReader, train: Source | str | None) -> Source | str:
+    if train is not None:
+        return train
+    if isinstance(stored := reader.config.get("train"), str) and stored:
+        return stored
     spec = str(reader.config.get("target"))
     if spec.startswith("zoo:") and spec[4:] in zoo.names():
         return f"zoo:{zoo.find(spec[4:]).dataset}/train"
@@ -200,32 +183,29 @@ def _train(reader: FaultReader, given: Source | str | None) -> Source | str:
     )
 
 
-def _one(reader: FaultReader, ready: Semantics, fault: StoredMutant, classes: list[str]) -> Explanation:
-    seed = reader.root(fault.root)[None]
-    made = reader.again([fault])
-    pair = compare(ready, reader.target.prepare(np.ascontiguousarray(seed)), reader.target.prepare(made), classes)
+def _one(reader: FaultReader, semantics: Semantics, fault: StoredMutant) -> Explanation:
+    classes = _classes(reader)
+    seed, x = reader.root(fault.root)[None], reader.again([fault])
+    pair = compare(semantics, reader.target.prepare(np.ascontiguousarray(seed)), reader.target.prepare(x), classes)
     if not _is_nsgen(reader):
         pair = dataclasses.replace(pair, tau=None)
     return Explanation(
-        reader.run.path, fault.number, class_name(fault.expected, tuple(classes)), words(fault.chain), pair, (seed[0], made[0])
+        reader.run.path, fault.number, class_name(fault.expected, tuple(classes)), words(fault.chain), pair, (seed[0], x[0])
     )
 
 
-def _patterns(reader: FaultReader, ready: Semantics, limit: int) -> Patterns:
-    every = reader.store.mutants("predicted >= 0")
-    faults, others = (
-        _some([m for m in every if m.oracle is not None], limit),
-        _some([m for m in every if m.oracle is None], limit),
-    )
+def _patterns(reader: FaultReader, semantics: Semantics, limit: int) -> Patterns:
+    mutants = reader.store.mutants("predicted >= 0")
+    faults, others = (_some([m for m in mutants if (m.oracle is not None) == fault], limit) for fault in (True, False))
     if not faults or not others:
         lacking = "faults" if not faults else "mutants that are no faults"
         raise BadInput(
             f"{reader.run.path} has no {lacking}, so nothing can be compared: explain one fault with `explain RUN FAULT`."
         )
-    before, after = _neurons(reader, ready, [*faults, *others])
+    before, after = _neurons(reader, semantics, [*faults, *others])
     wrong = np.arange(len(before)) < len(faults)
-    found = substitutions(ready, before, after, wrong)
-    return Patterns(reader.run.path, len(faults), len(others), _parting(ready, before != after, wrong), tuple(found))
+    rows = tuple(substitutions(semantics, before, after, wrong))
+    return Patterns(reader.run.path, len(faults), len(others), _first_changes(semantics, before != after, wrong), rows)
 
 
 def _some(mutants: list[StoredMutant], limit: int) -> list[StoredMutant]:
@@ -235,25 +215,26 @@ def _some(mutants: list[StoredMutant], limit: int) -> list[StoredMutant]:
     return [mutants[i] for i in chosen]
 
 
-def _neurons(reader: FaultReader, ready: Semantics, mutants: list[StoredMutant]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _neurons(
+    reader: FaultReader, semantics: Semantics, mutants: list[StoredMutant]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(n, layers) the deciding neurons of seeds and of mutants."""
     before, after = [], []
     for start in range(0, len(mutants), READ):
         some = mutants[start : start + READ]
         roots = np.stack([reader.root(m.root) for m in some])
-        made = reader.again(some)
         distinct, where = np.unique([m.root for m in some], return_index=True)
-        references = ready.reader.references(reader.target.prepare(roots[where]))
+        references = semantics.reader.references(reader.target.prepare(roots[where]))
         references = references[np.searchsorted(distinct, [m.root for m in some])]
         before.append(references.units[:, :, 0])
-        after.append(ready.reader.mutants(reader.target.prepare(made), references).units[:, :, 0])
+        after.append(semantics.reader.mutants(reader.target.prepare(reader.again(some)), references).units[:, :, 0])
     return np.concatenate(before), np.concatenate(after)
 
 
-def _parting(ready: Semantics, moved: NDArray[np.bool_], wrong: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
+def _first_changes(semantics: Semantics, changed: NDArray[np.bool_], wrong: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
     """Where paths first differ, among faults and among others."""
-    first = np.where(moved.any(1), moved.argmax(1), moved.shape[1])
-    names = [*(layer.name for layer in ready.layers), "nowhere"]
+    first = np.where(changed.any(1), changed.argmax(1), changed.shape[1])
+    names = [*(layer.name for layer in semantics.layers), "nowhere"]
     return {
         name: {"faults": float((first[wrong] == i).mean()), "others": float((first[~wrong] == i).mean())}
         for i, name in enumerate(names)

@@ -53,10 +53,10 @@ class Families:
 
 
 def grouped(faults: list[StoredMutant]) -> dict[Key, list[StoredMutant]]:
-    found: dict[Key, list[StoredMutant]] = {}
+    families: dict[Key, list[StoredMutant]] = {}
     for fault in faults:
-        found.setdefault(fault.family, []).append(fault)
-    return found
+        families.setdefault(fault.family, []).append(fault)
+    return families
 
 
 def best(faults: list[StoredMutant]) -> StoredMutant:
@@ -69,6 +69,6 @@ def families(path: Path | str) -> Families:
     with Run.open(path) as run:
         campaign_config(run)
         groups = grouped(Store(run).faults())
-        found = [FaultFamily(key, len(group), len({f.root for f in group}), best(group)) for key, group in groups.items()]
-        found.sort(key=lambda f: (-f.faults, f.key))
-        return Families(run.path, tuple(run["classes"]) or None, tuple(found))
+        rows = [FaultFamily(key, len(group), len({f.root for f in group}), best(group)) for key, group in groups.items()]
+        rows.sort(key=lambda f: (-f.faults, f.key))
+        return Families(run.path, tuple(run["classes"]) or None, tuple(rows))

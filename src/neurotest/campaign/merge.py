@@ -11,7 +11,7 @@ import numpy as np
 
 from neurotest import files
 from neurotest.campaign.api import campaign_config
-from neurotest.campaign.plan import Plan
+from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import class_name
 from neurotest.campaign.status import tally_of
 from neurotest.campaign.store import FAULTS, SEEDS, Store, StoredMutant
@@ -28,7 +28,7 @@ from neurotest.runs.store import Run
 
 
 def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[str, Any]:
-    """A new run with the faults of all given ones; equal images of one family stand in it once."""
+    """A new run with the mutants of several; equal images of one family stand in it once."""
     if len(paths) < 2:
         raise BadInput("merge needs at least two campaigns.")
     with ExitStack() as stack:
@@ -36,7 +36,7 @@ def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[st
         config = _common(runs)
         merged = stack.enter_context(whole("merge", out, config))
         assert merged is not None
-        return _Merge(merged).of(runs)
+        return _Merge(merged).fill(runs)
 
 
 def _common(runs: list[Run]) -> dict[str, Any]:
@@ -44,28 +44,28 @@ def _common(runs: list[Run]) -> dict[str, Any]:
     for run, config in zip(runs, configs, strict=True):
         if config.get("fingerprint") != configs[0].get("fingerprint"):
             raise BadInput(f"{run.path} tests another target than {runs[0].path}: campaigns are merged per target.")
-    oracles = list(dict.fromkeys(one for config in configs for one in config["oracle"]))
+    oracles = list(dict.fromkeys(oracle for config in configs for oracle in config["oracle"]))
     first = configs[0]
     return {
         **first,
         "guide": "random",  # brings no settings of its own
-        "options": {**{k: v for k, v in first["options"].items() if k in ("seed",)}, **_space(runs, configs)},
+        "options": {**{k: v for k, v in first["options"].items() if k in ("seed",)}, **_mutations(runs, configs)},
         "oracle": oracles,
         "merged": [str(run["id"]) for run in runs],
         "guides": [config["guide"] for config in configs],
     }
 
 
-def _space(runs: list[Run], configs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The mutations by which all of them can be replayed; what swarms found needs none."""
+def _mutations(runs: list[Run], configs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The mutations by which all of them can be replayed; faults of swarms need none."""
     first: Mutations | None = None
     for run, config in zip(runs, configs, strict=True):
         if all(map(free, Store(run).operators())):
             continue
-        space = Plan.read(config).space()
-        if first is not None and space != first:
+        mutations = FuzzPlan.read(config).mutations()
+        if first is not None and mutations != first:
             raise BadInput(f"{run.path} uses other mutations than {runs[0].path}: its faults could not be replayed beside them.")
-        first = space
+        first = mutations
     return {} if first is None else {"mutations": stored_method(first)}
 
 
@@ -75,15 +75,15 @@ class _Merge:
         self.images: list[np.ndarray] = []
         self.position: dict[tuple[str, int | None], int] = {}  # content and label -> new position
         self.rows: list[tuple[Any, ...]] = []
-        self.known: set[tuple[str, Key]] = set()
+        self.added: set[tuple[str, Key]] = set()
 
-    def of(self, runs: list[Run]) -> dict[str, Any]:
+    def fill(self, runs: list[Run]) -> dict[str, Any]:
         inputs: list[dict[str, Any]] = []
         for run in runs:
             store = Store(run)
             places = self._seeds(run, store, inputs)
-            for fault in store.mutants():
-                self._add(fault, places[fault.root])
+            for mutant in store.mutants():
+                self._add(mutant, places[mutant.root])
         with files.whole(self.run.path / SEEDS) as part, open(part, "wb") as file:
             np.lib.format.write_array(file, np.stack(self.images), version=(1, 0), allow_pickle=False)
         with self.run.transaction():
@@ -110,23 +110,23 @@ class _Merge:
             places[row.position] = self.position[key]
         return places
 
-    def _add(self, fault: StoredMutant, root: int) -> None:
-        if (fault.content, fault.family) in self.known:
+    def _add(self, mutant: StoredMutant, root: int) -> None:
+        if (mutant.content, mutant.family) in self.added:
             return
-        self.known.add((fault.content, fault.family))
+        self.added.add((mutant.content, mutant.family))
         number, name = len(self.rows), None
-        if fault.file is not None:
-            path = codec.encode(codec.decode(fault.file), self.run.path / FAULTS / f"fault-{number:06d}")
+        if mutant.file is not None:
+            path = codec.encode(codec.decode(mutant.file), self.run.path / FAULTS / f"fault-{number:06d}")
             name = f"{FAULTS}/{path.name}"
         self.rows.append(
             (
-                number, fault.batch, fault.iteration, root, fault.content, fault.expected, fault.predicted, fault.oracle,
-                fault.operator, int(fault.accepted), fault.gain, *fault.distance, dumps(chains.plain(fault.chain)), name,
+                number, mutant.batch, mutant.iteration, root, mutant.content, mutant.expected, mutant.predicted, mutant.oracle,
+                mutant.operator, int(mutant.accepted), mutant.gain, *mutant.distance, dumps(chains.plain(mutant.chain)), name,
             )
         )  # fmt: skip
 
     def _tally(self, runs: list[Run]) -> dict[str, Any]:
-        """Work adds up; what was found is counted anew, because equal faults stand here once."""
+        """Work adds up; faults are counted anew, because equal ones stand here once."""
         tallies = [tally_of(run) for run in runs]
         total = tallies[0]
         for other in tallies[1:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from neurotest.attribute.shapley import Certified, Game, certify
 from neurotest.campaign.api import campaign_config
 from neurotest.campaign.store import Store
 from neurotest.errors import BadInput
-from neurotest.files import write_json
+from neurotest.generate.outcome import Outcome
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import stored_target
 from neurotest.runs import codec
@@ -42,7 +43,7 @@ class Neuron:
 
 
 @dataclass(frozen=True, eq=False)
-class Neurons:
+class Neurons(Outcome):
     """The excitable neurons of a run's faults, most excitable first; `layers` sums values per layer."""
 
     neurons: tuple[Neuron, ...]
@@ -58,7 +59,7 @@ class Neurons:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "neurons": [vars(one) for one in self.neurons],
+            "neurons": self.table(),
             "layers": list(self.layers),
             "pairs": self.pairs,
             "loss_change": self.change,
@@ -71,45 +72,33 @@ class Neurons:
         }
 
     def table(self) -> list[dict[str, Any]]:
-        return [vars(one) for one in self.neurons]
+        return [vars(neuron) for neuron in self.neurons]
 
-    def save(self, path: str | Path) -> Path:
-        path = Path(path)
-        write_json(path, self.to_dict())
-        return path
+    def headline(self) -> str:
+        return f"the {len(self.neurons)} most excitable neurons of {self.pairs} faults, a mean loss change of {self.change:.3g}"
 
 
 def neurons(
     run: str | Path,
     target: AnyTarget | None = None,
     *,
-    top: int = 10,
     pairs: int = PAIRS,
-    rounds: int = 30,
-    level: float = 0.95,
-    layers: str | None = None,
-    neuron: str = "channel",
-    seed: int = 0,
-    progress: Progress | None = None,
+    **settings: Any,
 ) -> Neurons:
     """The neurons the faults of a swarm (or of a fuzzing campaign) are caused by.
 
-    Each pair is a seed and its first fault; at most `pairs` of them, in the order they were found. Values are Shapley values
-    towards the loss change, by random orders with Student's intervals; neurons clearly outside the `top` are dropped early.
+    Each pair is a seed and its first fault; at most `pairs` of them, in the order they were stored. settings: those of
+    `of_pairs`.
     """
     if not isinstance(pairs, int) or pairs < 1:
         raise BadInput(f"pairs={pairs!r}: expected an integer >= 1 ({PAIRS} by default).")
-    with Run.open(run) as held:
-        campaign_config(held)
-        loaded = stored_target(held, target)
-        x, moved, y = stored_pairs(held, pairs)
-        where = held.path
-    x_in, moved_in = (loaded.prepare(np.ascontiguousarray(part)) for part in (x, moved))
-    found = of_pairs(
-        loaded, x_in, moved_in, torch.from_numpy(y).to(loaded.device), top=top, rounds=rounds, level=level, layers=layers,
-        neuron=neuron, seed=seed, progress=progress,
-    )  # fmt: skip
-    return Neurons(**{**vars(found), "run": where})
+    with Run.open(run) as opened:
+        campaign_config(opened)
+        network = stored_target(opened, target)
+        seeds, faults, y = stored_pairs(opened, pairs)
+    network.shape = network.shape or seeds.shape[1:]
+    x, moved = (network.prepare(np.ascontiguousarray(part)) for part in (seeds, faults))
+    return dataclasses.replace(of_pairs(network, x, moved, torch.from_numpy(y).to(network.device), **settings), run=opened.path)
 
 
 def stored_pairs(run: Run, most: int) -> tuple[NDArray[np.generic], NDArray[np.generic], NDArray[np.int64]]:
@@ -120,14 +109,14 @@ def stored_pairs(run: Run, most: int) -> tuple[NDArray[np.generic], NDArray[np.g
     for fault in store.faults():
         if fault.file is not None and fault.root in places:
             first.setdefault(fault.root, fault)
-    chosen = list(first.values())[:most]
-    if not chosen:
+    faults = list(first.values())[:most]
+    if not faults:
         raise BadInput(
             f"{run.path} has no stored fault: there is nothing to explain. Give the swarm a larger radius or more seeds."
         )
-    before = np.stack([np.asarray(seeds[places[fault.root]]) for fault in chosen])
-    after = np.stack([np.asarray(codec.decode(fault.file)) for fault in chosen])
-    return before, after, np.array([fault.expected for fault in chosen], dtype=np.int64)
+    before = np.stack([np.asarray(seeds[places[fault.root]]) for fault in faults])
+    after = np.stack([np.asarray(codec.decode(fault.file)) for fault in faults])
+    return before, after, np.array([fault.expected for fault in faults], dtype=np.int64)
 
 
 def of_pairs(
@@ -144,29 +133,33 @@ def of_pairs(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Neurons:
-    """The same for pairs of inputs in the target's bounds."""
+    """The same for pairs of inputs in the target's bounds.
+
+    Values are Shapley values towards the loss change, by random orders with Student's intervals; neurons clearly outside the
+    `top` are dropped early.
+    """
     game = Game(target, x, moved, y, layers=layers, neuron=neuron)  # type: ignore[arg-type]
     change = float((game.full - game.empty).mean())
     if not bool(((game.full - game.empty).abs() > 1e-12).any()):
-        raise BadInput("the loss of the target changes on none of the pairs: there is nothing to owe to its neurons.")
-    found = certify(game, k=top, rounds=rounds, level=level, seed=seed, progress=progress)
-    repaired, broken = _silenced(game, found.top)
-    # A neuron explains a seed when it owes more than twice an even share of the loss change there.
+        raise BadInput("the loss of the target changes on none of the pairs: there is nothing to explain by its neurons.")
+    shapley = certify(game, k=top, rounds=rounds, level=level, seed=seed, progress=progress)
+    repaired, broken = _silenced(game, shapley.top)
+    # A neuron explains a seed when its value there is more than twice an even share of the loss change.
     count = game.active.sum(1).clamp_min(1)
     even = 2 * (game.full - game.empty).clamp_min(0) / count
-    explains = (found.per_pair > even[:, None]) & (found.per_pair > 0)
+    explains = (shapley.per_pair > even[:, None]) & (shapley.per_pair > 0)
     rows = []
-    for place, player in enumerate(found.top.tolist()):
+    for place, player in enumerate(shapley.top.tolist()):
         layer, index = game.players.name(player)
-        value = float(found.values[player])
+        value = float(shapley.values[player])
         rows.append(
             Neuron(
-                layer, index, value, float(found.low[player]), float(found.high[player]), value / change if change > 0 else None,
-                int(explains[:, player].sum()), int(repaired[place]), int(broken[place]),
+                layer, index, value, float(shapley.low[player]), float(shapley.high[player]),
+                value / change if change > 0 else None, int(explains[:, player].sum()), int(repaired[place]), int(broken[place]),
             )
         )  # fmt: skip
-    told, notes = _layers(game, found)
-    return Neurons(tuple(rows), told, len(game), change, level, found.settled, game.forwards, neuron, notes)
+    sums, notes = _layers(game, shapley)
+    return Neurons(tuple(rows), sums, len(game), change, level, shapley.settled, game.forwards, neuron, notes)
 
 
 def _silenced(game: Game, top: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,19 +171,19 @@ def _silenced(game: Game, top: Tensor) -> tuple[Tensor, Tensor]:
     return fixed, lost
 
 
-def _layers(game: Game, found: Certified) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
-    """What each layer's neurons owe together, how many of them are excitable, and which layers are dead."""
-    chosen = set(found.top.tolist())
+def _layers(game: Game, shapley: Certified) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
+    """The sum of each layer's values, how many of them are excitable, and which layers are dead."""
+    top = set(shapley.top.tolist())
     rows, notes, start = [], [], 0
     for layer, size in zip(game.players.layers, game.players.sizes, strict=True):
         mine = slice(start, start + size)
         active = int(game.active[:, mine].any(0).sum())
-        value = float(found.values[mine].sum())
-        excitable = sum(start <= player < start + size for player in chosen)
+        value = float(shapley.values[mine].sum())
+        excitable = sum(start <= player < start + size for player in top)
         rows.append({"layer": layer.name, "neurons": size, "active": active, "excitable": excitable, "value": value})
         if not active:
             notes.append(f"layer {layer.name} is dead on these inputs: the Shapley values of its {size} neurons are exactly 0.")
         start += size
-    if not found.settled:
+    if not shapley.settled:
         notes.append("the intervals do not separate the last of these from the rest: more --rounds would.")
     return tuple(rows), tuple(notes)

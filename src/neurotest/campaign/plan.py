@@ -1,21 +1,25 @@
-"""What a campaign was asked to do: stored in its run as text, made again from there on resume, replay and explain."""
+"""Settings of a campaign or a swarm: stored in its run as text, read from there on resume, replay and explain."""
 
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from neurotest import registry
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
 from neurotest.generate.fuzz.guides import CoverageGuide, Guide, build_guide
 from neurotest.generate.fuzz.settings import Settings
+from neurotest.generate.swarm import PRESETS, Fitness, controls
+from neurotest.generate.swarm import Settings as SwarmSettings
 from neurotest.jobs.life import other_setting
 from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import stored_spec
 from neurotest.mutate.base import Mutations
+from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
 
 MUTATIONS = "mutation"
@@ -23,16 +27,51 @@ PLAIN = ("keep_wrong", "limit", "layers", "neuron", "keep", "disk", "control")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The settings of a campaign beside target, seeds and budget. options: fields of `Settings` that were given."""
+class Plan(ABC):
+    """Settings beside target, seeds and budget. options: fields of `Settings` that the user named."""
 
-    guide: Any = "nlc"
-    oracle: tuple[Any, ...] = ("label",)
     train: Source | str | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     keep_wrong: bool = False
     limit: int | None = None
     layers: str | None = None
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """The settings as a run stores them."""
+
+    def same(self, name: str, before: Any, after: Any) -> bool:
+        """Whether two different stored values of a setting mean the same."""
+        return False
+
+    def repeated(self, run: Run, settings: Mapping[str, Any]) -> Self:
+        """This plan, with the settings repeated on resume; one that differs is refused. What a run cannot store is replaced."""
+        new_options = {name: value for name, value in settings["options"].items() if value is not None}
+        changes = {name: value for name, value in settings.items() if value is not None}
+        new = dataclasses.replace(self, **{**changes, "options": {**self.options, **new_options}})
+        before, after = (plain(config.pop("options") | config) for config in (self.config(), new.config()))
+        for name, value in after.items():
+            stored = before.get(name)
+            if stored != value and not (name == "train" and stored is None) and not self.same(name, stored, value):
+                raise other_setting(run, name, value, stored)
+        return new
+
+
+def _options(command: str, settings: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are not None; one that `settings` has no field for is refused."""
+    fields = {f.name for f in dataclasses.fields(settings)}
+    for name, value in options.items():
+        if value is not None and name not in fields:
+            raise BadInput(f"{command} has no option {name!r}. {near(name, fields)}")
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FuzzPlan(Plan):
+    """keep: images per family. disk: bytes of images in all."""
+
+    guide: Any = "nlc"
+    oracle: tuple[Any, ...] = ("label",)
     neuron: str | None = None
     keep: int = 5
     disk: float = 200e6
@@ -47,14 +86,14 @@ class Plan:
     def config(self) -> dict[str, Any]:
         guide = self.guide.criterion if isinstance(self.guide, CoverageGuide) else self.guide
         return {
-            "guide": stored_method(guide), "oracle": [stored_method(one) for one in self.oracle],
+            "guide": stored_method(guide), "oracle": [stored_method(oracle) for oracle in self.oracle],
             "train": stored_spec(self.train), "options": {name: stored_method(value) for name, value in self.options.items()},
             **{name: getattr(self, name) for name in PLAIN},
         }  # fmt: skip
 
     @classmethod
-    def read(cls, config: Mapping[str, Any]) -> Plan:
-        """The plan of a stored campaign; what a run cannot hold stays as it is stored, and is refused where it is needed."""
+    def read(cls, config: Mapping[str, Any]) -> FuzzPlan:
+        """The plan of a stored campaign; a method the run could not store stays as it is, and is refused where it is needed."""
         try:
             values = {name: config[name] for name in PLAIN if name in config and name != "control"}  # merged swarms lack some
             return cls(
@@ -64,61 +103,40 @@ class Plan:
         except (KeyError, TypeError):
             raise BadInput("the run's configuration is not that of a campaign: it is damaged or of another command.") from None
 
-    def repeated(self, run: Run, again: Mapping[str, Any]) -> Plan:
-        """The stored plan, after what is said again on resume was compared with it; objects a run cannot hold are taken in."""
-        values = {**dict(again), "options": {k: v for k, v in again["options"].items() if v is not None}}
-        new = dataclasses.replace(self, **{name: value for name, value in values.items() if value is not None})
-        new = dataclasses.replace(new, options={**self.options, **values["options"]})
-        stored, now = self.config(), new.config()
-        stored_options, options = stored.pop("options"), now.pop("options")
-        for name, before, after in (
-            *((name, stored[name], now[name]) for name in stored),
-            *((name, stored_options.get(name), value) for name, value in options.items()),
-        ):
-            if before != after and not self._equal(name, before, after) and not (name == "train" and before is None):
-                raise other_setting(run, name, after, before)
-        return new
-
-    def _equal(self, name: str, before: Any, after: Any) -> bool:
-        """Whether two texts name equal methods: `kmnc:1000` and `kmnc`."""
+    def same(self, name: str, before: Any, after: Any) -> bool:
+        """Two texts may name equal methods: `kmnc:1000` and `kmnc`."""
         if not isinstance(before, str) or not isinstance(after, str):
             return False
         if name == "guide":
             return bool(_guide_key(before) == _guide_key(after))
-        if name in ("mutations", "validity"):
-            return bool(_option(name, before) == _option(name, after))
-        return False
+        return name in ("mutations", "validity") and bool(_option(name, before) == _option(name, after))
 
     def read_guide(self) -> Guide:
         return read_guide(self.guide, layers=self.layers, neuron=self.neuron)
 
-    def settings(self, guide: Guide | None = None) -> Settings:
-        """The guide's published settings, over which goes what the user said."""
-        values = {k: v for k, v in {**(guide.defaults if guide else {}), **self.options}.items() if v is not None}
-        fields = {f.name for f in dataclasses.fields(Settings)}
-        for name in values:
-            if name not in fields:
-                raise BadInput(f"fuzz has no option {name!r}. {near(name, fields)}")
-        return Settings(**{name: _option(name, value) for name, value in values.items()})
+    def settings(self, guide: Guide) -> Settings:
+        """The guide's published settings, over which the user's options go."""
+        options = _options("fuzz", Settings, {**guide.defaults, **self.options})
+        return Settings(**{name: _option(name, value) for name, value in options.items()})
 
-    def space(self) -> Mutations:
-        """The mutations alone, for making faults again: the guide need not be one that can be made again."""
+    def mutations(self) -> Mutations:
+        """The mutations alone, to make faults again: the guide need not be one that can be read back."""
         text = self.options.get("mutations")
         if text is None:
             text = self.read_guide().defaults.get("mutations", "rules95")
-        space: Mutations = _option("mutations", text)
-        return space
+        mutations: Mutations = _option("mutations", text)
+        return mutations
 
 
 def read_guide(guide: Any, **overrides: str | None) -> Guide:
     """A guide, or the one that a run names; criteria of the first versions stand there as their repr."""
     if isinstance(guide, Mapping):
-        read_method("guide", guide)  # says that it must be given again
+        read_method("guide", guide)  # refuses, and says that it must be given again
     if isinstance(guide, str) and registry.parse(guide)[0] not in {**registry.entries("guide"), **registry.entries("criterion")}:
-        named = registry.parse(guide)[0]
-        kind = "guide" if any(e.make.__name__ == named for e in registry.entries("guide").values()) else "criterion"
-        if any(entry.make.__name__ == named for entry in registry.entries(kind).values()):
-            guide = read_method(kind, guide)
+        class_name = registry.parse(guide)[0]
+        for kind in ("guide", "criterion"):
+            if any(entry.make.__name__ == class_name for entry in registry.entries(kind).values()):
+                return build_guide(read_method(kind, guide), **overrides)
     return build_guide(guide, **overrides)
 
 
@@ -129,9 +147,59 @@ def _guide_key(guide: str) -> Any:
 
 def _option(name: str, value: Any) -> Any:
     """An option of `Settings`; mutations and validity may be text."""
-    if name == "mutations":
-        return read_method(MUTATIONS, value) if isinstance(value, (str, Mapping)) else value
+    if name == "mutations" and isinstance(value, (str, Mapping)):
+        return read_method(MUTATIONS, value)
     if name == "validity" and isinstance(value, (str, Mapping)):
         presets = registry.find("validity", "valid").presets
         return read_method("validity", f"valid:preset={value}" if isinstance(value, str) and value in presets else value)
     return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwarmPlan(Plan):
+    """The settings of a swarm; `beside` names its controls."""
+
+    fitness: Any = None
+    preset: str = "default"
+    neuron: str = "channel"
+    labels_from: str = "data"
+    beside: tuple[str, ...] = tuple(controls.NAMES)
+
+    def __post_init__(self) -> None:
+        if self.preset not in PRESETS:
+            raise BadInput(f"preset={self.preset!r}: no such preset of a swarm. {near(self.preset, PRESETS)}")
+        if self.labels_from not in ("data", "prediction"):
+            raise BadInput(f"labels_from={self.labels_from!r}: expected data or prediction.")
+        for name in self.beside:
+            if name not in controls.NAMES:
+                raise BadInput(f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
+
+    def config(self) -> dict[str, Any]:
+        changes = {"fitness": stored_method(self.fitness), "train": stored_spec(self.train), "beside": list(self.beside)}
+        return {**vars(self), **changes}
+
+    @classmethod
+    def read(cls, run: Run, config: Mapping[str, Any]) -> SwarmPlan:
+        try:
+            return cls(**{**config["plan"], "beside": tuple(config["plan"]["beside"])})
+        except (KeyError, TypeError):
+            raise BadInput(f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
+
+    def same(self, name: str, before: Any, after: Any) -> bool:
+        return name == "fitness" and isinstance(after, str) and self.read_fitness() == read_method("fitness", after)
+
+    def oracle(self, source: Source) -> str:
+        """A fault is another prediction than the label or, with labels_from='prediction', than that for the seed."""
+        return "label" if source.labels is not None and self.labels_from == "data" else "metamorphic"
+
+    def read_fitness(self) -> Fitness:
+        fitness = self.fitness or PRESETS[self.preset].get("fitness", "excitability")
+        built: Fitness = read_method("fitness", fitness) if isinstance(fitness, (str, Mapping)) else fitness
+        return built
+
+    def settings(self) -> SwarmSettings:
+        options = _options("swarm", SwarmSettings, self.options)
+        preset = {name: value for name, value in PRESETS[self.preset].items() if name != "fitness"}
+        if isinstance(options.get("inertia"), list):
+            options["inertia"] = tuple(options["inertia"])
+        return SwarmSettings(**{**preset, **options})

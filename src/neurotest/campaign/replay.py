@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest.campaign.api import campaign_config
-from neurotest.campaign.plan import Plan
+from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
@@ -61,12 +61,18 @@ class FaultReader:
         )
 
     @cached_property
-    def space(self) -> Mutations:
-        return self.plan.space()
+    def mutations(self) -> Mutations:
+        return self.plan.mutations()
 
     @cached_property
-    def plan(self) -> Plan:
-        return Plan.read(self.config)
+    def plan(self) -> FuzzPlan:
+        return FuzzPlan.read(self.config)
+
+    def fault(self, number: int) -> StoredMutant:
+        faults = self.store.mutants("number = ? AND oracle IS NOT NULL", number)
+        if not faults:
+            raise BadInput(f"{self.run.path} has no fault {number}: `neurotest families {self.run.path}` lists some.")
+        return faults[0]
 
     def root(self, position: int) -> NDArray[np.generic]:
         if position not in self.rows:
@@ -82,21 +88,21 @@ class FaultReader:
     def make(self, roots: NDArray[np.generic], chains: list[Chain]) -> NDArray[np.generic]:
         """Mutants as they would be saved, from seeds (n, *shape)."""
         with torch.inference_mode():
-            return self.stored(make(self.space, self.unit(roots), chains, eight_bit=self._seeds.eight_bit))
+            return self.stored(make(self.mutations, self.unit(roots), chains, eight_bit=self._seeds.eight_bit))
 
     def again(self, mutants: Sequence[StoredMutant]) -> NDArray[np.generic]:
         """Mutants as they would be saved: from their chains or, where nothing but the image says what was done, read back."""
-        made: dict[int, NDArray[np.generic]] = {}
+        images: dict[int, NDArray[np.generic]] = {}
         ruled = [i for i, m in enumerate(mutants) if not free(m.operator)]
         if ruled:
             roots = np.stack([self.root(mutants[i].root) for i in ruled])
-            made = dict(zip(ruled, self.make(roots, [mutants[i].chain for i in ruled]), strict=True))
-        for i, one in enumerate(mutants):
-            if i not in made:
-                if one.file is None:
-                    raise BadInput(f"{self.run.path} has no image of fault {one.number}, and nothing else says what was done.")
-                made[i] = np.asarray(codec.decode(one.file))
-        return np.stack([made[i] for i in range(len(mutants))])
+            images = dict(zip(ruled, self.make(roots, [mutants[i].chain for i in ruled]), strict=True))
+        for i, mutant in enumerate(mutants):
+            if i not in images:
+                if mutant.file is None:
+                    raise BadInput(f"{self.run.path} has no image of fault {mutant.number}, and nothing else says what was done.")
+                images[i] = np.asarray(codec.decode(mutant.file))
+        return np.stack([images[i] for i in range(len(mutants))])
 
     def predict(self, x: NDArray[np.generic]) -> NDArray[np.int64]:
         with torch.inference_mode():
@@ -108,20 +114,20 @@ class FaultReader:
 
     def fails(self, root: int, x: NDArray[np.generic], wrong: int) -> NDArray[np.bool_]:
         """Which of these mutants of one seed an oracle rejects while `wrong` is predicted."""
-        return self.judged(root, x, wrong)[0]
+        return self.fails_by(root, x, wrong)[0]
 
-    def judged(self, root: int, x: NDArray[np.generic], wrong: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    def fails_by(self, root: int, x: NDArray[np.generic], wrong: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """The same, and how far the logit of `wrong` is above the largest other one."""
         with torch.inference_mode():
             seed = self.target.logits(self.target.prepare(self.root(root)[None]))
             inputs = self.target.prepare(np.ascontiguousarray(x))
             logits = self.target.logits(inputs)
             label = self.labels[root]
-            known = Roots(
+            roots = Roots(
                 np.full(len(x), -1 if label is None else label), predicted(seed).repeat(len(x)),
                 np.repeat(seed.float().cpu().numpy(), len(x), axis=0),
             )  # fmt: skip
-            bad = np.asarray((self.oracles(inputs, logits, known) >= 0) & (predicted(logits) == wrong))
+            bad = np.asarray((self.oracles(inputs, logits, roots) >= 0) & (predicted(logits) == wrong))
             others = logits.double().clone()
             lead = others[:, max(wrong, 0)].clone()
             others[:, max(wrong, 0)] = -torch.inf
@@ -137,18 +143,15 @@ def replay(file: Path | str, target: AnyTarget | None = None) -> Replayed:
     path, number = _which(str(file))
     with Run.open(path) as run:
         reader = FaultReader(run, target)
-        found = reader.store.mutants("number = ?", number)
-        if not found or found[0].oracle is None:
-            raise BadInput(f"{path} has no fault {number}: `neurotest families {path}` lists some.")
-        return check(reader, found[0])
+        return check(reader, reader.fault(number))
 
 
 def check(reader: FaultReader, fault: StoredMutant) -> Replayed:
-    made = reader.again([fault])
-    same = str(content_ids(made)[0]) == fault.content
+    x = reader.again([fault])
+    same = str(content_ids(x)[0]) == fault.content
     if fault.file is not None:
-        same = same and np.array_equal(codec.decode(fault.file), made[0])
-    now = int(reader.predict(made)[0])
+        same = same and np.array_equal(codec.decode(fault.file), x[0])
+    now = int(reader.predict(x)[0])
     true, before, after = (class_name(n, reader.classes) for n in (fault.expected, fault.predicted, now))
     return Replayed(fault.number, words(fault.chain), true, before, after, same, now == fault.predicted)
 

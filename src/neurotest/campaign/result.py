@@ -1,4 +1,4 @@
-"""What a campaign found, in numbers, each beside what random found with as many forward passes."""
+"""The numbers of a campaign, each beside that of random mutation with as many forward passes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def numbers(tally: Tally, classes: tuple[str, ...] | None, possible: int) -> dic
     }
 
 
-def _thousands(found: list[float] | None) -> list[float] | None:
-    return None if found is None else [1000 * value for value in found]
+def _thousands(limits: list[float] | None) -> list[float] | None:
+    return None if limits is None else [1000 * limit for limit in limits]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,6 +90,6 @@ class FuzzResult(Outcome):
         ]
 
     def headline(self) -> str:
-        told = f"{self.faults} faults in {len(self.families)} families from {self.tally.forwards} forward passes"
+        text = f"{self.faults} faults in {len(self.families)} families from {self.tally.forwards} forward passes"
         control = self.control
-        return told if control is None else f"{told}; random: {control.faults} in {len(control.families)} from {control.forwards}"
+        return text if control is None else f"{text}; random: {control.faults} in {len(control.families)} from {control.forwards}"

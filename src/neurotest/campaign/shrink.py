@@ -1,12 +1,14 @@
 """Shrinking: for each family the smallest change that still fails: fewer mutations, milder ones, a smaller region.
 
 As Hypothesis does it: try simpler variants in a fixed order, keep what still fails, stop when nothing simpler does. A variant
-counts only if an oracle still rejects it, as it would be saved, and the same wrong class is predicted. What a swarm found is no
-chain of mutations but a change of values: there, fewer values are changed, and by less.
+counts only if an oracle still rejects it, as it would be saved, and the same wrong class is predicted. A fault of a swarm is
+no chain of mutations but a change of values: there, fewer values are changed, and by less.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -35,6 +37,7 @@ from neurotest.mutate.chain import CHANGED, REGION, Chain, Step, free, words
 from neurotest.mutate.distances import distances
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
+from neurotest.runs.rows import loads
 from neurotest.runs.store import Run
 
 JOBS = "jobs"
@@ -64,6 +67,17 @@ class Shrunk:
             "tried": self.tried, "file": self.file,
         }  # fmt: skip
 
+    def row(self) -> list[Any]:
+        """As the store keeps it."""
+        about = {
+            "before": chains.plain(self.before), "distance_before": self.distance_before, "distance_after": self.distance_after,
+            "tried": self.tried,
+        }  # fmt: skip
+        return [*self.key, self.fault, self.content, dumps(chains.plain(self.after)), dumps(about), self.file]
+
+
+Result = tuple[Shrunk, NDArray[np.generic]]  # and the image
+
 
 def shrink(
     path: Path | str, target: AnyTarget | None = None, progress: Callable[[int, int], None] | None = None
@@ -74,17 +88,14 @@ def shrink(
         groups = grouped(reader.store.faults())
         if not groups:
             raise BadInput(f"{run.path} has no faults: there is nothing to shrink.")
-        found, images = [], []
+        results = []
         for done, (key, faults) in enumerate(groups.items(), start=1):
-            one = best(faults)
-            small, image = (_ValueSearch if free(one.operator) else _ChainSearch)(reader, key, one).shrunk()
-            found.append(small)
-            images.append(image)
+            fault = best(faults)
+            results.append((_ValueSearch if free(fault.operator) else _ChainSearch)(reader, key, fault).shrunk())
             if progress is not None:
                 progress(done, len(groups))
         classes, bounds = reader.classes, reader.target.bounds
-    kept = _keep(Path(path), found, images, bounds)
-    return {"run": str(path), "families": [one.to_dict(classes) for one in kept]}
+    return {"run": str(path), "families": [s.to_dict(classes) for s in _store(Path(path), results, bounds)]}
 
 
 class _Search(ABC):
@@ -98,12 +109,12 @@ class _Search(ABC):
     @abstractmethod
     def simplest(self) -> tuple[Chain, NDArray[np.generic]]: ...
 
-    def shrunk(self) -> tuple[Shrunk, NDArray[np.generic]]:
-        chain, made = self.simplest()
-        l0, l2, linf = (float(v) for v in distances(self.reader.unit(made[None]), self.reader.unit(self.root[None]))[0])
+    def shrunk(self) -> Result:
+        chain, x = self.simplest()
+        l0, l2, linf = (float(v) for v in distances(self.reader.unit(x[None]), self.reader.unit(self.root[None]))[0])
         fault = self.fault
-        content = str(content_ids(made[None])[0])
-        return Shrunk(self.key, fault.number, fault.chain, chain, fault.distance, (l0, l2, linf), content, self.tried), made
+        content = str(content_ids(x[None])[0])
+        return Shrunk(self.key, fault.number, fault.chain, chain, fault.distance, (l0, l2, linf), content, self.tried), x
 
 
 class _ChainSearch(_Search):
@@ -121,13 +132,13 @@ class _ChainSearch(_Search):
         return chain, self.reader.make(self.root[None], [chain])[0]
 
     def _failing(self, variants: list[Chain]) -> list[Chain]:
-        """Those that still fail, in the order given."""
+        """Those that still fail, in order."""
         if not variants:
             return []
         self.tried += len(variants)
-        made = self.reader.make(np.repeat(self.root[None], len(variants), axis=0), variants)
-        fails = self.reader.fails(self.fault.root, made, self.key[1])
-        return [variant for variant, bad in zip(variants, fails, strict=True) if bad]
+        x = self.reader.make(np.repeat(self.root[None], len(variants), axis=0), variants)
+        fails = self.reader.fails(self.fault.root, x, self.key[1])
+        return [variant for variant, failing in zip(variants, fails, strict=True) if failing]
 
     def _fewer(self, chain: Chain) -> Chain:
         for size in range(1, len(chain)):
@@ -145,7 +156,7 @@ class _ChainSearch(_Search):
 
     def _gentler(self, step: Step) -> Iterator[Step]:
         """The same mutation with less of it, least first."""
-        for parameters in self.reader.space.find(step.operator).milder(step.parameters):
+        for parameters in self.reader.mutations.find(step.operator).milder(step.parameters):
             yield Step(step.operator, parameters)
 
     def _smaller(self, chain: Chain) -> Chain:
@@ -166,116 +177,105 @@ class _ValueSearch(_Search):
     """Variants are inputs: tiles that are as in the seed again, from large ones to single values, and a smaller change."""
 
     def simplest(self) -> tuple[Chain, NDArray[np.generic]]:
-        made = self.reader.again([self.fault])[0]
+        x = self.reader.again([self.fault])[0]
         for _ in range(3):
-            smaller = self._milder(self._fewer(made))
-            if np.array_equal(smaller, made):
+            smaller = self._milder(self._fewer(x))
+            if np.array_equal(smaller, x):
                 break
-            made = smaller
-        return (*self.fault.chain, Step(CHANGED, (float((made != self.root).sum()),))), made
+            x = smaller
+        return (*self.fault.chain, Step(CHANGED, (float((x != self.root).sum()),))), x
 
-    def _judged(self, variants: NDArray[np.generic]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    def _fails_by(self, variants: NDArray[np.generic]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         self.tried += len(variants)
-        parts = [self.reader.judged(self.fault.root, variants[i : i + PART], self.key[1]) for i in range(0, len(variants), PART)]
-        bad, lead = (np.concatenate(side) for side in zip(*parts, strict=True))
-        return bad, lead
+        root, wrong = self.fault.root, self.key[1]
+        parts = [self.reader.fails_by(root, variants[i : i + PART], wrong) for i in range(0, len(variants), PART)]
+        fails, lead = (np.concatenate(side) for side in zip(*parts, strict=True))
+        return fails, lead
 
-    def _fewer(self, made: NDArray[np.generic]) -> NDArray[np.generic]:
+    def _fewer(self, x: NDArray[np.generic]) -> NDArray[np.generic]:
         for number, share in enumerate(SIDES):
             draw = rng.torch_stream("shrink.tiles", self.fault.number, number)
             tiles = grid(self.root.shape, share, draw).numpy().reshape(self.root.shape)
-            while (without := self._without(made, tiles)) is not None:
-                made = without
-        return made
+            while (without := self._without(x, tiles)) is not None:
+                x = without
+        return x
 
-    def _without(self, made: NDArray[np.generic], tiles: NDArray[np.int64]) -> NDArray[np.generic] | None:
+    def _without(self, x: NDArray[np.generic], tiles: NDArray[np.int64]) -> NDArray[np.generic] | None:
         """Without as many tiles of the change as can go; None if each is needed."""
-        known = np.unique(tiles[made != self.root])
-        if not len(known):
+        changed = np.unique(tiles[x != self.root])
+        if not len(changed):
             return None
-        bad, lead = self._judged(np.where(tiles[None] == known.reshape(-1, *[1] * tiles.ndim), self.root[None], made[None]))
-        spare = known[bad][np.argsort(-lead[bad], kind="stable")]  # those that matter least first
+        fails, lead = self._fails_by(np.where(tiles[None] == changed.reshape(-1, *[1] * tiles.ndim), self.root[None], x[None]))
+        spare = changed[fails][np.argsort(-lead[fails], kind="stable")]  # those that matter least first
         if not len(spare):
             return None
         # All at once is too many as a rule: sixteen lengths of the list, and the longest that still fails.
         lengths = np.unique(np.linspace(1, len(spare), min(16, len(spare))).round().astype(int))
-        several = np.stack([np.where(np.isin(tiles, spare[:length]), self.root, made) for length in lengths])
-        still, _ = self._judged(several)
-        return several[np.flatnonzero(still)[-1]] if still.any() else None
+        variants = np.stack([np.where(np.isin(tiles, spare[:length]), self.root, x) for length in lengths])
+        fails, _ = self._fails_by(variants)
+        return variants[np.flatnonzero(fails)[-1]] if fails.any() else None
 
-    def _milder(self, made: NDArray[np.generic]) -> NDArray[np.generic]:
-        seed, now = (self.reader.unit(one[None]) for one in (self.root, made))
+    def _milder(self, x: NDArray[np.generic]) -> NDArray[np.generic]:
+        seed, now = (self.reader.unit(image[None]) for image in (self.root, x))
         portions = torch.from_numpy(1 - PORTIONS).to(now).view(-1, *[1] * self.root.ndim)
         variants = self.reader.stored((seed + portions * (now - seed)).clamp(0, 1))
-        bad, _ = self._judged(variants)
-        return np.asarray(variants[int(bad.argmax())]) if bad.any() else made
+        fails, _ = self._fails_by(variants)
+        return np.asarray(variants[int(fails.argmax())]) if fails.any() else x
 
 
 def _cuts(region: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
     """Rectangles inside this one: without a half, a quarter or one row or column on a side; the smallest first."""
     top, left, height, width = region
-    found: list[tuple[int, int, int, int]] = []
+    cuts: list[tuple[int, int, int, int]] = []
     for rows in sorted({height // 2, height // 4, 1} - {0}, reverse=True):
         if rows < height:
-            found += [(top + rows, left, height - rows, width), (top, left, height - rows, width)]
+            cuts += [(top + rows, left, height - rows, width), (top, left, height - rows, width)]
     for columns in sorted({width // 2, width // 4, 1} - {0}, reverse=True):
         if columns < width:
-            found += [(top, left + columns, height, width - columns), (top, left, height, width - columns)]
-    return sorted(dict.fromkeys(found), key=lambda box: box[2] * box[3])
+            cuts += [(top, left + columns, height, width - columns), (top, left, height, width - columns)]
+    return sorted(dict.fromkeys(cuts), key=lambda box: box[2] * box[3])
 
 
-def _keep(path: Path, found: list[Shrunk], images: list[np.ndarray], bounds: tuple[float, float]) -> list[Shrunk]:
+def _store(path: Path, results: list[Result], bounds: tuple[float, float]) -> list[Shrunk]:
     """Into the run, if nobody writes it; otherwise into RUN/jobs, from where its owner takes it."""
     try:
         run = Run.open(path, write=True)
     except BadInput:
         folder = path / JOBS / f"shrink-{os.getpid()}"
-        named = _write(path, folder, found, images, bounds)
-        files.write_json(folder / "shrunk.json", [_row(one) for one in named])
-        return named
+        families = _write(path, folder, results, bounds)
+        files.write_json(folder / "shrunk.json", [family.row() for family in families])
+        return families
     with run:
-        named = _write(path, path / FAULTS, found, images, bounds)
-        Store(run).add_shrunk([_row(one) for one in named])
-    return named
+        families = _write(path, path / FAULTS, results, bounds)
+        Store(run).add_shrunk([family.row() for family in families])
+    return families
 
 
-def _write(path: Path, folder: Path, found: list[Shrunk], images: list[np.ndarray], bounds: tuple[float, float]) -> list[Shrunk]:
-    named = []
-    for one, image in zip(found, images, strict=True):
-        file = codec.encode(image, folder / f"shrunk-{one.fault:06d}", bounds)
-        named.append(Shrunk(**{**vars(one), "file": str(file.relative_to(path))}))
-    return named
-
-
-def _row(one: Shrunk) -> list[Any]:
-    about = {
-        "before": chains.plain(one.before), "distance_before": one.distance_before, "distance_after": one.distance_after,
-        "tried": one.tried,
-    }  # fmt: skip
-    return [*one.key, one.fault, one.content, dumps(chains.plain(one.after)), dumps(about), one.file]
+def _write(path: Path, folder: Path, results: list[Result], bounds: tuple[float, float]) -> list[Shrunk]:
+    families = []
+    for family, image in results:
+        file = codec.encode(image, folder / f"shrunk-{family.fault:06d}", bounds)
+        families.append(dataclasses.replace(family, file=str(file.relative_to(path))))
+    return families
 
 
 def shrunk_of(run: Run) -> dict[Key, dict[str, Any]]:
-    """What shrinking has found so far, by family."""
-    from neurotest.runs.rows import loads
-
-    found: dict[Key, dict[str, Any]] = {}
+    """The shrunk faults so far, by family."""
+    families: dict[Key, dict[str, Any]] = {}
     for expected, predicted, operator, mutant, _, chain, about, file in Store(run).shrunk():
-        told = loads(about, run.path)
-        found[(int(expected), int(predicted), str(operator))] = {
-            "fault": int(mutant), "before": words(chains.read(told["before"])),
+        details = loads(about, run.path)
+        families[(int(expected), int(predicted), str(operator))] = {
+            "fault": int(mutant), "before": words(chains.read(details["before"])),
             "after": words(chains.read(loads(chain, run.path))),
-            "distance_before": told["distance_before"], "distance_after": told["distance_after"],
+            "distance_before": details["distance_before"], "distance_after": details["distance_after"],
             "file": None if file is None else files.inside(run.path, str(file)),
         }  # fmt: skip
-    return found
+    return families
 
 
 def adopt(run: Run) -> int:
     """Take in what side jobs left in RUN/jobs while the run was being written."""
-    import json
-
-    taken = 0
+    count = 0
     for file in sorted((run.path / JOBS).glob("shrink-*/shrunk.json")):
         try:
             rows = json.loads(file.read_text())
@@ -283,5 +283,5 @@ def adopt(run: Run) -> int:
         except (OSError, ValueError, TypeError, BadInput):
             continue  # half-written or not ours: it stays where it is
         file.rename(file.with_name("adopted.json"))
-        taken += len(rows)
-    return taken
+        count += len(rows)
+    return count

@@ -23,8 +23,8 @@ def tally_of(run: Run) -> Tally:
 def control_of(run: Run) -> Tally | None:
     """Those of its control; None if there is none."""
     try:
-        told = run["progress"].get("control")
-        return None if told is None else Tally.read(told)
+        counters = run["progress"].get("control")
+        return None if counters is None else Tally.read(counters)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise BadInput(f"{run.path} holds damaged counters of a control.") from None
 

@@ -8,10 +8,10 @@ because every draw is a function of the seed and the iteration.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from neurotest.runs.store import Run
 
 FAULTS = "faults"
 SEEDS = "seeds.npy"
+OUR_FILE = re.compile(r"\.?(fault|shrunk)-.*")
 LARGEST = 1 << 30  # bytes a packed thing may have when unpacked
 
 COLUMNS = (
@@ -65,7 +66,7 @@ class StoredMutant:
         return (self.expected, self.predicted, self.operator)
 
 
-class Restored(NamedTuple):
+class Snapshot(NamedTuple):
     """A snapshot: plain state, the guide's arrays, the entries of the corpus, and the control's plain state."""
 
     plain: dict[str, Any]
@@ -79,7 +80,7 @@ class Store:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._known: set[int] = set()  # corpus entries on disk
+        self._on_disk: set[int] = set()  # corpus entries
 
     # -- seeds
 
@@ -117,14 +118,14 @@ class Store:
 
     # -- mutants
 
-    def add(self, mutants: Sequence[Mutant], seeds: Seeds, named: dict[int, str]) -> None:
-        """Rows of mutants; `named` are their files."""
+    def add(self, mutants: Sequence[Mutant], seeds: Seeds, names: dict[int, str]) -> None:
+        """Rows of mutants; `names` are their files, by number."""
         self.run.change(
             f"INSERT OR IGNORE INTO mutant ({COLUMNS}) VALUES ({', '.join('?' * 16)})",
             [
                 (
                     m.number, m.batch, m.iteration, int(seeds.positions[m.root]), m.content, m.expected, m.predicted, m.oracle,
-                    m.operator, int(m.accepted), m.gain, *m.distance, dumps(chains.plain(m.chain)), named.get(m.number),
+                    m.operator, int(m.accepted), m.gain, *m.distance, dumps(chains.plain(m.chain)), names.get(m.number),
                 )
                 for m in mutants
             ],
@@ -139,8 +140,8 @@ class Store:
     def control(self, batch: int) -> list[int]:
         """Contents of everything the control output up to this batch."""
         rows = self.run.rows("SELECT contents FROM control WHERE batch <= ? ORDER BY batch", batch)
-        found: list[int] = np.frombuffer(b"".join(bytes(content) for (content,) in rows), dtype="<u8").tolist()
-        return found
+        contents: list[int] = np.frombuffer(b"".join(bytes(content) for (content,) in rows), dtype="<u8").tolist()
+        return contents
 
     def contents(self, batch: int) -> Iterator[int]:
         """Contents of all mutants up to this batch, as numbers."""
@@ -191,7 +192,7 @@ class Store:
         try:
             number, batch, iteration, root = (int(v) for v in row[:4])
             distance = (float(row[11]), float(row[12]), float(row[13]))
-            made = StoredMutant(
+            return StoredMutant(
                 number, batch, iteration, root, str(row[4]), int(row[5]), int(row[6]),
                 None if row[7] is None else str(row[7]), str(row[8]),
                 bool(row[9]), float(row[10] or 0.0), distance, chains.read(loads(row[14], where)),
@@ -199,21 +200,12 @@ class Store:
             )  # fmt: skip
         except (TypeError, ValueError):
             raise BadInput(f"{where} holds a mutant that does not fit: it is damaged or no run of neurotest.") from None
-        return made
 
     def sweep(self) -> None:
         """Remove images that no row names: a crash came between."""
         folder = self.run.path / FAULTS
-        if folder.is_symlink() or not folder.is_dir():
-            return
-        named = {
-            str(name) for (name,) in self.run.rows("SELECT file FROM mutant WHERE file IS NOT NULL UNION SELECT file FROM shrunk")
-        }
-        for found in folder.iterdir():
-            owner = found.name.removesuffix(codec.VIEW) + ".npy" if found.name.endswith(codec.VIEW) else found.name
-            if f"{FAULTS}/{owner}" not in named and (found.name.startswith(("fault-", "shrunk-", ".fault-", ".shrunk-"))):
-                with suppress(OSError):
-                    found.unlink()
+        rows = self.run.rows("SELECT file FROM mutant WHERE file IS NOT NULL UNION SELECT file FROM shrunk")
+        codec.remove_orphans(folder, {str(name) for (name,) in rows}, OUR_FILE)
 
     # -- snapshots
 
@@ -224,9 +216,9 @@ class Store:
         from safetensors.numpy import save
 
         alive = {entry.number: entry for entry in entries}
-        new = [entry for number, entry in alive.items() if number not in self._known]
+        new = [entry for number, entry in alive.items() if number not in self._on_disk]
         with self.run.transaction():
-            self.run.change("DELETE FROM corpus WHERE number = ?", [(number,) for number in self._known - alive.keys()])
+            self.run.change("DELETE FROM corpus WHERE number = ?", [(number,) for number in self._on_disk - alive.keys()])
             self.run.change(
                 "INSERT OR REPLACE INTO corpus VALUES (?, ?, ?, ?, ?, ?)",
                 [
@@ -234,26 +226,26 @@ class Store:
                     for e in new
                 ],
             )
-            kept = save({name: np.ascontiguousarray(value) for name, value in arrays.items()}) if arrays else b""
-            contents = [("plain", zlib.compress(json.dumps(plain).encode(), 1)), ("guide", zlib.compress(kept, 1))]
+            guide = save({name: np.ascontiguousarray(value) for name, value in arrays.items()}) if arrays else b""
+            contents = [("plain", zlib.compress(json.dumps(plain).encode(), 1)), ("guide", zlib.compress(guide, 1))]
             if control is not None:
                 contents.append(("control", zlib.compress(json.dumps(control).encode(), 1)))
             self.run.change("INSERT OR REPLACE INTO snapshot VALUES (?, ?)", contents)
-        self._known = set(alive)
+        self._on_disk = set(alive)
 
-    def restored(self, seeds: Seeds) -> Restored | None:
+    def read_snapshot(self, seeds: Seeds) -> Snapshot | None:
         """The last snapshot. None: there is none yet."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        found = {str(name): content for name, content in self.run.rows("SELECT name, content FROM snapshot")}
-        if not found:
+        packed = {str(name): content for name, content in self.run.rows("SELECT name, content FROM snapshot")}
+        if not packed:
             return None
         try:
-            plain = json.loads(_unpack(found["plain"]))
-            control = json.loads(_unpack(found["control"])) if "control" in found else None
-            kept = _unpack(found["guide"])
-            arrays = load(kept) if kept else {}
+            plain = json.loads(_unpack(packed["plain"]))
+            control = json.loads(_unpack(packed["control"])) if "control" in packed else None
+            guide = _unpack(packed["guide"])
+            arrays = load(guide) if guide else {}
             entries = {}
             for number, root, used, chain, x, reference in self.run.rows("SELECT * FROM corpus"):
                 image, moved = _image(x, seeds, int(root)), _image(reference, seeds, int(root))
@@ -263,8 +255,8 @@ class Store:
                 f"{self.run.path} cannot be resumed, its snapshot is damaged ({type(error).__name__}). Its faults are safe: "
                 "`neurotest families` and `neurotest report` still work; start a new campaign with another --out."
             ) from error
-        self._known = set(entries)
-        return Restored(plain, arrays, entries, control)
+        self._on_disk = set(entries)
+        return Snapshot(plain, arrays, entries, control)
 
 
 def _pack(entry: Entry, x: NDArray[np.generic]) -> bytes:
@@ -272,15 +264,15 @@ def _pack(entry: Entry, x: NDArray[np.generic]) -> bytes:
 
 
 def _unpack(content: bytes) -> bytes:
-    opened = zlib.decompressobj()
-    data = opened.decompress(content, LARGEST)
-    if opened.unconsumed_tail:
+    stream = zlib.decompressobj()
+    data = stream.decompress(content, LARGEST)
+    if stream.unconsumed_tail:
         raise ValueError("too large")
     return data
 
 
 def _image(content: bytes, seeds: Seeds, root: int) -> NDArray[np.generic]:
-    one = seeds.x[root]
+    seed = seeds.x[root]
     if not content:
-        return np.asarray(one)
-    return np.frombuffer(_unpack(content), dtype=one.dtype).reshape(one.shape)
+        return np.asarray(seed)
+    return np.frombuffer(_unpack(content), dtype=seed.dtype).reshape(seed.shape)

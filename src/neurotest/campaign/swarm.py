@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from neurotest.campaign.plan import SwarmPlan
 from neurotest.campaign.store import Store
 from neurotest.data.source import Source, content_ids
-from neurotest.errors import BadInput, Interrupted, near
+from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
-from neurotest.generate.swarm import PRESETS, Ball, Fitness, Hit, Problem, Settings, Swarm, controls
+from neurotest.generate.swarm import Ball, Fitness, Hit, Problem, Settings, Swarm, controls
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
 from neurotest.generate.swarm.result import SwarmResult
-from neurotest.jobs.life import other_setting
-from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
@@ -39,9 +38,9 @@ from neurotest.runs.store import Run
 from neurotest.scan import Progress, profile
 from neurotest.target import Profile, Target
 
-GROUP = 100  # seeds that fly together, at most
+GROUP = 100  # seeds searched together, at most
 UNLABELLED = (
-    "{what} has no labels, and the fitness {fitness} needs them: give labelled seeds, or take what the target says of them as "
+    "{what} has no labels, and the fitness {fitness} needs them: give labelled seeds, or take what the target predicts as "
     "their label with --labels-from prediction (labels_from='prediction')."
 )
 
@@ -79,92 +78,22 @@ def swarm(
         "keep_wrong": keep_wrong, "limit": limit, "beside": None if beside is None else tuple(beside),
         "options": {name: value for name, value in options.items() if value is not None},
     }  # fmt: skip
-    settings = {name: value for name, value in settings.items() if value is not None}
     if resume is not None:
 
-        def again(run: Run, config: dict[str, Any]) -> _Work:
-            plan = _Plan.read(run, config).repeated(run, settings)
-            return _Work.of(plan, stored_target(run, target), stored_source(run.path, config["seeds"], seeds), stop)
+        def stored_job(run: Run, config: dict[str, Any]) -> _SwarmJob:
+            plan = SwarmPlan.read(run, config).repeated(run, settings)
+            return _SwarmJob.prepare(plan, stored_target(run, target), stored_source(run.path, config["seeds"], seeds), stop)
 
-        return go_on(resume, "swarm", again, progress, extends=True)
+        return go_on(resume, "swarm", stored_job, progress, extends=True)
     if target is None or seeds is None:
         raise BadInput("swarm needs a target and seeds (or resume=RUN to go on with one).")
-    return carry_out(_Work.of(_Plan(**settings), open_target(target), seeds, stop), out, progress)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """The settings of a swarm; a run stores them and is resumed from them."""
-
-    fitness: Any = None
-    preset: str = "default"
-    train: Any = None
-    layers: str | None = None
-    neuron: str = "channel"
-    labels_from: str = "data"
-    keep_wrong: bool = False
-    limit: int | None = None
-    beside: tuple[str, ...] = tuple(controls.NAMES)
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def plain(self) -> dict[str, Any]:
-        return {
-            **vars(self),
-            "fitness": stored_method(self.fitness),
-            "train": stored_spec(self.train),
-            "beside": list(self.beside),
-        }
-
-    def config(self, target: Target, source: Source) -> dict[str, Any]:
-        return {
-            **target_config(target), "seeds": stored_spec(source), "guide": f"swarm, {self.built.name}",
-            "oracle": [self.oracle(source)], "threads": torch.get_num_threads(), "options": self.options, "plan": self.plain(),
-        }  # fmt: skip
-
-    @classmethod
-    def read(cls, run: Run, config: Mapping[str, Any]) -> _Plan:
-        try:
-            return cls(**{**config["plan"], "beside": tuple(config["plan"]["beside"])})
-        except (KeyError, TypeError):
-            raise BadInput(f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
-
-    def repeated(self, run: Run, settings: Mapping[str, Any]) -> _Plan:
-        """This plan, after what is said again on resume was compared with it."""
-        new = dataclasses.replace(self, **{**settings, "options": {**self.options, **settings.get("options", {})}})
-        before, after = self.plain(), new.plain()
-        for name in before:
-            if before[name] != after[name] and not (name == "fitness" and self.built == new.built):
-                raise other_setting(run, name, after[name], before[name])
-        return new
-
-    def oracle(self, source: Source) -> str:
-        """A fault is another answer than the label or, where that is taken from the target, than the seed's."""
-        return "label" if source.labels is not None and self.labels_from == "data" else "metamorphic"
-
-    @property
-    def built(self) -> Fitness:
-        if self.preset not in PRESETS:
-            raise BadInput(f"preset={self.preset!r}: no such preset of a swarm. {near(self.preset, PRESETS)}")
-        fitness = self.fitness or PRESETS[self.preset].get("fitness", "excitability")
-        built: Fitness = read_method("fitness", fitness) if isinstance(fitness, (str, Mapping)) else fitness
-        return built
-
-    @property
-    def settings(self) -> Settings:
-        fields = {f.name for f in dataclasses.fields(Settings)}
-        options = {key: value for key, value in self.options.items() if value is not None}
-        for name in options:
-            if name not in fields:
-                raise BadInput(f"swarm has no option {name!r}. {near(name, fields)}")
-        preset = {key: value for key, value in PRESETS[self.preset].items() if key != "fitness"}
-        if isinstance(options.get("inertia"), list):
-            options["inertia"] = tuple(options["inertia"])
-        return Settings(**{**preset, **options})
+    plan = SwarmPlan(**{name: value for name, value in settings.items() if value is not None})
+    return carry_out(_SwarmJob.prepare(plan, open_target(target), seeds, stop), out, progress)
 
 
 @dataclass(eq=False, kw_only=True)
-class _Work(Job[SwarmResult]):
-    """Chosen seeds, a fitness and settings; what was found so far."""
+class _SwarmJob(Job[SwarmResult]):
+    """Chosen seeds, a fitness and settings; counters of the groups that are finished."""
 
     command = "swarm"
 
@@ -174,7 +103,7 @@ class _Work(Job[SwarmResult]):
     stop: Callable[[], bool]
     fitness: Fitness
     settings: Settings
-    plan: _Plan
+    plan: SwarmPlan
     profile: Profile | None
     classes: tuple[str, ...] | None
     tally: Tally = field(default_factory=Tally)
@@ -184,36 +113,38 @@ class _Work(Job[SwarmResult]):
     done: int = 0  # seeds
     controls: dict[str, Control] = field(default_factory=dict)
     courses: list[list[Moment]] = field(default_factory=list)
-    found: list[Mutant] = field(default_factory=list)
+    faults: list[Mutant] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: _Plan, target: Target, seeds: Source | str, stop: Callable[[], bool] | None) -> _Work:
-        fitness, settings, source = plan.built, plan.settings, open_data(target, seeds, limit=plan.limit)
-        if plan.labels_from not in ("data", "prediction"):
-            raise BadInput(f"labels_from={plan.labels_from!r}: expected data or prediction.")
-        for name in plan.beside:
-            if name not in controls.NAMES:
-                raise BadInput(f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
+    def prepare(cls, plan: SwarmPlan, target: Target, seeds: Source | str, stop: Callable[[], bool] | None) -> _SwarmJob:
+        fitness, settings, source = plan.read_fitness(), plan.settings(), open_data(target, seeds, limit=plan.limit)
         if source.labels is None and fitness.labels and plan.labels_from == "data":
             raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
         chosen = choose_seeds(target, source, build_oracles(target, plan.oracle(source)), keep_wrong=plan.keep_wrong)
         settings.check_shape(tuple(chosen.x.shape[1:]))
+        if chosen.eight_bit and settings.norm == "linf" and settings.radius * 255 < 1 - 1e-6:
+            raise BadInput(
+                f"radius={settings.radius:g}: less than one step of 8-bit data (1/255, 0.0039): no saved image could differ "
+                "from its seed."
+            )
         spread = None
         if plan.train is not None and getattr(fitness, "scale", None) == "std":
             train = open_data(target, plan.train)
             spread = profile(target, train, layers=plan.layers or "pre_activation", neuron=plan.neuron)
-        classes = tuple(target.classes or source.classes or ()) or None
         beside = [name for name in plan.beside if not (name == "margin" and fitness.name == "margin")]
-        work = cls(
+        return cls(
             target=target, source=source, seeds=chosen, fitness=fitness, settings=settings, plan=plan, profile=spread,
-            classes=classes, controls={name: Control() for name in beside}, stop=stop or (lambda: False),
+            classes=tuple(target.classes or source.classes or ()) or None, controls={name: Control() for name in beside},
+            stop=stop or (lambda: False),
         )  # fmt: skip
-        work._check_radius()
-        return work
 
     def config(self) -> dict[str, Any]:
-        return self.plan.config(self.target, self.source)
+        return {
+            **target_config(self.target), "seeds": stored_spec(self.source), "guide": f"swarm, {self.fitness.name}",
+            "oracle": [self.plan.oracle(self.source)], "threads": torch.get_num_threads(), "options": self.plan.options,
+            "plan": self.plan.config(),
+        }  # fmt: skip
 
     def fill(self, run: Run) -> None:
         Store(run).begin(self.seeds)
@@ -222,13 +153,6 @@ class _Work(Job[SwarmResult]):
 
     def kept(self, run: Run) -> str:
         return f"{self.tally.faults:,} faults of {self.done} seeds" if self.done else ""
-
-    def _check_radius(self) -> None:
-        if self.seeds.eight_bit and self.settings.norm == "linf" and self.settings.radius * 255 < 1 - 1e-6:
-            raise BadInput(
-                f"radius={self.settings.radius:g}: less than one step of 8-bit data (1/255, 0.0039): no saved image could differ "
-                "from its seed."
-            )
 
     @property
     def expected(self) -> NDArray[np.int64]:
@@ -245,13 +169,13 @@ class _Work(Job[SwarmResult]):
         while self.done < len(self.seeds):
             began = time.perf_counter()
             rows = np.arange(self.done, min(self.done + self.group, len(self.seeds)))
-            new = self._search(rows)
-            if new is None:
+            faults = self._search(rows)
+            if faults is None:
                 raise Interrupted(f"interrupted after {self.tally.faults:,} faults; nothing was written.")
             self.done += len(rows)
             self.tally.seconds += time.perf_counter() - began
             if run is not None:
-                self._write(run, Store(run), new)
+                self._write(run, Store(run), faults)
             if progress is not None:
                 progress(self.done, len(self.seeds))
         return self._result(run)
@@ -269,83 +193,74 @@ class _Work(Job[SwarmResult]):
         if search.stopped:
             return None
         self.notes.update(dict.fromkeys(measure.notes))
-        new = self._mutants(trajectory.hits, rows, u, number)
-        self._count(new, measure.forwards, trajectory.history, int(trajectory.spent.sum()))
-        self._beside(problem, number)
-        return new
+        faults = self._faults(trajectory.hits, rows, u, number)
+        self._count(faults, measure.forwards, trajectory.history, int(trajectory.spent.sum()))
+        self._run_controls(problem, number)
+        return faults
 
-    def _mutants(self, hits: list[Hit], rows: NDArray[np.int64], u: torch.Tensor, group: int) -> list[Mutant]:
-        """Faults as they are saved, run again from there; what no longer fails is dropped."""
+    def _faults(self, hits: list[Hit], rows: NDArray[np.int64], u: torch.Tensor, group: int) -> list[Mutant]:
+        """Hits as they are saved, run again from there; what no longer fails is dropped."""
         if not hits:
             return []
         saved = self.seeds.stored(torch.stack([hit.x for hit in hits]))
-        again = self.seeds.unit(saved, self.target.device)
         with torch.inference_mode():
-            said = predicted(self.target.logits(self.target.prepare(np.array(saved))))
-        away = distances(again, u[[hit.row for hit in hits]])
+            classes = predicted(self.target.logits(self.target.prepare(np.array(saved))))
+        distance = distances(self.seeds.unit(saved, self.target.device), u[[hit.row for hit in hits]])
         contents = content_ids(saved)
-        found: list[Mutant] = []
+        faults: list[Mutant] = []
         for i, hit in enumerate(hits):
             root = int(rows[hit.row])
-            if said[i] == self.expected[root]:
+            if classes[i] == self.expected[root]:
                 self.tally.unstable += 1
                 continue
             label = int(self.seeds.roots.labels[root])
-            found.append(
+            faults.append(
                 Mutant(
-                    number=self.tally.outputs + len(found), batch=group, iteration=hit.iteration, root=root,
+                    number=self.tally.outputs + len(faults), batch=group, iteration=hit.iteration, root=root,
                     content=str(contents[i]), x=saved[i], chain=(Step(FREE + self.fitness.name, ()),), label=label,
-                    expected=int(self.expected[root]), predicted=int(said[i]), oracle="nonfinite" if said[i] < 0 else "label",
-                    accepted=True, gain=hit.fitness, distance=(float(away[i, 0]), float(away[i, 1]), float(away[i, 2])),
+                    expected=int(self.expected[root]), predicted=int(classes[i]),
+                    oracle="nonfinite" if classes[i] < 0 else "label", accepted=True, gain=hit.fitness,
+                    distance=(float(distance[i, 0]), float(distance[i, 1]), float(distance[i, 2])),
                 )
             )  # fmt: skip
-        return found
+        return faults
 
-    def _count(self, new: list[Mutant], forwards: int, course: list[Moment], spent: int) -> None:
+    def _count(self, faults: list[Mutant], forwards: int, course: list[Moment], spent: int) -> None:
         self.tally.forwards += forwards
         self.tally.batches += 1
         self.tally.iterations += len(course)
-        for mutant in new:
-            self.tally.add(mutant)
-        self.found += new
-        self.labels += len({(m.root, m.predicted) for m in new})
+        for fault in faults:
+            self.tally.add(fault)
+        self.faults += faults
+        self.labels += len({(fault.root, fault.predicted) for fault in faults})
         self.spent += spent
         self.errors += sum(moment.wrong for moment in course)
         self.courses.append(course)
 
-    def _beside(self, problem: Problem, number: int) -> None:
-        said = self.settings
-        if "noise" in self.controls:
-            tries = said.evaluations or said.particles * (said.iterations or 1)
-            self.controls["noise"].add(
-                controls.noise(
-                    self.target,
-                    problem.seeds,
-                    problem.y,
-                    problem.ball,
-                    tries,
-                    random=said.seed + 1000 * number,
-                    labels=said.labels,
-                )
-            )
-        if "pgd" in self.controls:
-            self.controls["pgd"].add(
-                controls.pgd(self.target, problem.seeds, problem.y, problem.ball, random=said.seed + 1000 * number)
-            )
-        if "margin" in self.controls:
-            self.controls["margin"].add(controls.margin(problem, dataclasses.replace(said, enough=None), number))
+    def _run_controls(self, problem: Problem, number: int) -> None:
+        settings, random = self.settings, self.settings.seed + 1000 * number
+        tries = settings.evaluations or settings.particles * (settings.iterations or 1)
+        inputs = (self.target, problem.seeds, problem.y, problem.ball)
+        runs: dict[str, Callable[[], Control]] = {
+            "noise": lambda: controls.noise(*inputs, tries, random=random, labels=settings.labels),
+            "pgd": lambda: controls.pgd(*inputs, random=random),
+            "margin": lambda: controls.margin(problem, dataclasses.replace(settings, enough=None), number),
+        }
+        for name, run in runs.items():
+            if name in self.controls:
+                self.controls[name].add(run())
 
-    # -- keeping
+    # -- storing
 
-    def _write(self, run: Run, store: Store, new: list[Mutant]) -> None:
-        named = {mutant.number: store.save(mutant, self.seeds.bounds)[0] for mutant in new}
+    def _write(self, run: Run, store: Store, faults: list[Mutant]) -> None:
+        names = {fault.number: store.save(fault, self.seeds.bounds)[0] for fault in faults}
         with run.transaction():
-            store.add(new, self.seeds, named)
+            store.add(faults, self.seeds, names)
             run["progress"] = self.tally.plain()
             run["swarm"] = {
                 "done": self.done, "labels": self.labels, "spent": self.spent, "errors": self.errors, "notes": list(self.notes),
-                "controls": {name: vars(one) for name, one in self.controls.items()},
-                "courses": [[dataclasses.astuple(m) for m in course] for course in self.courses],
+                "controls": {name: vars(control) for name, control in self.controls.items()},
+                "courses": [[dataclasses.astuple(moment) for moment in course] for course in self.courses],
             }  # fmt: skip
 
     def restore(self, run: Run) -> None:
@@ -355,13 +270,12 @@ class _Work(Job[SwarmResult]):
         if "swarm" not in run:
             return
         try:
-            held = run["swarm"]
+            state = run["swarm"]
             self.tally = Tally.read(run["progress"])
-            self.done, self.labels = int(held["done"]), int(held["labels"])
-            self.spent, self.errors = int(held["spent"]), int(held["errors"])
-            self.controls = {str(name): Control(**one) for name, one in held["controls"].items()}
-            self.courses = [[Moment(*one) for one in course] for course in held["courses"]]
-            self.notes = dict.fromkeys(str(note) for note in held["notes"])
+            self.done, self.labels, self.spent, self.errors = (int(state[k]) for k in ("done", "labels", "spent", "errors"))
+            self.controls = {str(name): Control(**counts) for name, counts in state["controls"].items()}
+            self.courses = [[Moment(*moment) for moment in course] for course in state["courses"]]
+            self.notes = dict.fromkeys(str(note) for note in state["notes"])
         except (KeyError, TypeError, ValueError):
             raise BadInput(
                 f"{run.path} cannot be resumed, its record is damaged. Its faults are safe; start a new swarm."
@@ -369,29 +283,28 @@ class _Work(Job[SwarmResult]):
 
     def _result(self, run: Run | None) -> SwarmResult:
         if run is None:
-            x = np.stack([m.x for m in self.found]) if self.found else self.seeds.x[:0]
-            rows = np.array([self.seeds.positions[m.root] for m in self.found], dtype=np.int64)
-            said = np.array([m.predicted for m in self.found], dtype=np.int64)
+            images = [fault.x for fault in self.faults]
+            pairs = [(self.seeds.positions[fault.root], fault.predicted) for fault in self.faults]
         else:
-            faults = Store(run).faults()
-            x = np.stack([codec.decode(f.file) for f in faults if f.file]) if faults else self.seeds.x[:0]
-            rows = np.array([f.root for f in faults], dtype=np.int64)
-            said = np.array([f.predicted for f in faults], dtype=np.int64)
+            stored = Store(run).faults()
+            images = [codec.decode(fault.file) for fault in stored if fault.file]
+            pairs = [(fault.root, fault.predicted) for fault in stored]
+        roots, classes = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         return SwarmResult(
             self.tally, self.fitness.name, self.settings.norm, self.settings.radius, len(self.seeds), self.seeds.set_aside,
-            self.labels, self.spent / len(self.seeds), self.errors, self.classes, self.controls, joined(self.courses), x, rows,
-            said, None if run is None else run.path, tuple(self.notes),
+            self.labels, self.spent / len(self.seeds), self.errors, self.classes, self.controls, join_courses(self.courses),
+            np.stack(images) if images else self.seeds.x[:0], roots, classes, None if run is None else run.path,
+            tuple(self.notes),
         )  # fmt: skip
 
 
-def joined(courses: list[list[Moment]]) -> tuple[Moment, ...]:
+def join_courses(courses: list[list[Moment]]) -> tuple[Moment, ...]:
     """The course over all groups: a group that was done earlier stays where it ended."""
     if not courses or not all(courses):
         return ()
-    longest = max(map(len, courses))
-    found = []
-    for i in range(longest):
-        now = [course[min(i, len(course) - 1)] for course in courses]
-        spent, fitness = (float(np.mean([getattr(m, name) for m in now])) for name in ("evaluations", "fitness"))
-        found.append(Moment(spent, fitness, sum(m.failed for m in now), sum(m.wrong for m in now)))
-    return tuple(found)
+    moments = []
+    for i in range(max(map(len, courses))):
+        groups = [course[min(i, len(course) - 1)] for course in courses]
+        spent, fitness = (float(np.mean([getattr(m, name) for m in groups])) for name in ("evaluations", "fitness"))
+        moments.append(Moment(spent, fitness, sum(m.failed for m in groups), sum(m.wrong for m in groups)))
+    return tuple(moments)

@@ -52,7 +52,7 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class ClassBias:
-    """Baseline coverage of each class and, where a suite's predictions are given, whether they follow it."""
+    """Baseline coverage of each class and, for the predictions of a suite, whether they follow it."""
 
     classes: tuple[str, ...]
     thresholds: tuple[float, ...]
@@ -104,23 +104,23 @@ def class_bias_report(
     predicted: class numbers, usually of the faults of a suite made from equally many correct inputs of each class.
     """
     target = load(target)
-    given = aligned(target, data(source, shape=target.shape))
-    classes = fit(target, given)
-    coverage = _per_class(target, given, classes, per_class, thresholds, layers, batch)
+    opened = aligned(target, data(source, shape=target.shape))
+    classes = fit(target, opened)
+    coverage = _per_class(target, opened, classes, per_class, thresholds, layers, batch)
     place = np.mean([ranks(-coverage[:, t]) for t in range(coverage.shape[1])], axis=0)
-    names = tuple(target.classes or given.classes or (str(i) for i in range(classes)))
-    plain = ClassBias(names, tuple(thresholds), coverage, place, per_class)
+    names = tuple(target.classes or opened.classes or (str(i) for i in range(classes)))
     if predicted is None:
-        return plain
-    said = np.asarray(predicted)
-    if said.ndim != 1 or not said.size or said.dtype.kind not in "iu" or said.min() < 0 or said.max() >= classes:
+        return ClassBias(names, tuple(thresholds), coverage, place, per_class)
+    numbers = np.asarray(predicted)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= classes:
         raise BadInput(f"predicted: expected at least one class number from 0 to {classes - 1}, one row.")
-    counts = np.bincount(said, minlength=classes)
-    found = spearman(-place, counts)
+    counts = np.bincount(numbers, minlength=classes)
+    correlation = spearman(-place, counts)
     shuffle = rng.stream("evaluate.bias", seed)
     others = np.array([spearman(-place, shuffle.permutation(counts)) for _ in range(DRAWS)])
-    p = float((1 + (np.abs(others) >= abs(found) - 1e-12).sum()) / (1 + DRAWS)) if not np.isnan(found) else float("nan")
-    return ClassBias(names, tuple(thresholds), coverage, place, per_class, counts, found, p)
+    exceeding = (np.abs(others) >= abs(correlation) - 1e-12).sum()
+    p = float("nan") if np.isnan(correlation) else float((1 + exceeding) / (1 + DRAWS))
+    return ClassBias(names, tuple(thresholds), coverage, place, per_class, counts, correlation, p)
 
 
 def _per_class(

@@ -44,8 +44,8 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         return {
             "means": {
-                metric: {name: {"mean": i.value, "interval": [i.low, i.high]} for name, i in found.items()}
-                for metric, found in self.means.items()
+                metric: {name: {"mean": i.value, "interval": [i.low, i.high]} for name, i in samples.items()}
+                for metric, samples in self.means.items()
             },
             "sizes": self.sizes,
             "pairs": [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in vars(p).items()} for p in self.pairs],
@@ -57,8 +57,8 @@ class Comparison:
         """One row per metric and sample."""
         return [
             {"metric": metric, "sample": name, "n": self.sizes[name], "mean": i.value, "low": i.low, "high": i.high}
-            for metric, found in self.means.items()
-            for name, i in found.items()
+            for metric, samples in self.means.items()
+            for name, i in samples.items()
         ]
 
 
@@ -76,35 +76,29 @@ def compare(
     """
     if len(samples) < 2:
         raise BadInput(f"compare needs at least two samples, not {len(samples)}.")
-    tables = {name: _metrics(name, held) for name, held in samples.items()}
-    metrics = [m for m in next(iter(tables.values())) if all(m in held for held in tables.values())]
+    tables = {name: _metrics(name, values) for name, values in samples.items()}
+    metrics = [m for m in next(iter(tables.values())) if all(m in table for table in tables.values())]
     if not metrics:
         raise BadInput("the samples have no metric in common: compare suites judged in the same way.")
-    sizes = {name: len(held[metrics[0]]) for name, held in tables.items()}
+    sizes = {name: len(table[metrics[0]]) for name, table in tables.items()}
     if paired and len(set(sizes.values())) > 1:
         raise BadInput(f"paired=True, but the samples have {sizes} values: expected equal numbers in the same order.")
-    means = {m: {name: mean_interval(held[m], draws=draws, seed=seed) for name, held in tables.items()} for m in metrics}
-    found = [
-        (
-            metric,
-            left,
-            right,
-            a12(tables[left][metric], tables[right][metric]),
-            _p(tables[left][metric], tables[right][metric], paired),
-        )
-        for metric in metrics
-        for left, right in combinations(tables, 2)
-    ]
-    corrected = holm([p for *_, p in found])
-    pairs = tuple(Pair(m, a, b, e, magnitude(e), p, float(h)) for (m, a, b, e, p), h in zip(found, corrected, strict=True))
+    means = {m: {name: mean_interval(table[m], draws=draws, seed=seed) for name, table in tables.items()} for m in metrics}
+    names = [(metric, left, right) for metric in metrics for left, right in combinations(tables, 2)]
+    values = [(tables[left][metric], tables[right][metric]) for metric, left, right in names]
+    effects, p_values = [a12(*pair) for pair in values], [_p(*pair, paired) for pair in values]
+    pairs = tuple(
+        Pair(*name, effect, magnitude(effect), p, float(corrected))
+        for name, effect, p, corrected in zip(names, effects, p_values, holm(p_values), strict=True)
+    )
     small = [name for name, n in sizes.items() if n < FEW]
     warnings = (f"fewer than {FEW} values in {', '.join(small)}: intervals and tests say little.",) if small else ()
     return Comparison(means, sizes, pairs, "wilcoxon" if paired else "mann-whitney", warnings)
 
 
-def _metrics(name: str, held: Any) -> dict[str, NDArray[np.float64]]:
-    several = held if isinstance(held, Mapping) else {"value": held}
-    return {metric: sample(f"{name}, {metric}", values) for metric, values in several.items()}
+def _metrics(name: str, values: Any) -> dict[str, NDArray[np.float64]]:
+    metrics = values if isinstance(values, Mapping) else {"value": values}
+    return {metric: sample(f"{name}, {metric}", numbers) for metric, numbers in metrics.items()}
 
 
 def _p(left: NDArray[np.float64], right: NDArray[np.float64], paired: bool) -> float:

@@ -83,7 +83,7 @@ class Extractor:
         values, logits = [], []
         with self._named(source), Probe(self.network, *([self.want] if self.want else [])) as probe:
             for part in batches(target, source, batch=batch):
-                x = self._moved(target, part.x)
+                x = self._rescaled(target, part.x)
                 if self.want is None:
                     values.append(self._vectors(x))
                     continue
@@ -102,26 +102,26 @@ class Extractor:
         At every place of every convolution and dense layer the channels are scaled to length 1; the squared difference is
         averaged over places, then over layers. For an extractor that only returns features: of those. (n,)
         """
-        found = []
+        parts = []
         step = min(batch, LITTLE)
         pairs = zip(batches(target, source, batch=step), batches(target, originals, batch=step), strict=True)
         with self._named(source), Probe(self.network, *([MAPS] if self.classifier else [])) as probe:
             for one, other in pairs:
-                both = self._moved(target, torch.cat([one.x, other.x]))
+                both = self._rescaled(target, torch.cat([one.x, other.x]))
                 layers = [self._vectors(both)] if self.want is None else list(probe(both)[MAPS].values())
                 axes = self._axes() if self.classifier else [1]
-                found.append(torch.stack([apart(v, axis) for v, axis in zip(layers, axes, strict=True)]).mean(0))
-        return np.asarray(torch.cat(found).double().cpu().numpy())
+                parts.append(torch.stack([apart(v, axis) for v, axis in zip(layers, axes, strict=True)]).mean(0))
+        return np.asarray(torch.cat(parts).double().cpu().numpy())
 
     def _axes(self) -> list[int]:
         return [layer.axis for layer in self.network.survey().find(MAPS.layers)]
 
-    def _moved(self, target: Target, x: Tensor) -> Tensor:
+    def _rescaled(self, target: Target, x: Tensor) -> Tensor:
         return x if target.bounds == self.network.bounds else from_unit(to_unit(x, target.bounds), self.network.bounds)
 
     @contextmanager
     def _named(self, source: Source) -> Iterator[None]:
-        """A stranger's network may raise anything: told as what it most likely is."""
+        """A user's network may raise anything: most likely the inputs do not fit it."""
         try:
             yield
         except NeurotestError:
@@ -133,10 +133,10 @@ class Extractor:
     def _vectors(self, x: Tensor) -> Tensor:
         """What a user's module returns, checked."""
         with torch.inference_mode():
-            found = self.network.raw(x)
-        if not isinstance(found, Tensor) or found.ndim < 2 or len(found) != len(x):
+            features = self.network.raw(x)
+        if not isinstance(features, Tensor) or features.ndim < 2 or len(features) != len(x):
             raise BadInput(f"extractor: {self.name} must return one row of features per input, (n, d).")
-        return found.flatten(1).double().cpu()
+        return features.flatten(1).double().cpu()
 
 
 def apart(values: Tensor, axis: int = 1) -> Tensor:
@@ -163,7 +163,7 @@ def _reference(target: Target) -> str:
         others = [s.name for s in zoo.catalogue() if s.family == family and s.embedded and s.name != own]
         if others:
             return f"zoo:{others[-1]}"
-    known = ", ".join(f"zoo:{s.name}" for s in zoo.catalogue() if s.embedded)
+    embedded = ", ".join(f"zoo:{s.name}" for s in zoo.catalogue() if s.embedded)
     raise BadInput(
-        f"extractor='reference': no embedded network is known for the data of {target.spec}; name one ({known}) or your own."
+        f"extractor='reference': no embedded network is known for the data of {target.spec}; name one ({embedded}) or your own."
     )

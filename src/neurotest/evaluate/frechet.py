@@ -23,12 +23,12 @@ class Score(NamedTuple):
 
 
 def _features(name: str, values: NDArray[np.floating], least: int = 2) -> Floats:
-    given = np.asarray(values, dtype=np.float64)
-    if given.ndim != 2 or given.shape[1] < 1 or not np.isfinite(given).all():
-        raise BadInput(f"{name}: features of shape {given.shape}; expected (inputs, features), all finite.")
-    if len(given) < least:
-        raise BadInput(f"{name}: {len(given)} inputs are too few, at least {least} are needed.")
-    return given
+    features = np.asarray(values, dtype=np.float64)
+    if features.ndim != 2 or features.shape[1] < 1 or not np.isfinite(features).all():
+        raise BadInput(f"{name}: features of shape {features.shape}; expected (inputs, features), all finite.")
+    if len(features) < least:
+        raise BadInput(f"{name}: {len(features)} inputs are too few, at least {least} are needed.")
+    return features
 
 
 def _pair(left: NDArray[np.floating], right: NDArray[np.floating]) -> tuple[Floats, Floats]:
@@ -40,8 +40,8 @@ def _pair(left: NDArray[np.floating], right: NDArray[np.floating]) -> tuple[Floa
 
 def _root(matrix: Floats) -> Floats:
     values, vectors = np.linalg.eigh(matrix)
-    found: Floats = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-    return found
+    root: Floats = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    return root
 
 
 def frechet(mean1: Floats, cov1: Floats, mean2: Floats, cov2: Floats) -> float:
@@ -99,10 +99,10 @@ def kid(suite: NDArray[np.floating], reference: NDArray[np.floating]) -> Score:
 
 def inception_score(probs: NDArray[np.floating], *, splits: int = 1) -> Score:
     """exp of the mean divergence of p(y|x) from p(y): 1 (one answer for all) to the number of classes. Mean over the splits."""
-    given = _features("probs", probs, 1)
-    if (given < 0).any() or not np.allclose(given.sum(1), 1, atol=1e-4):
+    rows = _features("probs", probs, 1)
+    if (rows < 0).any() or not np.allclose(rows.sum(1), 1, atol=1e-4):
         raise BadInput("probs: expected rows of probabilities that sum to 1.")
-    n, classes = given.shape
+    n, classes = rows.shape
     if splits < 1:
         raise BadInput(f"splits={splits}: expected an integer >= 1.")
     if n // splits < classes:
@@ -110,12 +110,12 @@ def inception_score(probs: NDArray[np.floating], *, splits: int = 1) -> Score:
             f"inception score of {n} inputs in {splits} splits: {n // splits} inputs per split cannot show {classes} classes; "
             f"use fewer splits or at least {classes * splits} inputs."
         )
-    found = []
-    for part in np.array_split(given, splits):
+    scores = []
+    for part in np.array_split(rows, splits):
         mean = part.mean(0, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(part > 0, part * (np.log(part) - np.log(mean)), 0.0)
-        found.append(math.exp(terms.sum(1).mean()))
+        scores.append(math.exp(terms.sum(1).mean()))
     low = n // splits < 10 * classes
     warnings = (f"inception score from {n // splits} inputs per split and {classes} classes is biased low.",) if low else ()
-    return Score(float(np.mean(found)), warnings)
+    return Score(float(np.mean(scores)), warnings)

@@ -49,14 +49,14 @@ def impartiality(
     roots: which outputs were made from the same seed; with them the values have bootstrap intervals over seeds.
     A suite whose attack failed keeps the balance of its seeds: evenness of all outputs near 1 may mean that nothing happened.
     """
-    said, wrong = np.asarray(predicted), np.asarray(fault)
-    if said.ndim != 1 or wrong.shape != said.shape or wrong.dtype != bool:
+    predicted, wrong = np.asarray(predicted), np.asarray(fault)
+    if predicted.ndim != 1 or wrong.shape != predicted.shape or wrong.dtype != bool:
         raise BadInput(
-            f"predicted {said.shape} and fault {wrong.shape}: expected one class number and one truth value per output."
+            f"predicted {predicted.shape} and fault {wrong.shape}: expected one class number and one truth value per output."
         )
-    finite = said >= 0
-    found = evenness(said[finite], classes, corrected=corrected)
-    faults = evenness(said[wrong & finite], classes, corrected=corrected)
+    finite = predicted >= 0
+    of_outputs = evenness(predicted[finite], classes, corrected=corrected)
+    faults = evenness(predicted[wrong & finite], classes, corrected=corrected)
     warnings = []
     count = int(wrong.sum())
     if 0 < count < 5 * classes:
@@ -67,10 +67,12 @@ def impartiality(
         warnings.append("there are no faults: the evenness of all outputs says nothing about the attack.")
     before = None if clean is None else evenness(clean, classes, corrected=corrected)
     of_all, of_faults = (
-        None if roots is None else evenness_interval(said[part], classes, np.asarray(roots)[part], corrected=corrected)
+        None if roots is None else evenness_interval(predicted[part], classes, np.asarray(roots)[part], corrected=corrected)
         for part in (finite, wrong & finite)
     )
-    return Impartiality(found, faults, before, len(said), count, classes, corrected, of_all, of_faults, warnings=tuple(warnings))
+    return Impartiality(
+        of_outputs, faults, before, len(predicted), count, classes, corrected, of_all, of_faults, warnings=tuple(warnings)
+    )
 
 
 def evenness_interval(
@@ -78,7 +80,7 @@ def evenness_interval(
 ) -> list[float] | None:
     """Bootstrap interval of the evenness, seeds resampled with all their outputs. None with fewer than two seeds.
 
-    A resample repeats seeds and so meets fewer classes, which shifts it down: the interval is reflected about the value
+    A resample repeats seeds and so has fewer classes, which shifts it down: the interval is reflected about the value
     (Hall's), never above 1.
     """
     if len(numbers) == 0:

@@ -60,13 +60,13 @@ class Spread:
 
 def spread(features: Floats) -> Spread:
     """Variety of features (n, d)."""
-    given = np.asarray(features, dtype=np.float64)
-    near = own_nearest(given)
-    n = len(given)
-    centred = given - given.mean(0)
+    x = np.asarray(features, dtype=np.float64)
+    near = own_nearest(x)
+    n = len(x)
+    centred = x - x.mean(0)
     pairwise = float(np.sqrt(2 * np.square(centred).sum() / (n - 1)))
-    norm = np.linalg.norm(given, axis=1, keepdims=True)
-    unit = np.divide(given, norm, out=np.zeros_like(given), where=norm > 0)
+    norm = np.linalg.norm(x, axis=1, keepdims=True)
+    unit = np.divide(x, norm, out=np.zeros_like(x), where=norm > 0)
     # Eigenvalues of the n x n similarities are those of the smaller of the two products.
     product = unit @ unit.T if n <= unit.shape[1] else unit.T @ unit
     values = np.linalg.eigvalsh(product)

@@ -1,4 +1,4 @@
-"""What can be said of inputs without any network: how far from their originals, how alike, how rough."""
+"""Measures of inputs without any network: how far from their originals, how alike, how rough."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def total_variation(x: Tensor) -> Floats:
     """Mean absolute difference of neighbouring pixels, down and across: (n,)."""
     _images(x)
     down, across = (x[:, :, 1:] - x[:, :, :-1]).abs(), (x[..., 1:] - x[..., :-1]).abs()
-    found = (down.flatten(1).sum(1) + across.flatten(1).sum(1)) / x[0].numel()
-    return np.asarray(found.double().cpu().numpy())
+    variation = (down.flatten(1).sum(1) + across.flatten(1).sum(1)) / x[0].numel()
+    return np.asarray(variation.double().cpu().numpy())
 
 
 def ssim(x: Tensor, original: Tensor) -> Floats:
@@ -42,11 +42,11 @@ def ssim(x: Tensor, original: Tensor) -> Floats:
     _images(x)
     side = min(x.shape[2:])
     window = min(WINDOW, side if side % 2 else side - 1)
-    found = [
+    parts = [
         places(x[i : i + CHUNK].float(), original[i : i + CHUNK].float(), window, max_val=1.0).flatten(1).mean(1)
         for i in range(0, len(x), CHUNK)
     ]
-    return np.asarray(torch.cat(found).double().cpu().numpy())
+    return np.asarray(torch.cat(parts).double().cpu().numpy())
 
 
 def _images(x: Tensor) -> None:

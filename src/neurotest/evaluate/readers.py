@@ -51,50 +51,50 @@ class Stored:
 def read_suite(path: str | Path, target: AnyTarget | None = None) -> Stored:
     """The suite of a finished run, with the target it was made on (checked by fingerprint)."""
     with Run.open(path) as run:
-        known = registry.entries("suite")
+        readers = registry.entries("suite")
         command = str(run["command"])
-        if command not in known:
-            raise BadInput(f"{run.path} is a run of {command!r}, which makes no suite: evaluate runs of {', '.join(known)}.")
+        if command not in readers:
+            raise BadInput(f"{run.path} is a run of {command!r}, which makes no suite: evaluate runs of {', '.join(readers)}.")
         if run["state"] != "done":
             raise BadInput(f"{run.path} is not finished: finish it first, then judge it.")
         if not isinstance(run["config"], dict):
             raise BadInput(f"{run.path} has no configuration: it is damaged.")
-        found: Stored = known[command].make(run, target)
-        return found
+        suite: Stored = readers[command].make(run, target)
+        return suite
 
 
 def _generated(run: Run, target: AnyTarget | None) -> Stored:
     """The file of data that attack and diff leave behind."""
-    found = stored_target(run, target)
+    network = stored_target(run, target)
     file = run.path / SUITE
     if not file.is_file():
         raise BadInput(f"{run.path} has lost its {SUITE}: make the suite again.")
-    arrays = [data(f"npz:{file}#{name},y", shape=found.shape) for name in ("seeds", "x", "random")]
-    named = {"classes": found.classes, "spec": str(run.path)}
-    seeds, suite, noise = (ArraySource(one.read(np.arange(len(one))), one.labels, **named) for one in arrays)
+    arrays = [data(f"npz:{file}#{name},y", shape=network.shape) for name in ("seeds", "x", "random")]
+    about = {"classes": network.classes, "spec": str(run.path)}
+    seeds, suite, noise = (ArraySource(part.read(np.arange(len(part))), part.labels, **about) for part in arrays)
     try:
-        with np.load(file, allow_pickle=False) as held:
-            fault = np.asarray(held["fault"], dtype=bool)
+        with np.load(file, allow_pickle=False) as stored:
+            fault = np.asarray(stored["fault"], dtype=bool)
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise BadInput(f"{file} cannot be read ({type(error).__name__}): the run is damaged.") from error
     if fault.shape != (len(suite),):
         raise BadInput(f"{file} holds {len(suite)} inputs and {len(fault)} verdicts: the run is damaged.")
-    about = run["summary"] if isinstance(run["summary"], dict) else {}
+    summary = run["summary"] if isinstance(run["summary"], dict) else {}
     rows = run.inputs()
     operators = [str(row.extra.get("operator", "")) for row in rows] if len(rows) == len(suite) else None
     beside = noise.with_originals(seeds) if len(noise) == len(seeds) else None
     return Stored(
-        found, suite.with_originals(seeds), fault, str(run["command"]), beside, None, None if beside is None else NOISE,
-        operators, about.get("forwards"), _several(run, found), about.get("seeds") or _attacked(run, seeds),
+        network, suite.with_originals(seeds), fault, str(run["command"]), beside, None, None if beside is None else NOISE,
+        operators, summary.get("forwards"), _note_on_targets(run, network), summary.get("seeds") or _attacked(run, seeds),
     )  # fmt: skip
 
 
 def _attacked(run: Run, seeds: Source) -> int | None:
-    """An attack puts out every seed it worked on."""
+    """An attack outputs every seed it worked on."""
     return len(np.unique(seeds.ids())) if run["command"] == "attack" else None
 
 
-def _several(run: Run, target: Target) -> tuple[str, ...]:
+def _note_on_targets(run: Run, target: Target) -> tuple[str, ...]:
     targets = run["config"].get("targets") or ()
     if len(targets) < 2:
         return ()
@@ -125,35 +125,37 @@ def illuminate_suite(run: Run, target: AnyTarget | None) -> Stored:
 @register("suite", "select", paper="", cost="reads the picked inputs")
 def select_suite(run: Run, target: AnyTarget | None) -> Stored:
     """What `neurotest select` picked (by its first method), beside as many inputs picked at random."""
-    found = stored_target(run, target)
+    network = stored_target(run, target)
     methods = run.methods()
     if not methods:
         raise BadInput(f"{run.path} holds no ranking: it is damaged.")
-    kept = {file.position for file in run.files("picked")}
+    stored = {file.position for file in run.files("picked")}
     picked = [row.position for row in run.ranking(methods[0].name) if row.picked]
-    shown = [position for position in picked if position in kept]
-    if not shown:
+    positions = [position for position in picked if position in stored]
+    if not positions:
         raise BadInput(f"{run.path} stores none of its picks as files: select again without --files 0.")
     rows = {row.position: row for row in run.inputs()}
-    labels = [rows[p].label for p in shown]
+    labels = [rows[p].label for p in positions]
     if any(label is None for label in labels):
         raise BadInput(f"{run.path} was made from unlabelled data: nobody knows which of its picks are faults.")
     suite: Source = ArraySource(
-        np.stack([run.load_input(p, "picked") for p in shown]), np.array(labels), classes=found.classes, spec=str(run.path)
+        np.stack([run.load_input(p, "picked") for p in positions]), np.array(labels), classes=network.classes, spec=str(run.path)
     )
     originals = {file.position for file in run.files("original")}
-    if originals.issuperset(shown):
-        suite = suite.with_originals(ArraySource(np.stack([run.load_input(p, "original") for p in shown]), spec=str(run.path)))
-    fault = np.array([rows[p].label != rows[p].predicted for p in shown])
+    if originals.issuperset(positions):
+        suite = suite.with_originals(
+            ArraySource(np.stack([run.load_input(p, "original") for p in positions]), spec=str(run.path))
+        )
+    fault = np.array([rows[p].label != rows[p].predicted for p in positions])
     wrong = sum(row.label != row.predicted for row in rows.values())
-    by_chance = random_fdr(len(rows), wrong, len(shown))
+    by_chance = random_fdr(len(rows), wrong, len(positions))
     random = {
         "fault_rate": by_chance.value, "fault_rate_interval": [by_chance.low, by_chance.high],
-        "faults": by_chance.value * len(shown),
+        "faults": by_chance.value * len(positions),
     }  # fmt: skip
-    notes = () if len(shown) == len(picked) else (f"{len(shown)} of {len(picked)} picks are stored as files and judged.",)
-    operators = [str((rows[p].extra.get("draw") or {}).get("operator", "")) for p in shown]
+    notes = () if len(positions) == len(picked) else (f"{len(positions)} of {len(picked)} picks are stored as files and judged.",)
+    operators = [str((rows[p].extra.get("draw") or {}).get("operator", "")) for p in positions]
     return Stored(
-        found, suite, fault, "select", None, random, f"{len(shown)} inputs picked at random from the pool of {len(rows)}",
+        network, suite, fault, "select", None, random, f"{len(positions)} inputs picked at random from the pool of {len(rows)}",
         operators, len(rows), notes,
     )  # fmt: skip

@@ -16,13 +16,13 @@ from neurotest.target import Target
 TIMES = 10
 
 
-def sheet(suite: Source, found: Judgement, target: Target, most: int) -> list[dict[str, Any]]:
+def sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> list[dict[str, Any]]:
     """Faults of as many different (true, predicted) pairs as fit, each as one strip of three pictures."""
     assert suite.originals is not None
     if len(suite.shape) != 3 or suite.shape[0] not in (1, 3):
         return []
-    wrong = np.flatnonzero(found.per_input["fault"] > 0)
-    _, first = np.unique(np.stack([found.expected[wrong], found.predicted[wrong]]), axis=1, return_index=True)
+    wrong = np.flatnonzero(judgement.per_input["fault"] > 0)
+    _, first = np.unique(np.stack([judgement.expected[wrong], judgement.predicted[wrong]]), axis=1, return_index=True)
     rows = wrong[np.sort(first)][:most]
     if not len(rows):
         return []
@@ -31,9 +31,9 @@ def sheet(suite: Source, found: Judgement, target: Target, most: int) -> list[di
     return [
         {
             "png": _png(np.concatenate([before[i], x[i], change[i]], axis=2)),
-            "true": int(found.expected[row]),
-            "predicted": int(found.predicted[row]),
-            "linf": float(found.per_input["linf"][row]),
+            "true": int(judgement.expected[row]),
+            "predicted": int(judgement.predicted[row]),
+            "linf": float(judgement.per_input["linf"][row]),
         }
         for i, row in enumerate(rows)
     ]

@@ -19,7 +19,7 @@ from neurotest.evaluate.compare import Comparison
 from neurotest.evaluate.features import Extractor
 from neurotest.evaluate.judge import BATCH, Judgement, check_metrics, compare_suites, judge
 from neurotest.evaluate.readers import Stored, read_suite
-from neurotest.files import write_json
+from neurotest.generate.outcome import Outcome
 from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import target_config
@@ -38,7 +38,7 @@ COUNTED = {
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Outcome):
     """Judgements by run, each beside its random control where the run has one, and two or more suites side by side."""
 
     judged: dict[str, Judgement]
@@ -52,11 +52,11 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         suites = {}
-        for name, one in self.judged.items():
-            other = self.random[name]
+        for name, judgement in self.judged.items():
+            control = self.random[name]
             suites[name] = {
-                **one.to_dict(), "control": self.controls[name],
-                "random": self.counted[name] if other is None else other.to_dict(),
+                **judgement.to_dict(), "control": self.controls[name],
+                "random": self.counted[name] if control is None else control.to_dict(),
                 "class_bias": self.bias[name].to_dict() if name in self.bias else None,
             }  # fmt: skip
         return {
@@ -69,17 +69,15 @@ class Evaluation:
     def table(self) -> list[dict[str, Any]]:
         """One row per number and suite."""
         rows = []
-        for name, one in self.judged.items():
-            other, counted = self.random[name], self.counted[name] or {}
-            noise = {} if other is None else {(row["part"], row["metric"]): row["value"] for row in other.table()}
-            noise |= {place: counted[key] for place, key in COUNTED.items() if counted.get(key) is not None}
-            rows += [{"suite": name, **row, "random": noise.get((row["part"], row["metric"]))} for row in one.table()]
+        for name, judgement in self.judged.items():
+            control, counted = self.random[name], self.counted[name] or {}
+            random = {} if control is None else {(row["part"], row["metric"]): row["value"] for row in control.table()}
+            random |= {metric: counted[key] for metric, key in COUNTED.items() if counted.get(key) is not None}
+            rows += [{"suite": name, **row, "random": random.get((row["part"], row["metric"]))} for row in judgement.table()]
         return rows
 
-    def save(self, path: str | Path) -> Path:
-        path = Path(path)
-        write_json(path, self.to_dict())
-        return path
+    def headline(self) -> str:
+        return "; ".join(f"{name}: {judgement.headline()}" for name, judgement in self.judged.items())
 
 
 def evaluate(
@@ -113,70 +111,51 @@ def evaluate(
         raise BadInput(f"limit={limit}: expected an integer >= 1 (outputs judged per suite).")
     check_metrics(metrics)
     suites, sizes = _read(runs, target, faults_only, limit, seed)
-    judged_on = next(iter(suites.values())).target
-    work = _Work(
-        suites, judged_on, Extractor.of(extractor, judged_on, layer=layer, weights=weights),
-        {"train": train, "corrected": corrected, "batch": batch}, metrics, sizes, paired, classes, seed,
-    )  # fmt: skip
-    config = {**target_config(judged_on), "suites": {name: one.suite.spec for name, one in suites.items()}}
+    network = next(iter(suites.values())).target
+    settings: dict[str, Any] = {
+        "extractor": Extractor.of(extractor, network, layer=layer, weights=weights), "train": train, "corrected": corrected,
+        "batch": batch,
+    }  # fmt: skip
+    config = {**target_config(network), "suites": {name: stored.suite.spec for name, stored in suites.items()}}
     with whole("evaluate", out, config) as run:
-        evaluation = work.run(progress)
-        if run is not None:
-            evaluation = dataclasses.replace(evaluation, run=run.path)
-            _record(run, evaluation, suites, judged_on)
-    return evaluation
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """What is judged, and how."""
-
-    read: dict[str, Stored]
-    target: Target
-    extractor: Extractor
-    about: dict[str, Any]
-    metrics: Sequence[str]
-    sizes: dict[str, int]  # of the suites before anything was left out
-    paired: bool
-    classes: Source | str | None
-    seed: int
-
-    def run(self, progress: Callable[[int, int], None] | None) -> Evaluation:
         judged: dict[str, Judgement] = {}
         random: dict[str, Judgement | None] = {}
-        about = {**self.about, "extractor": self.extractor}
-        for done, (name, one) in enumerate(self.read.items(), 1):
-            found = judge(self.target, one.suite, metrics=self.metrics, operators=one.operators, **about)
-            judged[name] = _with_cost(found, one, len(one.suite) == self.sizes[name])
-            random[name] = None if one.control is None else judge(self.target, one.control, operators=one.operators, **about)
+        for done, (name, stored) in enumerate(suites.items(), 1):
+            judgement = judge(network, stored.suite, metrics=metrics, operators=stored.operators, **settings)
+            judged[name] = _with_cost(judgement, stored, len(stored.suite) == sizes[name])
+            control = stored.control
+            random[name] = None if control is None else judge(network, control, operators=stored.operators, **settings)
             if progress is not None:
-                progress(done, len(self.read))
-        return Evaluation(
-            judged, random, {n: one.random for n, one in self.read.items()}, {n: one.control_is for n, one in self.read.items()},
-            compare_suites(judged, paired=self.paired, seed=self.seed) if len(judged) > 1 else None,
-            {} if self.classes is None else _bias(self.target, self.classes, judged, self.seed), _notes(self.read, judged),
+                progress(done, len(suites))
+        evaluation = Evaluation(
+            judged, random, {n: s.random for n, s in suites.items()}, {n: s.control_is for n, s in suites.items()},
+            compare_suites(judged, paired=paired, seed=seed) if len(judged) > 1 else None,
+            {} if classes is None else _bias(network, classes, judged, seed), _notes(suites, judged),
+            None if run is None else run.path,
         )  # fmt: skip
+        if run is not None:
+            _record(run, evaluation, suites, network)
+    return evaluation
 
 
 def _read(
     runs: Sequence[str | Path], target: AnyTarget | None, faults_only: bool, limit: int, seed: int
 ) -> tuple[dict[str, Stored], dict[str, int]]:
-    found: dict[str, Stored] = {}
+    """The suites by name, and their sizes before anything is left out."""
+    suites: dict[str, Stored] = {}
     sizes: dict[str, int] = {}
-    known: Target | None = None
     for name, path in zip(_names(runs), runs, strict=True):
-        one = read_suite(path, known if known is not None else target)
-        known, sizes[name] = one.target, len(one.suite)
-        rows = np.flatnonzero(one.fault) if faults_only else np.arange(len(one.suite))
+        stored = read_suite(path, target)
+        target, sizes[name], notes = stored.target, len(stored.suite), stored.notes
+        rows = np.flatnonzero(stored.fault) if faults_only else np.arange(len(stored.suite))
         if not len(rows):
             raise BadInput(f"{path} holds no faults: there is nothing to judge with --faults-only.")
-        said = one.notes
         if len(rows) > limit:
-            drawn = rng.stream("evaluate.sample", seed).permutation(len(rows))[:limit]
-            said = (*said, f"{limit:,} of {len(rows):,} outputs were drawn at random and judged (--limit).")
-            rows = rows[np.sort(drawn)]
-        found[name] = dataclasses.replace(one.take(rows) if len(rows) < len(one.suite) else one, notes=said)
-    return found, sizes
+            sample = rng.stream("evaluate.sample", seed).permutation(len(rows))[:limit]
+            notes = (*notes, f"{limit:,} of {len(rows):,} outputs were drawn at random and judged (--limit).")
+            rows = rows[np.sort(sample)]
+        suites[name] = dataclasses.replace(stored.take(rows) if len(rows) < len(stored.suite) else stored, notes=notes)
+    return suites, sizes
 
 
 def _names(runs: Sequence[str | Path]) -> list[str]:
@@ -187,61 +166,61 @@ def _names(runs: Sequence[str | Path]) -> list[str]:
     return names
 
 
-def _with_cost(found: Judgement, one: Stored, whole: bool) -> Judgement:
-    """What the faults cost and which share of the seeds fails, where the run knows it and nothing was left out."""
+def _with_cost(judgement: Judgement, stored: Stored, whole: bool) -> Judgement:
+    """What the faults cost and which share of the seeds fails, where the run stores it and nothing was left out."""
     if not whole:
-        return found
-    defects = dict(found.defects)
-    if one.tried:
-        failed = wilson(min(defects["roots"], one.tried), one.tried)
-        defects |= {"seeds_tried": one.tried, "seeds_failed": failed.value, "seeds_failed_interval": [failed.low, failed.high]}
-    if one.forwards:
-        defects |= {"forwards": one.forwards, "faults_per_1000_forwards": 1000 * defects["faults"] / one.forwards}
-    return dataclasses.replace(found, defects=defects)
+        return judgement
+    defects, tried = dict(judgement.defects), stored.tried
+    if tried:
+        failed = wilson(min(defects["roots"], tried), tried)
+        defects |= {"seeds_tried": tried, "seeds_failed": failed.value, "seeds_failed_interval": [failed.low, failed.high]}
+    if stored.forwards:
+        defects |= {"forwards": stored.forwards, "faults_per_1000_forwards": 1000 * defects["faults"] / stored.forwards}
+    return dataclasses.replace(judgement, defects=defects)
 
 
 def _bias(target: Target, source: Source | str, judged: dict[str, Judgement], seed: int) -> dict[str, ClassBias]:
-    found = {}
-    for name, one in judged.items():
-        wrong = one.predicted[(one.per_input["fault"] > 0) & (one.predicted >= 0)]
-        found[name] = class_bias_report(target, source, predicted=wrong if len(wrong) else None, seed=seed)
-    return found
+    reports = {}
+    for name, judgement in judged.items():
+        wrong = judgement.predicted[(judgement.per_input["fault"] > 0) & (judgement.predicted >= 0)]
+        reports[name] = class_bias_report(target, source, predicted=wrong if len(wrong) else None, seed=seed)
+    return reports
 
 
-def _notes(read: dict[str, Stored], judged: dict[str, Judgement]) -> tuple[str, ...]:
-    said = [f"{name}: {note}" for name, one in read.items() for note in one.notes]
-    for name, one in read.items():
-        own, ours = int(one.fault.sum()), judged[name].defects["faults"]
-        if own != ours and one.command != "diff":
-            said.append(f"{name}: the run's own oracles reject {own:,} of these outputs; judged by label, {ours:,} fail.")
-    sizes = {name: one.outputs for name, one in judged.items()}
+def _notes(suites: dict[str, Stored], judged: dict[str, Judgement]) -> tuple[str, ...]:
+    notes = [f"{name}: {note}" for name, stored in suites.items() for note in stored.notes]
+    for name, stored in suites.items():
+        own, ours = int(stored.fault.sum()), judged[name].defects["faults"]
+        if own != ours and stored.command != "diff":
+            notes.append(f"{name}: the run's own oracles reject {own:,} of these outputs; judged by label, {ours:,} fail.")
+    sizes = {name: judgement.outputs for name, judgement in judged.items()}
     if len(set(sizes.values())) > 1:
-        told = ", ".join(f"{name} {n:,}" for name, n in sizes.items())
-        said.append(
-            f"the suites differ in size ({told}): FID, inception score, Vendi score, evenness and counts depend on it; compare "
+        text = ", ".join(f"{name} {n:,}" for name, n in sizes.items())
+        notes.append(
+            f"the suites differ in size ({text}): FID, inception score, Vendi score, evenness and counts depend on it; compare "
             f"them at equal size (--limit {min(sizes.values())})."
         )
-    return tuple(said)
+    return tuple(notes)
 
 
-def _record(run: Run, found: Evaluation, read: dict[str, Stored], target: Target) -> None:
+def _record(run: Run, evaluation: Evaluation, suites: dict[str, Stored], target: Target) -> None:
     """What the report shows."""
     from neurotest.evaluate.samples import sheet
 
     pictures = {
-        name: sheet(one.suite, found.judged[name], target, PICTURES)
-        for name, one in read.items()
-        if one.suite.originals is not None
+        name: sheet(stored.suite, evaluation.judged[name], target, PICTURES)
+        for name, stored in suites.items()
+        if stored.suite.originals is not None
     }
-    matrix = {name: _matrix(one) for name, one in found.judged.items()}
+    matrix = {name: _matrix(judgement) for name, judgement in evaluation.judged.items()}
     run["classes"] = list(target.classes or ())
-    finish(run, {**found.to_dict(), "rows": found.table(), "pictures": pictures, "matrix": matrix})
+    finish(run, {**evaluation.to_dict(), "rows": evaluation.table(), "pictures": pictures, "matrix": matrix})
 
 
-def _matrix(found: Judgement) -> list[dict[str, int]]:
+def _matrix(judgement: Judgement) -> list[dict[str, int]]:
     """How many inputs of each class fail as which."""
-    wrong = found.per_input["fault"] > 0
-    pairs, counts = np.unique(np.stack([found.expected[wrong], found.predicted[wrong]]), axis=1, return_counts=True)
+    wrong = judgement.per_input["fault"] > 0
+    pairs, counts = np.unique(np.stack([judgement.expected[wrong], judgement.predicted[wrong]]), axis=1, return_counts=True)
     return [
         {"true": int(t), "predicted": int(p), "faults": int(n)}
         for t, p, n in zip(pairs[0], pairs[1], counts, strict=True)

@@ -7,13 +7,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from neurotest.files import write_json
 from neurotest.stats.bootstrap import wilson
 from neurotest.stats.evenness import entropy
-
-SHOWN = 20  # rows of a table in a notebook
 
 
 def class_name(number: int, classes: Sequence[str] | None) -> str:
@@ -52,13 +50,15 @@ class Outcome(ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]: ...
 
+    shown: ClassVar[int] = 20  # rows of a table in a notebook
+
     def save(self, path: str | Path) -> Path:
         path = Path(path)
         write_json(path, self.to_dict())
         return path
 
     def _repr_html_(self) -> str:
-        rows = self.table()[:SHOWN]
+        rows = self.table()[: self.shown]
         head = "".join(f"<th>{html.escape(name)}</th>" for name in (rows[0] if rows else ()))
         body = "".join("<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in rows)
         return f"<p>{html.escape(self.headline())}</p><table><tr>{head}</tr>{body}</table>"

@@ -34,8 +34,7 @@ def record(run: Run, target: Target, result: AttackResult, stored: int) -> None:
     shown = np.flatnonzero(result.fault)[:stored]
     with run.transaction():
         run["classes"] = list(result.classes or ())
-        for table in ("file", "input"):  # a crash may have come between this and the end
-            run.change(f"DELETE FROM {table}", [()])
+        run.clear_inputs()  # a crash may have come between this and the end
         run.add_inputs(rows)
         run.save_inputs(numbers[shown], result.x[shown], "fault", target.bounds)
         run.save_inputs(numbers[shown], result.seeds[shown], "original", target.bounds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neurotest.campaign.swarm import joined
+from neurotest.campaign.swarm import join_courses
 from neurotest.generate.swarm.controls import NAMES
 from neurotest.generate.swarm.engine import Moment
 from neurotest.report import charts
@@ -28,7 +28,7 @@ def controls(run: Run) -> Row:
 @section("swarm-growth", title="How it went", order=20, commands=COMMANDS, holds=("swarm",), template="chart.html.j2")
 def swarm_growth(run: Run) -> Row | None:
     """Seeds that fail, and the mean best fitness, against evaluations per seed."""
-    course = joined([[Moment(*moment) for moment in moments] for moments in run["swarm"]["courses"]])
+    course = join_courses([[Moment(*moment) for moment in moments] for moments in run["swarm"]["courses"]])
     if not course:
         return None
     seeds = run["summary"]["seeds"]

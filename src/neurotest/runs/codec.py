@@ -10,6 +10,7 @@ import math
 import re
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -70,6 +71,17 @@ def picture(path: Path) -> Path | None:
     return shown if shown.is_file() else None
 
 
+def remove_orphans(folder: Path, names: set[str], ours: re.Pattern[str]) -> None:
+    """Remove files of ours in a run's folder that no row names (as FOLDER/NAME): a crash came between file and row."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for file in folder.iterdir():
+        owner = file.name.removesuffix(VIEW) + ".npy" if file.name.endswith(VIEW) else file.name
+        if ours.fullmatch(file.name) and f"{folder.name}/{owner}" not in names:
+            with suppress(OSError):
+                file.unlink()
+
+
 def _damaged(path: Path, why: str) -> NoReturn:
     raise BadInput(f"{path} cannot be read back: {why}. It is damaged or was not written by neurotest.")
 
@@ -119,9 +131,9 @@ def _npy_header(path: Path, stream: BinaryIO) -> tuple[tuple[int, ...], np.dtype
     if not start.startswith(b"\x93NUMPY\x01\x00") or len(start) < 10:
         _damaged(path, "it does not start as a .npy of version 1.0 does")
     text = stream.read(int.from_bytes(start[8:], "little")).decode("latin-1")
-    if not (found := HEADER.fullmatch(text)):
+    if not (header := HEADER.fullmatch(text)):
         _damaged(path, "its header is not that of a uint8 or float32 array in C order")
-    return tuple(int(side) for side in found["shape"].split(",") if side), np.dtype(found["type"])
+    return tuple(int(side) for side in header["shape"].split(",") if side), np.dtype(header["type"])
 
 
 def _view(x: np.ndarray, bounds: tuple[float, float]) -> NDArray[np.uint8]:

@@ -47,15 +47,15 @@ def _summary(run: Run) -> dict[str, Any]:
 def _selection(run: Run) -> Iterator[list[Any]]:
     inputs = {row.position: row for row in run.inputs()}
     stored = {row.position: _relative(run, row) for row in run.files("picked")}
-    said = {row.position: row.label for row in run.labels()}
+    labelled = {row.position: row.label for row in run.labels()}
     extras = sorted({key for row in inputs.values() for key in row.extra})
     yield [*COLUMNS, *(f"extra.{key}" if key in COLUMNS else key for key in extras)]
     for method in run.methods():
         for place in run.ranking(method.name):
             row = inputs[place.position]
             ranked = [method.name, place.rank, place.position, row.content, place.score, int(place.picked)]
-            known = [row.label, row.predicted, said.get(place.position), stored.get(place.position)]
-            yield [*ranked, *known, *(_scalar(row.extra.get(key)) for key in extras)]
+            about = [row.label, row.predicted, labelled.get(place.position), stored.get(place.position)]
+            yield [*ranked, *about, *(_scalar(row.extra.get(key)) for key in extras)]
 
 
 def _relative(run: Run, row: FileRow) -> str:

@@ -42,8 +42,8 @@ def list_runs(root: Path = ROOT) -> list[RunInfo]:
         folders = [entry for entry in sorted(root.iterdir()) if _looks_like_a_run(entry)] if root.exists() else []
     except OSError as error:
         raise BadInput(f"cannot look into {root}: {error.strerror}.") from error
-    found = [_info(folder) for folder in folders]
-    return sorted(found, key=lambda info: info.created.timestamp() if info.created else float("-inf"), reverse=True)
+    infos = (_info(folder) for folder in folders)
+    return sorted(infos, key=lambda info: info.created.timestamp() if info.created else float("-inf"), reverse=True)
 
 
 def _looks_like_a_run(path: Path) -> bool:
@@ -95,8 +95,8 @@ def clean(
 
 
 def _remove(info: RunInfo) -> bool:
-    held = lock.Lock.attempt(info.path)
-    if held is None:  # somebody began to write it a moment ago
+    guard = lock.Lock.attempt(info.path)
+    if guard is None:  # somebody began to write it a moment ago
         return False
     try:
         # The database goes last: a removal that is cut short leaves something that is still listed and can be removed.
@@ -107,6 +107,6 @@ def _remove(info: RunInfo) -> bool:
     except OSError as error:
         raise BadInput(f"cannot remove {info.path}: {error.strerror or error}.") from error
     finally:
-        held.release()
+        guard.release()
     seal.forget(info.id)
     return True

@@ -17,10 +17,10 @@ PAUSE = 0.05
 
 
 class Lock:
-    """Held from `take` to `release`, or until the process ends, however it ends."""
+    """Valid from `take` to `release`, or until the process ends, however it ends."""
 
-    def __init__(self, held: FileIO) -> None:
-        self._held = held
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
 
     @classmethod
     def take(cls, run: Path) -> Lock:
@@ -41,26 +41,26 @@ class Lock:
     def attempt(cls, run: Path) -> Lock | None:
         """Lock the run if nobody has it."""
         try:
-            held = _open(run, os.O_RDWR | os.O_CREAT)
+            file = _open(run, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise BadInput(f"cannot lock {run} for writing: {error.strerror}. Use a place you may write to.") from error
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Somebody may have removed the run between our open and our lock: then this lock guards nothing.
-            if os.fstat(held.fileno()).st_ino == (run / NAME).stat().st_ino:
-                held.truncate(0)
-                held.write(f"{os.getpid()}\n".encode())
-                return cls(held)
+            if os.fstat(file.fileno()).st_ino == (run / NAME).stat().st_ino:
+                file.truncate(0)
+                file.write(f"{os.getpid()}\n".encode())
+                return cls(file)
         except (BlockingIOError, FileNotFoundError):
             pass
         except OSError as error:
-            held.close()
+            file.close()
             raise BadInput(f"cannot lock {run} for writing: {error.strerror}. Free some space or choose a place.") from error
-        held.close()
+        file.close()
         return None
 
     def release(self) -> None:
-        self._held.close()
+        self._file.close()
 
 
 def _open(run: Path, flags: int) -> FileIO:
@@ -71,12 +71,12 @@ def _open(run: Path, flags: int) -> FileIO:
 def is_locked(run: Path) -> bool:
     """Whether somebody is writing the run now; looking changes nothing."""
     try:
-        held = _open(run, os.O_RDONLY)
+        file = _open(run, os.O_RDONLY)
     except OSError:
         return False
-    with held:
+    with file:
         try:
-            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False

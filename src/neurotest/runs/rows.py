@@ -15,7 +15,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class InputRow(NamedTuple):
-    """One input of the pool: where it stands, its content hash, its label and what the target said, if known."""
+    """One input of the pool: where it stands, its content hash, its label and the predicted class, if known."""
 
     position: int
     content: str
@@ -50,7 +50,7 @@ class RankedRow(NamedTuple):
 
 
 class LabelRow(NamedTuple):
-    """One thing a person said. `label` None: could not tell. `undoes` names the row that this one takes back."""
+    """One label by a person. `label` None: could not tell. `undoes` names the row that this one takes back."""
 
     n: int
     position: int
@@ -66,11 +66,11 @@ def _kinds(row: type[Any]) -> tuple[Any, ...]:
 
 
 def read(row: type[Row], values: Iterable[Any], where: Path) -> Row:
-    """The row out of a run, which may be anybody's: a column of another type is refused here, not met later."""
-    made = row(*values)
-    if not all(map(isinstance, made, _kinds(row))):
+    """The row out of a run, which may be anybody's: a column of another type is refused here."""
+    result = row(*values)
+    if not all(map(isinstance, result, _kinds(row))):
         raise BadInput(f"{where} holds a {row.__name__} that does not fit: it is damaged or no run of neurotest.")
-    return made
+    return result
 
 
 def loads(text: str, where: Path) -> Any:
@@ -81,10 +81,10 @@ def loads(text: str, where: Path) -> Any:
         raise BadInput(f"{where} holds an entry that is no JSON: it is damaged or no run of neurotest.") from None
 
 
-def whole_number(value: Any) -> int | None:
+def integer(value: Any) -> int | None:
     """Numpy's numbers as Python's: SQLite would store an int64 as bytes."""
     return None if value is None else int(value)
 
 
 def stored_input(row: InputRow) -> tuple[int, str, int | None, int | None, str]:
-    return int(row.position), str(row.content), whole_number(row.label), whole_number(row.predicted), dumps(row.extra)
+    return int(row.position), str(row.content), integer(row.label), integer(row.predicted), dumps(row.extra)

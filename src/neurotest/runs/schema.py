@@ -1,6 +1,6 @@
 """The tables of a run and how they came about. A new table or column is a new entry at the end of MIGRATIONS.
 
-`PRAGMA user_version` counts the entries a database has seen; entries that were ever released are never edited.
+`PRAGMA user_version` counts the entries applied to a database; entries that were ever released are never edited.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MIGRATIONS: list[tuple[str, ...]] = [
             by TEXT NOT NULL,
             at TEXT NOT NULL,
             undoes INTEGER UNIQUE REFERENCES label (n))""",
-        # What a person said is never changed or lost, only followed by another row.
+        # A person's label is never changed or lost, only followed by another row.
         "CREATE TRIGGER label_stays BEFORE DELETE ON label BEGIN SELECT RAISE(ABORT, 'labels are never deleted'); END",
         "CREATE TRIGGER label_is_final BEFORE UPDATE ON label BEGIN SELECT RAISE(ABORT, 'labels are never changed'); END",
     ),
@@ -141,12 +141,12 @@ def build(path: Path, meta: dict[str, str]) -> None:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Apply the entries this database has not seen, all or none."""
-    seen = version(connection)
-    if seen == len(MIGRATIONS):
+    """Apply the entries that this database lacks, all or none."""
+    applied = version(connection)
+    if applied == len(MIGRATIONS):
         return
     connection.execute("BEGIN IMMEDIATE")
-    for statements in MIGRATIONS[seen:]:
+    for statements in MIGRATIONS[applied:]:
         for statement in statements:
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version={len(MIGRATIONS)}")
@@ -163,19 +163,20 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse what is no run, what is newer than this program, and what could act: views, triggers, virtual tables not ours."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise BadInput(f"{path} is a database, but no run of neurotest.")
-    seen = version(connection)
-    if seen > len(MIGRATIONS):
-        known_here = f"schema {seen}, this one knows {len(MIGRATIONS)}"
-        raise BadInput(f"{path} was written by a newer neurotest ({known_here}): upgrade neurotest.")
-    if seen < 1:
+    applied = version(connection)
+    if applied > len(MIGRATIONS):
+        raise BadInput(
+            f"{path} was written by a newer neurotest (schema {applied}, this one knows {len(MIGRATIONS)}): upgrade neurotest."
+        )
+    if applied < 1:
         raise BadInput(f"{path} holds no tables: it is damaged or no run of neurotest.")
-    known = sqlite3.connect(":memory:", isolation_level=None)
+    reference = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        for statement in (s for statements in MIGRATIONS[:seen] for s in statements):
-            known.execute(statement)
-        ours = _objects(known)
+        for statement in (s for statements in MIGRATIONS[:applied] for s in statements):
+            reference.execute(statement)
+        ours = _objects(reference)
     finally:
-        known.close()
+        reference.close()
     theirs = _objects(connection)
     if lacking := sorted(name for _, name in ours.keys() - theirs.keys()):
         raise BadInput(f"{path} lacks {', '.join(lacking)}: it is damaged or no run of neurotest.")

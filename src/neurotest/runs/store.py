@@ -22,7 +22,7 @@ from neurotest.runs import codec, schema, seal
 from neurotest.runs.lock import NAME as LOCK
 from neurotest.runs.lock import Lock
 from neurotest.runs.plain import dumps, plain
-from neurotest.runs.rows import FileRow, InputRow, LabelRow, MethodRow, RankedRow, loads, read, stored_input, whole_number
+from neurotest.runs.rows import FileRow, InputRow, LabelRow, MethodRow, RankedRow, integer, loads, read, stored_input
 
 ROOT = Path("neurotest-runs")
 INPUTS = "inputs"
@@ -187,9 +187,15 @@ class Run:
 
     def add_inputs(self, rows: Iterable[InputRow | Mapping[str, Any]]) -> None:
         """Rows with position, content and, where known, label, predicted, extra. All or none of the call are kept."""
-        known = (row if isinstance(row, InputRow) else InputRow(**row) for row in rows)
+        inputs = (row if isinstance(row, InputRow) else InputRow(**row) for row in rows)
         with self.transaction():
-            self._db.executemany("INSERT INTO input VALUES (?, ?, ?, ?, ?)", map(stored_input, known))
+            self._db.executemany("INSERT INTO input VALUES (?, ?, ?, ?, ?)", map(stored_input, inputs))
+
+    def clear_inputs(self) -> None:
+        """Forget all inputs and their files, to write them anew after a crash; files go when the run is opened again."""
+        with self.transaction():
+            for table in ("file", "input"):
+                self._db.execute(f"DELETE FROM {table}")
 
     def inputs(self) -> list[InputRow]:
         rows = self._rows("SELECT position, content, label, predicted, extra FROM input ORDER BY position")
@@ -204,8 +210,7 @@ class Run:
             raise BadInput(f"position {position} is no input of {self.path}: add_inputs comes first.")
         with self.transaction():
             path = codec.encode(x, files.inside(self.path, f"{INPUTS}/{role}-{position:06d}"), bounds)
-            stored = f"{INPUTS}/{path.name}"
-            self._db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", (position, role, stored))
+            self._db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", (position, role, f"{INPUTS}/{path.name}"))
         return path
 
     def save_inputs(
@@ -213,31 +218,23 @@ class Run:
     ) -> list[Path]:
         """`save_input` for many, their rows in one transaction."""
         with self.transaction():
-            return [self.save_input(p, one, role, bounds) for p, one in zip(np.asarray(positions).tolist(), x, strict=True)]
+            return [self.save_input(i, image, role, bounds) for i, image in zip(np.asarray(positions).tolist(), x, strict=True)]
 
     def files(self, role: str | None = None) -> list[FileRow]:
         """Stored inputs by position; a path that leaves the run is refused."""
         rows = self._rows("SELECT position, role, path FROM file WHERE ?1 IS NULL OR role = ?1 ORDER BY position, role", role)
-        found = ((position, name, files.inside(self.path, str(path))) for position, name, path in rows)
-        return [read(FileRow, row, self._file) for row in found]
+        return [read(FileRow, (*row[:2], files.inside(self.path, str(row[2]))), self._file) for row in rows]
 
     def load_input(self, position: int, role: str = "picked") -> codec.Input:
-        """Exactly what `save_input` was given."""
+        """Exactly what `save_input` stored."""
         rows = self._rows("SELECT path FROM file WHERE position = ? AND role = ?", int(position), role)
         if not rows:
             raise BadInput(f"{self.path} stores no input {position} as {role!r}.")
         return codec.decode(files.inside(self.path, str(rows[0][0])))
 
     def _sweep(self) -> None:
-        folder = self.path / INPUTS
-        if folder.is_symlink() or not folder.is_dir():
-            return
-        named = {str(path) for (path,) in self._rows("SELECT path FROM file")}
-        for found in folder.iterdir():
-            owner = found.name.removesuffix(codec.VIEW) + ".npy" if found.name.endswith(codec.VIEW) else found.name
-            if OUR_FILE.fullmatch(found.name) and f"{INPUTS}/{owner}" not in named:
-                with suppress(OSError):
-                    found.unlink()
+        names = {str(path) for (path,) in self._rows("SELECT path FROM file")}
+        codec.remove_orphans(self.path / INPUTS, names, OUR_FILE)
 
     # rankings
 
@@ -254,9 +251,9 @@ class Run:
         if method in {row.name for row in self.methods()}:
             raise BadInput(f"{self.path} already has a ranking by {method}.")
         with self.transaction():
-            made = self._db.execute("INSERT INTO method (name, picked) VALUES (?, ?)", (method, int(picked))).lastrowid
+            number = self._db.execute("INSERT INTO method (name, picked) VALUES (?, ?)", (method, int(picked))).lastrowid
             column = [None] * order.size if values is None else values.tolist()
-            places = zip(repeat(made, order.size), range(1, order.size + 1), order.tolist(), column, strict=True)
+            places = zip(repeat(number, order.size), range(1, order.size + 1), order.tolist(), column, strict=True)
             self._db.executemany("INSERT INTO ranking VALUES (?, ?, ?, ?)", places)
 
     def methods(self) -> list[MethodRow]:
@@ -266,35 +263,35 @@ class Run:
 
     def ranking(self, method: str) -> list[RankedRow]:
         """One ranking in order."""
-        known = self._rows("SELECT id, picked FROM method WHERE name = ?", method)
-        if not known:
+        methods = self._rows("SELECT id, picked FROM method WHERE name = ?", method)
+        if not methods:
             raise BadInput(f"{self.path} has no ranking by {method!r}. {near(method, [row.name for row in self.methods()])}")
         query = "SELECT rank, position, score, rank <= ? FROM ranking WHERE method = ? ORDER BY rank"
-        rows = self._rows(query, known[0][1], known[0][0])
+        number, picked = methods[0]
+        rows = self._rows(query, picked, number)
         return [read(RankedRow, (*row[:3], bool(row[3])), self._file) for row in rows]
 
     # labels
 
     def add_label(self, position: int, label: int | None, by: str = "") -> int:
-        """What a person said about an input, on disk when this returns; None is "cannot tell". Gives the row's number."""
-        values = (int(position), whole_number(label), by, now())
-        with self.transaction(durable=True):
-            made = self._db.execute("INSERT INTO label (position, label, by, at) VALUES (?, ?, ?, ?)", values).lastrowid
-        assert made is not None
-        return made
+        """A person's label of an input, on disk when this returns; None is "cannot tell". Gives the row's number."""
+        return self._add_label_row(int(position), integer(label), by, None)
 
     def undo_label(self, n: int, by: str = "") -> int:
-        """Take back row n with a row of its own; what was said before about that input counts again."""
+        """Take back row n with a row of its own; the earlier label of that input counts again."""
         rows = {row.n: row for row in self.label_history()}
         if n not in rows or rows[n].undoes is not None:
             raise BadInput(f"label {n} does not exist: give a number that add_label returned.")
         if any(row.undoes == n for row in rows.values()):
             raise BadInput(f"label {n} is undone already.")
+        return self._add_label_row(rows[n].position, None, by, n)
+
+    def _add_label_row(self, position: int, label: int | None, by: str, undoes: int | None) -> int:
+        query = "INSERT INTO label (position, label, by, at, undoes) VALUES (?, ?, ?, ?, ?)"
         with self.transaction(durable=True):
-            query = "INSERT INTO label (position, label, by, at, undoes) VALUES (?, NULL, ?, ?, ?)"
-            made = self._db.execute(query, (rows[n].position, by, now(), n)).lastrowid
-        assert made is not None
-        return made
+            n = self._db.execute(query, (position, label, by, now(), undoes)).lastrowid
+        assert n is not None
+        return n
 
     def label_history(self) -> list[LabelRow]:
         """Every row ever added, undone ones and undos included."""
@@ -302,7 +299,7 @@ class Run:
         return [read(LabelRow, row, self._file) for row in rows]
 
     def labels(self) -> list[LabelRow]:
-        """What counts now: the last row about each input that was not taken back, in the order they were given."""
+        """What counts now: the last row about each input that was not taken back, in the order they were added."""
         history = self.label_history()
         undone = {row.undoes for row in history}
         last = {row.position: row for row in history if row.undoes is None and row.n not in undone}

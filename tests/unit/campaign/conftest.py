@@ -40,10 +40,10 @@ def build():
 
 
 def other():
-    made = Tiny()
+    network = Tiny()
     with torch.no_grad():
-        made.fc.bias += 1
-    return made
+        network.fc.bias += 1
+    return network
 """
 
 
@@ -79,13 +79,13 @@ def campaign(target: Target, seeds: str, tmp_path: Path) -> FuzzResult:
 
 
 def run(target: Any, seeds: Any, out: Path, **options: Any) -> FuzzResult:
-    asked: dict[str, Any] = {"guide": "nlc", "iterations": 120, "batch": 64, "tries": 16, **options}
-    return fuzz(target, seeds, out=out, **asked)
+    settings: dict[str, Any] = {"guide": "nlc", "iterations": 120, "batch": 64, "tries": 16, **options}
+    return fuzz(target, seeds, out=out, **settings)
 
 
 def no_labels(seeds: str) -> ArraySource:
     from neurotest.data.spec import data
 
-    found = data(seeds).without_labels()
-    assert isinstance(found, ArraySource)
-    return found
+    source = data(seeds).without_labels()
+    assert isinstance(source, ArraySource)
+    return source

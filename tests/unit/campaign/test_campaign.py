@@ -32,9 +32,9 @@ run, no_labels = _conftest.run, _conftest.no_labels
 def rows(path: Path | None) -> tuple[list[Any], dict[str, Any]]:
     """Everything a campaign found and counted, but the clock."""
     assert path is not None
-    with Run.open(path) as found:
-        mutants = found.rows("SELECT * FROM mutant ORDER BY number")
-        return mutants, timeless(found["progress"])
+    with Run.open(path) as opened:
+        mutants = opened.rows("SELECT * FROM mutant ORDER BY number")
+        return mutants, timeless(opened["progress"])
 
 
 def timeless(progress: dict[str, Any]) -> dict[str, Any]:
@@ -89,10 +89,10 @@ def test_random_stands_beside_with_as_many_forward_passes(
 
 
 def test_images_per_family_and_disk_are_bounded(target: Target, seeds: str, tmp_path: Path) -> None:
-    found = run(target, seeds, tmp_path / "few", keep=1)
-    assert len(list((tmp_path / "few" / "faults").glob("*.png"))) == len(found.families)
+    few = run(target, seeds, tmp_path / "few", keep=1)
+    assert len(list((tmp_path / "few" / "faults").glob("*.png"))) == len(few.families)
     none = run(target, seeds, tmp_path / "none", disk=0)
-    assert none.faults == found.faults
+    assert none.faults == few.faults
     assert not (tmp_path / "none" / "faults").exists()
     assert "disk" in none.notes[0]
 
@@ -101,12 +101,12 @@ def test_images_per_family_and_disk_are_bounded(target: Target, seeds: str, tmp_
 def test_interrupted_and_resumed_is_the_same_as_in_one_go(guide: str, target: Target, seeds: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"guide": guide, "train": seeds, "batch": 16}
     whole = run(target, seeds, tmp_path / "whole", **options)
-    asked = iter([False] * 3 + [True] + [False] * 2 + [True])
+    answers = iter([False] * 3 + [True] + [False] * 2 + [True])
     with pytest.raises(Interrupted, match="--resume"):
-        run(target, seeds, tmp_path / "parts", stop=lambda: next(asked), **options)
+        run(target, seeds, tmp_path / "parts", stop=lambda: next(answers), **options)
     assert status(tmp_path / "parts")["state"] == "unfinished"
     with pytest.raises(Interrupted):
-        fuzz(target, resume=tmp_path / "parts", stop=lambda: next(asked))
+        fuzz(target, resume=tmp_path / "parts", stop=lambda: next(answers))
     fuzz(target, resume=tmp_path / "parts")
     assert rows(tmp_path / "parts") == rows(whole.run)
 
@@ -131,7 +131,7 @@ def test_batches_after_the_snapshot_are_repeated_exactly(
 def _explode(after: int) -> Any:
     seen: list[int] = []
 
-    def watch(fuzzer: Any, found: Any, new: Any) -> None:
+    def watch(fuzzer: Any, outputs: Any, new: Any) -> None:
         seen.append(1)
         if len(seen) >= after:
             raise ZeroDivisionError
@@ -167,10 +167,10 @@ def test_families_have_a_representative_and_merging_keeps_them_all(target: Targe
         paths.append(run(target, seeds, tmp_path / f"run{number}", guide=guide, seed=number).run)
     every = {f.key for path in paths for f in families(path).families}  # type: ignore[arg-type]
     merged = merge(paths, tmp_path / "merged")  # type: ignore[arg-type]
-    found = families(tmp_path / "merged")
-    assert {f.key for f in found.families} == every
+    rows = families(tmp_path / "merged").families
+    assert {f.key for f in rows} == every
     assert merged["families"] == len(every)
-    assert all(f.representative.file is not None and f.representative.file.is_file() for f in found.families)
+    assert all(f.representative.file is not None and f.representative.file.is_file() for f in rows)
     with pytest.raises(BadInput, match="cannot be resumed"):
         fuzz(target, resume=tmp_path / "merged", iterations=5)
     with Run.open(tmp_path / "merged") as opened:
@@ -193,16 +193,16 @@ def test_merging_refuses_other_targets_and_other_mutations(model: str, target: T
 
 def test_shrinking_never_makes_a_change_larger_and_still_fails(campaign: FuzzResult, target: Target) -> None:
     assert campaign.run is not None
-    found = shrink(campaign.run, target)["families"]
-    assert len(found) == len(campaign.families)
-    assert all(len(one["after"].split(",")) <= len(one["before"].split(",")) + 1 for one in found)
-    assert np.mean([one["l2_after"] < one["l2_before"] for one in found]) > 0.3
+    rows = shrink(campaign.run, target)["families"]
+    assert len(rows) == len(campaign.families)
+    assert all(len(row["after"].split(",")) <= len(row["before"].split(",")) + 1 for row in rows)
+    assert np.mean([row["l2_after"] < row["l2_before"] for row in rows]) > 0.3
     with Run.open(campaign.run) as opened:
         reader = FaultReader(opened, target)
-        for one in found:
-            x = codec.decode(campaign.run / one["file"])
+        for row in rows:
+            x = codec.decode(campaign.run / row["file"])
             classes = dict(zip(map(str, range(3)), range(3), strict=True))
-            assert reader.predict(x[None])[0] == classes[one["predicted"]]
+            assert reader.predict(x[None])[0] == classes[row["predicted"]]
 
 
 def test_shrinking_a_live_campaign_leaves_a_job_that_its_owner_takes_in(campaign: FuzzResult, target: Target) -> None:
@@ -218,9 +218,9 @@ def test_shrinking_a_live_campaign_leaves_a_job_that_its_owner_takes_in(campaign
 
 def test_unlabelled_seeds_with_other_oracles(target: Target, seeds: str, tmp_path: Path) -> None:
     for oracle in ("metamorphic", "quantised:bf16", ["metamorphic", "regression:0.9"]):
-        found = fuzz(target, no_labels(seeds), "random", iterations=40, oracle=oracle, out=False)
-        assert found.tally.tested > 0
-    assert found.faults > 0
+        result = fuzz(target, no_labels(seeds), "random", iterations=40, oracle=oracle, out=False)
+        assert result.tally.tested > 0
+    assert result.faults > 0
 
 
 # -- bad input

@@ -19,7 +19,7 @@ from neurotest.semantics.explain import risk_ratio, substitutions
 from neurotest.semantics.guidance import Guidance
 from neurotest.target import Target
 
-SAID: dict[str, Any] = {"describe": "class-profile", "critical": "conductance:3"}
+SETTINGS: dict[str, Any] = {"describe": "class-profile", "critical": "conductance:3"}
 
 
 def subject() -> tuple[Target, ArraySource]:
@@ -58,58 +58,58 @@ def first_fault(run: Path) -> int:
 def test_a_fault_beside_its_seed(campaign: tuple[Path, Target, ArraySource]) -> None:
     run, target, data = campaign
     number = first_fault(run)
-    found = explain(run, number, target=target, train=data, **SAID)
-    assert isinstance(found, Explanation)
-    pair = found.pair
+    explanation = explain(run, number, target=target, train=data, **SETTINGS)
+    assert isinstance(explanation, Explanation)
+    pair = explanation.pair
     assert [p.layer for p in pair.layers] == ["1", "4"]
-    assert pair.predicted[0] == found.true != pair.predicted[1]
-    assert pair.attributed == found.true  # both are read for what the seed is taken for
+    assert pair.predicted[0] == explanation.true != pair.predicted[1]
+    assert pair.attributed == explanation.true  # both are read for what the seed is taken for
     assert pair.layers[0].seed.map is not None
     assert pair.layers[0].seed.map.shape == (12, 12)
     assert pair.layers[1].seed.map is None  # a dense layer has no places
     assert pair.layers[0].seed.ranks[0] == 1
     assert pair.tau is None  # a random campaign has no threshold
     assert pair.parts == next((p.layer for p in pair.layers if p.seed.neuron != p.fault.neuron), None)
-    told = found.to_dict()
-    assert told["fault"] == number
-    assert {"layer", "same", "seed", "fault", "completeness"} == set(told["layers"][0])
-    assert told["layers"][1]["completeness"] == pytest.approx([1, 1], abs=0.1)  # nothing but a dense layer comes after it
-    by_file = explain(run, f"faults/fault-{number:06d}.png", target=target, train=data, **SAID)
-    assert by_file.to_dict() == told
+    content = explanation.to_dict()
+    assert content["fault"] == number
+    assert {"layer", "same", "seed", "fault", "completeness"} == set(content["layers"][0])
+    assert content["layers"][1]["completeness"] == pytest.approx([1, 1], abs=0.1)  # nothing but a dense layer comes after it
+    by_file = explain(run, f"faults/fault-{number:06d}.png", target=target, train=data, **SETTINGS)
+    assert by_file.to_dict() == content
 
 
 def test_classes_are_called_what_the_campaign_was_told(campaign: tuple[Path, Target, ArraySource]) -> None:
     run, target, data = campaign
     other = Target(target.module, shape=target.shape, classes=["one", "two", "three"])
-    found = explain(run, first_fault(run), target=other, train=data, **SAID)
-    assert isinstance(found, Explanation)
-    assert found.true in target.classes  # type: ignore[operator]
+    explanation = explain(run, first_fault(run), target=other, train=data, **SETTINGS)
+    assert isinstance(explanation, Explanation)
+    assert explanation.true in target.classes  # type: ignore[operator]
 
 
 def test_every_string_is_escaped(campaign: tuple[Path, Target, ArraySource], tmp_path: Path) -> None:
     run, target, data = campaign
-    found = explain(run, first_fault(run), target=target, train=data, **SAID)
-    assert "<b>cat" not in page(found)
-    assert "&lt;b&gt;cat" in page(found) + found._repr_html_() or "dog|cow" in page(found)
-    assert "<script" not in page(found)
-    assert markdown(found).count("\n| ") >= 3
+    explanation = explain(run, first_fault(run), target=target, train=data, **SETTINGS)
+    assert "<b>cat" not in page(explanation)
+    assert "&lt;b&gt;cat" in page(explanation) + explanation._repr_html_() or "dog|cow" in page(explanation)
+    assert "<script" not in page(explanation)
+    assert markdown(explanation).count("\n| ") >= 3
     for name in ("a.html", "a.md", "a.json"):
-        assert write_explanation(found, tmp_path / name).stat().st_size > 100
+        assert write_explanation(explanation, tmp_path / name).stat().st_size > 100
     with pytest.raises(BadInput, match=r"\.html, \.md or \.json"):
-        write_explanation(found, tmp_path / "a.docx")
+        write_explanation(explanation, tmp_path / "a.docx")
 
 
 def test_what_faults_have_in_common(campaign: tuple[Path, Target, ArraySource], tmp_path: Path) -> None:
     run, target, data = campaign
-    found = explain(run, target=target, train=data, limit=40, **SAID)
-    assert isinstance(found, Patterns)
-    assert 0 < found.faults <= 40
-    assert 0 < found.others <= 40
+    patterns = explain(run, target=target, train=data, limit=40, **SETTINGS)
+    assert isinstance(patterns, Patterns)
+    assert 0 < patterns.faults <= 40
+    assert 0 < patterns.others <= 40
     for who in ("faults", "others"):
-        assert sum(part[who] for part in found.parts.values()) == pytest.approx(1)
-    assert all(s.lift > 1 and s.low <= s.lift <= s.high for s in found.found)
-    assert page(found)
-    assert found.save(tmp_path / "x.json").is_file()
+        assert sum(part[who] for part in patterns.parts.values()) == pytest.approx(1)
+    assert all(s.lift > 1 and s.low <= s.lift <= s.high for s in patterns.substitutions)
+    assert page(patterns)
+    assert patterns.save(tmp_path / "x.json").is_file()
 
 
 def ready() -> Any:
@@ -127,12 +127,12 @@ def test_substitutions_by_hand() -> None:
     after[100:110] = 3  # and in 10 of 100 others
     after[40:45] = 2
     after[110:130] = 2  # less often among faults: not listed
-    (found,) = substitutions(ready(), before, after, faults)
-    assert (found.layer, found.before, found.after, found.faults, found.others) == ("1", 0, 3, 40, 10)
-    assert found.words == ("word 0", "word 3")
-    assert found.lift == pytest.approx((40.5 / 101) / (10.5 / 101))
-    assert found.sure
-    assert found.low > 1
+    (row,) = substitutions(ready(), before, after, faults)
+    assert (row.layer, row.before, row.after, row.faults, row.others) == ("1", 0, 3, 40, 10)
+    assert row.words == ("word 0", "word 3")
+    assert row.lift == pytest.approx((40.5 / 101) / (10.5 / 101))
+    assert row.sure
+    assert row.low > 1
 
 
 def test_the_interval_of_a_risk_ratio_against_scipy() -> None:

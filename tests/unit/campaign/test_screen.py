@@ -40,9 +40,9 @@ def test_lines_when_there_is_no_terminal(capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setattr(screens, "LINES", 0.0)
     shown = Screen(json=False, quiet=False, classes=("a", "b", "c"), live=False)
     shown(fuzzer(forwards=300, faults=4, iterations=20), [MUTANT], [MUTANT])
-    said = capsys.readouterr().err
-    assert "20 iterations, 300 forwards" in said
-    assert "4 faults in 2 families (random: 3 in 1), 1 classes, coverage 0.25" in said
+    text = capsys.readouterr().err
+    assert "20 iterations, 300 forwards" in text
+    assert "4 faults in 2 families (random: 3 in 1), 1 classes, coverage 0.25" in text
 
 
 def test_json_events_go_to_standard_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,10 +59,10 @@ def test_the_live_view_names_what_matters() -> None:
     from rich.console import Console
 
     shown = Screen(json=False, quiet=False, classes=("ant", "bee", "cat"), live=True)
-    made = fuzzer(forwards=300, faults=4)
+    fuzzed = fuzzer(forwards=300, faults=4)
     shown.newest = ["cat taken for bee after scale"]
     console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(shown.picture(made, shown.facts(made)))
+    console.print(shown.picture(fuzzed, shown.facts(fuzzed)))
     text = console.export_text()
     for word in (
         "forwards/s",

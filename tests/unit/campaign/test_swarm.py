@@ -52,19 +52,19 @@ OPTIONS = {"evaluations": 80, "radius": 0.05, "batch": 40}  # groups of ten seed
 
 
 def test_a_run_holds_faults_that_replay(tmp_path: Path) -> None:
-    found = neurotest.swarm(target(), source(), out=tmp_path / "run", **OPTIONS)
-    content = json.loads(json.dumps(found.to_dict()))
+    result = neurotest.swarm(target(), source(), out=tmp_path / "run", **OPTIONS)
+    content = json.loads(json.dumps(result.to_dict()))
     assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= content.keys()
-    assert content["faults"] == len(found.x) >= content["roots"] == len(set(found.rows.tolist())) > 0
+    assert content["faults"] == len(result.x) >= content["roots"] == len(set(result.rows.tolist())) > 0
     assert set(content["controls"]) == {"noise", "pgd", "margin"}
     assert sum(content["by_predicted"].values()) == content["faults"]
-    assert sum(row["faults"] for row in families(tmp_path / "run").table()) == found.faults
+    assert sum(row["faults"] for row in families(tmp_path / "run").table()) == result.faults
     again = replay(f"{tmp_path / 'run'}#0", target())
     assert again.same_values
     assert again.fails
-    assert status(tmp_path / "run")["faults"] == found.faults
-    assert len(list((tmp_path / "run" / "faults").glob("fault-*.png"))) == found.faults
-    assert "seeds fail" in found._repr_html_()
+    assert status(tmp_path / "run")["faults"] == result.faults
+    assert len(list((tmp_path / "run" / "faults").glob("fault-*.png"))) == result.faults
+    assert "seeds fail" in result._repr_html_()
 
 
 def test_a_changed_image_does_not_replay(tmp_path: Path) -> None:
@@ -82,20 +82,20 @@ def test_a_changed_image_does_not_replay(tmp_path: Path) -> None:
 def test_interrupted_or_killed_it_goes_on_to_the_same_end(tmp_path: Path) -> None:
     every: list[int] = []
     whole = neurotest.swarm(target(), source(), out=tmp_path / "whole", stop=lambda: bool(every.append(1)), **OPTIONS)  # type: ignore[func-returns-value]
-    asked: list[int] = []
+    rounds: list[int] = []
 
     def stop() -> bool:
-        asked.append(1)
-        return len(asked) > len(every) // 2  # in the second group of three
+        rounds.append(1)
+        return len(rounds) > len(every) // 2  # in the second group of three
 
     with pytest.raises(Interrupted, match="--resume"):
         neurotest.swarm(target(), source(), out=tmp_path / "part", stop=stop, **OPTIONS)
     with Run.open(tmp_path / "part") as run:
         assert 0 < run["swarm"]["done"] < len(source())
-    found = neurotest.swarm(target(), source(), resume=tmp_path / "part")
+    resumed = neurotest.swarm(target(), source(), resume=tmp_path / "part")
     same = ("faults", "families", "roots", "by_predicted", "forwards", "controls", "labels_per_seed", "errors")
-    assert {key: found.to_dict()[key] for key in same} == {key: whole.to_dict()[key] for key in same}
-    assert np.array_equal(found.x, whole.x)
+    assert {key: resumed.to_dict()[key] for key in same} == {key: whole.to_dict()[key] for key in same}
+    assert np.array_equal(resumed.x, whole.x)
 
 
 def test_unlabelled_seeds_keep_their_prediction_if_asked(tmp_path: Path) -> None:
@@ -110,13 +110,28 @@ def test_unlabelled_seeds_keep_their_prediction_if_asked(tmp_path: Path) -> None
 
 def test_presets_run(tmp_path: Path) -> None:
     for preset in ("sensitivity-paper", "sensitivity-code", "excitability-paper"):
-        found = neurotest.swarm(target(), source(6), preset=preset, particles=4, iterations=3, beside=(), out=False)
-        assert found.fitness == preset.partition("-")[0]
-        assert found.to_dict()["forwards"] > 0
+        result = neurotest.swarm(target(), source(6), preset=preset, particles=4, iterations=3, beside=(), out=False)
+        assert result.fitness == preset.partition("-")[0]
+        assert result.to_dict()["forwards"] > 0
+
+
+def test_settings_repeated_on_resume_are_compared(tmp_path: Path) -> None:
+    options = {**OPTIONS, "inertia": (0.4, 0.9)}
+    result = neurotest.swarm(target(), source(6), out=tmp_path / "run", **options)
+    again = neurotest.swarm(target(), source(6), "excitability", resume=tmp_path / "run", **options)
+    assert again.faults == result.faults
+    for repeated, refused in (
+        ({"radius": 0.01}, r"radius=0.01: .* was started with"),
+        ({"fitness": "margin"}, r"fitness='margin': .* was started with None"),
+        ({"beside": ("pgd",)}, r"beside=\['pgd'\]: .* was started with"),
+        ({"inertia": (0.4, 0.8)}, r"inertia=\[0.4, 0.8\]: .* was started with \[0.4, 0.9\]"),
+    ):
+        with pytest.raises(BadInput, match=refused):
+            neurotest.swarm(target(), source(6), resume=tmp_path / "run", **repeated)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"radius": 0}, "radius=0"),
         ({"radius": 2}, "beyond the input range"),
@@ -131,8 +146,8 @@ def test_presets_run(tmp_path: Path) -> None:
         ({"labels_from": "guess"}, "labels_from"),
     ],
 )
-def test_bad_input_is_one_sentence(options: dict[str, object], said: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_bad_input_is_one_sentence(options: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=message):
         neurotest.swarm(target(), source(6), out=tmp_path / "run", **options)  # type: ignore[arg-type]
     assert not (tmp_path / "run" / "faults").exists()
 
@@ -149,25 +164,26 @@ def test_no_correct_seed_and_no_target_are_said() -> None:
 
 def test_neurons_of_a_run(tmp_path: Path) -> None:
     neurotest.swarm(target(), source(), out=tmp_path / "run", beside=(), **OPTIONS)
-    found = neurons(tmp_path / "run", target(), top=4, rounds=20)
-    assert len(found.neurons) == 4
-    assert [n.value for n in found.neurons] == sorted((n.value for n in found.neurons), reverse=True)
-    assert all(n.low <= n.value <= n.high and 0 <= n.seeds <= found.pairs for n in found.neurons)
-    assert sum(row["excitable"] for row in found.layers) == 4
-    assert sum(row["value"] for row in found.layers) == pytest.approx(found.change, rel=0.5)
+    result = neurons(tmp_path / "run", target(), top=4, rounds=20)
+    assert len(result.neurons) == 4
+    assert [n.value for n in result.neurons] == sorted((n.value for n in result.neurons), reverse=True)
+    assert all(n.low <= n.value <= n.high and 0 <= n.seeds <= result.pairs for n in result.neurons)
+    assert sum(row["excitable"] for row in result.layers) == 4
+    assert sum(row["value"] for row in result.layers) == pytest.approx(result.change, rel=0.5)
     # what silencing does is what an edited network says
-    first = found.neurons[0]
-    assert 0 <= first.repaired <= found.pairs
-    assert json.loads(json.dumps(found.to_dict()))["pairs"] == found.pairs
+    first = result.neurons[0]
+    assert 0 <= first.repaired <= result.pairs
+    assert json.loads(json.dumps(result.to_dict()))["pairs"] == result.pairs
     again = neurons(tmp_path / "run", target(), top=4, rounds=20)
-    assert again.table() == found.table()
+    assert again.table() == result.table()
+    assert "4 most excitable neurons" in result._repr_html_()
 
 
 def test_the_report_shows_controls_families_and_neurons(tmp_path: Path) -> None:
-    found = neurotest.swarm(target(), source(), out=tmp_path / "run", **OPTIONS)
+    result = neurotest.swarm(target(), source(), out=tmp_path / "run", **OPTIONS)
     keep(tmp_path / "run", neurons(tmp_path / "run", target(), top=3, rounds=4).to_dict())
     page = write_report(tmp_path / "run").read_text()
-    assert f"{found.failed} of {found.seeds} seeds fail" in page
+    assert f"{result.failed} of {result.seeds} seeds fail" in page
     assert "a swarm led by the margin alone" in page
     assert "faults right again when silenced" in page
     assert page.count("data:image/png") >= 2
@@ -178,31 +194,31 @@ def test_shrinking_changes_fewer_values_by_less_and_the_same_class_is_said(tmp_p
     neurotest.swarm(target(), source(), out=tmp_path / "run", beside=(), **OPTIONS)
     with Run.open(tmp_path / "run") as run:
         before = {fault.number: fault for fault in Store(run).faults()}
-        seeds, rows = Store(run).seeds()
-    found = shrink(tmp_path / "run", target())["families"]
-    assert len(found) == len(families(tmp_path / "run").families)
+        seeds, places = Store(run).seeds()
+    rows = shrink(tmp_path / "run", target())["families"]
+    assert len(rows) == len(families(tmp_path / "run").families)
     smaller = 0
-    for one in found:
-        fault = before[one["fault"]]
-        image = codec.decode(tmp_path / "run" / one["file"])
-        seed = seeds[rows[fault.root]]
+    for row in rows:
+        fault = before[row["fault"]]
+        image = codec.decode(tmp_path / "run" / row["file"])
+        seed = seeds[places[fault.root]]
         with torch.inference_mode():
-            said = int(target().logits(torch.from_numpy(image[None].astype(np.float32) / 255)).argmax(1))
-        assert said == fault.predicted
-        assert one["after"] == f"{fault.operator}, changed values {int((image != seed).sum())}"
-        assert one["l0_after"] == pytest.approx(float((image != seed).mean()))
-        assert one["l2_after"] <= one["l2_before"] + 1e-6
-        smaller += one["l0_after"] < one["l0_before"]
+            predicted = int(target().logits(torch.from_numpy(image[None].astype(np.float32) / 255)).argmax(1))
+        assert predicted == fault.predicted
+        assert row["after"] == f"{fault.operator}, changed values {int((image != seed).sum())}"
+        assert row["l0_after"] == pytest.approx(float((image != seed).mean()))
+        assert row["l2_after"] <= row["l2_before"] + 1e-6
+        smaller += row["l0_after"] < row["l0_before"]
         # nothing is left that could go: every changed value is needed
         kept = np.argwhere(image != seed)
         without = np.repeat(image[None], len(kept), axis=0)
         without[(np.arange(len(kept)), *kept.T)] = seed[tuple(kept.T)]
         with torch.inference_mode():
             again = target().logits(torch.from_numpy(without.astype(np.float32) / 255)).argmax(1)
-        assert len(kept) == 1 or bool((again != fault.predicted).all()) or one["linf_after"] < one["linf_before"]
+        assert len(kept) == 1 or bool((again != fault.predicted).all()) or row["linf_after"] < row["linf_before"]
     assert smaller > 0
     with Run.open(tmp_path / "run") as run:
-        assert len(shrunk_of(run)) == len(found)
+        assert len(shrunk_of(run)) == len(rows)
 
 
 def test_swarms_merge_with_each_other_and_with_campaigns(tmp_path: Path) -> None:
@@ -229,8 +245,8 @@ def test_swarms_merge_with_each_other_and_with_campaigns(tmp_path: Path) -> None
 
 def test_what_left_a_predicted_label_shrinks_too(tmp_path: Path) -> None:
     neurotest.swarm(target(), source(labelled=False), labels_from="prediction", out=tmp_path / "run", beside=(), **OPTIONS)
-    found = shrink(tmp_path / "run", target())["families"]
-    assert any(one["l0_after"] < one["l0_before"] for one in found)
+    rows = shrink(tmp_path / "run", target())["families"]
+    assert any(row["l0_after"] < row["l0_before"] for row in rows)
     with pytest.raises(BadInput, match="neurotest swarm --resume"):
         neurotest.fuzz(target(), resume=tmp_path / "run")
 

@@ -39,9 +39,9 @@ def test_fid_says_when_it_means_nothing() -> None:
     a, b = drawn(20, 30, 0), drawn(25, 30, 1)
     with pytest.raises(BadInput, match="singular"):
         fid(a, b)
-    found = fid(a, b, covariance="shrunk")
-    assert math.isfinite(found.value)
-    assert len(found.warnings) == 2
+    score = fid(a, b, covariance="shrunk")
+    assert math.isfinite(score.value)
+    assert len(score.warnings) == 2
     assert "below 2,048" in fid(drawn(50, 2, 0), drawn(50, 2, 1)).warnings[0]
     assert fid(drawn(2100, 2, 0), drawn(2100, 2, 1)).warnings == ()
 
@@ -55,9 +55,9 @@ def test_kid_as_plain_loops_say() -> None:
     first = np.mean([kernel(a[i], a[j]) for i in range(7) for j in range(7) if i != j])
     second = np.mean([kernel(b[i], b[j]) for i in range(5) for j in range(5) if i != j])
     across = np.mean([kernel(x, y) for x in a for y in b])
-    found = kid(a, b)
-    assert found.value == pytest.approx(first + second - 2 * across)
-    assert "scatters" in found.warnings[0]
+    score = kid(a, b)
+    assert score.value == pytest.approx(first + second - 2 * across)
+    assert "scatters" in score.warnings[0]
 
 
 def test_kid_is_unbiased() -> None:
@@ -72,9 +72,9 @@ def test_inception_score_by_hand() -> None:
     probs = np.array([[0.9, 0.1], [0.3, 0.7]])
     mean = probs.mean(0)
     expected = math.exp(sum(p * math.log(p / m) for row in probs for p, m in zip(row, mean, strict=True)) / 2)
-    found = inception_score(probs)
-    assert found.value == pytest.approx(expected)
-    assert "biased low" in found.warnings[0]
+    score = inception_score(probs)
+    assert score.value == pytest.approx(expected)
+    assert "biased low" in score.warnings[0]
     halves = np.concatenate([np.eye(2), np.full((2, 2), 0.5)])
     assert inception_score(halves, splits=2).value == pytest.approx((2 + 1) / 2)
 

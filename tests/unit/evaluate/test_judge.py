@@ -43,54 +43,54 @@ def noisy(size: int, n: int = 60) -> ArraySource:
 
 def test_the_clean_suite_itself() -> None:
     same = ArraySource(clean().read(np.arange(60)), clean().labels, originals=clean())
-    found = judge(target(), same, train=noisy(9, 120)).to_dict()
-    assert found["defects"]["faults"] == 0
-    assert found["defects"]["success"] == 0
-    assert found["naturalness"]["ssim"] == pytest.approx(1)
-    assert found["naturalness"]["total_variation_ratio"] == pytest.approx(1)
-    assert found["naturalness"]["linf"] == 0
-    assert found["naturalness"]["fid"] == pytest.approx(0, abs=1e-9)
-    assert found["naturalness"]["outside"] == found["naturalness"]["clean"]["outside"]
-    assert found["diversity"]["vendi"] == pytest.approx(found["diversity"]["clean"]["vendi"])
-    assert found["impartiality"]["all"] == pytest.approx(found["impartiality"]["clean"])
-    assert any("no faults" in w for w in found["warnings"])
-    assert "target itself" in found["extractor"]
+    content = judge(target(), same, train=noisy(9, 120)).to_dict()
+    assert content["defects"]["faults"] == 0
+    assert content["defects"]["success"] == 0
+    assert content["naturalness"]["ssim"] == pytest.approx(1)
+    assert content["naturalness"]["total_variation_ratio"] == pytest.approx(1)
+    assert content["naturalness"]["linf"] == 0
+    assert content["naturalness"]["fid"] == pytest.approx(0, abs=1e-9)
+    assert content["naturalness"]["outside"] == content["naturalness"]["clean"]["outside"]
+    assert content["diversity"]["vendi"] == pytest.approx(content["diversity"]["clean"]["vendi"])
+    assert content["impartiality"]["all"] == pytest.approx(content["impartiality"]["clean"])
+    assert any("no faults" in w for w in content["warnings"])
+    assert "target itself" in content["extractor"]
 
 
 def test_a_noisy_suite(tmp_path: Path) -> None:
     suite = noisy(200)
-    found = judge(target(), suite)
+    judgement = judge(target(), suite)
     network = target()
     wrong = network.logits(network.prepare(suite.read(np.arange(60)))).argmax(1).numpy() != suite.labels
-    assert found.defects["faults"] == int(wrong.sum()) > 0
-    assert found.defects["roots"] == found.defects["root_label_pairs"] == int(wrong.sum())
-    assert found.naturalness["ssim"] < 0.9
-    assert found.naturalness["total_variation_ratio"] > 1
-    assert found.per_input["fault"].sum() == wrong.sum()
-    assert {row["part"] for row in found.table()} == {"defects", "diversity", "naturalness", "impartiality"}
-    assert json.loads(found.save(tmp_path / "j.json").read_text())["outputs"] == 60
+    assert judgement.defects["faults"] == int(wrong.sum()) > 0
+    assert judgement.defects["roots"] == judgement.defects["root_label_pairs"] == int(wrong.sum())
+    assert judgement.naturalness["ssim"] < 0.9
+    assert judgement.naturalness["total_variation_ratio"] > 1
+    assert judgement.per_input["fault"].sum() == wrong.sum()
+    assert {row["part"] for row in judgement.table()} == {"defects", "diversity", "naturalness", "impartiality"}
+    assert json.loads(judgement.save(tmp_path / "j.json").read_text())["outputs"] == 60
 
 
 def test_small_suites_are_told_what_cannot_be_had() -> None:
-    found = judge(target(), noisy(50).take(np.arange(4)))
-    assert found.naturalness["fid"] is None
-    assert any("singular" in w for w in found.warnings)
-    assert any("KID" in w for w in found.warnings)
+    judgement = judge(target(), noisy(50).take(np.arange(4)))
+    assert judgement.naturalness["fid"] is None
+    assert any("singular" in w for w in judgement.warnings)
+    assert any("KID" in w for w in judgement.warnings)
     single = judge(target(), noisy(50).take(np.arange(1)))
     assert single.diversity == {}
 
 
 def test_suites_side_by_side() -> None:
     judged = {"little": judge(target(), noisy(5)), "much": judge(target(), noisy(200))}
-    found = compare_suites(judged, draws=200)
-    by_metric = {pair.metric: pair for pair in found.pairs}
+    comparison = compare_suites(judged, draws=200)
+    by_metric = {pair.metric: pair for pair in comparison.pairs}
     assert by_metric["ssim"].a12 == 1.0
     assert by_metric["ssim"].magnitude == "large"
     assert by_metric["linf"].a12 == 0.0
     assert by_metric["linf"].p <= by_metric["linf"].p_holm < 0.01
-    assert found.means["ssim"]["little"].low > found.means["ssim"]["much"].high
-    assert len(found.table()) == 2 * len(by_metric)
-    assert json.dumps(found.to_dict())
+    assert comparison.means["ssim"]["little"].low > comparison.means["ssim"]["much"].high
+    assert len(comparison.table()) == 2 * len(by_metric)
+    assert json.dumps(comparison.to_dict())
     with pytest.raises(BadInput, match="different fingerprints"):
         compare_suites({"a": judged["little"], "b": judge(target(bounds=(0.0, 2.0)), noisy(5))})
     with pytest.raises(BadInput, match="different extractors"):
@@ -98,9 +98,9 @@ def test_suites_side_by_side() -> None:
 
 
 def test_compare_plain_samples() -> None:
-    found = compare({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, 3, 4, 5]}, draws=50)
-    assert found.pairs[0].a12 == 0.5
-    assert found.pairs[0].p == pytest.approx(1)
+    comparison = compare({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, 3, 4, 5]}, draws=50)
+    assert comparison.pairs[0].a12 == 0.5
+    assert comparison.pairs[0].p == pytest.approx(1)
     paired = compare({"a": [1.0, 2, 3, 4, 5, 6], "b": [2.0, 3.1, 4.2, 5.3, 6.4, 7.5]}, paired=True, draws=50)
     assert paired.test == "wilcoxon"
     assert paired.pairs[0].p == pytest.approx(2 / 64)
@@ -146,24 +146,24 @@ def test_the_reference_network_is_another_one_for_the_same_data() -> None:
 
     if not zoo.find("mnist-lenet1").embedded:
         pytest.skip("the embedded networks were removed")
-    found = Extractor.of("reference", load("zoo:mnist-lenet1"))
-    assert "zoo:mnist-" in found.name
-    assert "lenet1" not in found.name
+    extractor = Extractor.of("reference", load("zoo:mnist-lenet1"))
+    assert "zoo:mnist-" in extractor.name
+    assert "lenet1" not in extractor.name
 
 
 def test_impartiality_in_three_numbers() -> None:
     predicted = np.array([0, 0, 1, 1, 2, -1])
     fault = np.array([True, True, False, False, False, True])
-    found = impartiality(predicted, fault, 4, clean=np.array([0, 1, 2, 3]))
-    assert found.faults == 0
-    assert found.clean == pytest.approx(1)
-    assert found.all is not None
-    assert 0 < found.all < 1
-    assert found.fault_count == 3
-    assert "biased low" in found.warnings[0]
+    result = impartiality(predicted, fault, 4, clean=np.array([0, 1, 2, 3]))
+    assert result.faults == 0
+    assert result.clean == pytest.approx(1)
+    assert result.all is not None
+    assert 0 < result.all < 1
+    assert result.fault_count == 3
+    assert "biased low" in result.warnings[0]
     corrected = impartiality(predicted, fault, 4, corrected=True)
     assert corrected.all is not None
-    assert corrected.all > found.all
+    assert corrected.all > result.all
     with pytest.raises(BadInput):
         impartiality(predicted, fault[:2], 4)
     with pytest.raises(BadInput):
@@ -174,7 +174,7 @@ def test_class_report_as_loops_say() -> None:
     network, source = target(), clean(60)
     labels = np.tile([0, 1, 2], 20)
     source = ArraySource(source.read(np.arange(60)), labels, spec="even")
-    found = class_bias_report(network, source, per_class=12, thresholds=(0.0, 0.5), predicted=np.array([0, 0, 1]))
+    report = class_bias_report(network, source, per_class=12, thresholds=(0.0, 0.5), predicted=np.array([0, 0, 1]))
     for number in range(3):
         x = network.prepare(source.read(np.flatnonzero(labels == number)[:12]))
         module = network.module
@@ -185,14 +185,14 @@ def test_class_report_as_loops_say() -> None:
                 sums = layer(x).relu().sum(0).flatten()
                 scaled = (sums - sums.min()) / (sums.max() - sums.min())
                 above, total = above + int((scaled > 0.5).sum()), total + scaled.numel()
-        assert found.coverage[number, 1] == pytest.approx(above / total)
-    assert sorted(found.rank) == pytest.approx(sorted(found.rank.tolist()))
-    assert found.rank.sum() == pytest.approx(6)
-    assert found.counts is not None
-    assert found.counts.tolist() == [2, 1, 0]
-    said = found.to_dict()
-    assert said["p"] is None or 0 < said["p"] <= 1
-    assert [row["rank"] for row in said["classes"]] == sorted(found.rank.tolist())
+        assert report.coverage[number, 1] == pytest.approx(above / total)
+    assert sorted(report.rank) == pytest.approx(sorted(report.rank.tolist()))
+    assert report.rank.sum() == pytest.approx(6)
+    assert report.counts is not None
+    assert report.counts.tolist() == [2, 1, 0]
+    content = report.to_dict()
+    assert content["p"] is None or 0 < content["p"] <= 1
+    assert [row["rank"] for row in content["classes"]] == sorted(report.rank.tolist())
 
 
 def test_sums_of_halves_are_those_of_the_whole() -> None:
@@ -230,7 +230,7 @@ def test_bad_input() -> None:
 def test_feature_distance_in_a_plain_loop() -> None:
     network, suite = target(), noisy(60, 5)
     assert suite.originals is not None
-    found = Extractor.of(None, network).distance(network, suite, suite.originals)
+    distance = Extractor.of(None, network).distance(network, suite, suite.originals)
     module = network.module
     assert isinstance(module, nn.Sequential)
     # The whole suite in one batch, as the extractor has it: normalising small columns makes much of a kernel's last digit.
@@ -245,7 +245,7 @@ def test_feature_distance_in_a_plain_loop() -> None:
                 for p in range(a.shape[1]):
                     places.append(float(((a[:, p] / a[:, p].norm() - b[:, p] / b[:, p].norm()) ** 2).sum()))
                 layers.append(np.mean(places))
-        assert found[i] == pytest.approx(np.mean(layers), rel=1e-5)
+        assert distance[i] == pytest.approx(np.mean(layers), rel=1e-5)
     same = suite.originals.with_originals(suite.originals)
     assert Extractor.of(None, network).distance(network, same, suite.originals) == pytest.approx(np.zeros(5))
     flat = Extractor.of(nn.Flatten().eval(), network).distance(network, suite, suite.originals)
@@ -282,9 +282,9 @@ def test_extractors_by_layer_output_and_weights(tmp_path: Path) -> None:
 def test_a_suite_of_one_class() -> None:
     suite = noisy(120)
     one = suite.take(np.flatnonzero(suite.labels == 1))
-    found = judge(target(), one)
-    assert found.impartiality["faults"] is None
-    assert any("one class only" in w for w in found.warnings)
+    judgement = judge(target(), one)
+    assert judgement.impartiality["faults"] is None
+    assert any("one class only" in w for w in judgement.warnings)
     with pytest.raises(BadInput, match="one class only"):
         judge(target(), one, metrics=["impartiality"])
     with pytest.raises(BadInput, match="one input has no diversity"):
@@ -305,9 +305,9 @@ def test_outputs_of_one_seed_count_once_in_comparisons() -> None:
     base, many = noisy(150, 20), np.tile(np.arange(20), 10)
     repeated = base.take(many)
     judged = {"once": judge(target(), base), "ten times": judge(target(), repeated)}
-    found = compare_suites(judged, draws=100)
-    assert found.sizes == {"once": 20, "ten times": 20}
-    assert [pair.a12 for pair in found.pairs] == pytest.approx([0.5] * len(found.pairs), abs=0.02)
+    comparison = compare_suites(judged, draws=100)
+    assert comparison.sizes == {"once": 20, "ten times": 20}
+    assert [pair.a12 for pair in comparison.pairs] == pytest.approx([0.5] * len(comparison.pairs), abs=0.02)
     even = judged["ten times"].impartiality
     once = judged["once"].impartiality
     assert even["faults_interval"] == pytest.approx(once["faults_interval"])  # ten copies of a seed are one seed
@@ -323,8 +323,8 @@ def test_evenness_interval_holds_the_truth() -> None:
     truth = float(-(shares * np.log(shares)).sum() / np.log(4))
     inside = 0
     for repeat in range(100):
-        said = generator.choice(4, 80, p=shares)
-        low, high = evenness_interval(said, 4, np.arange(80), draws=200, seed=repeat)  # type: ignore[misc]
+        predicted = generator.choice(4, 80, p=shares)
+        low, high = evenness_interval(predicted, 4, np.arange(80), draws=200, seed=repeat)  # type: ignore[misc]
         inside += low <= truth <= high
     assert inside >= 85
     assert evenness_interval(np.array([1, 1]), 4, np.array([0, 0])) is None

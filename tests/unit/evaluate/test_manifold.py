@@ -24,8 +24,8 @@ def test_what_lies_outside() -> None:
     inside = np.random.default_rng(1).normal(size=(400, 3)) * 0.5
     assert (manifold.distance(inside) > 1).mean() < 0.05
     assert (manifold.distance(train + 50) > 1).all()
-    for bad, said in ((train[:50], "at least 100"), (np.zeros((200, 3)), "exact copy")):
-        with pytest.raises(BadInput, match=said):
+    for bad, message in ((train[:50], "at least 100"), (np.zeros((200, 3)), "exact copy")):
+        with pytest.raises(BadInput, match=message):
             Manifold.of(bad)
     with pytest.raises(BadInput, match="quantile"):
         Manifold.of(train, quantile=1.0)

@@ -18,8 +18,8 @@ def images(n: int = 3, side: int = 16, channels: int = 1) -> torch.Tensor:
 def test_distances_by_hand() -> None:
     x = torch.zeros(1, 1, 2, 2)
     y = torch.tensor([[[[0.3, 0.0], [0.0, -0.4]]]])
-    found = distances(y, x)
-    assert (found["l0"][0], found["l2"][0], found["linf"][0]) == pytest.approx((0.5, 0.5, 0.4))
+    numbers = distances(y, x)
+    assert (numbers["l0"][0], numbers["l2"][0], numbers["linf"][0]) == pytest.approx((0.5, 0.5, 0.4))
     with pytest.raises(BadInput, match="own original"):
         distances(images(2), images(3))
 

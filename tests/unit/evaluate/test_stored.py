@@ -37,31 +37,31 @@ def attacked(out: Path, eps: float) -> AttackResult:
 
 def test_two_suites_beside_noise_and_beside_each_other(tmp_path: Path) -> None:
     little, much = attacked(tmp_path / "little", 0.02), attacked(tmp_path / "much", 0.3)
-    found = evaluate(tmp_path / "little", tmp_path / "much", target=target())
-    assert found.judged["much"].defects["faults"] == much.faults > little.faults
-    random = found.random["much"]
+    evaluation = evaluate(tmp_path / "little", tmp_path / "much", target=target())
+    assert evaluation.judged["much"].defects["faults"] == much.faults > little.faults
+    random = evaluation.random["much"]
     assert random is not None
     assert random.defects["faults"] == int(much.control.fault.sum())
-    assert random.naturalness["l2"] == pytest.approx(found.judged["much"].naturalness["l2"], rel=0.1)
-    assert found.comparison is not None
-    assert {p.metric for p in found.comparison.pairs} >= {"fault", "ssim", "linf"}
-    said = json.loads(found.save(tmp_path / "e.json").read_text())
-    assert said["suites"]["little"]["random"]["outputs"] == 20
-    row = next(r for r in found.table() if r["suite"] == "much" and r["metric"] == "success")
+    assert random.naturalness["l2"] == pytest.approx(evaluation.judged["much"].naturalness["l2"], rel=0.1)
+    assert evaluation.comparison is not None
+    assert {p.metric for p in evaluation.comparison.pairs} >= {"fault", "ssim", "linf"}
+    content = json.loads(evaluation.save(tmp_path / "e.json").read_text())
+    assert content["suites"]["little"]["random"]["outputs"] == 20
+    row = next(r for r in evaluation.table() if r["suite"] == "much" and r["metric"] == "success")
     assert row["value"] > row["random"]
     assert neurotest.evaluate(tmp_path / "much", target=target()).comparison is None
 
 
 def test_what_was_attacked_is_what_is_read(tmp_path: Path) -> None:
     result = attacked(tmp_path / "run", 0.2)
-    found = read_suite(tmp_path / "run", target())
-    assert found.target.spec == "mine"
-    assert np.array_equal(found.suite.read(np.arange(20)), result.x)
-    assert np.array_equal(found.fault, result.fault)
-    assert found.control is not None
-    assert np.array_equal(found.control.read(np.arange(20)), result.control.x)
-    assert found.suite.originals is not None
-    assert np.array_equal(found.suite.originals.read(np.arange(20)), result.seeds)
+    stored = read_suite(tmp_path / "run", target())
+    assert stored.target.spec == "mine"
+    assert np.array_equal(stored.suite.read(np.arange(20)), result.x)
+    assert np.array_equal(stored.fault, result.fault)
+    assert stored.control is not None
+    assert np.array_equal(stored.control.read(np.arange(20)), result.control.x)
+    assert stored.suite.originals is not None
+    assert np.array_equal(stored.suite.originals.read(np.arange(20)), result.seeds)
 
 
 def test_refusals(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_a_metric_that_is_asked_for_must_be_had(tmp_path: Path) -> None:
 def test_parts_of_suites_and_their_sizes(tmp_path: Path) -> None:
     whole = attacked(tmp_path / "a", 0.3)
     attacked(tmp_path / "b", 0.02)
-    found = evaluate(tmp_path / "a", target=target(), faults_only=True)
-    assert found.judged["a"].outputs == whole.faults
-    assert found.judged["a"].defects["fault_rate"] == 1
-    assert "faults_per_1000_forwards" not in found.judged["a"].defects
+    evaluation = evaluate(tmp_path / "a", target=target(), faults_only=True)
+    assert evaluation.judged["a"].outputs == whole.faults
+    assert evaluation.judged["a"].defects["fault_rate"] == 1
+    assert "faults_per_1000_forwards" not in evaluation.judged["a"].defects
     part = evaluate(tmp_path / "a", target=target(), limit=7)
     assert part.judged["a"].outputs == 7
     assert any("drawn at random" in note for note in part.notes)
@@ -129,9 +129,10 @@ def test_an_evaluation_is_a_run_with_a_page(tmp_path: Path) -> None:
     attacked(tmp_path / "a", 0.3)
     labels = np.tile([0, 1, 2], 20)
     x = np.random.default_rng(1).integers(0, 256, (60, 1, 6, 6), dtype=np.uint8)
-    found = evaluate(tmp_path / "a", target=target(), classes=ArraySource(x, labels), out=tmp_path / "judged")
-    assert found.run == tmp_path / "judged"
-    assert found.to_dict()["suites"]["a"]["class_bias"]["per_class"] == 100
+    evaluation = evaluate(tmp_path / "a", target=target(), classes=ArraySource(x, labels), out=tmp_path / "judged")
+    assert evaluation.run == tmp_path / "judged"
+    assert f"a: {evaluation.judged['a'].defects['faults']} faults in" in evaluation._repr_html_()
+    assert evaluation.to_dict()["suites"]["a"]["class_bias"]["per_class"] == 100
     page = write_report(tmp_path / "judged").read_text()
     assert page.count("<svg") == 2
     assert "taken for" in page
@@ -142,14 +143,14 @@ def test_an_evaluation_is_a_run_with_a_page(tmp_path: Path) -> None:
 
 def test_a_campaign(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(0, 256, (20, 1, 6, 6), dtype=np.uint8)
-    made = fuzz(target(), ArraySource(x), "random", oracle="metamorphic", forwards=400, keep=1, out=tmp_path / "run")
-    assert made.faults > 0
+    campaign = fuzz(target(), ArraySource(x), "random", oracle="metamorphic", forwards=400, keep=1, out=tmp_path / "run")
+    assert campaign.faults > 0
     stored = read_suite(tmp_path / "run", target())
-    assert len(stored.suite) == made.to_dict()["outputs"]
-    found = evaluate(tmp_path / "run", target=target())
-    assert found.judged["run"].defects["faults"] == made.faults
-    assert found.judged["run"].defects["families"] == made.to_dict()["families"]
-    assert found.judged["run"].defects["roots"] == made.to_dict()["roots"]
+    assert len(stored.suite) == campaign.to_dict()["outputs"]
+    evaluation = evaluate(tmp_path / "run", target=target())
+    assert evaluation.judged["run"].defects["faults"] == campaign.faults
+    assert evaluation.judged["run"].defects["families"] == campaign.to_dict()["families"]
+    assert evaluation.judged["run"].defects["roots"] == campaign.to_dict()["roots"]
     guided = fuzz(target(), ArraySource(x), "nc:0.5", oracle="metamorphic", forwards=400, out=tmp_path / "guided")
     beside = evaluate(tmp_path / "guided", target=target())
     row = next(r for r in beside.table() if r["metric"] == "faults" and r["part"] == "defects")
@@ -162,13 +163,13 @@ def test_a_selection(tmp_path: Path) -> None:
     labels = network.logits(network.prepare(x)).argmax(1).numpy()
     labels[::3] = (labels[::3] + 1) % 3  # a third of the pool is wrong
     select(network, ArraySource(x, labels), "deepgini", 12, out=tmp_path / "run")
-    found = evaluate(tmp_path / "run", target=target())
-    one = found.judged["run"]
+    evaluation = evaluate(tmp_path / "run", target=target())
+    one = evaluation.judged["run"]
     assert one.outputs == 12
     assert one.defects["originally_correct"] is None
     assert one.naturalness["kid"] is None
     assert "something natural" in one.refused["kid"]
-    row = next(r for r in found.table() if r["metric"] == "fault_rate")
+    row = next(r for r in evaluation.table() if r["metric"] == "fault_rate")
     assert row["random"] == pytest.approx(1 / 3)
     kept = evaluate(tmp_path / "run", target=target(), train=ArraySource(np.random.default_rng(5).integers(
         0, 256, (120, 1, 6, 6), dtype=np.uint8)))  # fmt: skip

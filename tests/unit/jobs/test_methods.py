@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from neurotest import registry
-from neurotest.campaign.plan import Plan, read_guide
+from neurotest.campaign.plan import FuzzPlan, read_guide
 from neurotest.coverage.ranges import KMNC
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.guides import CoverageGuide, DeepHunter
@@ -63,7 +63,7 @@ def test_options_beside_the_name() -> None:
 
 def test_guides_as_text_and_as_objects() -> None:
     assert read_guide("kmnc:10") == CoverageGuide(criterion=KMNC(sections=10), name="kmnc:10")
-    for stored in (Plan(guide=KMNC(sections=10)).config()["guide"], repr(KMNC(sections=10))):
+    for stored in (FuzzPlan(guide=KMNC(sections=10)).config()["guide"], repr(KMNC(sections=10))):
         guide = read_guide(stored)
         assert isinstance(guide, CoverageGuide)
         assert guide.criterion == KMNC(sections=10)
@@ -71,6 +71,6 @@ def test_guides_as_text_and_as_objects() -> None:
 
 
 def test_a_plan_is_its_configuration() -> None:
-    plan = Plan(guide="nlc", options={"tries": 3, "mutations": "rules95:white=false"}, keep=2, limit=9, control=False)
-    assert Plan.read(plan.config()) == plan
-    assert Plan.read(plan.config()).space() == registry.build("mutation", "rules95:white=false")
+    plan = FuzzPlan(guide="nlc", options={"tries": 3, "mutations": "rules95:white=false"}, keep=2, limit=9, control=False)
+    assert FuzzPlan.read(plan.config()) == plan
+    assert FuzzPlan.read(plan.config()).mutations() == registry.build("mutation", "rules95:white=false")

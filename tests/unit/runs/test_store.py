@@ -92,6 +92,19 @@ def test_inputs_by_hand(tmp_path: Path) -> None:
         assert all(type(value) in (int, str, dict, type(None)) for row in run.inputs() for value in row)
 
 
+def test_inputs_are_written_anew_after_a_crash(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "run", "attack", {}) as run:
+        run.add_inputs([InputRow(0, "a"), InputRow(1, "b")])
+        run.save_input(1, np.zeros((1, 2, 2), dtype=np.uint8))
+        path = run.path
+        run.clear_inputs()
+        run.add_inputs([InputRow(1, "c")])
+        assert run.inputs() == [InputRow(1, "c")]
+        assert run.files() == []
+    with Run.open(path, write=True):
+        assert not list((path / "inputs").iterdir())  # nothing names the picture any more
+
+
 def test_a_ranking_by_hand(small: Path) -> None:
     with Run.open(small) as run:
         assert run.methods() == [MethodRow("deepgini", 2, 3)]
