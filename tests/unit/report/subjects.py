@@ -18,7 +18,7 @@ from neurotest.data.source import ArraySource
 from neurotest.select import compare
 from neurotest.semantics.describe.api import recorded
 
-HOSTILE = ("</script><script>alert(1)</script>", "\"'><img src=x onerror=alert(2)>", "a & {{ 7 * 7 }} </title></style>")
+HOSTILE = ("</script><script>alert(1)</script>", "\"'><img src=x onerror=alert(2)>", "a & {{ 7007 * 9009 }} </title></style>")
 TABLES = {
     f"{HOSTILE[0]}": [{"what": HOSTILE[1], "number": 0.25, "strip png": HOSTILE[1]}],
     "figure 10: gallery": [
