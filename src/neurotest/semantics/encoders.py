@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import registry
+from neurotest import checks, registry
 from neurotest.errors import BadInput
 
 STOP = frozenset(
@@ -87,8 +89,7 @@ class LSA(Encoder):
     dimensions: int = 64
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dimensions, int) or isinstance(self.dimensions, bool) or self.dimensions < 1:
-            raise BadInput(f"dimensions={self.dimensions!r}: expected an integer >= 1 (64 is usual).")
+        checks.count("dimensions", self.dimensions, "64 is usual")
 
     def start(self, bank: Sequence[str]) -> Encode:
         from sklearn.decomposition import TruncatedSVD
@@ -112,27 +113,15 @@ class Tokens(Encoder):
     """Words as they are: the cosine of two texts is how many they share."""
 
     def start(self, bank: Sequence[str]) -> Encode:
-        places: dict[str, int] = {}
-
-        def encode(texts: list[str]) -> Vectors:
-            split = [tokens(text) for text in texts]
-            for word in (word for words in split for word in words):
-                places.setdefault(word, hash_place(word))
-            out = np.zeros((len(texts), PLACES), dtype=np.float32)
-            for row, words in enumerate(split):
-                np.add.at(out[row], [places[word] for word in words], 1)
-            return out
-
-        return encode
+        return lambda texts: np.stack([np.bincount([place(w) for w in tokens(t)], minlength=PLACES) for t in texts])
 
 
 PLACES = 4096  # of words; two words share one with a chance of 1 in 4,096
 
 
-def hash_place(word: str) -> int:
+@functools.cache
+def place(word: str) -> int:
     """Where a word counts: the same in every process, so that stored thresholds stay true."""
-    from hashlib import blake2b
-
     return int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big") % PLACES
 
 

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest import checks
 from neurotest.errors import BadInput
 from neurotest.target import Layer, Trace, Want
 
@@ -114,10 +115,8 @@ class Exemplars:
     pool: Literal["max", "mean"] = "max"  # an input's value out of its map's
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise BadInput(f"k={self.k}: expected an integer >= 1 (15 is usual).")
-        if not 0 < self.quantile < 1:
-            raise BadInput(f"quantile={self.quantile}: expected a number between 0 and 1 (0.99 is usual).")
+        checks.count("k", self.k, f"{K} is usual")
+        checks.number("quantile", self.quantile, f"{QUANTILE} is usual", above=0, below=1)
         if self.labels is None:
             self.classes = 0
         self.want = Want(layers=globs(self.layers), keep="map")

@@ -17,6 +17,7 @@ from neurotest.scan import BATCH
 from neurotest.semantics.exemplars import Exemplars, maps, places
 from neurotest.target import Layer, Probe, Target, Want
 
+Ints = NDArray[np.int64]
 MEMORY = 1 << 28  # bytes of masks and maps at one time
 
 
@@ -58,13 +59,7 @@ def cut(values: Tensor, gamma: Tensor) -> Tensor:
 
 
 def regions(
-    exemplars: Exemplars,
-    target: Target,
-    source: Source,
-    layer: str,
-    neurons: NDArray[np.int64] | None = None,
-    *,
-    batch: int = BATCH,
+    exemplars: Exemplars, target: Target, source: Source, layer: str, neurons: Ints | None = None, *, batch: int = BATCH
 ) -> Iterator[Regions]:
     """The exemplars of a layer's neurons with their masks, in groups that fit into memory. A neuron without a map (a unit of
     a dense layer) looks at the whole input."""
@@ -79,27 +74,21 @@ def regions(
             needed = np.unique(index[some][index[some] >= 0])
             rows = np.searchsorted(needed, np.maximum(index[some], 0))
             inputs = source.read(needed)
-            masks = _masks(probe, about, target, inputs, rows, some, exemplars, image, batch)
+            masks = np.ones((*rows.shape, *image), dtype=bool)
+            if has_map(about, (1, *image)):
+                gamma = exemplars.gamma(layer)[torch.from_numpy(some)]
+                for at in range(0, len(inputs), batch):
+                    with torch.inference_mode():
+                        (here,) = probe(target.prepare(inputs[at : at + batch])).values.values()
+                    _cut_batch(masks, here.movedim(about.axis, 1), rows - at, some, gamma)
             masks[index[some] < 0] = False
             yield Regions(layer, some, index[some], inputs, np.minimum(rows, len(needed) - 1), masks)
 
 
-def _masks(
-    probe: Probe, layer: Layer, target: Target, inputs: NDArray[np.generic], rows: NDArray[np.int64], some: NDArray[np.int64],
-    exemplars: Exemplars, image: tuple[int, ...], batch: int,
-) -> NDArray[np.bool_]:  # fmt: skip
-    """(count, k, *image) masks of these neurons over their exemplars."""
-    masks = np.ones((*rows.shape, *image), dtype=bool)
-    if not has_map(layer, (1, *image)):
-        return masks
-    gamma = exemplars.gamma(layer.name)
-    for start in range(0, len(inputs), batch):
-        with torch.inference_mode():
-            (here,) = probe(target.prepare(inputs[start : start + batch])).values.values()
-        which, rank = np.nonzero((rows >= start) & (rows < start + batch))
-        at = torch.from_numpy(rows[which, rank] - start)
-        unit = torch.from_numpy(some[which])
-        picked = here.movedim(layer.axis, 1)[at, unit].unsqueeze(1).cpu()  # (pairs, 1, *sides)
-        wide = functional.interpolate(picked, image, mode="bilinear" if len(image) == 2 else "linear", align_corners=False)
-        masks[which, rank] = cut(wide.squeeze(1), gamma[unit]).numpy()
-    return masks
+def _cut_batch(masks: NDArray[np.bool_], maps: Tensor, rows: Ints, neurons: Ints, gamma: Tensor) -> None:
+    """Write the masks (count, k, *image) of exemplars whose `rows` (count, k) are in a batch of maps (n, neurons, *sides)."""
+    which, rank = np.nonzero((rows >= 0) & (rows < len(maps)))
+    picked = maps[torch.from_numpy(rows[which, rank]), torch.from_numpy(neurons[which])].unsqueeze(1).cpu()  # (pairs, 1, *sides)
+    mode = "bilinear" if picked.ndim == 4 else "linear"
+    wide = functional.interpolate(picked, masks.shape[2:], mode=mode, align_corners=False)
+    masks[which, rank] = cut(wide.squeeze(1), gamma[torch.from_numpy(which)]).numpy()

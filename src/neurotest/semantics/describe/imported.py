@@ -9,7 +9,7 @@ from pathlib import Path
 
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.semantics.describe.material import Material
+from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.descriptions import UNKNOWN, Description, check_fingerprints, check_neuron, plain, read_rows, sizes
 from neurotest.target import Target
 
@@ -27,7 +27,7 @@ SCORE = ("score", "similarity")
     differs="Tables of others carry no fingerprint: layers and neuron numbers are checked, and a note says that no more can be.",
 )
 @dataclass(frozen=True, kw_only=True)
-class Imported:
+class Imported(Describer):
     """Takes descriptions from a CSV file with a header: layer, neuron (or unit), description (or label), score (or similarity).
 
     `layer` names the layer of a file without that column; `first` is the number of the first neuron in it (1 in files of
