@@ -9,11 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from neurotest import registry
-from neurotest.errors import BadInput
-from neurotest.mutate.affine import Paste, Slant, Translation
+from neurotest import checks, registry
 from neurotest.mutate.base import Family, RuleMutations, single
-from neurotest.mutate.operators import Rotation
+from neurotest.mutate.operators import Paste, Rotation, Slant, Translation
 from neurotest.mutate.pixel import BILATERAL, Add, Blur, Gain, Noise, PixelChange, WhiteNoise
 from neurotest.mutate.style import AdaIN, Style, StyleImages, StyleTransfer
 
@@ -122,10 +120,9 @@ class TensorFuzzMutations(RuleMutations):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.sigma > 0:
-            raise BadInput(f"sigma={self.sigma!r}: expected a number above 0 (TensorFuzz uses 0.2).")
-        if self.constraint is not None and not self.constraint > 0:
-            raise BadInput(f"constraint={self.constraint!r}: expected a number above 0, or none.")
+        checks.number("sigma", self.sigma, "TensorFuzz uses 0.2", above=0)
+        if self.constraint is not None:
+            checks.number("constraint", self.constraint, "or none", above=0)
 
     def _families(self) -> Sequence[Family]:
         return (Family("noise", WhiteNoise(), ((self.sigma,),), (0.0,), seeded=True, exempt=True),)
