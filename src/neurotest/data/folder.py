@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,11 @@ def open_folder(rest: str, wanted: Wanted) -> Source:
     listed, classes, warned = _list(folder, skipped)
     files = list(_with_headers(listed, skipped))
     shape = _shape(files, wanted.shape, folder)
-    usable = list(_of_size(files, shape, skipped))
+    usable = [file for file in files if file.size == shape[1:]]
+    for file in files:
+        if file.size != shape[1:]:
+            (height, width), (high, wide) = file.size, shape[1:]
+            skipped.append(Skipped(file.name, f"{width}x{height} pixels, expected {wide}x{high}"))
     if wanted.strict:
         _refuse(skipped)
     notes = {"warnings": warned} if warned else {}
@@ -76,7 +80,10 @@ def _list(folder: Path, skipped: list[Skipped]) -> tuple[list[_File], tuple[str,
     if not files and not skipped:
         raise BadInput(f"dir:{folder}: no images in its {len(subfolders)} folders; PNG, JPEG and WebP files are read.")
     names = tuple(sub.name for sub in subfolders)
-    return files, names, _order_warning(names)
+    if all(name.isdecimal() for name in names) and sorted(names, key=int) != list(names):
+        order = f"class folders are numbered in the order of their names as text ({', '.join(names[:4])}, ...)"
+        return files, names, [f"{order}: pad the numbers if that is not meant"]
+    return files, names, []
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -101,15 +108,6 @@ def _images(folder: Path, root: Path, label: int | None, skipped: list[Skipped])
     return files
 
 
-def _order_warning(names: tuple[str, ...]) -> list[str]:
-    if all(name.isdecimal() for name in names) and sorted(names, key=int) != list(names):
-        shown = ", ".join(names[:4])
-        return [
-            f"class folders are numbered in the order of their names as text ({shown}, ...): pad the numbers if that is not meant"
-        ]
-    return []
-
-
 def _with_headers(files: Sequence[_File], skipped: list[Skipped]) -> Iterator[_File]:
     """The files with what their headers say; nothing is decoded, so a decompression bomb does no harm."""
     from PIL import Image
@@ -119,7 +117,7 @@ def _with_headers(files: Sequence[_File], skipped: list[Skipped]) -> Iterator[_F
         for file in files:
             try:
                 with _open(file) as image:
-                    yield _File(file.path, file.name, file.label, (image.height, image.width), image.mode in GREY)
+                    yield replace(file, size=(image.height, image.width), grey=image.mode in GREY)
             except _Unusable as error:
                 skipped.append(Skipped(file.name, str(error)))
 
@@ -167,15 +165,6 @@ def _shape(files: Sequence[_File], wanted: tuple[int, ...] | None, folder: Path)
     sizes = Counter(file.size for file in files).most_common(1)
     size = sizes[0][0] if sizes else (0, 0)
     return (1 if all(file.grey for file in files) else 3, *size)
-
-
-def _of_size(files: Sequence[_File], shape: tuple[int, ...], skipped: list[Skipped]) -> Iterator[_File]:
-    for file in files:
-        if file.size == shape[1:]:
-            yield file
-        else:
-            (height, width), (high, wide) = file.size, shape[1:]
-            skipped.append(Skipped(file.name, f"{width}x{height} pixels, expected {wide}x{high}"))
 
 
 def _refuse(skipped: Sequence[Skipped]) -> None:

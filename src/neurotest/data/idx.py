@@ -71,14 +71,9 @@ def _read(path: Path, dimensions: int, first: int | None) -> tuple[int, Array]:
         rows = shape[0] if first is None else min(first, shape[0])
         check_size(what, size, stored, compressed=packed, needed=size // shape[0] * rows)
         array = fill(stream, np.empty((rows, *shape[1:]), np.uint8), shape[1:], np.dtype(np.uint8), what)
-        if rows == shape[0]:
-            _check_end(stream, what)
+        if rows == shape[0] and stream.read(1):  # asking once more also makes gzip compare its checksum
+            raise BadInput(f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again.")
     return shape[0], array
-
-
-def _check_end(stream: IO[bytes], what: str) -> None:
-    if stream.read(1):  # asking once more also makes gzip compare its checksum
-        raise BadInput(f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again.")
 
 
 def _header(head: bytes, dimensions: int, what: str) -> tuple[int, ...]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -17,8 +16,7 @@ from neurotest.data.stream import check_size, existing_file, fill, readable
 from neurotest.errors import BadInput, near
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Header(NamedTuple):
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype[Any]
@@ -31,7 +29,8 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
     what = f"npz:{path}"
     with readable(what), _open(path) as archive:
         x_name, y_name, nhwc = _choose(archive, words, path)
-        header = _header(archive, x_name, what)
+        with archive.open(f"{x_name}.npy") as stream:
+            header = _read_header(stream, f"{what}: {x_name}")
         _check_inputs(header, what, x_name, nhwc)
         y = None if y_name is None else _read(archive, y_name, what, None, keep_type=True)
         if y is not None and y.shape[:1] != header.shape[:1]:
@@ -88,11 +87,6 @@ def _check_inputs(header: _Header, what: str, name: str, nhwc: bool) -> None:
     if nhwc and len(header.shape) != 4:
         raise BadInput(f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}.")
     check_input_dtype(header.dtype, f"{what}: {name}")
-
-
-def _header(archive: zipfile.ZipFile, name: str, what: str) -> _Header:
-    with archive.open(name + ".npy") as stream:
-        return _read_header(stream, f"{what}: {name}")
 
 
 def _read_header(stream: IO[bytes], what: str) -> _Header:

@@ -240,7 +240,7 @@ def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] 
         raise BadInput(f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class.")
     whole = numbers.astype(np.int64)
     limit = None if classes is None else len(classes)
-    wrong = np.flatnonzero((whole < 0) | (whole >= limit if limit is not None else False))
+    wrong = np.flatnonzero((whole < 0) | (limit is not None and whole >= limit))
     if wrong.size:
         allowed = "0 or more" if limit is None else f"0..{limit - 1}"
         raise BadInput(f"{what}: label {numbers[wrong[0]]} of input {wrong[0]} is out of range; class numbers are {allowed}.")

@@ -53,13 +53,11 @@ def check_size(what: str, promised: int, stored: int, *, compressed: bool, neede
         )
 
 
+Arrange = Callable[[Array], Array]
+
+
 def fill(
-    stream: IO[bytes],
-    out: Array,
-    row_shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    what: str,
-    arrange: Callable[[Array], Array] | None = None,
+    stream: IO[bytes], out: Array, row_shape: tuple[int, ...], dtype: np.dtype[Any], what: str, arrange: Arrange | None = None
 ) -> Array:
     """Fill `out` row by row from the stream (rows of `row_shape` and `dtype`), converting a chunk at a time."""
     row_bytes = int(np.prod(row_shape, dtype=np.int64)) * dtype.itemsize
