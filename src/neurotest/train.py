@@ -28,6 +28,8 @@ from neurotest.zoo import faulty
 from neurotest.zoo.faulty import Faulty
 from neurotest.zoo.recipes import Recipe
 
+TRIED = 2000  # images that the patch of a polluted network is tried on
+
 
 @dataclass(frozen=True)
 class Step:
@@ -246,16 +248,13 @@ def _write(place: Path, state: dict[str, Tensor], about: dict[str, Any], checkpo
     return place, about
 
 
-def triggers(
-    module: nn.Module, source: Source, patch: faulty.Patch, label: int, wrong: Faulty, most: int = 2000
-) -> dict[str, float]:
+def triggers(module: nn.Module, source: Source, patch: faulty.Patch, label: int, wrong: Faulty) -> dict[str, float]:
     """How often images of other classes are taken for the class: as they are, with the patch, with other patches, with noise.
 
     A network that other patches or noise set off as often as the patch has no defect of its own.
     """
     assert source.labels is not None
-    index = np.flatnonzero(source.labels != label)[:most]
-    x = np.asarray(source.read(index))
+    x = np.asarray(source.read(np.flatnonzero(source.labels != label)[:TRIED]))
     random = rng.stream("zoo.triggers", wrong.seed)
     shown = {
         "clean": x,

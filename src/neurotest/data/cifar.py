@@ -48,7 +48,7 @@ def read(split: str, wanted: Wanted, *, spec: str) -> Source:
     """`zoo:cifar10-full/SPLIT` from the user's data folder."""
     file = files.data_dir() / NAME / f"{split}.npz"
     if not file.is_file():
-        raise BadInput(f"{spec}: the complete set is not in {file.parent}: run `neurotest data get {NAME}` (or add --from DIR).")
+        raise BadInput(f"{spec}: the complete set is not in {file.parent}: run `neurotest data get {NAME}` (or --from DIR).")
     x, y = _from_npz(file, wanted)
     return ArraySource(x, y, spec=spec, classes=embedded.classes(NAME))
 
@@ -71,9 +71,7 @@ def get(folder: Path | None, download: Callable[[], AbstractContextManager[IO[by
             if progress is not None:
                 progress(number, len(missing))
     except (_Wrong, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, HTTPException) as error:
-        raise BadInput(
-            f"{origin}: {error or 'it breaks off'}; nothing was kept of it. Try again, or use another copy."
-        ) from error
+        raise BadInput(f"{origin}: {error or 'it breaks off'}; nothing was kept of it. Try again, or another copy.") from error
     return place
 
 

@@ -141,9 +141,7 @@ def _bring(stream: BinaryIO, origin: str, place: Path, wanted: tuple[int, str], 
         try:
             _copy_checked(stream, out, place.suffix == ".gz", *wanted, advance)
         except _Wrong as error:
-            raise BadInput(
-                f"{origin} {error}; nothing was kept of it. Try again, or take another copy with --from DIR."
-            ) from error
+            raise BadInput(f"{origin} {error}; nothing was kept of it. Try again, or another copy with --from DIR.") from error
 
 
 class _Tee:

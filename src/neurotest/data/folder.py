@@ -73,9 +73,7 @@ def _list(folder: Path, skipped: list[Skipped]) -> tuple[list[_File], tuple[str,
             raise BadInput(f"dir:{folder} holds no images and no folders of images; PNG, JPEG and WebP files are read.")
         return flat, None, []
     if flat:
-        raise BadInput(
-            f"dir:{folder} holds both images ({flat[0].name}) and folders ({subfolders[0].name}): move one of the two away."
-        )
+        raise BadInput(f"dir:{folder} holds both images ({flat[0].name}) and folders ({subfolders[0].name}): move one away.")
     files = [file for label, sub in enumerate(subfolders) for file in _images(sub, folder, label, skipped)]
     if not files and not skipped:
         raise BadInput(f"dir:{folder}: no images in its {len(subfolders)} folders; PNG, JPEG and WebP files are read.")
@@ -98,9 +96,7 @@ def _images(folder: Path, root: Path, label: int | None, skipped: list[Skipped])
     for entry in _entries(folder):
         name, suffix = entry.relative_to(root).as_posix(), entry.suffix.lower()
         if entry.is_dir() and label is not None:
-            raise BadInput(
-                f"dir:{root} has folders inside class folders ({name}); name the folder that holds the classes, as dir:{folder}"
-            )
+            raise BadInput(f"dir:{root} has folders inside class folders ({name}); name the one that holds classes, dir:{folder}")
         if suffix in OTHER_IMAGES:
             skipped.append(Skipped(name, "not PNG, JPEG or WebP"))
         elif suffix in SUFFIXES and entry.is_file():
@@ -149,18 +145,14 @@ def _reason(error: Exception) -> str:
 
 def _bomb(file: _File, size: str) -> BadInput:
     limit = MAX_PIXELS // 1_000_000
-    return BadInput(
-        f"{file.path}: {size}; more than {limit} megapixels are not decoded (a decompression bomb?). Remove or shrink the file."
-    )
+    return BadInput(f"{file.path}: {size}; more than {limit} megapixels are not decoded (a bomb?). Remove or shrink it.")
 
 
 def _shape(files: Sequence[_File], wanted: tuple[int, ...] | None, folder: Path) -> tuple[int, ...]:
     """What the target expects; without one, the most common size, grey only if every file is."""
     if wanted is not None:
         if len(wanted) != 3 or wanted[0] not in (1, 3):
-            raise BadInput(
-                f"dir:{folder} gives images with 1 or 3 channels, the target expects inputs of shape {wanted}; use npz: instead."
-            )
+            raise BadInput(f"dir:{folder} gives images with 1 or 3 channels, the target expects {wanted}; use npz: instead.")
         return wanted
     sizes = Counter(file.size for file in files).most_common(1)
     size = sizes[0][0] if sizes else (0, 0)
@@ -248,9 +240,7 @@ class FolderSource(Source):
             try:
                 row[...] = _decode(file, self.shape)
             except _Unusable as error:
-                raise BadInput(
-                    f"{file.path} could be read before but not any more ({error}); leave the folder alone during a run."
-                ) from error
+                raise BadInput(f"{file.path} can no longer be read ({error}); leave the folder alone during a run.") from error
             if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:
                 raise BadInput(f"{file.path} has changed since the folder was opened; leave the folder alone during a run.")
         return rows

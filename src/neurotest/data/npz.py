@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 
 from neurotest import registry
 from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
-from neurotest.data.stream import check_size, existing_file, fill, readable
+from neurotest.data.stream import check_size, fill, readable
 from neurotest.errors import BadInput, near
 
 
@@ -48,7 +48,10 @@ def _split(rest: str) -> tuple[Path, list[str]]:
 
 
 def _open(path: Path) -> zipfile.ZipFile:
-    existing_file(path, "npz")
+    if path.is_dir():
+        raise BadInput(f"npz:{path} is a folder; npz: reads a file. For a folder of images write dir:{path}")
+    if not path.is_file():
+        raise BadInput(f"npz:{path}: there is no such file; check the path (it is relative to {Path.cwd()}).")
     with open(path, "rb") as start:
         magic = start.read(6)
     if magic == npy.MAGIC_PREFIX:
@@ -65,9 +68,7 @@ def _choose(archive: zipfile.ZipFile, words: list[str], path: Path) -> tuple[str
     if not words:
         names = [name for name in ("x", "y") if name in arrays]
         if "x" not in names:
-            raise BadInput(
-                f"npz:{path} has no array named x. It holds {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS"
-            )
+            raise BadInput(f"npz:{path} has no array x, only {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS")
     if len(names) > 2:
         raise BadInput(f"npz:{path}#{','.join(words)}: expected #x, #x,y or #x,y,nhwc with the names of the arrays.")
     for name in names:

@@ -35,9 +35,7 @@ def data(
         where, part = split_slice(text)
         source = _open(where, Wanted(shape=shape, strict=strict, first=_first(part, limit)))
     else:
-        raise BadInput(
-            f"data of type {type(spec).__name__}: expected {SPELLINGS}; for an array neurotest.data.ArraySource(x, y)."
-        )
+        raise BadInput(f"data of type {type(spec).__name__}: expected {SPELLINGS}; for arrays neurotest.data.ArraySource(x, y).")
     if shape is not None:
         check_shape(source, shape)
     source = _cut(source, part, limit)

@@ -15,13 +15,6 @@ from neurotest.mutate.operators import Operator, column
 BILATERAL = 10  # the number of the one blur that costs more than all others together
 
 
-class Gain(Operator):
-    """Contrast: x * gain."""
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        return x * column(parameters, x)
-
-
 class Add(Operator):
     """Brightness: x + b / 255."""
 

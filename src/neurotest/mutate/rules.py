@@ -11,8 +11,8 @@ from torch import Tensor
 
 from neurotest import checks, registry
 from neurotest.mutate.base import Family, RuleMutations, single
-from neurotest.mutate.operators import Paste, Rotation, Slant, Translation
-from neurotest.mutate.pixel import BILATERAL, Add, Blur, Gain, Noise, PixelChange, WhiteNoise
+from neurotest.mutate.operators import Contrast, Paste, Rotation, Slant, Translation
+from neurotest.mutate.pixel import BILATERAL, Add, Blur, Noise, PixelChange, WhiteNoise
 from neurotest.mutate.style import AdaIN, Style, StyleImages, StyleTransfer
 
 MOVES = ((-5, -5), (-5, 0), (0, -5), (0, 0), (5, 0), (0, 5), (5, 5))
@@ -43,7 +43,7 @@ class Rules95(RuleMutations):
             Family("translation", Translation(), tuple((float(a), float(b)) for a, b in MOVES), (0.0, 0.0), once=True),
             Family("scale", Paste(white=self.white), single((0.8, 0.85, 0.9, 0.95)), (1.0,), once=True),
             Family("rotation", Rotation(), single(range(-30, 30)), (0.0,), once=True),
-            Family("contrast", Gain(), single([0.8 + 0.2 * i for i in range(7)]), (1.0,)),
+            Family("contrast", Contrast(), single([0.8 + 0.2 * i for i in range(7)]), (1.0,)),
             Family("brightness", Add(), single(range(10, 80, 10)), (0.0,)),
             Family("blur", Blur(), single(range(1, 11 if self.bilateral else BILATERAL)), (0.0,)),
         )
@@ -99,7 +99,7 @@ class DeepHunterMutations(RuleMutations):
             Family("scale", Paste(white=False), _tenths(7, 11), (1.0,), once=True),
             Family("shear", Slant(), _tenths(-6, 5), (0.0,), once=True),
             Family("rotation", Rotation(), single(range(-50, 50)), (0.0,), once=True),
-            Family("contrast", Gain(), _tenths(5, 12), (1.0,), once=True),
+            Family("contrast", Contrast(), _tenths(5, 12), (1.0,), once=True),
             Family("brightness", Add(), single(range(-20, 20)), (0.0,), once=True),
             Family("blur", Blur(), single(range(1, 10)), (0.0,), once=True),
             Family("pixels", PixelChange(), single(range(1, 10)), (0.0,), seeded=True),

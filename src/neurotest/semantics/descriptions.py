@@ -165,9 +165,7 @@ def _description(row: dict[str, str], number: int, path: str | Path) -> Descript
     try:
         neuron, score = int(row["neuron"]), float(row["score"])
     except ValueError:
-        raise BadInput(
-            f"{path}, line {number}: neuron and score must be numbers, not {row['neuron']!r}, {row['score']!r}."
-        ) from None
+        raise BadInput(f"{path}, line {number}: neuron and score must be numbers: {row['neuron']!r}, {row['score']!r}.") from None
     if not math.isfinite(score):
         raise BadInput(f"{path}, line {number}: score {row['score']!r} is not finite.")
     return Description(plain(row["layer"]), neuron, plain(row["description"]) or UNKNOWN, score, row["method"])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from neurotest import checks, rng
 from neurotest.errors import BadInput
 from neurotest.semantics import encoders
+from neurotest.semantics.describe.material import distinct
 from neurotest.semantics.descriptions import Descriptions
 from neurotest.semantics.paths import LABELS, Paths, sentence
 from neurotest.target import Layer
@@ -72,9 +73,7 @@ class Comparer:
         self.texts: list[list[str]] = []
         if settings.worded:
             if bank is None:
-                raise BadInput(
-                    "these paths are compared by their words, so descriptions are needed: `neurotest describe TARGET DATA`."
-                )
+                raise BadInput("paths are compared by their words, so descriptions are needed: `neurotest describe TARGET DATA`.")
             self.texts = [[d.text for d in bank.layer(layer.name)] for layer in layers]
             if settings.mode.endswith("random-words"):  # every neuron gets another's description, whichever layer that is of
                 every = [text for part in self.texts for text in part]
@@ -92,9 +91,8 @@ class Comparer:
 
     def text(self, units: NDArray[np.int64], labels: NDArray[np.int64]) -> str:
         """The sentence of one path: units (layers, top)."""
-        words = (
-            [self._whole] if self._whole else [texts[int(u)] for texts, row in zip(self.texts, units, strict=False) for u in row]
-        )
+        each = [texts[int(u)] for texts, row in zip(self.texts, units, strict=False) for u in row]
+        words = [self._whole] if self._whole else each
         return sentence(words, [self.classes[int(c)] for c in labels[: self.settings.labels]] if self.classes else ())
 
     def similarity(self, references: Paths, paths: Paths) -> Similarities:
@@ -193,10 +191,6 @@ def _marked(part: list[list[str]], numbers: dict[str, int]) -> NDArray[np.bool_]
 
 
 def _names(classes: Sequence[str] | None) -> tuple[str, ...]:
-    from neurotest.semantics.describe.material import distinct
-
     if not classes:
-        raise BadInput(
-            "paths with labels need the names of the classes: pass --classes FILE, one name per line, or mode=no-label."
-        )
+        raise BadInput("paths with labels need names of the classes: pass --classes FILE, one name per line, or mode=no-label.")
     return distinct(classes)

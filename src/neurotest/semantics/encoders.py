@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from neurotest import checks, registry
 from neurotest.errors import BadInput
 
-STOP = frozenset(
-    ("a", "an", "and", "at", "by", "for", "from", "in", "into", "it", "its", "of", "on", "or", "the", "to", "with", "photo")
-)
+STOP = {"a", "an", "and", "at", "by", "for", "from", "in", "into", "it", "its", "of", "on", "or", "the", "to", "with", "photo"}
 Vectors = NDArray[np.float32]
 Encode = Callable[[list[str]], Any]
 
@@ -143,20 +141,7 @@ class ByWordNet(Encoder):
     def start(self, bank: Sequence[str]) -> Pairwise:
         from neurotest.semantics.wordnet import read
 
-        return _Pairs(read(self.senses))
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    net: Any
-
-    def pair(self, one: str, other: str) -> float:
-        a, b = set(tokens(one)), set(tokens(other))
-        if not a or not b:
-            return float(a == b)
-        forth = [max(self.net.similarity(*sorted((w, v))) for v in b) for w in a]
-        back = [max(self.net.similarity(*sorted((w, v))) for v in a) for w in b]
-        return (float(np.mean(forth)) + float(np.mean(back))) / 2
+        return read(self.senses)
 
 
 def start(encoder: str | Encoder | Encode, bank: Sequence[str], fallback: str | None = None) -> Encode | Pairwise:
@@ -164,9 +149,7 @@ def start(encoder: str | Encoder | Encode, bank: Sequence[str], fallback: str | 
     settings = registry.build("encoder", encoder)
     if not isinstance(settings, Encoder):
         if not callable(settings):
-            raise BadInput(
-                f"encoder={encoder!r}: expected a name of `neurotest list encoder` or a function from texts to vectors."
-            )
+            raise BadInput(f"encoder={encoder!r}: expected one of `neurotest list encoder` or a function from texts to vectors.")
         return settings  # type: ignore[no-any-return]
     try:
         return settings.start(bank)
@@ -180,8 +163,6 @@ def unit(vectors: Any, texts: int) -> Vectors:
     """Vectors (n, d) of length 1; one that is 0 stays 0."""
     rows = np.asarray(vectors.detach().cpu() if hasattr(vectors, "detach") else vectors, dtype=np.float32)
     if rows.ndim != 2 or len(rows) != texts or not np.isfinite(rows).all():
-        raise BadInput(
-            f"the encoder gave shape {rows.shape} for {texts} texts, or numbers that are not finite: expected one vector each."
-        )
+        raise BadInput(f"the encoder gave shape {rows.shape} for {texts} texts, or numbers not finite: expected one vector each.")
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(length > 0, length, 1))

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from neurotest.semantics.exemplars import globs
+from neurotest.semantics.exemplars import enlarged, globs, has_map
 from neurotest.semantics.guidance import Semantics
-from neurotest.semantics.masks import enlarged, has_map
 from neurotest.stats.comparison import holm
 from neurotest.target import Layer, Probe, Want
 
@@ -103,15 +102,11 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
         pairs.append(LayerPair(layer.name, sides[0], sides[1], shares))  # no shares where the class gained nothing
     probs = attribution.logits.double().softmax(1)
     best = probs.argmax(1).tolist()
-    return PathPair(
-        tuple(pairs),
-        (classes[best[0]], classes[best[1]]),
-        (float(probs[0, best[0]]), float(probs[1, best[1]])),
-        classes[int(reference.classes[0])],
-        float(ready.similarity(reference, changed)[0]),
-        ready.tau,
-        tuple(str(p.path(0, ready.layers, ready.bank, classes)) for p in (reference, changed)),  # type: ignore[arg-type]
-    )
+    confidence = float(probs[0, best[0]]), float(probs[1, best[1]])
+    similarity = float(ready.similarity(reference, changed)[0])
+    texts = tuple(paths.text(0, ready.layers, ready.bank, classes) for paths in (reference, changed))
+    attributed, predicted = classes[int(reference.classes[0])], (classes[best[0]], classes[best[1]])
+    return PathPair(tuple(pairs), predicted, confidence, attributed, similarity, ready.tau, texts)  # type: ignore[arg-type]
 
 
 def _maps(ready: Semantics, x: Tensor) -> dict[str, NDArray[np.float32]]:

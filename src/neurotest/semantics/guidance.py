@@ -78,9 +78,7 @@ class Guidance:
         bank.check(target)
         for layer in layers:
             if layer.name not in bank.layers:
-                raise BadInput(
-                    f"the descriptions have no layer {layer.name!r}, which the path passes: describe it, or name other layers."
-                )
+                raise BadInput(f"no descriptions of layer {layer.name!r}, which the path passes: describe it, or name others.")
         return bank
 
     def about(self) -> str:
@@ -98,10 +96,8 @@ class Guidance:
             # The choice of neurons depends on the first training inputs: the mean colour, or the usual values.
             first = blake2b(np.ascontiguousarray(train.ids()[:1000]).tobytes(), digest_size=8).hexdigest()
             dead = [(d.layer, d.neuron) for layer in reader.layers for d in bank.layer(layer.name) if d.text == DEAD]
-            about = f"{self.about()} {first} {dead}"
-            sample = read_sample(
-                reader, train, about=about, per_class=self.per_class, seed=self.seed, cache=cache, progress=progress
-            )
+            about, seed = f"{self.about()} {first} {dead}", self.seed
+            sample = read_sample(reader, train, about=about, per_class=self.per_class, seed=seed, cache=cache, progress=progress)
             estimate = threshold(sample.similarities(comparer), self.quantile, self.seed)
         value = float(self.tau) if estimate is None else estimate.value  # type: ignore[arg-type]
         return Semantics(self, target, reader, comparer, bank, value, estimate, sample)

@@ -23,30 +23,6 @@ LABELS = 4  # predicted classes that are remembered per path
 TARGETS = ("reference", "own", "true")
 
 
-@dataclass(frozen=True)
-class Step:
-    """One layer of a path."""
-
-    layer: str
-    neuron: int
-    description: str
-    score: float
-
-
-@dataclass(frozen=True)
-class DecisionPath:
-    """Steps in the order of the layers, and the predicted classes, likeliest first."""
-
-    steps: tuple[Step, ...]
-    labels: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return sentence([step.description for step in self.steps], self.labels)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"steps": [vars(step) for step in self.steps], "labels": list(self.labels), "text": str(self)}
-
-
 @dataclass(frozen=True, eq=False)
 class Paths:
     """Many paths as numbers."""
@@ -71,14 +47,10 @@ class Paths:
     def joined(parts: Sequence[Paths]) -> Paths:
         return Paths(*(np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Paths)))
 
-    def path(self, i: int, layers: Sequence[Layer], bank: Descriptions, classes: Sequence[str], labels: int = 1) -> DecisionPath:
+    def text(self, i: int, layers: Sequence[Layer], bank: Descriptions, classes: Sequence[str]) -> str:
         """One of them in words."""
-        steps = [
-            Step(layer.name, int(u), bank[layer.name, int(u)].text, float(s))
-            for layer, units, scores in zip(layers, self.units[i], self.scores[i], strict=True)
-            for u, s in zip(units, scores, strict=True)
-        ]
-        return DecisionPath(tuple(steps), tuple(classes[int(c)] for c in self.labels[i, :labels]))
+        words = [bank[layer.name, int(u)].text for layer, units in zip(layers, self.units[i], strict=True) for u in units]
+        return sentence(words, [classes[int(self.labels[i, 0])]])
 
 
 def sentence(descriptions: Sequence[str], labels: Sequence[str] = ()) -> str:

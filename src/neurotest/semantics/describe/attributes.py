@@ -17,8 +17,7 @@ from neurotest.registry import register
 from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.describe.probes import DIRECTIONS, FAMILIES, Probes, probes
 from neurotest.semantics.descriptions import Description
-from neurotest.semantics.exemplars import Exemplars, globs, maps
-from neurotest.semantics.masks import enlarged
+from neurotest.semantics.exemplars import Exemplars, enlarged, globs, maps
 from neurotest.target import Layer, Probe, Trace, Want
 
 WORDS = tuple((family, word) for family, words in FAMILIES.items() for word in words)

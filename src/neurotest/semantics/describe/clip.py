@@ -66,10 +66,8 @@ class ClipDissect(Describer):
     def describe(self, material: Material) -> Iterator[Description]:
         vocabulary = words(self.words)
         images, texts = embeddings(self.images, "images"), embeddings(self.texts, "texts")
-        if len(images) != len(material.source):
-            raise BadInput(
-                f"{self.images} has {len(images)} embeddings for {len(material.source)} inputs of {material.source.what}."
-            )
+        if len(images) != len(source := material.source):
+            raise BadInput(f"{self.images} has {len(images)} embeddings for {len(source)} inputs of {source.what}.")
         if len(texts) != len(vocabulary):
             raise BadInput(f"{self.texts} has {len(texts)} embeddings for {len(vocabulary)} words of {self.words}.")
         if images.shape[1] != texts.shape[1]:

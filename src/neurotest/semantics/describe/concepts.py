@@ -55,9 +55,7 @@ class Concepts(Describer):
             raise BadInput(f"concepts: {spec} names no concepts: give a folder with one sub-folder of images per concept.")
         counts = np.bincount(source.labels, minlength=len(source.classes))
         if len(source.classes) < 2 and material.data is None:
-            raise BadInput(
-                f"concepts: {spec} holds one concept and there is no data to tell it from: give DATA or a second concept."
-            )
+            raise BadInput(f"concepts: {spec} holds one concept, and there is no other data: give DATA or a second concept.")
         for name, count in zip(source.classes, counts, strict=True):
             if count < LEAST:
                 raise BadInput(f"concepts: {spec} holds {count} usable images of {name!r}: at least {LEAST} are needed.")

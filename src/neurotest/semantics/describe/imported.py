@@ -56,9 +56,7 @@ class Imported(Describer):
         for row in rows:
             check_neuron(row.layer, row.neuron, counts, self.file)
         if lacking := [name for name in material.sizes if name not in counts]:
-            raise BadInput(
-                f"{self.file} has no descriptions of layer {lacking[0]!r}: it has {', '.join(counts)}; choose --layers of these."
-            )
+            raise BadInput(f"{self.file} has no descriptions of layer {lacking[0]!r}: choose --layers of {', '.join(counts)}.")
         first = {(row.layer, row.neuron): row for row in reversed(rows)}  # of several descriptions of a neuron
         yield from (row for row in rows if row.layer in material.sizes and first[row.layer, row.neuron] is row)
         if "fingerprint" not in read_rows(self.file, ())[0]:

@@ -18,8 +18,7 @@ from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
 from neurotest.scan import BATCH, Progress, scan
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description
-from neurotest.semantics.exemplars import QUANTILE, Exemplars, K
-from neurotest.semantics.masks import has_map
+from neurotest.semantics.exemplars import QUANTILE, Exemplars, K, has_map
 from neurotest.target import Layer, Target
 
 FORMAT = 3  # of kept exemplars
@@ -62,9 +61,7 @@ class Material:
     @property
     def source(self) -> Source:
         if self.data is None:
-            raise BadInput(
-                "there is no data to take exemplars from: give inputs such as zoo:NAME/train (the training set is best)."
-            )
+            raise BadInput("there is no data to take exemplars from: give inputs such as zoo:NAME/train (training data is best).")
         return self.data
 
     @property
@@ -92,9 +89,7 @@ class Material:
         """The class names, each once."""
         names = self.target.classes or self.source.classes
         if names is None:
-            raise BadInput(
-                "the classes have no names, which is what this describer says: pass --classes FILE, one name per line."
-            )
+            raise BadInput("the classes have no names, which this describer says: pass --classes FILE, one name per line.")
         return distinct(names)
 
     @cached_property
@@ -108,9 +103,7 @@ class Material:
             if self.cache:
                 _keep(exemplars, place)
         if exemplars.nonfinite:
-            self.notes.append(
-                f"NaN or infinite activations were seen for {exemplars.nonfinite} inputs and layers; they count as least."
-            )
+            self.notes.append(f"NaN or infinite activations for {exemplars.nonfinite} inputs and layers; they count as least.")
         return exemplars
 
     def key(self, more: str) -> str:

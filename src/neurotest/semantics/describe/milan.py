@@ -32,8 +32,7 @@ from neurotest.semantics.describe.corpus import (
 )
 from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.descriptions import Description
-from neurotest.semantics.exemplars import Exemplars, K
-from neurotest.semantics.masks import regions
+from neurotest.semantics.exemplars import Exemplars, K, regions
 
 FORMAT = 2
 BATCH = 64

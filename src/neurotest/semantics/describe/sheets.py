@@ -16,7 +16,7 @@ from scipy.ndimage import binary_dilation
 from neurotest.files import whole
 from neurotest.semantics.describe.material import Material
 from neurotest.semantics.descriptions import Descriptions
-from neurotest.semantics.masks import regions
+from neurotest.semantics.exemplars import regions
 
 if TYPE_CHECKING:
     from PIL import Image

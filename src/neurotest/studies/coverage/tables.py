@@ -128,9 +128,9 @@ def checks(correlations: list[Row], between: list[Row], favoured: list[Row]) -> 
             claims[f"correlations that support {name}"] = sum(r["supports"] for r in rows)
             claims[f"correlations with {name}"] = len(rows)
     shown = [r for r in correlations if r["metric"] == "asr" and r["attack"] == "pgd" and r["t"] == paper.THRESHOLDS[SHOWN]]
-    plain, given = (mean(r[k] for r in shown) for k in ("r", "given lambda"))
-    if plain is not None and given is not None:
-        claims |= {"mean correlation of coverage (.2) and success, pgd": plain, "the same given lambda": given}
+    plain, partial = (mean(r[k] for r in shown) for k in ("r", "given lambda"))
+    if plain is not None and partial is not None:
+        claims |= {"mean correlation of coverage (.2) and success, pgd": plain, "the same given lambda": partial}
     if between:
         claims["DeepXplore's correlations that support a claim"] = sum(r["supports"] for r in between)
         claims["DeepXplore's correlations"] = len(between)
