@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from neurotest import checks
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.scan import scan
-from neurotest.semantics.describe.material import Describer, Material
+from neurotest.semantics.describe.material import Describer, Material, content_hash
 from neurotest.semantics.descriptions import Description
 from neurotest.semantics.exemplars import Exemplars
 
@@ -55,13 +54,7 @@ class ClipDissect(Describer):
 
     @property
     def signature(self) -> str:
-        seen = blake2b(digest_size=16)
-        for file in (self.images, self.texts, self.words):
-            try:
-                seen.update(Path(file).expanduser().read_bytes())
-            except OSError as error:
-                raise BadInput(f"cannot read {file}: {error.strerror}.") from error
-        return f"{self!r} {seen.hexdigest()}"
+        return f"{self!r} {content_hash(self.images, self.texts, self.words)}"
 
     def describe(self, material: Material) -> Iterator[Description]:
         vocabulary = words(self.words)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
-from pathlib import Path
 
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.semantics.describe.material import Describer, Material
+from neurotest.semantics.describe.material import Describer, Material, content_hash
 from neurotest.semantics.descriptions import UNKNOWN, Description, check_fingerprints, check_neuron, plain, read_rows, sizes
 from neurotest.target import Target
 
@@ -40,11 +38,7 @@ class Imported(Describer):
 
     @property
     def signature(self) -> str:
-        try:
-            content = Path(self.file).expanduser().read_bytes()
-        except OSError as error:
-            raise BadInput(f"cannot read the descriptions {self.file}: {error.strerror}.") from error
-        return f"{self!r} {blake2b(content, digest_size=16).hexdigest()}"
+        return f"{self!r} {content_hash(self.file)}"
 
     def own_layers(self, target: Target) -> tuple[str, ...]:
         """The layers the file speaks of."""

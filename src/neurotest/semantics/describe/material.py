@@ -142,6 +142,17 @@ def distinct(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(name) for name in names)
 
 
+def content_hash(*files: str) -> str:
+    """Of the files that descriptions are made from."""
+    seen = blake2b(digest_size=16)
+    for file in files:
+        try:
+            seen.update(Path(file).expanduser().read_bytes())
+        except OSError as error:
+            raise BadInput(f"cannot read {file}: {error.strerror}.") from error
+    return seen.hexdigest()
+
+
 def _restored(exemplars: Exemplars, place: Path) -> bool:
     if not place.is_file():
         return False
