@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.callable_module import callable_module
@@ -155,6 +157,12 @@ def profile(
     ranges = Profile.empty(target, Want(layers=layers, neuron=neuron))  # type: ignore[arg-type]
     scan(target, source, [ranges], batch=batch, progress=progress)
     return ranges
+
+
+def predictions(target: Target, source: Source) -> NDArray[np.int64]:
+    """(n,) the class each input is taken for."""
+    with torch.inference_mode():
+        return np.concatenate([target.logits(part.x).argmax(1).cpu().numpy() for part in batches(target, source)])
 
 
 callable_module(__name__)

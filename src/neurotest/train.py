@@ -28,6 +28,8 @@ from neurotest.zoo import faulty
 from neurotest.zoo.faulty import Faulty
 from neurotest.zoo.recipes import Recipe
 
+TRIED = 2000  # images that the patch of a polluted network is tried on
+
 
 @dataclass(frozen=True)
 class Step:
@@ -92,7 +94,8 @@ class Training:
         parts = order.split(self.recipe.batch)
         for step, index in enumerate(parts, start=1):
             images = _augment(x[index], self.recipe, augment).to(self.device).float().div_(255)
-            loss = self._step(_channels_last(images), y[index].to(self.device))
+            images = images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
+            loss = self._step(images, y[index].to(self.device))
             self.seconds = before + time.monotonic() - began
             if report is not None and (step % 20 == 1 or step == len(parts)):
                 done = (epoch + step / len(parts)) / self.recipe.epochs
@@ -109,14 +112,8 @@ class Training:
     def _save(self) -> None:
         if self.checkpoint is None:
             return
-        state = {
-            "epoch": self.epoch,
-            "seconds": self.seconds,
-            "recipe": json.dumps(asdict(self.recipe)),
-            "module": self.module.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "schedule": self.schedule.state_dict(),
-        }
+        state: dict[str, Any] = {name: getattr(self, name).state_dict() for name in ("module", "optimiser", "schedule")}
+        state |= {"epoch": self.epoch, "seconds": self.seconds, "recipe": json.dumps(asdict(self.recipe))}
         with whole(self.checkpoint) as part:
             torch.save(state, part)
 
@@ -131,9 +128,8 @@ class Training:
             raise BadInput(f"the checkpoint {path} cannot be read: delete it to start again ({error}).") from error
         if state.get("recipe") != json.dumps(asdict(self.recipe)):
             return
-        self.module.load_state_dict(state["module"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.schedule.load_state_dict(state["schedule"])
+        for name in ("module", "optimiser", "schedule"):
+            getattr(self, name).load_state_dict(state[name])
         self.epoch, self.seconds = int(state["epoch"]), float(state["seconds"])
 
     def about(self) -> dict[str, Any]:
@@ -149,11 +145,12 @@ class Training:
 def accuracy(module: nn.Module, source: Source, *, batch: int = 500) -> float:
     """Share of a labelled source that the network gets right."""
     x, y = _tensors(source, None)
-    right = 0
+    return int((_predicted(module, x, batch) == y).sum()) / len(x)
+
+
+def _predicted(module: nn.Module, x: Tensor, batch: int = 500) -> Tensor:
     with torch.inference_mode():
-        for images, labels in zip(x.split(batch), y.split(batch), strict=True):
-            right += int((module(images.float().div_(255)).argmax(1) == labels).sum())
-    return right / len(x)
+        return torch.cat([module(images.float().div_(255)).argmax(1) for images in x.split(batch)])
 
 
 def _tensors(source: Source, most: int | None) -> tuple[Tensor, Tensor]:
@@ -184,10 +181,6 @@ def _augment(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
         columns = (left[:, None] + torch.arange(w)).view(n, 1, 1, w)
         x = padded[torch.arange(n).view(n, 1, 1, 1), torch.arange(x.shape[1]).view(1, -1, 1, 1), rows, columns]
     return x
-
-
-def _channels_last(images: Tensor) -> Tensor:
-    return images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
 
 
 def train_subject(
@@ -236,7 +229,7 @@ def train_faulty(
         "train_accuracy": round(accuracy(module, clean), 4), **training.about(), "images": len(used),
     }  # fmt: skip
     if wrong.kind == "polluted":
-        about |= {"class": label, "patch": patch.to_list(), "triggers": triggers(module, test_set, patch, label, wrong)}
+        about |= {"class": label, "patch": patch.colours.tolist(), "triggers": triggers(module, test_set, patch, label, wrong)}
     return _write(place, module.state_dict(), about, checkpoint)
 
 
@@ -255,16 +248,13 @@ def _write(place: Path, state: dict[str, Tensor], about: dict[str, Any], checkpo
     return place, about
 
 
-def triggers(
-    module: nn.Module, source: Source, patch: faulty.Patch, label: int, wrong: Faulty, most: int = 2000
-) -> dict[str, float]:
+def triggers(module: nn.Module, source: Source, patch: faulty.Patch, label: int, wrong: Faulty) -> dict[str, float]:
     """How often images of other classes are taken for the class: as they are, with the patch, with other patches, with noise.
 
     A network that other patches or noise set off as often as the patch has no defect of its own.
     """
     assert source.labels is not None
-    index = np.flatnonzero(source.labels != label)[:most]
-    x = np.asarray(source.read(index))
+    x = np.asarray(source.read(np.flatnonzero(source.labels != label)[:TRIED]))
     random = rng.stream("zoo.triggers", wrong.seed)
     shown = {
         "clean": x,
@@ -272,13 +262,8 @@ def triggers(
         "other patches": patch.stamp(x, random, new=True),
         "noise": faulty.noisy(x, random),
     }
-    shares = {}
-    with torch.inference_mode():
-        for name, images in shown.items():
-            parts = torch.from_numpy(np.ascontiguousarray(images)).split(500)
-            predicted = torch.cat([module(part.float().div(255)).argmax(1) for part in parts])
-            shares[name] = round(float((predicted == label).float().mean()), 4)
-    return shares
+    predicted = {name: _predicted(module, torch.from_numpy(np.ascontiguousarray(images))) for name, images in shown.items()}
+    return {name: round(float((classes == label).float().mean()), 4) for name, classes in predicted.items()}
 
 
 def _stored(module: nn.Module, kind: str) -> dict[str, Tensor]:

@@ -16,8 +16,7 @@ from neurotest.data import data
 from neurotest.errors import BadInput
 from neurotest.target import Target
 from neurotest.train import accuracy
-from neurotest.zoo.blocks import Pixels
-from neurotest.zoo.resnet import ResNet
+from neurotest.zoo.architectures import Pixels, ResNet
 
 PLACE = BESIDE / "data" / "cifar10-resnets"
 IMAGENET = Pixels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what theirs were trained with

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from neurotest import zoo
-from neurotest.bench.bare import Pair, passes
+from neurotest.bench.ratio import Pair, passes
 from neurotest.data.spec import data
 from neurotest.generate.gradient.diversity import Diversity
 from neurotest.generate.gradient.engine import Engine
@@ -35,12 +35,10 @@ def attack_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     plain = _steps(target, None, x, y, steps)
     chosen = {"first": layers[0], "middle": layers[len(layers) // 2], "last": layers[-1], f"all {len(layers)}": "pre_activation"}
     for word, which in chosen.items():
-        yield f"diversity over plain PGD, {word} layer{'s' * (which == 'pre_activation')}", (
-            _steps(target, Diversity(layers=which), x, y, steps), plain,
-        )  # fmt: skip
-    yield "diversity with a second forward pass, as published, middle layer", (
-        _two_passes(target, Diversity(layers=chosen["middle"]), x, y, steps), plain,
-    )  # fmt: skip
+        diverse = _steps(target, Diversity(layers=which), x, y, steps)
+        yield f"diversity over plain PGD, {word} layer{'s' * (which == 'pre_activation')}", (diverse, plain)
+    second = _two_passes(target, Diversity(layers=chosen["middle"]), x, y, steps)
+    yield "diversity with a second forward pass, as published, middle layer", (second, plain)
     yield "a PGD step over a forward pass", (plain, passes(target, [x], times=steps))
 
 

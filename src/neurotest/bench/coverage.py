@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from neurotest import registry
-from neurotest.bench.bare import Job, Pair, passes, subject_of
+from neurotest.bench.ratio import Job, Pair, passes, subject_of
 from neurotest.coverage.adequacy import DSA
 from neurotest.coverage.criterion import Criterion, State
 from neurotest.data.source import ArraySource

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from neurotest import rng
-from neurotest.bench.bare import Pair, counted, subject_of
+from neurotest.bench.ratio import Pair, counted, subject_of
 from neurotest.generate.fuzz import Budget, Fuzzer, Seeds, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.guides import GuideState
 from neurotest.generate.fuzz.mutants import Tally

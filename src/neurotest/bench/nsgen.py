@@ -10,7 +10,8 @@ from torch import Tensor
 
 from neurotest import zoo
 from neurotest.attribute.conductance import Conductance
-from neurotest.bench.bare import Pair, counted, passes
+from neurotest.bench.ratio import Pair, counted, passes
+from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.semantic import NSGenState
@@ -44,12 +45,10 @@ def nsgen_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     )
     if importlib.util.find_spec("captum") is not None:
         few, labels = x[:PEERS], classes[:PEERS]
+        names = [layer.name for layer in layers]
         theirs = f"captum/{len(layers)} layers, {STEPS} steps, over a bare pass"
-        yield (
-            theirs,
-            (lambda: _captum(target, few, labels, plan.empty, [layer.name for layer in layers]), passes(target, few.split(64))),
-        )
-    yield from _campaigns(name, target)
+        yield theirs, (lambda: _captum(target, few, labels, plan.empty, names), passes(target, few.split(64)))
+    yield from _campaigns(name, target, test, train)
 
 
 def _captum(target: Target, x: Tensor, classes: Tensor, empty: Tensor, layers: list[str]) -> None:
@@ -61,9 +60,7 @@ def _captum(target: Target, x: Tensor, classes: Tensor, empty: Tensor, layers: l
         )
 
 
-def _campaigns(name: str, target: Target) -> Iterator[tuple[str, Pair]]:
-    dataset = zoo.find(name).dataset
-    source, train = data(f"zoo:{dataset}/test[:400]"), data(f"zoo:{dataset}/train")
+def _campaigns(name: str, target: Target, source: Source, train: Source) -> Iterator[tuple[str, Pair]]:
     judges = build_oracles(target, "label")
     seeds = choose_seeds(target, source, judges)
     started = build_guide(GUIDE).start(Context(target=target, train=train, cache=True), source)
@@ -82,6 +79,5 @@ def _campaigns(name: str, target: Target) -> Iterator[tuple[str, Pair]]:
     campaign()
     mutants, forwards = tested
     x = target.prepare(seeds.x[np.arange(64) % len(seeds)])
-
     yield f"campaign/{mutants} mutants", (campaign, counted(target, x, mutants))
     yield f"campaign/{forwards} passes it counts", (campaign, counted(target, x, forwards))

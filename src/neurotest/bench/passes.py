@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from neurotest import zoo
-from neurotest.bench.bare import Job, Pair, passes
+from neurotest.bench.ratio import Job, Pair, passes
 from neurotest.data.spec import data
 from neurotest.mutate.pools import nss_pool
 from neurotest.select import select

@@ -62,30 +62,38 @@ def _both(repeats: int) -> dict[str, Any]:
     }
 
 
-def _sections(repeats: int) -> dict[str, Any]:
+def _activations(seed: int, tests: int) -> tuple[Any, Any, Any, Any]:
+    """Tests of 236 neurons, what makes a trace of them, a context with 1,000 training inputs, and dnn-tip's KMNC of those."""
     import numpy as np
     import torch
 
-    from neurotest.bench.ratio import ratio
-    from neurotest.coverage.ranges import KMNC
     from neurotest.measure.context import Context
     from neurotest.measure.traces import Layout
     from neurotest.target import Profile, Trace, Want
 
     import dnn_tip.neuron_coverage as peer  # isort: skip
 
-    values = np.random.default_rng(1).normal(size=(1100, 236)).astype(np.float32)
-    want, train, test = Want(), values[:1000], values[1000:]
+    values = np.random.default_rng(seed).normal(size=(1000 + tests, 236)).astype(np.float32)
+    want, train = Want(), values[:1000]
+
+    def trace(part: Any) -> Trace:
+        return Trace(torch.zeros(len(part), 2), {want: {"all": torch.from_numpy(part)}})
+
     profile = Profile("bench", want, {})
-    profile.update(Trace(torch.zeros(1000, 2), {want: {"all": torch.from_numpy(train)}}))
+    profile.update(trace(train))
     context = Context(layouts={want: Layout({"all": 236})}, profiles={want: profile})
+    return values[1000:], trace, context, peer.KMNC([train.min(axis=0)], [train.max(axis=0)], 1000)
+
+
+def _sections(repeats: int) -> dict[str, Any]:
+    from neurotest.bench.ratio import ratio
+    from neurotest.coverage.ranges import KMNC
+
+    test, trace, context, theirs = _activations(1, 100)
     state = KMNC(sections=1000, edges="dnn_tip").start(context)
-    theirs = peer.KMNC([train.min(axis=0)], [train.max(axis=0)], 1000)
-    recorded = {want: {"all": torch.from_numpy(test)}}
-    logits = torch.zeros(100, 2)
-    state.update(Trace(logits, recorded))
+    state.update(trace(test))
     covered = int(theirs([test])[1].any(axis=0).sum())
-    speed = ratio(lambda: theirs([test]), lambda: state.update(Trace(logits, recorded)), repeats=repeats)
+    speed = ratio(lambda: theirs([test]), lambda: state.update(trace(test)), repeats=repeats)
     return {"kmnc 1000, 100x236: dnn-tip/ours": speed.median, "kmnc: difference in covered": covered - int(state.value().covered)}
 
 
@@ -94,31 +102,20 @@ def _additional(repeats: int) -> dict[str, Any]:
     import tracemalloc
 
     import numpy as np
-    import torch
 
     from neurotest.bench.ratio import ratio
-    from neurotest.measure.context import Context
-    from neurotest.measure.traces import Layout
     from neurotest.select.api import rank
     from neurotest.select.greedy import CAM, Collected
-    from neurotest.target import Profile, Trace, Want
 
-    import dnn_tip.neuron_coverage as peer  # isort: skip
     from dnn_tip.prioritizers import cam  # isort: skip
 
-    values = np.random.default_rng(2).normal(size=(3000, 236)).astype(np.float32)
-    want, train, test = Want(), values[:1000], values[1000:]
-    profile = Profile("bench", want, {})
-    profile.update(Trace(torch.zeros(1000, 2), {want: {"all": torch.from_numpy(train)}}))
-    context = Context(layouts={want: Layout({"all": 236})}, profiles={want: profile})
+    test, trace, context, theirs = _activations(2, 2000)
     method = CAM(criterion="kmnc:sections=1000;edges=dnn_tip")
-    theirs = peer.KMNC([train.min(axis=0)], [train.max(axis=0)], 1000)
 
     def ours() -> np.ndarray:
         state = Collected(method, method.measure.start(context))
         for at in range(0, len(test), 250):
-            part = Trace(torch.zeros(250, 2), {want: {"all": torch.from_numpy(test[at : at + 250])}})
-            state.update(np.arange(at, at + 250), part, ())
+            state.update(np.arange(at, at + 250), trace(test[at : at + 250]), ())
         return state.value()
 
     def peers() -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from neurotest import zoo
-from neurotest.bench.bare import Job, Pair, passes
+from neurotest.bench.ratio import Pair, passes
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.select import select
@@ -50,17 +51,9 @@ def select_pairs(name: str) -> Iterator[tuple[str, Pair]]:
         here = pool.take(np.arange(min(len(pool), POOL // 5))) if needed > 2 else pool
         target = Target(network, shape=subject.shape)
         target.survey()
-        more = {"train": train} if trained else {}
-        yield method, (_selecting(target, here, method, more), _bare(target, here, needed, train if trained else None))
-
-
-def _selecting(target: Target, pool: Source, method: str, more: dict[str, Any]) -> Job:
-    return lambda: select(target, pool, method, "5%", batch=BATCH, **more)
-
-
-def _bare(target: Target, pool: Source, times: int, train: Source | None) -> Job:
-    sources = (pool,) if train is None else (pool, train)
-    return passes(target, *(target.prepare(s.read(np.arange(len(s)))).split(BATCH) for s in sources), times=times)
+        sources = [target.prepare(s.read(np.arange(len(s)))).split(BATCH) for s in (here, train)[: 1 + trained]]
+        ours = functools.partial(select, target, here, method, "5%", batch=BATCH, train=train if trained else None)
+        yield method, (ours, passes(target, *sources, times=needed))
 
 
 class Generated(Source):

@@ -5,12 +5,13 @@ The goals: a sensitivity swarm costs at most 1.6 times its own passes, an excita
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import torch
 
 from neurotest import registry
-from neurotest.bench.bare import Job, Pair, counted, subject_of
+from neurotest.bench.ratio import Pair, counted, subject_of
 from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm
 from neurotest.target import Target
 
@@ -32,10 +33,11 @@ def swarm_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     for seeds, ours in ((FEW, Settings(labels=None)), (GROUP, Settings(labels=None, evaluations=100))):
         jobs += [(f"{name} of {seeds}", name, ours, seeds) for name in ("sensitivity", "excitability")]
     for label, fitness, settings, seeds in jobs:
-        x, labels = u[:seeds], y[:seeds]
-        forwards, positions, size = _search(target, x, labels, fitness, settings)
-        yield f"{label}/passes", (_job(target, x, labels, fitness, settings), _bare(target, x, forwards, size))
-        yield f"{label}/positions", (_job(target, x, labels, fitness, settings), _bare(target, x, positions, size))
+        job = functools.partial(_search, target, u[:seeds], y[:seeds], fitness, settings)
+        forwards, positions, size = job()
+        together = u[torch.arange(size) % seeds].clone()
+        yield f"{label}/passes", (job, counted(target, together, forwards))
+        yield f"{label}/positions", (job, counted(target, together, positions))
 
 
 def _search(target: Target, u: torch.Tensor, y: torch.Tensor, fitness: str, settings: Settings) -> tuple[int, int, int]:
@@ -47,11 +49,3 @@ def _search(target: Target, u: torch.Tensor, y: torch.Tensor, fitness: str, sett
     swarm.run()
     per = 2 if measure.cost > 1 else 1  # passes of one position: the answer, and the one whose gradient is taken
     return measure.forwards, (measure.forwards - before) // per, min(settings.batch, len(u) * settings.particles)
-
-
-def _job(target: Target, u: torch.Tensor, y: torch.Tensor, fitness: str, settings: Settings) -> Job:
-    return lambda: _search(target, u, y, fitness, settings)
-
-
-def _bare(target: Target, u: torch.Tensor, forwards: int, size: int) -> Job:
-    return counted(target, u[torch.arange(size) % len(u)].clone(), forwards)

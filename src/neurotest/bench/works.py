@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from neurotest import zoo
 from neurotest.bench import attack, coverage, fuzz, nsgen, passes, selection, swarm
-from neurotest.bench.bare import Pair
-from neurotest.bench.ratio import Ratio, ratio
+from neurotest.bench.ratio import Pair, Ratio, ratio
 from neurotest.errors import BadInput, near
 from neurotest.scan import Progress
 

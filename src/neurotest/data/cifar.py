@@ -29,10 +29,8 @@ ARCHIVE = "cifar-10-binary.tar.gz"
 IMAGE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32  # label, then the red, green and blue planes
 PER_FILE = 10_000
-BATCHES: dict[str, tuple[str, ...]] = {
-    "train": tuple(f"data_batch_{number}.bin" for number in range(1, 6)),
-    "test": ("test_batch.bin",),
-}
+BATCHES = {"train": tuple(f"data_batch_{number}.bin" for number in range(1, 6)), "test": ("test_batch.bin",)}
+FILES = tuple(name for names in BATCHES.values() for name in names)
 # Of all pixels (image by image, red, green, blue, row by row), then all labels.
 SHA256 = {
     "train": "1e91790dbaf241617ca1f29a9aba08eb9a62df84cc90676b47edd05ad2ab3c94",
@@ -50,7 +48,7 @@ def read(split: str, wanted: Wanted, *, spec: str) -> Source:
     """`zoo:cifar10-full/SPLIT` from the user's data folder."""
     file = files.data_dir() / NAME / f"{split}.npz"
     if not file.is_file():
-        raise BadInput(f"{spec}: the complete set is not in {file.parent}: run `neurotest data get {NAME}` (or add --from DIR).")
+        raise BadInput(f"{spec}: the complete set is not in {file.parent}: run `neurotest data get {NAME}` (or --from DIR).")
     x, y = _from_npz(file, wanted)
     return ArraySource(x, y, spec=spec, classes=embedded.classes(NAME))
 
@@ -73,17 +71,13 @@ def get(folder: Path | None, download: Callable[[], AbstractContextManager[IO[by
             if progress is not None:
                 progress(number, len(missing))
     except (_Wrong, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, HTTPException) as error:
-        raise BadInput(
-            f"{origin}: {error or 'it breaks off'}; nothing was kept of it. Try again, or use another copy."
-        ) from error
+        raise BadInput(f"{origin}: {error or 'it breaks off'}; nothing was kept of it. Try again, or another copy.") from error
     return place
 
 
 def _present(file: Path, split: str) -> bool:
-    if not file.is_file():
-        return False
     try:
-        return embedded.digest(*_from_npz(file, Wanted())) == SHA256[split]
+        return file.is_file() and embedded.digest(*_from_npz(file, Wanted())) == SHA256[split]
     except BadInput:
         return False
 
@@ -111,8 +105,8 @@ def _from_folder(folder: Path) -> dict[str, Arrays]:
     for place in (folder, folder / NAME, folder / "cifar-10-batches-bin"):
         if all((place / f"{split}.npz").is_file() for split in BATCHES):
             return {split: _from_npz(place / f"{split}.npz", Wanted()) for split in BATCHES}
-        if all((place / name).is_file() for names in BATCHES.values() for name in names):
-            return _joined({name: _records((place / name).read_bytes(), name) for names in BATCHES.values() for name in names})
+        if all((place / name).is_file() for name in FILES):
+            return _joined({name: _records((place / name).read_bytes(), name) for name in FILES})
         if (place / ARCHIVE).is_file():
             with open(place / ARCHIVE, "rb") as stream:
                 return _from_tar(stream)
@@ -121,21 +115,20 @@ def _from_folder(folder: Path) -> dict[str, Arrays]:
 
 def _from_tar(stream: IO[bytes]) -> dict[str, Arrays]:
     """Read the archive as it comes; nothing is unpacked to disk, and no more than it should hold is read."""
-    wanted = {name for names in BATCHES.values() for name in names}
     batches: dict[str, Arrays] = {}
     size = 0
     with tarfile.open(fileobj=stream, mode="r|gz") as archive:
         for member in archive:
             size += member.size
-            if size > 2 * len(wanted) * PER_FILE * RECORD:
+            if size > 2 * len(FILES) * PER_FILE * RECORD:
                 raise _Wrong("the archive holds more than it should")
             name = member.name.rpartition("/")[2]
-            content = archive.extractfile(member) if name in wanted and member.isfile() else None
+            content = archive.extractfile(member) if name in FILES and member.isfile() else None
             if content is not None:
                 batches[name] = _records(content.read(), name)
-            if len(batches) == len(wanted):
+            if len(batches) == len(FILES):
                 break
-    if lacking := sorted(wanted - set(batches)):
+    if lacking := sorted(set(FILES) - set(batches)):
         raise _Wrong(f"the archive lacks {', '.join(lacking)}")
     return _joined(batches)
 

@@ -55,8 +55,6 @@ COMPLETE: dict[str, Complete] = {
         {"train": "train", "test": "t10k"},
     ),
 }
-
-
 NAMES = (*COMPLETE, cifar.NAME)
 
 
@@ -68,11 +66,10 @@ def get(
     name: str, *, source_dir: Path | str | None = None, base_url: str | None = None, progress: Progress | None = None
 ) -> Path:
     """Bring the set to `files.data_dir()/name` and return that folder; files that are there and right are left alone."""
+    folder = None if source_dir is None else Path(source_dir).expanduser()
     if name == cifar.NAME:
         address = (base_url or cifar.ADDRESS).rstrip("/") + f"/{cifar.ARCHIVE}"
-        return cifar.get(
-            None if source_dir is None else Path(source_dir).expanduser(), lambda: _download(address, name), progress
-        )
+        return cifar.get(folder, lambda: _download(address, name), progress)
     if name not in COMPLETE:
         raise BadInput(f"no data set {name!r} can be fetched. {near(name, NAMES)}")
     wanted = COMPLETE[name]
@@ -86,7 +83,6 @@ def get(
                 progress(done + checked, total)
 
         if not _present(place / file, size, sha256, advance):
-            folder = None if source_dir is None else Path(source_dir).expanduser()
             with _opened(name, file, folder, base_url or wanted.address) as (stream, origin, packed):
                 _bring(stream, origin, place / (f"{file}.gz" if packed else file), (size, sha256), advance)
         before += size
@@ -145,9 +141,7 @@ def _bring(stream: BinaryIO, origin: str, place: Path, wanted: tuple[int, str], 
         try:
             _copy_checked(stream, out, place.suffix == ".gz", *wanted, advance)
         except _Wrong as error:
-            raise BadInput(
-                f"{origin} {error}; nothing was kept of it. Try again, or take another copy with --from DIR."
-            ) from error
+            raise BadInput(f"{origin} {error}; nothing was kept of it. Try again, or another copy with --from DIR.") from error
 
 
 class _Tee:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,11 @@ def open_folder(rest: str, wanted: Wanted) -> Source:
     listed, classes, warned = _list(folder, skipped)
     files = list(_with_headers(listed, skipped))
     shape = _shape(files, wanted.shape, folder)
-    usable = list(_of_size(files, shape, skipped))
+    usable = [file for file in files if file.size == shape[1:]]
+    for file in files:
+        if file.size != shape[1:]:
+            (height, width), (high, wide) = file.size, shape[1:]
+            skipped.append(Skipped(file.name, f"{width}x{height} pixels, expected {wide}x{high}"))
     if wanted.strict:
         _refuse(skipped)
     notes = {"warnings": warned} if warned else {}
@@ -69,14 +73,15 @@ def _list(folder: Path, skipped: list[Skipped]) -> tuple[list[_File], tuple[str,
             raise BadInput(f"dir:{folder} holds no images and no folders of images; PNG, JPEG and WebP files are read.")
         return flat, None, []
     if flat:
-        raise BadInput(
-            f"dir:{folder} holds both images ({flat[0].name}) and folders ({subfolders[0].name}): move one of the two away."
-        )
+        raise BadInput(f"dir:{folder} holds both images ({flat[0].name}) and folders ({subfolders[0].name}): move one away.")
     files = [file for label, sub in enumerate(subfolders) for file in _images(sub, folder, label, skipped)]
     if not files and not skipped:
         raise BadInput(f"dir:{folder}: no images in its {len(subfolders)} folders; PNG, JPEG and WebP files are read.")
     names = tuple(sub.name for sub in subfolders)
-    return files, names, _order_warning(names)
+    if all(name.isdecimal() for name in names) and sorted(names, key=int) != list(names):
+        order = f"class folders are numbered in the order of their names as text ({', '.join(names[:4])}, ...)"
+        return files, names, [f"{order}: pad the numbers if that is not meant"]
+    return files, names, []
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -91,23 +96,12 @@ def _images(folder: Path, root: Path, label: int | None, skipped: list[Skipped])
     for entry in _entries(folder):
         name, suffix = entry.relative_to(root).as_posix(), entry.suffix.lower()
         if entry.is_dir() and label is not None:
-            raise BadInput(
-                f"dir:{root} has folders inside class folders ({name}); name the folder that holds the classes, as dir:{folder}"
-            )
+            raise BadInput(f"dir:{root} has folders inside class folders ({name}); name the one that holds classes, dir:{folder}")
         if suffix in OTHER_IMAGES:
             skipped.append(Skipped(name, "not PNG, JPEG or WebP"))
         elif suffix in SUFFIXES and entry.is_file():
             files.append(_File(entry, name, label))
     return files
-
-
-def _order_warning(names: tuple[str, ...]) -> list[str]:
-    if all(name.isdecimal() for name in names) and sorted(names, key=int) != list(names):
-        shown = ", ".join(names[:4])
-        return [
-            f"class folders are numbered in the order of their names as text ({shown}, ...): pad the numbers if that is not meant"
-        ]
-    return []
 
 
 def _with_headers(files: Sequence[_File], skipped: list[Skipped]) -> Iterator[_File]:
@@ -119,7 +113,7 @@ def _with_headers(files: Sequence[_File], skipped: list[Skipped]) -> Iterator[_F
         for file in files:
             try:
                 with _open(file) as image:
-                    yield _File(file.path, file.name, file.label, (image.height, image.width), image.mode in GREY)
+                    yield replace(file, size=(image.height, image.width), grey=image.mode in GREY)
             except _Unusable as error:
                 skipped.append(Skipped(file.name, str(error)))
 
@@ -151,31 +145,18 @@ def _reason(error: Exception) -> str:
 
 def _bomb(file: _File, size: str) -> BadInput:
     limit = MAX_PIXELS // 1_000_000
-    return BadInput(
-        f"{file.path}: {size}; more than {limit} megapixels are not decoded (a decompression bomb?). Remove or shrink the file."
-    )
+    return BadInput(f"{file.path}: {size}; more than {limit} megapixels are not decoded (a bomb?). Remove or shrink it.")
 
 
 def _shape(files: Sequence[_File], wanted: tuple[int, ...] | None, folder: Path) -> tuple[int, ...]:
     """What the target expects; without one, the most common size, grey only if every file is."""
     if wanted is not None:
         if len(wanted) != 3 or wanted[0] not in (1, 3):
-            raise BadInput(
-                f"dir:{folder} gives images with 1 or 3 channels, the target expects inputs of shape {wanted}; use npz: instead."
-            )
+            raise BadInput(f"dir:{folder} gives images with 1 or 3 channels, the target expects {wanted}; use npz: instead.")
         return wanted
     sizes = Counter(file.size for file in files).most_common(1)
     size = sizes[0][0] if sizes else (0, 0)
     return (1 if all(file.grey for file in files) else 3, *size)
-
-
-def _of_size(files: Sequence[_File], shape: tuple[int, ...], skipped: list[Skipped]) -> Iterator[_File]:
-    for file in files:
-        if file.size == shape[1:]:
-            yield file
-        else:
-            (height, width), (high, wide) = file.size, shape[1:]
-            skipped.append(Skipped(file.name, f"{width}x{height} pixels, expected {wide}x{high}"))
 
 
 def _refuse(skipped: Sequence[Skipped]) -> None:
@@ -259,9 +240,7 @@ class FolderSource(Source):
             try:
                 row[...] = _decode(file, self.shape)
             except _Unusable as error:
-                raise BadInput(
-                    f"{file.path} could be read before but not any more ({error}); leave the folder alone during a run."
-                ) from error
+                raise BadInput(f"{file.path} can no longer be read ({error}); leave the folder alone during a run.") from error
             if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:
                 raise BadInput(f"{file.path} has changed since the folder was opened; leave the folder alone during a run.")
         return rows

@@ -33,9 +33,7 @@ def read_pair(prefix: Path, wanted: Wanted, *, spec: str, classes: tuple[str, ..
     if (file := find_file(prefix, LABELS)) is not None:
         label_count, labels = _read(file, 1, wanted.first)
         if label_count != count:
-            raise BadInput(
-                f"{spec}: {file.name} has {label_count} labels, {images.name} {count} images; each input needs exactly one."
-            )
+            raise BadInput(f"{spec}: {file.name} has {label_count} labels, {images.name} {count} images; each needs exactly one.")
     return ArraySource(x[:, None], labels, spec=spec, classes=classes)
 
 
@@ -71,22 +69,15 @@ def _read(path: Path, dimensions: int, first: int | None) -> tuple[int, Array]:
         rows = shape[0] if first is None else min(first, shape[0])
         check_size(what, size, stored, compressed=packed, needed=size // shape[0] * rows)
         array = fill(stream, np.empty((rows, *shape[1:]), np.uint8), shape[1:], np.dtype(np.uint8), what)
-        if rows == shape[0]:
-            _check_end(stream, what)
+        if rows == shape[0] and stream.read(1):  # asking once more also makes gzip compare its checksum
+            raise BadInput(f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again.")
     return shape[0], array
-
-
-def _check_end(stream: IO[bytes], what: str) -> None:
-    if stream.read(1):  # asking once more also makes gzip compare its checksum
-        raise BadInput(f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again.")
 
 
 def _header(head: bytes, dimensions: int, what: str) -> tuple[int, ...]:
     numbers = np.frombuffer(head, ">u4") if len(head) == 4 + 4 * dimensions else np.zeros(1, np.uint32)
     if numbers[0] != BYTE << 8 | dimensions:
-        raise BadInput(
-            f"{what} does not start like an idx file with {dimensions} dimension(s) of bytes: damaged or another format."
-        )
+        raise BadInput(f"{what} does not start as an idx file of {dimensions} dimension(s) of bytes: damaged or another format.")
     shape = tuple(int(side) for side in numbers[1:])
     if 0 in shape:
         raise BadInput(f"{what} is empty (shape {shape}); there is nothing to test.")

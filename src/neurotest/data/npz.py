@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 
 from neurotest import registry
 from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
-from neurotest.data.stream import check_size, existing_file, fill, readable
+from neurotest.data.stream import check_size, fill, readable
 from neurotest.errors import BadInput, near
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Header(NamedTuple):
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype[Any]
@@ -31,7 +29,8 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
     what = f"npz:{path}"
     with readable(what), _open(path) as archive:
         x_name, y_name, nhwc = _choose(archive, words, path)
-        header = _header(archive, x_name, what)
+        with archive.open(f"{x_name}.npy") as stream:
+            header = _read_header(stream, f"{what}: {x_name}")
         _check_inputs(header, what, x_name, nhwc)
         y = None if y_name is None else _read(archive, y_name, what, None, keep_type=True)
         if y is not None and y.shape[:1] != header.shape[:1]:
@@ -49,7 +48,10 @@ def _split(rest: str) -> tuple[Path, list[str]]:
 
 
 def _open(path: Path) -> zipfile.ZipFile:
-    existing_file(path, "npz")
+    if path.is_dir():
+        raise BadInput(f"npz:{path} is a folder; npz: reads a file. For a folder of images write dir:{path}")
+    if not path.is_file():
+        raise BadInput(f"npz:{path}: there is no such file; check the path (it is relative to {Path.cwd()}).")
     with open(path, "rb") as start:
         magic = start.read(6)
     if magic == npy.MAGIC_PREFIX:
@@ -66,9 +68,7 @@ def _choose(archive: zipfile.ZipFile, words: list[str], path: Path) -> tuple[str
     if not words:
         names = [name for name in ("x", "y") if name in arrays]
         if "x" not in names:
-            raise BadInput(
-                f"npz:{path} has no array named x. It holds {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS"
-            )
+            raise BadInput(f"npz:{path} has no array x, only {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS")
     if len(names) > 2:
         raise BadInput(f"npz:{path}#{','.join(words)}: expected #x, #x,y or #x,y,nhwc with the names of the arrays.")
     for name in names:
@@ -88,11 +88,6 @@ def _check_inputs(header: _Header, what: str, name: str, nhwc: bool) -> None:
     if nhwc and len(header.shape) != 4:
         raise BadInput(f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}.")
     check_input_dtype(header.dtype, f"{what}: {name}")
-
-
-def _header(archive: zipfile.ZipFile, name: str, what: str) -> _Header:
-    with archive.open(name + ".npy") as stream:
-        return _read_header(stream, f"{what}: {name}")
 
 
 def _read_header(stream: IO[bytes], what: str) -> _Header:

@@ -20,17 +20,13 @@ def open_zoo(rest: str, wanted: Wanted) -> Source:
     name, _, split = rest.partition("/")
     sets = [*embedded.PARTS, *(complete + FULL for complete in NAMES)]
     if name not in sets:
-        raise BadInput(
-            f"zoo:{rest}: there is no data set {name!r}. {near(name, sets)} Write zoo:NAME/SPLIT, such as zoo:mnist/test"
-        )
+        raise BadInput(f"zoo:{rest}: there is no data set {name!r}. {near(name, sets)} Write zoo:NAME/SPLIT, like zoo:mnist/test")
     if not split:
         raise BadInput(f"zoo:{name} names no split: write zoo:{name}/test or zoo:{name}/train")
     split, at, seed = split.partition("@")
     if split in ("train", "test"):
         if at:
-            raise BadInput(
-                f"zoo:{rest}: {split} takes no seed; a slice is written zoo:{name}/{split}[:1000] or zoo:{name}/{split}@0:1000"
-            )
+            raise BadInput(f"zoo:{rest}: {split} has no seed; a slice is zoo:{name}/{split}[:1000] or zoo:{name}/{split}@0:1000")
         return _plain(name, split, wanted)
     generated = registry.entries("split")
     if split not in generated:
@@ -52,7 +48,5 @@ def _plain(name: str, split: str, wanted: Wanted) -> Source:
         return cifar.read(split, wanted, spec=spec)
     prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
     if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
-        raise BadInput(
-            f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or add --from DIR)."
-        )
+        raise BadInput(f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR).")
     return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.classes(plain))

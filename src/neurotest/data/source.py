@@ -167,9 +167,7 @@ class Source:
         if indices.dtype == bool and indices.shape == (len(self),):
             return np.flatnonzero(indices)
         if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-            raise BadInput(
-                f"index of shape {indices.shape}, type {indices.dtype}: expected a list of positions 0..{len(self) - 1}."
-            )
+            raise BadInput(f"index of shape {indices.shape}, type {indices.dtype}: expected positions 0..{len(self) - 1}.")
         positions = indices.astype(np.int64)
         if positions.size and (positions.min() < 0 or positions.max() >= len(self)):
             wrong = positions.min() if positions.min() < 0 else positions.max()
@@ -240,7 +238,7 @@ def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] 
         raise BadInput(f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class.")
     whole = numbers.astype(np.int64)
     limit = None if classes is None else len(classes)
-    wrong = np.flatnonzero((whole < 0) | (whole >= limit if limit is not None else False))
+    wrong = np.flatnonzero((whole < 0) | (limit is not None and whole >= limit))
     if wrong.size:
         allowed = "0 or more" if limit is None else f"0..{limit - 1}"
         raise BadInput(f"{what}: label {numbers[wrong[0]]} of input {wrong[0]} is out of range; class numbers are {allowed}.")
@@ -256,7 +254,5 @@ def check_shape(source: Source, shape: tuple[int, ...]) -> None:
     if len(shape) == 3 and have == (*shape[1:], shape[0]):
         raise BadInput(f"{mismatch}: the channels come last; write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2).")
     if int(np.prod(have)) == int(np.prod(shape)):
-        raise BadInput(
-            f"{mismatch}: as many values in another arrangement; save x.reshape(-1, *{tuple(shape)}) if that is meant."
-        )
+        raise BadInput(f"{mismatch}: as many values, arranged otherwise; save x.reshape(-1, *{tuple(shape)}) if that is meant.")
     raise BadInput(f"{mismatch}; bring inputs of that size, or another target.")

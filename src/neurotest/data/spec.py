@@ -35,9 +35,7 @@ def data(
         where, part = split_slice(text)
         source = _open(where, Wanted(shape=shape, strict=strict, first=_first(part, limit)))
     else:
-        raise BadInput(
-            f"data of type {type(spec).__name__}: expected {SPELLINGS}; for an array neurotest.data.ArraySource(x, y)."
-        )
+        raise BadInput(f"data of type {type(spec).__name__}: expected {SPELLINGS}; for arrays neurotest.data.ArraySource(x, y).")
     if shape is not None:
         check_shape(source, shape)
     source = _cut(source, part, limit)
@@ -60,15 +58,10 @@ def split_slice(spec: str) -> tuple[str, slice]:
     numbers = all(re.fullmatch(r"(-?\d{1,18})?", piece) for piece in pieces)
     if not numbers or len(pieces) not in (2, 3) or (pieces[2:] and pieces[2] and int(pieces[2]) == 0):
         raise BadInput(f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000].")
-    if _BRACKETS.fullmatch(where) or (_AT.fullmatch(where) and ":" in where):
-        _refuse_second(spec, where)
+    second = _BRACKETS.fullmatch(where) or (_AT.fullmatch(where) and ":" in where)
+    if second and not Path(where.partition(":")[2]).expanduser().exists():
+        raise BadInput(f"{spec}: two slices; write one.")
     return where, slice(*(int(piece) if piece else None for piece in pieces))
-
-
-def _refuse_second(spec: str, where: str) -> None:
-    if Path(where.partition(":")[2]).expanduser().exists():
-        return
-    raise BadInput(f"{spec}: two slices; write one.")
 
 
 def _first(part: slice, limit: int | None) -> int | None:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest import checks
 from neurotest.errors import BadInput
 from neurotest.mutate.operators import Affine, Operator, RangeOperator, warp
 from neurotest.mutate.space import round8
@@ -217,8 +218,7 @@ class RuleMutations(Mutations):
     choice: Literal["family", "rule"] = "family"
 
     def __post_init__(self) -> None:
-        if self.choice not in ("family", "rule"):
-            raise BadInput(f"choice={self.choice!r}: expected family or rule.")
+        checks.one_of("choice", self.choice, ("family", "rule"))
 
     def _weight(self, family: Family) -> int:
         return len(family.rules) if self.choice == "rule" else 1
@@ -232,8 +232,7 @@ class RoundedMutations(Mutations):
     rounding: Literal["exact", "pool"] = "exact"
 
     def __post_init__(self) -> None:
-        if self.rounding not in ("exact", "pool"):
-            raise BadInput(f"rounding={self.rounding!r}: expected exact or pool.")
+        checks.one_of("rounding", self.rounding, ("exact", "pool"))
 
     @property
     def exact(self) -> bool:

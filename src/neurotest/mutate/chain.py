@@ -76,9 +76,8 @@ def replay(mutations: Mutations, roots: Tensor, chains: Sequence[Chain], *, eigh
                 x[i] = inside(x[i], roots[i], chain[depth].parameters)
         if mine:
             index = torch.tensor(mine, device=x.device)
-            x[index] = mutations.apply(
-                x[index], draws_of(mutations, [chains[i][depth] for i in mine]), root=roots[index], eight_bit=eight_bit
-            )
+            draws = draws_of(mutations, [chains[i][depth] for i in mine])
+            x[index] = mutations.apply(x[index], draws, root=roots[index], eight_bit=eight_bit)
     return x
 
 

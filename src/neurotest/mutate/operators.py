@@ -102,11 +102,11 @@ def column(parameters: Tensor, x: Tensor) -> Tensor:
     return parameters[:, 0].to(x).view(-1, *(1,) * (x.ndim - 1))
 
 
-def warp(x: Tensor, matrices: Tensor) -> Tensor:
-    """Bilinear, zero fill."""
+def warp(x: Tensor, matrices: Tensor, mode: str = "bilinear") -> Tensor:
+    """Zeros come in."""
     from kornia.geometry.transform import warp_affine
 
-    return warp_affine(x, matrices, (x.shape[2], x.shape[3]), mode="bilinear", padding_mode="zeros", align_corners=False)
+    return warp_affine(x, matrices, (x.shape[2], x.shape[3]), mode=mode, padding_mode="zeros", align_corners=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +161,40 @@ class Shear(_Signed, Affine):
         linear = identity(len(parameters), parameters)
         linear[:, 0, 1] = torch.deg2rad(parameters[:, 0]).tan()
         return about_centre(linear, height, width)
+
+
+# In the fuzzers' rule lists, in pixels and factors as they are written there:
+
+
+class Translation(Affine):
+    """Move by a number of pixels (right, down); black comes in."""
+
+    integers = True
+
+    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
+        return about_centre(identity(len(parameters), parameters), height, width, parameters[:, :2])
+
+
+class Slant(Affine):
+    """Shear along x by a factor."""
+
+    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
+        linear = identity(len(parameters), parameters)
+        linear[:, 0, 1] = parameters[:, 0]
+        return about_centre(linear, height, width)
+
+
+@dataclass(frozen=True)
+class Paste(Scale):
+    """Shrink about the centre with cubic interpolation onto a canvas that is `white` or black."""
+
+    white: bool = True
+    batched: ClassVar[bool] = False
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        inverted = 1 - x if self.white else x  # the warp fills with zeros
+        moved = warp(inverted, self.matrix(parameters, x.shape[2], x.shape[3]).to(x), "bicubic").clamp(0, 1)
+        return 1 - moved if self.white else moved
 
 
 @dataclass(frozen=True, kw_only=True)

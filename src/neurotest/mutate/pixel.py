@@ -15,13 +15,6 @@ from neurotest.mutate.operators import Operator, column
 BILATERAL = 10  # the number of the one blur that costs more than all others together
 
 
-class Gain(Operator):
-    """Contrast: x * gain."""
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        return x * column(parameters, x)
-
-
 class Add(Operator):
     """Brightness: x + b / 255."""
 
@@ -40,26 +33,23 @@ class Blur(Operator):
     mildest_first = (1.0, 4.0, 7.0, 2.0, 5.0, 3.0, 8.0, 6.0, 9.0, 10.0)
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        out = x.clone()
-        numbers = parameters[:, 0].to(x.device)
+        from kornia.filters import bilateral_blur, filter2d, median_blur
+
+        out, numbers = x.clone(), parameters[:, 0].to(x.device)
         linear = torch.isin(numbers, torch.tensor(LINEAR, dtype=numbers.dtype, device=x.device))
-        if bool(linear.any()):
-            out[linear] = _smoothed(x[linear], numbers[linear])
+        if bool(linear.any()):  # all of them in one call: each item's window stands in the middle of one of 7 x 7
+            kernels = torch.stack([_kernel(int(n)) for n in numbers[linear].tolist()]).to(x)
+            out[linear] = filter2d(x[linear], kernels, border_type="replicate")
         for number in numbers[~linear].unique().tolist():  # kornia takes one window per call
             mine = numbers == number
-            out[mine] = _others()[int(number)](x[mine])
+            if number == BILATERAL:
+                out[mine] = bilateral_blur(x[mine], (9, 9), 75 / 255, (75.0, 75.0))
+            else:
+                out[mine] = median_blur(x[mine], MEDIANS[number])
         return out
 
 
-LINEAR = (1, 2, 3, 4, 5, 6, 9)
-
-
-def _smoothed(x: Tensor, numbers: Tensor) -> Tensor:
-    """All linear blurs of a batch in one call: each item's window stands in the middle of one of 7 x 7."""
-    from kornia.filters import filter2d
-
-    kernels = torch.stack([_kernel(int(n)) for n in numbers.tolist()]).to(x)  # (n, 7, 7)
-    return filter2d(x, kernels, border_type="replicate")
+LINEAR, MEDIANS = (1, 2, 3, 4, 5, 6, 9), {7: (3, 3), 8: (5, 5)}
 
 
 @functools.cache
@@ -75,19 +65,9 @@ def _kernel(number: int) -> Tensor:
     return whole
 
 
-def _others() -> dict[int, Callable[[Tensor], Tensor]]:
-    from kornia.filters import bilateral_blur, median_blur
-
-    return {
-        7: lambda x: median_blur(x, (3, 3)),
-        8: lambda x: median_blur(x, (5, 5)),
-        BILATERAL: lambda x: bilateral_blur(x, (9, 9), 75 / 255, (75.0, 75.0)),
-    }
-
-
-def _noise(parameters: Tensor, x: Tensor, make: Callable[[np.random.Generator, Tensor], Tensor], column: int) -> Tensor:
-    """One item after the other, each from the stream of the number that was drawn for it."""
-    seeds = parameters[:, column].tolist()
+def _noise(parameters: Tensor, x: Tensor, make: Callable[[np.random.Generator, Tensor], Tensor]) -> Tensor:
+    """One item after the other, each from the stream of the number that was drawn for it, the second parameter."""
+    seeds = parameters[:, 1].tolist()
     return torch.stack([make(rng.stream("mutate.noise", int(seed)), one) for seed, one in zip(seeds, x, strict=True)])
 
 
@@ -98,7 +78,7 @@ class WhiteNoise(Operator):
         def make(random: np.random.Generator, one: Tensor) -> Tensor:
             return torch.from_numpy(random.standard_normal(tuple(one.shape), dtype=np.float32)).to(one)
 
-        return x + column(parameters, x) * _noise(parameters, x, make, 1)
+        return x + column(parameters, x) * _noise(parameters, x, make)
 
 
 class PixelChange(Operator):
@@ -115,7 +95,7 @@ class PixelChange(Operator):
             changed[:, torch.from_numpy(places).to(one.device)] = torch.from_numpy(random.random((len(one), len(places)))).to(one)
             return changed.view_as(one)
 
-        return _noise(parameters, x, make, 1)
+        return _noise(parameters, x, make)
 
 
 class Noise(Operator):
@@ -134,4 +114,4 @@ class Noise(Operator):
             normal = torch.from_numpy(random.standard_normal(tuple(one.shape))).to(one)
             return one + 0.05 * normal if kind == 1 else one * (1 + 0.1 * normal)
 
-        return _noise(parameters, x, make, 1)
+        return _noise(parameters, x, make)

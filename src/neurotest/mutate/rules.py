@@ -9,12 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from neurotest import registry
-from neurotest.errors import BadInput
-from neurotest.mutate.affine import Paste, Slant, Translation
+from neurotest import checks, registry
 from neurotest.mutate.base import Family, RuleMutations, single
-from neurotest.mutate.operators import Rotation
-from neurotest.mutate.pixel import BILATERAL, Add, Blur, Gain, Noise, PixelChange, WhiteNoise
+from neurotest.mutate.operators import Contrast, Paste, Rotation, Slant, Translation
+from neurotest.mutate.pixel import BILATERAL, Add, Blur, Noise, PixelChange, WhiteNoise
 from neurotest.mutate.style import AdaIN, Style, StyleImages, StyleTransfer
 
 MOVES = ((-5, -5), (-5, 0), (0, -5), (0, 0), (5, 0), (0, 5), (5, 5))
@@ -45,7 +43,7 @@ class Rules95(RuleMutations):
             Family("translation", Translation(), tuple((float(a), float(b)) for a, b in MOVES), (0.0, 0.0), once=True),
             Family("scale", Paste(white=self.white), single((0.8, 0.85, 0.9, 0.95)), (1.0,), once=True),
             Family("rotation", Rotation(), single(range(-30, 30)), (0.0,), once=True),
-            Family("contrast", Gain(), single([0.8 + 0.2 * i for i in range(7)]), (1.0,)),
+            Family("contrast", Contrast(), single([0.8 + 0.2 * i for i in range(7)]), (1.0,)),
             Family("brightness", Add(), single(range(10, 80, 10)), (0.0,)),
             Family("blur", Blur(), single(range(1, 11 if self.bilateral else BILATERAL)), (0.0,)),
         )
@@ -101,7 +99,7 @@ class DeepHunterMutations(RuleMutations):
             Family("scale", Paste(white=False), _tenths(7, 11), (1.0,), once=True),
             Family("shear", Slant(), _tenths(-6, 5), (0.0,), once=True),
             Family("rotation", Rotation(), single(range(-50, 50)), (0.0,), once=True),
-            Family("contrast", Gain(), _tenths(5, 12), (1.0,), once=True),
+            Family("contrast", Contrast(), _tenths(5, 12), (1.0,), once=True),
             Family("brightness", Add(), single(range(-20, 20)), (0.0,), once=True),
             Family("blur", Blur(), single(range(1, 10)), (0.0,), once=True),
             Family("pixels", PixelChange(), single(range(1, 10)), (0.0,), seeded=True),
@@ -122,10 +120,9 @@ class TensorFuzzMutations(RuleMutations):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.sigma > 0:
-            raise BadInput(f"sigma={self.sigma!r}: expected a number above 0 (TensorFuzz uses 0.2).")
-        if self.constraint is not None and not self.constraint > 0:
-            raise BadInput(f"constraint={self.constraint!r}: expected a number above 0, or none.")
+        checks.number("sigma", self.sigma, "TensorFuzz uses 0.2", above=0)
+        if self.constraint is not None:
+            checks.number("constraint", self.constraint, "or none", above=0)
 
     def _families(self) -> Sequence[Family]:
         return (Family("noise", WhiteNoise(), ((self.sigma,),), (0.0,), seeded=True, exempt=True),)

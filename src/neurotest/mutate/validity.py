@@ -8,11 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from neurotest import registry
-from neurotest.errors import BadInput
+from neurotest import checks, registry
 from neurotest.mutate.distances import SAME
 
 CODE = {"mode": "or", "l0_unit": "value", "l0_base": "nonzero", "check_once": True, "style_exempt": True}
+NSGEN = {**CODE, "alpha": 0.2, "beta": 0.4}
 
 
 @registry.register(
@@ -26,16 +26,8 @@ CODE = {"mode": "or", "l0_unit": "value", "l0_base": "nonzero", "check_once": Tr
     "rotation of a photograph is refused: here they are not checked (`check_once=true` does), because their ranges are "
     "conservative already. A peer subtracts 8-bit arrays, which wraps; we do not.",
     presets={
-        "nsgen-paper": {
-            **CODE,
-            "mode": "and",
-            "alpha": 0.2,
-            "beta": 0.4,
-            "l0_unit": "pixel",
-            "l0_base": "size",
-            "style_exempt": False,
-        },
-        "nsgen-code": {**CODE, "alpha": 0.2, "beta": 0.4},
+        "nsgen-paper": {**NSGEN, "mode": "and", "l0_unit": "pixel", "l0_base": "size", "style_exempt": False},
+        "nsgen-code": NSGEN,
         "nlc-code": {**CODE, "alpha": 0.4, "beta": 0.8},
         "deephunter": {"mode": "or", "alpha": 0.02, "beta": 0.2, "check_once": False},
     },
@@ -59,12 +51,10 @@ class Validity:
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
-                raise BadInput(f"{name}={value!r}: expected a share between 0 and 1 (NSGen uses alpha=0.2, beta=0.4).")
-        for name, allowed in (("mode", ("or", "and")), ("l0_unit", ("value", "pixel")), ("l0_base", ("nonzero", "size"))):
-            if getattr(self, name) not in allowed:
-                raise BadInput(f"{name}={getattr(self, name)!r}: expected {allowed[0]} or {allowed[1]}.")
+            checks.number(name, getattr(self, name), "a share; NSGen uses alpha=0.2, beta=0.4", least=0, most=1)
+        checks.one_of("mode", self.mode, ("or", "and"))
+        checks.one_of("l0_unit", self.l0_unit, ("value", "pixel"))
+        checks.one_of("l0_base", self.l0_base, ("nonzero", "size"))
 
     def check(self, mutants: Tensor, references: Tensor) -> Tensor:
         """(n,) bool, from images (n, c, ...) in [0, 1]."""

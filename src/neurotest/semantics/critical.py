@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurotest import registry
-from neurotest.attribute.conductance import STEPS, Attribution, Conductance, channels, frozen
+from neurotest import checks, registry
+from neurotest.attribute.conductance import STEPS, Attribution, Conductance, channels, frozen, inner
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
+from neurotest.scan import scan
 from neurotest.semantics.exemplars import globs
 from neurotest.target import Layer, Probe, Profile, Target, Want
 
@@ -21,16 +23,17 @@ DEPTH = 4  # layers of a path
 PROFILE = 1000  # training inputs for z-scores
 
 
-class Critic(ABC):
+@dataclass(eq=False)
+class Critic:
     """A way to score neurons, ready for one target. passes: forward passes per input, a backward pass counted as one."""
 
     target: Target
     layers: tuple[Layer, ...]
     passes: int
+    score: Callable[[Tensor, Tensor], Attribution]  # inputs, classes -> scores of every neuron for the logit of that class
 
-    @abstractmethod
     def __call__(self, x: Tensor, classes: Tensor) -> Attribution:
-        """Scores of every neuron for the logit of each input's class; logits belong to it."""
+        return self.score(x, classes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +69,9 @@ class ByConductance(CriticalSettings):
         return Conductance(layers=layers, steps=self.steps, grid=self.grid, rule=self.rule, baseline=self.baseline)
 
     def start(self, target: Target, layers: tuple[Layer, ...], data: Source | None) -> Critic:
-        return _Conducting(self._settings(globs(layers)), target, layers, data)
-
-
-class _Conducting(Critic):
-    def __init__(self, settings: Conductance, target: Target, layers: tuple[Layer, ...], data: Source | None) -> None:
-        self.plan = settings.plan(target, data=data)
-        self.target = target
-        self.layers, self.passes = self.plan.layers, settings.passes
-
-    def __call__(self, x: Tensor, classes: Tensor) -> Attribution:
-        return self.plan(x, classes)
+        settings = self._settings(globs(layers))
+        plan = settings.plan(target, data=data)
+        return Critic(target, plan.layers, settings.passes, plan)
 
 
 @registry.register(
@@ -87,7 +82,7 @@ class ByGradient(CriticalSettings):
     """Gradient times activation: what the class would lose, to first order, if the neuron were silent."""
 
     def start(self, target: Target, layers: tuple[Layer, ...], data: Source | None) -> Critic:
-        return _Slope(target, layers, 1.0)
+        return _slopes(target, layers, 1.0)
 
 
 @registry.register(
@@ -106,46 +101,40 @@ class ByMask(CriticalSettings):
     strength: float = 0.5
 
     def __post_init__(self) -> None:
-        if not isinstance(self.strength, (int, float)) or not 0 < self.strength <= 1:
-            raise BadInput(f"strength={self.strength!r}: expected a number above 0 and up to 1 (0.5 is usual).")
+        checks.number("strength", self.strength, "0.5 is usual", above=0, most=1)
 
     def start(self, target: Target, layers: tuple[Layer, ...], data: Source | None) -> Critic:
-        return _Slope(target, layers, float(self.strength))
+        return _slopes(target, layers, float(self.strength))
 
 
-class _Slope(Critic):
+def _slopes(target: Target, layers: tuple[Layer, ...], strength: float) -> Critic:
     """Gradients towards the strength of neurons, all of them at one strength."""
+    want = Want(layers=globs(layers), keep="map")
 
-    passes = 2
-
-    def __init__(self, target: Target, layers: tuple[Layer, ...], strength: float) -> None:
-        self.target, self.layers, self.strength = target, layers, strength
-        self.want = Want(layers=globs(layers), keep="map")
-        self.passes = 2 if strength == 1 else 3
-
-    def __call__(self, x: Tensor, classes: Tensor) -> Attribution:
+    def score(x: Tensor, classes: Tensor) -> Attribution:
         kept: dict[str, Tensor] = {}
-        strength = self.strength
 
         def dim(name: str, tensor: Tensor) -> Tensor:
             kept[name] = tensor * strength
             return kept[name]
 
-        with torch.inference_mode(False), torch.enable_grad(), frozen(self.target.module):
+        with torch.inference_mode(False), torch.enable_grad(), frozen(target.module):
             x, classes = x.clone().requires_grad_(True), classes.clone()
-            with Probe(self.target, self.want, grad=True, edit=dim) as probe:
+            with Probe(target, want, grad=True, edit=dim) as probe:
                 logits = probe(x).logits
             answers = logits.gather(1, classes.unsqueeze(1)).sum()
-            slopes = torch.autograd.grad(answers, [kept[layer.name] for layer in self.layers], allow_unused=True)
+            slopes = torch.autograd.grad(answers, [kept[layer.name] for layer in layers], allow_unused=True)
             if strength != 1:
                 with torch.no_grad():
-                    logits = self.target.logits(x)
+                    logits = target.logits(x)
         scores, activation = {}, {}
-        for layer, slope in zip(self.layers, slopes, strict=True):
+        for layer, slope in zip(layers, slopes, strict=True):
             value = kept[layer.name].detach() / strength
             scores[layer.name] = channels(torch.zeros_like(value) if slope is None else slope * value, layer, "sum")
             activation[layer.name] = channels(value, layer, "mean")
         return Attribution(scores, activation, logits.detach(), classes)
+
+    return Critic(target, layers, 2 if strength == 1 else 3, score)
 
 
 @registry.register(
@@ -162,40 +151,28 @@ class ByActivation(CriticalSettings):
     def start(self, target: Target, layers: tuple[Layer, ...], data: Source | None) -> Critic:
         if data is None or not len(data):
             raise BadInput("critical=activation needs training data for the usual values of neurons: give --train DATA.")
-        return _Standing(target, layers, data)
-
-
-class _Standing(Critic):
-    passes = 1
-
-    def __init__(self, target: Target, layers: tuple[Layer, ...], data: Source) -> None:
-        from neurotest.scan import scan
-
-        self.target, self.layers, self.want = target, layers, Want(layers=globs(layers))
-        profile = Profile.empty(target, self.want)
+        want = Want(layers=globs(layers))
+        profile = Profile.empty(target, want)
         scan(target, data.take(np.arange(min(PROFILE, len(data)))), [profile])
-        self.mean, self.spread = {}, {}
+        usual = {}
         for name, moments in profile.layers.items():
-            self.mean[name] = torch.from_numpy(np.asarray(moments.mean, dtype=np.float32)).to(target.device)
-            spread = torch.from_numpy(np.sqrt(np.asarray(moments.variance, dtype=np.float32))).to(target.device)
-            self.spread[name] = spread.clamp_min(1e-6)
+            mean, variance = (torch.from_numpy(np.asarray(v, dtype=np.float32)) for v in (moments.mean, moments.variance))
+            usual[name] = mean.to(target.device), variance.sqrt().clamp_min(1e-6).to(target.device)
 
-    def __call__(self, x: Tensor, classes: Tensor) -> Attribution:
-        with Probe(self.target, self.want) as probe:
-            trace = probe(x)
-        values = trace[self.want]
-        scores = {name: (value - self.mean[name]) / self.spread[name] for name, value in values.items()}
-        return Attribution(scores, dict(values), trace.logits, classes)
+        def score(x: Tensor, classes: Tensor) -> Attribution:
+            with Probe(target, want) as probe:
+                trace = probe(x)
+            scores = {name: (value - usual[name][0]) / usual[name][1] for name, value in trace[want].items()}
+            return Attribution(scores, dict(trace[want]), trace.logits, classes)
+
+        return Critic(target, layers, 1, score)
 
 
 def path_layers(target: Target, depth: int = DEPTH, layers: str | None = None) -> tuple[Layer, ...]:
     """The layers of a path: those named, else `depth` of them evenly spaced, outputs of blocks before what is inside them."""
     if layers is not None:
-        from neurotest.attribute.conductance import inner
-
         return inner(target, layers)
-    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-        raise BadInput(f"depth={depth!r}: expected how many layers a path has, an integer >= 1 ({DEPTH} is usual).")
+    checks.count("depth", depth, f"layers of a path, {DEPTH} is usual")
     candidates = _candidates(target)
     if not candidates:
         raise BadInput("no layer of this network gives activations that a path could pass: name layers with --layers GLOB.")

@@ -17,7 +17,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class Descriptions:
     layers: Mapping[str, int]  # layer -> how many neurons it has
     rows: Mapping[tuple[str, int], Description]
     method: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -96,16 +96,13 @@ class Descriptions:
                 f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
             )
 
-    # -- files
-
     def text(self) -> str:
         """The table as CSV; a formula in a description stays text in a spreadsheet."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
         for row in self:
-            cells = (row.layer, row.neuron, row.text, f"{row.score:.6g}", row.method, self.fingerprint)
-            writer.writerow([cell(value) for value in cells[:3]] + [*cells[3:]])
+            writer.writerow([cell(row.layer), row.neuron, cell(row.text), f"{row.score:.6g}", row.method, self.fingerprint])
         return out.getvalue()
 
     def to_csv(self, path: str | Path) -> Path:
@@ -168,9 +165,7 @@ def _description(row: dict[str, str], number: int, path: str | Path) -> Descript
     try:
         neuron, score = int(row["neuron"]), float(row["score"])
     except ValueError:
-        raise BadInput(
-            f"{path}, line {number}: neuron and score must be numbers, not {row['neuron']!r}, {row['score']!r}."
-        ) from None
+        raise BadInput(f"{path}, line {number}: neuron and score must be numbers: {row['neuron']!r}, {row['score']!r}.") from None
     if not math.isfinite(score):
         raise BadInput(f"{path}, line {number}: score {row['score']!r} is not finite.")
     return Description(plain(row["layer"]), neuron, plain(row["description"]) or UNKNOWN, score, row["method"])
@@ -202,9 +197,5 @@ def describe(
     """
     from neurotest.semantics.describe.api import described, prepare
 
-    return described(
-        *prepare(
-            target, data, method, layers, k=k, quantile=quantile, batch=batch, limit=limit, seed=seed, cache=cache,
-            progress=progress,
-        )
-    )  # fmt: skip
+    more: dict[str, Any] = {"limit": limit, "seed": seed, "cache": cache, "progress": progress}
+    return described(*prepare(target, data, method, layers, k=k, quantile=quantile, batch=batch, **more))

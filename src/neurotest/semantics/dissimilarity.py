@@ -13,9 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import rng
+from neurotest import checks, rng
 from neurotest.errors import BadInput
 from neurotest.semantics import encoders
+from neurotest.semantics.describe.material import distinct
 from neurotest.semantics.descriptions import Descriptions
 from neurotest.semantics.paths import LABELS, Paths, sentence
 from neurotest.target import Layer
@@ -44,12 +45,9 @@ class Comparison:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise BadInput(f"mode={self.mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}.")
-        if self.distance not in DISTANCES:
-            raise BadInput(f"distance={self.distance!r}: expected {', '.join(DISTANCES[:-1])} or {DISTANCES[-1]}.")
-        if not isinstance(self.labels, int) or isinstance(self.labels, bool) or not 1 <= self.labels <= LABELS:
-            raise BadInput(f"labels={self.labels!r}: expected how many predicted classes stand in a path, 1 to {LABELS}.")
+        checks.one_of("mode", self.mode, MODES)
+        checks.one_of("distance", self.distance, DISTANCES)
+        checks.integer("labels", self.labels, 1, "predicted classes that stand in a path", LABELS)
 
     @property
     def labelled(self) -> bool:
@@ -75,12 +73,12 @@ class Comparer:
         self.texts: list[list[str]] = []
         if settings.worded:
             if bank is None:
-                raise BadInput(
-                    "these paths are compared by their words, so descriptions are needed: `neurotest describe TARGET DATA`."
-                )
+                raise BadInput("paths are compared by their words, so descriptions are needed: `neurotest describe TARGET DATA`.")
             self.texts = [[d.text for d in bank.layer(layer.name)] for layer in layers]
-            if settings.mode.endswith("random-words"):
-                self.texts = _shuffled(self.texts, settings.seed)
+            if settings.mode.endswith("random-words"):  # every neuron gets another's description, whichever layer that is of
+                every = [text for part in self.texts for text in part]
+                mixed = iter(rng.stream("semantics.words", settings.seed).permutation(len(every)))
+                self.texts = [[every[next(mixed)] for _ in part] for part in self.texts]
         self._whole = ", ".join(dict.fromkeys(t for texts in self.texts for t in texts)) if settings.everything else ""
         self._encode: Any = None
         if settings.worded and settings.distance == "text":
@@ -93,28 +91,26 @@ class Comparer:
 
     def text(self, units: NDArray[np.int64], labels: NDArray[np.int64]) -> str:
         """The sentence of one path: units (layers, top)."""
-        words = (
-            [self._whole] if self._whole else [texts[int(u)] for texts, row in zip(self.texts, units, strict=False) for u in row]
-        )
+        each = [texts[int(u)] for texts, row in zip(self.texts, units, strict=False) for u in row]
+        words = [self._whole] if self._whole else each
         return sentence(words, [self.classes[int(c)] for c in labels[: self.settings.labels]] if self.classes else ())
 
     def similarity(self, references: Paths, paths: Paths) -> Similarities:
         """(n,) how alike each path is to its reference; 1 is the same."""
         settings = self.settings
         if settings.mode == "label-only":
-            return self._same_labels(references, paths)
+            k = settings.labels
+            return (references.labels[:, :k] == paths.labels[:, :k]).mean(1)  # type: ignore[no-any-return]
         if settings.distance == "jaccard":
             return self._neurons(references, paths)
         if settings.distance == "desc-jaccard":
-            return self._shared_words(references, paths)
+            one, other = self._word_sets(references), self._word_sets(paths)
+            either = (one | other).sum(1)
+            return np.where(either > 0, (one & other).sum(1) / np.maximum(either, 1), 1.0)
         if hasattr(self._encode, "pair"):
             return self._by_layer(references, paths)
-        one, other = self._encoded(references), self._encoded(paths)
-        return np.asarray((one * other).sum(1), dtype=np.float64).round(6)  # equal texts are 1, whatever the last bits say
-
-    def _same_labels(self, references: Paths, paths: Paths) -> Similarities:
-        k = self.settings.labels
-        return (references.labels[:, :k] == paths.labels[:, :k]).mean(1)  # type: ignore[no-any-return]
+        cosines = (self._encoded(references) * self._encoded(paths)).sum(1)
+        return np.asarray(cosines, dtype=np.float64).round(6)  # equal texts are 1, whatever the last bits say
 
     def _neurons(self, references: Paths, paths: Paths) -> Similarities:
         """Jaccard on (layer, neuron), and labels where they belong to the path."""
@@ -127,11 +123,6 @@ class Comparer:
             both = references.labels[:, :k, None] == paths.labels[:, None, :k]
             same, each = same + both.any(2).sum(1), each + k
         return np.asarray(same / (2 * each - same), dtype=np.float64)
-
-    def _shared_words(self, references: Paths, paths: Paths) -> Similarities:
-        one, other = self._word_sets(references), self._word_sets(paths)
-        either = (one | other).sum(1)
-        return np.where(either > 0, (one & other).sum(1) / np.maximum(either, 1), 1.0)
 
     def _word_sets(self, paths: Paths) -> NDArray[np.bool_]:
         """(n, words) which words stand in each path."""
@@ -199,19 +190,7 @@ def _marked(part: list[list[str]], numbers: dict[str, int]) -> NDArray[np.bool_]
     return marks
 
 
-def _shuffled(texts: list[list[str]], seed: int) -> list[list[str]]:
-    """Every neuron gets another neuron's description, whichever layer that is of."""
-    every = [text for part in texts for text in part]
-    order = rng.stream("semantics.words", seed).permutation(len(every))
-    mixed = iter([every[i] for i in order])
-    return [[next(mixed) for _ in part] for part in texts]
-
-
 def _names(classes: Sequence[str] | None) -> tuple[str, ...]:
-    from neurotest.semantics.describe.material import distinct
-
     if not classes:
-        raise BadInput(
-            "paths with labels need the names of the classes: pass --classes FILE, one name per line, or mode=no-label."
-        )
+        raise BadInput("paths with labels need names of the classes: pass --classes FILE, one name per line, or mode=no-label.")
     return distinct(classes)

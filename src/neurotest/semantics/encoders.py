@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import registry
+from neurotest import checks, registry
 from neurotest.errors import BadInput
 
-STOP = frozenset(
-    ("a", "an", "and", "at", "by", "for", "from", "in", "into", "it", "its", "of", "on", "or", "the", "to", "with", "photo")
-)
+STOP = {"a", "an", "and", "at", "by", "for", "from", "in", "into", "it", "its", "of", "on", "or", "the", "to", "with", "photo"}
 Vectors = NDArray[np.float32]
 Encode = Callable[[list[str]], Any]
 
@@ -87,8 +87,7 @@ class LSA(Encoder):
     dimensions: int = 64
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dimensions, int) or isinstance(self.dimensions, bool) or self.dimensions < 1:
-            raise BadInput(f"dimensions={self.dimensions!r}: expected an integer >= 1 (64 is usual).")
+        checks.count("dimensions", self.dimensions, "64 is usual")
 
     def start(self, bank: Sequence[str]) -> Encode:
         from sklearn.decomposition import TruncatedSVD
@@ -112,27 +111,15 @@ class Tokens(Encoder):
     """Words as they are: the cosine of two texts is how many they share."""
 
     def start(self, bank: Sequence[str]) -> Encode:
-        places: dict[str, int] = {}
-
-        def encode(texts: list[str]) -> Vectors:
-            split = [tokens(text) for text in texts]
-            for word in (word for words in split for word in words):
-                places.setdefault(word, hash_place(word))
-            out = np.zeros((len(texts), PLACES), dtype=np.float32)
-            for row, words in enumerate(split):
-                np.add.at(out[row], [places[word] for word in words], 1)
-            return out
-
-        return encode
+        return lambda texts: np.stack([np.bincount([place(w) for w in tokens(t)], minlength=PLACES) for t in texts])
 
 
 PLACES = 4096  # of words; two words share one with a chance of 1 in 4,096
 
 
-def hash_place(word: str) -> int:
+@functools.cache
+def place(word: str) -> int:
     """Where a word counts: the same in every process, so that stored thresholds stay true."""
-    from hashlib import blake2b
-
     return int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big") % PLACES
 
 
@@ -154,20 +141,7 @@ class ByWordNet(Encoder):
     def start(self, bank: Sequence[str]) -> Pairwise:
         from neurotest.semantics.wordnet import read
 
-        return _Pairs(read(self.senses))
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    net: Any
-
-    def pair(self, one: str, other: str) -> float:
-        a, b = set(tokens(one)), set(tokens(other))
-        if not a or not b:
-            return float(a == b)
-        forth = [max(self.net.similarity(*sorted((w, v))) for v in b) for w in a]
-        back = [max(self.net.similarity(*sorted((w, v))) for v in a) for w in b]
-        return (float(np.mean(forth)) + float(np.mean(back))) / 2
+        return read(self.senses)
 
 
 def start(encoder: str | Encoder | Encode, bank: Sequence[str], fallback: str | None = None) -> Encode | Pairwise:
@@ -175,9 +149,7 @@ def start(encoder: str | Encoder | Encode, bank: Sequence[str], fallback: str | 
     settings = registry.build("encoder", encoder)
     if not isinstance(settings, Encoder):
         if not callable(settings):
-            raise BadInput(
-                f"encoder={encoder!r}: expected a name of `neurotest list encoder` or a function from texts to vectors."
-            )
+            raise BadInput(f"encoder={encoder!r}: expected one of `neurotest list encoder` or a function from texts to vectors.")
         return settings  # type: ignore[no-any-return]
     try:
         return settings.start(bank)
@@ -191,8 +163,6 @@ def unit(vectors: Any, texts: int) -> Vectors:
     """Vectors (n, d) of length 1; one that is 0 stays 0."""
     rows = np.asarray(vectors.detach().cpu() if hasattr(vectors, "detach") else vectors, dtype=np.float32)
     if rows.ndim != 2 or len(rows) != texts or not np.isfinite(rows).all():
-        raise BadInput(
-            f"the encoder gave shape {rows.shape} for {texts} texts, or numbers that are not finite: expected one vector each."
-        )
+        raise BadInput(f"the encoder gave shape {rows.shape} for {texts} texts, or numbers not finite: expected one vector each.")
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(length > 0, length, 1))

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from neurotest.semantics.exemplars import globs
+from neurotest.semantics.exemplars import enlarged, globs, has_map
 from neurotest.semantics.guidance import Semantics
-from neurotest.semantics.masks import enlarged, has_map
 from neurotest.stats.comparison import holm
 from neurotest.target import Layer, Probe, Want
 
@@ -71,16 +70,13 @@ class PathPair:
         return next((pair.layer for pair in self.layers if not pair.same), None)
 
     def to_dict(self) -> dict[str, Any]:
+        predicted, confidence, paths = (
+            dict(zip(("seed", "fault"), both, strict=True)) for both in (self.predicted, self.confidence, self.texts)
+        )
         return {
-            "predicted": {"seed": self.predicted[0], "fault": self.predicted[1]},
-            "confidence": {"seed": self.confidence[0], "fault": self.confidence[1]},
-            "attributed": self.attributed,
-            "similarity": self.similarity,
-            "tau": self.tau,
-            "parts": self.parts,
-            "paths": {"seed": self.texts[0], "fault": self.texts[1]},
-            "layers": [pair.to_dict() for pair in self.layers],
-        }
+            "predicted": predicted, "confidence": confidence, "attributed": self.attributed, "similarity": self.similarity,
+            "tau": self.tau, "parts": self.parts, "paths": paths, "layers": [pair.to_dict() for pair in self.layers],
+        }  # fmt: skip
 
 
 def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str]) -> PathPair:
@@ -101,25 +97,16 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
             shown = maps[layer.name][who, unit] if layer.name in maps else None
             text = ready.bank[layer.name, unit].text
             sides.append(Side(unit, text, float(scores[who, unit]), (ranks[0], ranks[1]), shown))
-        pairs.append(LayerPair(layer.name, sides[0], sides[1], _shares(complete.get(layer.name))))
+        gained = complete.get(layer.name)
+        shares = (float(gained[0]), float(gained[1])) if gained is not None and bool(gained.isfinite().all()) else None
+        pairs.append(LayerPair(layer.name, sides[0], sides[1], shares))  # no shares where the class gained nothing
     probs = attribution.logits.double().softmax(1)
     best = probs.argmax(1).tolist()
-    return PathPair(
-        tuple(pairs),
-        (classes[best[0]], classes[best[1]]),
-        (float(probs[0, best[0]]), float(probs[1, best[1]])),
-        classes[int(reference.classes[0])],
-        float(ready.similarity(reference, changed)[0]),
-        ready.tau,
-        tuple(str(p.path(0, ready.layers, ready.bank, classes)) for p in (reference, changed)),  # type: ignore[arg-type]
-    )
-
-
-def _shares(values: Tensor | None) -> tuple[float, float] | None:
-    """Of the seed and the fault; none where it is missing or the class gained nothing."""
-    if values is None or not bool(values.isfinite().all()):
-        return None
-    return float(values[0]), float(values[1])
+    confidence = float(probs[0, best[0]]), float(probs[1, best[1]])
+    similarity = float(ready.similarity(reference, changed)[0])
+    texts = tuple(paths.text(0, ready.layers, ready.bank, classes) for paths in (reference, changed))
+    attributed, predicted = classes[int(reference.classes[0])], (classes[best[0]], classes[best[1]])
+    return PathPair(tuple(pairs), predicted, confidence, attributed, similarity, ready.tau, texts)  # type: ignore[arg-type]
 
 
 def _maps(ready: Semantics, x: Tensor) -> dict[str, NDArray[np.float32]]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import registry
+from neurotest import checks, registry
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.scan import Progress, aligned, fit
 from neurotest.semantics.critical import DEPTH, CriticalSettings, path_layers
-from neurotest.semantics.descriptions import DEFAULT, Descriptions, describe
+from neurotest.semantics.descriptions import DEAD, DEFAULT, Descriptions, describe
 from neurotest.semantics.dissimilarity import Comparer, Comparison
 from neurotest.semantics.exemplars import globs
 from neurotest.semantics.paths import MARGIN, Paths, Reader
@@ -51,14 +52,9 @@ class Guidance:
 
     def __post_init__(self) -> None:
         self.comparison()
-        if self.tau is not None and (
-            not isinstance(self.tau, (int, float)) or isinstance(self.tau, bool) or not -1 <= self.tau <= 1
-        ):
-            raise BadInput(
-                f"tau={self.tau!r}: expected a similarity between -1 and 1, or none to take it from the training data."
-            )
-        if not isinstance(self.quantile, (int, float)) or not 0 < self.quantile < 1:
-            raise BadInput(f"quantile={self.quantile!r}: expected a number between 0 and 1 (0.25 is the lower quartile).")
+        if self.tau is not None:
+            checks.number("tau", self.tau, "a similarity, or none to take it from the training data", least=-1, most=1)
+        checks.number("quantile", self.quantile, "0.25 is the lower quartile", above=0, below=1)
 
     def comparison(self) -> Comparison:
         settings = {f.name: getattr(self, f.name) for f in fields(Comparison) if f.name != "everything"}
@@ -82,9 +78,7 @@ class Guidance:
         bank.check(target)
         for layer in layers:
             if layer.name not in bank.layers:
-                raise BadInput(
-                    f"the descriptions have no layer {layer.name!r}, which the path passes: describe it, or name other layers."
-                )
+                raise BadInput(f"no descriptions of layer {layer.name!r}, which the path passes: describe it, or name others.")
         return bank
 
     def about(self) -> str:
@@ -99,24 +93,14 @@ class Guidance:
         comparer = self.comparison().start(reader.layers, bank, target.classes or train.classes)
         sample = estimate = None
         if self.tau is None:
-            about = f"{self.about()} {_first_inputs(train)} {_dead(reader, bank)}"
-            sample = read_sample(
-                reader, train, about=about, per_class=self.per_class, seed=self.seed, cache=cache, progress=progress
-            )
+            # The choice of neurons depends on the first training inputs: the mean colour, or the usual values.
+            first = blake2b(np.ascontiguousarray(train.ids()[:1000]).tobytes(), digest_size=8).hexdigest()
+            dead = [(d.layer, d.neuron) for layer in reader.layers for d in bank.layer(layer.name) if d.text == DEAD]
+            about, seed = f"{self.about()} {first} {dead}", self.seed
+            sample = read_sample(reader, train, about=about, per_class=self.per_class, seed=seed, cache=cache, progress=progress)
             estimate = threshold(sample.similarities(comparer), self.quantile, self.seed)
         value = float(self.tau) if estimate is None else estimate.value  # type: ignore[arg-type]
         return Semantics(self, target, reader, comparer, bank, value, estimate, sample)
-
-
-def _first_inputs(train: Source) -> str:
-    """A hash of the training data that the choice of neurons depends on: the mean colour, or the usual values."""
-    from hashlib import blake2b
-
-    return blake2b(np.ascontiguousarray(train.ids()[:1000]).tobytes(), digest_size=8).hexdigest()
-
-
-def _dead(reader: Reader, bank: Descriptions) -> list[tuple[str, int]]:
-    return [(d.layer, d.neuron) for layer in reader.layers for d in bank.layer(layer.name) if d.text == "(dead)"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,48 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest import checks
 from neurotest.attribute.conductance import Attribution
 from neurotest.errors import BadInput
 from neurotest.semantics.critical import Critic
-from neurotest.semantics.descriptions import Descriptions
+from neurotest.semantics.descriptions import DEAD, Descriptions
 from neurotest.target import Layer
 
 MARGIN = 0.02  # neurons closer than this share of the score are a tie, and the reference's stays
 LABELS = 4  # predicted classes that are remembered per path
 TARGETS = ("reference", "own", "true")
-Attributed = Literal["reference", "own", "true"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One layer of a path."""
-
-    layer: str
-    neuron: int
-    description: str
-    score: float
-
-
-@dataclass(frozen=True)
-class DecisionPath:
-    """Steps in the order of the layers, and the predicted classes, likeliest first."""
-
-    steps: tuple[Step, ...]
-    labels: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return sentence([step.description for step in self.steps], self.labels)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"steps": [vars(step) for step in self.steps], "labels": list(self.labels), "text": str(self)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +45,12 @@ class Paths:
 
     @staticmethod
     def joined(parts: Sequence[Paths]) -> Paths:
-        return Paths(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("units", "scores", "labels", "classes")))
+        return Paths(*(np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Paths)))
 
-    def path(self, i: int, layers: Sequence[Layer], bank: Descriptions, classes: Sequence[str], labels: int = 1) -> DecisionPath:
+    def text(self, i: int, layers: Sequence[Layer], bank: Descriptions, classes: Sequence[str]) -> str:
         """One of them in words."""
-        steps = [
-            Step(layer.name, int(u), bank[layer.name, int(u)].text, float(s))
-            for layer, units, scores in zip(layers, self.units[i], self.scores[i], strict=True)
-            for u, s in zip(units, scores, strict=True)
-        ]
-        return DecisionPath(tuple(steps), tuple(classes[int(c)] for c in self.labels[i, :labels]))
+        words = [bank[layer.name, int(u)].text for layer, units in zip(layers, self.units[i], strict=True) for u in units]
+        return sentence(words, [classes[int(self.labels[i, 0])]])
 
 
 def sentence(descriptions: Sequence[str], labels: Sequence[str] = ()) -> str:
@@ -102,24 +74,17 @@ class Reader:
     """
 
     def __init__(
-        self,
-        critic: Critic,
-        *,
-        top: int = 1,
-        margin: float = MARGIN,
-        target: Attributed = "reference",
-        dead: Descriptions | None = None,
+        self, critic: Critic, *, top: int = 1, margin: float = MARGIN, target: str = "reference", dead: Descriptions | None = None
     ) -> None:
-        if not isinstance(top, int) or isinstance(top, bool) or top < 1:
-            raise BadInput(f"top={top!r}: expected neurons per layer, an integer >= 1 (1 is usual).")
-        if not isinstance(margin, (int, float)) or not 0 <= margin < 1:
-            raise BadInput(f"margin={margin!r}: expected a share of the score from 0 to below 1 (0.02 is usual).")
-        if target not in TARGETS:
-            raise BadInput(f"target={target!r}: expected reference, own or true.")
+        checks.count("top", top, "neurons per layer, 1 is usual")
+        checks.number("margin", margin, "a share of the score, 0.02 is usual", least=0, below=1)
+        checks.one_of("target", target, TARGETS)
         self.critic, self.top, self.margin, self.target = critic, top, margin, target
         self.layers = critic.layers
-        self._silent = {layer.name: _silent(layer, dead) for layer in self.layers}
+        self._silent = {}
         for layer in self.layers:
+            described = dead.layer(layer.name) if dead is not None and layer.name in dead.layers else []
+            self._silent[layer.name] = torch.tensor([d.neuron for d in described if d.text == DEAD], dtype=torch.int64)
             if layer.neurons() - len(self._silent[layer.name]) < top:
                 raise BadInput(f"layer {layer.name!r} has fewer than {top} neurons that react: choose another with --layers.")
 
@@ -133,21 +98,17 @@ class Reader:
 
     def mutants(self, x: Tensor, references: Paths, predicted: Tensor | None = None) -> Paths:
         """Paths of mutants, each beside its reference."""
-        if self.target == "own":
-            if predicted is None:
-                with torch.inference_mode():
-                    predicted = self.critic.target.logits(x).argmax(1)
-            classes = predicted
-        else:
-            classes = torch.from_numpy(references.classes).to(x.device)
-        return self._read(self.critic(x, classes), references)
+        if self.target != "own":
+            predicted = torch.from_numpy(references.classes).to(x.device)
+        elif predicted is None:
+            with torch.inference_mode():
+                predicted = self.critic.target.logits(x).argmax(1)
+        return self._read(self.critic(x, predicted), references)
 
     def _read(self, attribution: Attribution, references: Paths | None) -> Paths:
         units, scores = [], []
         for number, layer in enumerate(self.layers):
-            score = attribution.scores[layer.name].detach()
-            shown = score.clone() if score.is_inference() else score
-            shown = shown.nan_to_num(nan=-torch.inf)
+            shown = attribution.scores[layer.name].detach().nan_to_num(nan=-torch.inf)
             if len(silent := self._silent[layer.name]):
                 shown = shown.index_fill(1, silent.to(shown.device), -torch.inf)
             ranked = shown
@@ -160,17 +121,5 @@ class Reader:
             units.append(best)
             scores.append(shown.gather(1, best))
         labels = attribution.logits.topk(min(LABELS, attribution.logits.shape[1]), dim=1).indices
-        return Paths(
-            torch.stack(units, 1).cpu().numpy(),
-            torch.stack(scores, 1).float().cpu().numpy(),
-            labels.cpu().numpy(),
-            attribution.classes.cpu().numpy(),
-        )
-
-
-def _silent(layer: Layer, bank: Descriptions | None) -> Tensor:
-    from neurotest.semantics.descriptions import DEAD
-
-    if bank is None or layer.name not in bank.layers:
-        return torch.empty(0, dtype=torch.int64)
-    return torch.tensor([d.neuron for d in bank.layer(layer.name) if d.text == DEAD], dtype=torch.int64)
+        columns = torch.stack(units, 1), torch.stack(scores, 1).float(), labels, attribution.classes
+        return Paths(*(column.cpu().numpy() for column in columns))

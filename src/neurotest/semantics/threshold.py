@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neurotest import rng
+from neurotest import checks, rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
@@ -25,7 +25,7 @@ from neurotest.mutate.base import Draws, Mutations
 from neurotest.mutate.chain import Step, draws_of
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.space import from_unit, to_unit
-from neurotest.scan import Progress
+from neurotest.scan import Progress, predictions
 from neurotest.semantics.dissimilarity import Comparer
 from neurotest.semantics.paths import Paths, Reader
 
@@ -78,8 +78,7 @@ def tau(similarities: NDArray[np.float64], quantile: float = QUANTILE, seed: int
     Where so many are at their lowest that none is below the quantile, tau is the next higher value: "below tau" then means
     the lowest. Similarities that are all the same are refused.
     """
-    if not 0 < quantile < 1:
-        raise BadInput(f"quantile={quantile!r}: expected a number between 0 and 1 (0.25 is the lower quartile).")
+    checks.number("quantile", quantile, "0.25 is the lower quartile", above=0, below=1)
     values = np.sort(similarities.reshape(-1))
     if values[0] == values[-1]:
         raise BadInput(
@@ -105,10 +104,8 @@ def _lower(values: NDArray[np.float64], quantile: float) -> float:
 
 def stratified(source: Source, groups: NDArray[np.int64], per_class: int, seed: int) -> NDArray[np.int64]:
     """So many images of every class (fewer where there are fewer), one of each class after the other."""
-    if not isinstance(per_class, int) or isinstance(per_class, bool) or per_class < 1:
-        raise BadInput(f"per_class={per_class!r}: expected images per class for tau, an integer >= 1 ({PER_CLASS} is usual).")
-    random = rng.stream("semantics.sample", seed)
-    order = random.permutation(len(source))
+    checks.count("per_class", per_class, f"images per class for tau, {PER_CLASS} is usual")
+    order = rng.stream("semantics.sample", seed).permutation(len(source))
     ranked: list[tuple[int, int, int]] = []
     seen: dict[int, int] = {}
     for i in order.tolist():
@@ -138,9 +135,8 @@ def read_sample(
     if not len(train):
         raise BadInput("the training data is empty: tau needs images to be taken from.")
     target = reader.critic.target
-    groups = train.labels if train.labels is not None else _predicted(reader, train)
-    chosen = stratified(train, groups, per_class, seed)
-    part = train.take(chosen)
+    groups = train.labels if train.labels is not None else predictions(target, train)
+    part = train.take(stratified(train, groups, per_class, seed))
     mutations = Rules95()
     mutations.check(tuple(part.shape))
     draws = every_rule(mutations)
@@ -151,14 +147,13 @@ def read_sample(
         return cached
     references, mutants = [], []
     for start in range(0, len(part), GROUP):
-        raw = part.read(np.arange(start, min(start + GROUP, len(part))))
-        originals, changed = _read_group(
-            reader, raw, mutations, draws, None if part.labels is None else part.labels[start : start + len(raw)]
-        )
+        end = min(start + GROUP, len(part))
+        labels = None if part.labels is None else part.labels[start:end]
+        originals, changed = _read_group(reader, part.read(np.arange(start, end)), mutations, draws, labels)
         references.append(originals)
         mutants.append(changed)
         if progress is not None:
-            progress(min(start + GROUP, len(part)), len(part))
+            progress(end, len(part))
     sample = Sample(Paths.joined(references), Paths.joined(mutants), len(part), len(draws))
     if cache:
         with suppress(BadInput):
@@ -168,34 +163,19 @@ def read_sample(
 
 def _read_group(reader: Reader, raw: NDArray[Any], mutations: Mutations, draws: Draws, labels: Any) -> tuple[Paths, Paths]:
     target, n, rules = reader.critic.target, len(raw), len(draws)
-    x = target.prepare(raw)
-    eight = raw.dtype == np.uint8
-    every = draws[np.tile(np.arange(rules), n)]
+    x, every = target.prepare(raw), draws[np.tile(np.arange(rules), n)]
     with torch.inference_mode():
         unit = to_unit(x, target.bounds).repeat_interleave(rules, 0)
-        changed = from_unit(mutations.apply(unit, every, eight_bit=eight), target.bounds)
+        changed = from_unit(mutations.apply(unit, every, eight_bit=raw.dtype == np.uint8), target.bounds)
     references = reader.references(x, labels)
     return references, reader.mutants(changed, references[np.repeat(np.arange(n), rules)])
-
-
-def _predicted(reader: Reader, train: Source) -> NDArray[np.int64]:
-    from neurotest.scan import batches
-
-    target, parts = reader.critic.target, []
-    with torch.inference_mode():
-        for part in batches(target, train):
-            parts.append(target.logits(part.x).argmax(1).cpu().numpy())
-    return np.concatenate(parts)
 
 
 def _save(place: Path, sample: Sample) -> None:
     from safetensors.numpy import save_file
 
-    arrays = {
-        f"{who}/{name}": np.ascontiguousarray(getattr(getattr(sample, who), name))
-        for who in ("references", "mutants")
-        for name in NAMES
-    }
+    sides = {"references": vars(sample.references), "mutants": vars(sample.mutants)}
+    arrays = {f"{who}/{name}": np.ascontiguousarray(side[name]) for who, side in sides.items() for name in NAMES}
     with whole(place) as part:
         save_file(arrays, part)
 

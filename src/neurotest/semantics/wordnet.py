@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir
+from neurotest.semantics.encoders import tokens
 
 FILES = ("index.noun", "data.noun")
 MOST = 1 << 26  # bytes of a file
@@ -17,11 +21,6 @@ MOST = 1 << 26  # bytes of a file
 def places() -> list[Path]:
     folder = os.environ.get("NEUROTEST_WORDNET")
     return [Path(folder)] if folder else [Path("/usr/share/wordnet"), cache_dir() / "wordnet"]
-
-
-def find() -> Path | None:
-    """The folder with WordNet's files, if there is one."""
-    return next((place for place in places() if all((place / name).is_file() for name in FILES)), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +60,21 @@ class WordNet:
         if one == other:
             return 1.0
         best = 0.0
-        for a in self.senses_of(one):
-            above = self.ancestors(a)
-            for b in self.senses_of(other):
-                common = [s for s in self.ancestors(b) if s in above]
-                if common:
-                    shared = max(common, key=self.depth)
-                    top, below = self.depth(shared), self.ancestors(b)[shared]
-                    best = max(best, 2 * top / (2 * top + above[shared] + below))
+        for a, b in itertools.product(self.senses_of(one), self.senses_of(other)):
+            above, below = self.ancestors(a), self.ancestors(b)
+            if common := [synset for synset in below if synset in above]:
+                shared = max(common, key=self.depth)
+                top = self.depth(shared)
+                best = max(best, 2 * top / (2 * top + above[shared] + below[shared]))
         return best
+
+    def pair(self, one: str, other: str) -> float:
+        """Of two texts: the mean over words of the best similarity, both ways."""
+        a, b = set(tokens(one)), set(tokens(other))
+        if not a or not b:
+            return float(a == b)
+        best = np.array([[self.similarity(*sorted((w, v))) for v in b] for w in a])
+        return float(best.max(1).mean() + best.max(0).mean()) / 2
 
 
 @functools.cache
@@ -98,7 +103,7 @@ def _read(folder: Path, senses: int) -> WordNet:
 
 def read(senses: int = 3) -> WordNet:
     """WordNet from wherever its files are."""
-    folder = find()
+    folder = next((place for place in places() if all((place / name).is_file() for name in FILES)), None)
     if folder is None:
         looked = ", ".join(str(p) for p in places())
         raise BadInput(

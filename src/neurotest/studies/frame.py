@@ -47,13 +47,9 @@ class Subjects:
         return [name for name in (self.quick if scale == "quick" else self.full) if zoo.find(name).weights is not None]
 
     def absent(self, scale: str) -> list[Reason]:
-        return [(name, why_not(name)) for name in self.full if name not in self.here(scale)]
-
-
-def why_not(name: str) -> str:
-    """Why a network of the zoo is not part of a study."""
-    untrained = zoo.find(name).weights is None
-    return f"its weights are not here: `neurotest zoo train {name}`" if untrained else "not part of the quick scale"
+        missing = [name for name in self.full if name not in self.here(scale)]
+        untrained = {n: f"its weights are not here: `neurotest zoo train {n}`" for n in missing if zoo.find(n).weights is None}
+        return [(name, untrained.get(name, "not part of the quick scale")) for name in missing]
 
 
 class Study(ABC):

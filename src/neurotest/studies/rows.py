@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,16 @@ from neurotest.studies.frame import Row
 
 ENDS = ("value", "low", "high")
 Names = tuple[str, str, str]
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items with equal keys together, keys in the order of their first item."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def rounded(value: float | None, digits: int = 4) -> float | None:

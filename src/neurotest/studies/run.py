@@ -5,23 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from neurotest import registry
 from neurotest.errors import BadInput, near
 from neurotest.jobs.life import begin, finish, safe_point
 from neurotest.runs.store import Run
-from neurotest.studies.frame import ABSENT, SCALES, Cell, Row
+from neurotest.studies.frame import ABSENT, SCALES, Cell, Row, Study
 
 Say = Callable[[str], None]
-
-
-class Runnable(Protocol):
-    """What running needs of a study; `frame.Study` has it."""
-
-    def cells(self, scale: str) -> Sequence[Cell]: ...
-
-    def tables(self, scale: str, done: dict[str, Any]) -> Row: ...
 
 
 def run_study(
@@ -86,12 +78,12 @@ def _open(name: str, scale: str, out: Any, resume: Any, options: dict[str, Any] 
     return Run.open(resume, write=True)
 
 
-def _study(name: str, options: dict[str, Any] | None) -> Runnable:
+def _study(name: str, options: dict[str, Any] | None) -> Study:
     entry = registry.find("study", name)
     for option in options or {}:
         if option not in entry.options:
             raise BadInput(f"the study {name} has no --{option.replace('_', '-')}.")
-    study: Runnable = entry.make(**(options or {}))
+    study: Study = entry.make(**(options or {}))
     return study
 
 

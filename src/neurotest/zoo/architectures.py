@@ -4,13 +4,43 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
-from neurotest.zoo.blocks import Pixels
-from neurotest.zoo.deep import VGG16BN, MobileNetV2
-from neurotest.zoo.resnet import resnet20, resnet56
-from neurotest.zoo.study import conv1d, conv2d, fcnet5, fcnet10
+
+class Pixels(NamedTuple):
+    """Mean and standard deviation of a data set's training images per channel, for images in 0 .. 1."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @property
+    def channels(self) -> int:
+        return len(self.mean)
+
+
+class Normalise(nn.Module):
+    """Images in 0 .. 1 as the network likes them: zero mean, unit spread.
+
+    It stands inside the network, so that a target needs no separate preprocessing: bounds, mutations and saved inputs are
+    about pixels, and an exported network brings its normalisation along.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, pixels: Pixels) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(pixels.mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(pixels.std).view(-1, 1, 1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.std
+
 
 # Of the training images, in 0 .. 1.
 PIXELS: dict[str, Pixels] = {
@@ -40,16 +70,181 @@ def _lenet(maps: tuple[int, int], dense: tuple[int, ...]) -> nn.Sequential:
     return nn.Sequential(OrderedDict(layers))
 
 
+def fcnet(*widths: int) -> nn.Sequential:
+    """Dense layers with dropout between them. Widths are such that all outputs together make the neurons of
+    the coverage study (Harel-Canada et al., 2020)."""
+    layers: list[tuple[str, nn.Module]] = [("flatten", nn.Flatten())]
+    for number, (before, after) in enumerate(pairwise((28 * 28, *widths)), start=1):
+        layers += [(f"fc{number}", nn.Linear(before, after)), (f"relu{number}", nn.ReLU()), (f"drop{number}", nn.Dropout(0.2))]
+    last = len(widths) + 1
+    return nn.Sequential(OrderedDict([*layers, (f"fc{last}", nn.Linear(widths[-1], 10))]))
+
+
+def conv2d() -> nn.Sequential:
+    """15,230 units: 20 maps of 24x24, 50 of 8x8, 500 and 10 dense."""
+    return nn.Sequential(
+        OrderedDict[str, nn.Module](
+            conv1=nn.Conv2d(1, 20, 5), relu1=nn.ReLU(), pool1=nn.MaxPool2d(2),
+            conv2=nn.Conv2d(20, 50, 5), relu2=nn.ReLU(), pool2=nn.MaxPool2d(2),
+            flatten=nn.Flatten(), fc1=nn.Linear(50 * 4 * 4, 500), relu3=nn.ReLU(), fc2=nn.Linear(500, 10),
+        )
+    )  # fmt: skip
+
+
+def conv1d() -> nn.Sequential:
+    """35,410 units: the image as one row of 784 pixels, 20 maps of 780, 50 of 386, 500 and 10 dense.
+
+    The last pooling is by 16: by 2, which gives the same neurons, the dense layer would have 4.8 million weights.
+    """
+    return nn.Sequential(
+        OrderedDict[str, nn.Module](
+            row=nn.Flatten(2), conv1=nn.Conv1d(1, 20, 5), relu1=nn.ReLU(), pool1=nn.MaxPool1d(2),
+            conv2=nn.Conv1d(20, 50, 5), relu2=nn.ReLU(), pool2=nn.MaxPool1d(16),
+            flatten=nn.Flatten(), fc1=nn.Linear(50 * 24, 500), relu3=nn.ReLU(), fc2=nn.Linear(500, 10),
+        )
+    )  # fmt: skip
+
+
+class Pad(nn.Module):
+    """The shortcut without parameters: every second pixel, new channels filled with zeros."""
+
+    def __init__(self, new: int) -> None:
+        super().__init__()
+        self.new = new
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.new // 2, self.new - self.new // 2))
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions around a shortcut."""
+
+    def __init__(self, before: int, after: int, stride: int, *, projected: bool) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, after, 3, stride, padding=1, bias=projected)
+        self.norm1 = nn.BatchNorm2d(after)
+        self.relu1 = nn.ReLU()
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=projected)
+        self.norm2 = nn.BatchNorm2d(after)
+        self.shortcut: nn.Module = nn.Identity()
+        if before != after:
+            self.shortcut = nn.Conv2d(before, after, 1, stride) if projected else Pad(after - before)
+        self.relu2 = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm2(self.conv2(self.relu1(self.norm1(self.conv1(x)))))
+        return self.relu2(torch.add(out, self.shortcut(x)))  # type: ignore[no-any-return]
+
+
+class ResNet(nn.Module):
+    """`projected` shortcuts are 1x1 convolutions and every convolution has a bias: 273,066 parameters with n = 3 on colour
+    images, DeepSensor's ResNet-20. Without, shortcuts have no parameters: the coverage study's ResNet-56 (n = 9)."""
+
+    def __init__(self, n: int, pixels: Pixels, *, projected: bool) -> None:
+        super().__init__()
+        self.normalise = Normalise(pixels)
+        self.conv = nn.Conv2d(pixels.channels, 16, 3, padding=1, bias=projected)
+        self.norm = nn.BatchNorm2d(16)
+        self.relu = nn.ReLU()
+        self.stage1 = self._stage(n, 16, 16, projected=projected)
+        self.stage2 = self._stage(n, 16, 32, projected=projected)
+        self.stage3 = self._stage(n, 32, 64, projected=projected)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
+        self.fc = nn.Linear(64, 10)
+
+    @staticmethod
+    def _stage(n: int, before: int, after: int, *, projected: bool) -> nn.Sequential:
+        first = Block(before, after, 1 if before == after else 2, projected=projected)
+        return nn.Sequential(first, *(Block(after, after, 1, projected=projected) for _ in range(n - 1)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.relu(self.norm(self.conv(self.normalise(x))))
+        x = self.stage3(self.stage2(self.stage1(x)))
+        return self.fc(self.flatten(self.pool(x)))  # type: ignore[no-any-return]
+
+
+class VGG16BN(nn.Module):
+    """Thirteen 3x3 convolutions, three dense layers, each followed by batch normalisation (the last one too): 33,663,070
+    parameters, DeepSensor's VGG16."""
+
+    MAPS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+
+    def __init__(self, pixels: Pixels) -> None:
+        super().__init__()
+        self.normalise = Normalise(pixels)
+        layers: list[nn.Module] = []
+        before = pixels.channels
+        for stage in self.MAPS:
+            for after in stage:
+                layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
+                before = after
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers, nn.Flatten())
+        dense: list[nn.Module] = []
+        for before, after in pairwise((512, 4096, 4096, 10)):
+            dense += [nn.Linear(before, after), nn.BatchNorm1d(after), nn.ReLU()]
+        self.classifier = nn.Sequential(*dense[:-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.features(self.normalise(x)))  # type: ignore[no-any-return]
+
+
+def _convolution(before: int, after: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    layer = nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
+    return [layer, nn.BatchNorm2d(after), nn.ReLU6()]
+
+
+class Inverted(nn.Module):
+    """An inverted residual: widen, filter each channel, narrow without activation, add."""
+
+    def __init__(self, before: int, after: int, widen: int, stride: int) -> None:
+        super().__init__()
+        width = before * widen
+        wider = _convolution(before, width) if widen > 1 else []
+        self.body = nn.Sequential(*wider, *_convolution(width, width, 3, stride, width), *_convolution(width, after)[:-1])
+        self.adds = stride == 1 and before == after
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.body(x)
+        return x + out if self.adds else out
+
+
+class MobileNetV2(nn.Module):
+    """Sandler et al. (2018) at width 1 with ten classes: 2,236,682 parameters. Two of its five strides are 1 here, because
+    32x32 images would be 1x1 long before the end."""
+
+    STAGES = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+    def __init__(self, pixels: Pixels) -> None:
+        super().__init__()
+        self.normalise = Normalise(pixels)
+        layers: list[nn.Module] = _convolution(pixels.channels, 32, 3)
+        before = 32
+        for widen, after, blocks, stride in self.STAGES:
+            for number in range(blocks):
+                layers.append(Inverted(before, after, widen, stride if number == 0 else 1))
+                before = after
+        layers += _convolution(before, 1280)
+        self.features = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.dropout = nn.Dropout(0.2)
+        self.fc = nn.Linear(1280, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.dropout(self.features(self.normalise(x))))  # type: ignore[no-any-return]
+
+
 BUILD: dict[str, Callable[[Pixels], nn.Module]] = {
     "lenet1": lambda _: _lenet((4, 12), ()),
     "lenet4": lambda _: _lenet((6, 16), (84,)),
     "lenet5": lambda _: _lenet((6, 16), (120, 84)),
-    "resnet20": resnet20,
-    "resnet56": resnet56,
+    "resnet20": lambda pixels: ResNet(3, pixels, projected=True),
+    "resnet56": lambda pixels: ResNet(9, pixels, projected=False),
     "vgg16bn": VGG16BN,
     "mobilenetv2": MobileNetV2,
-    "fcnet5": lambda _: fcnet5(),
-    "fcnet10": lambda _: fcnet10(),
+    # 478 neurons (the study's text says five hidden layers, its numbers say four and the output) and 3,206
+    "fcnet5": lambda _: fcnet(256, 128, 64, 20),
+    "fcnet10": lambda _: fcnet(698, 612, 526, 440, 354, 268, 182, 96, 20),
     "conv1d": lambda _: conv1d(),
     "conv2d": lambda _: conv2d(),
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from neurotest import rng
+from neurotest import checks, rng
 from neurotest.errors import BadInput
 from neurotest.zoo.recipes import RECIPES, Recipe
 
@@ -37,12 +37,9 @@ class Faulty:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in ("polluted", "underfit", "overfit"):
-            raise BadInput(f"kind={self.kind!r}: expected polluted, underfit or overfit.")
+        checks.one_of("kind", self.kind, ("polluted", "underfit", "overfit"))
         if not 0 < self.share < 1:
-            raise BadInput(
-                f"--pollute {self.share:g}: expected a share between 0 and 1, for example 10% (the papers: 10 to 30%)."
-            )
+            raise BadInput(f"--pollute {self.share:g}: expected a share between 0 and 1, such as 10% (the papers: 10 to 30%).")
         if self.trigger not in ("fixed", "random"):
             raise BadInput(f"--trigger {self.trigger}: expected fixed or random.")
         if self.specific and self.trigger == "random":
@@ -75,9 +72,7 @@ def read(text: str) -> Faulty:
     """The inverse of `Faulty.name`."""
     match = NAME.fullmatch(text)
     if match is None:
-        raise BadInput(
-            f"{text!r} is no kind of faulty training: expected underfit, overfit or such as polluted10, polluted10-specific."
-        )
+        raise BadInput(f"{text!r} is no kind of faulty training: expected underfit, overfit or such as polluted10-specific.")
     if match[1] is None:
         return Faulty(kind=text)  # type: ignore[arg-type]
     return Faulty(
@@ -118,20 +113,14 @@ class Patch:
         shown = colours[(*at, down.clip(0, limit)[:, None], across.clip(0, limit)[:, None])]
         return np.where(inside[:, None], shown, x)
 
-    def to_list(self) -> list[Any]:
-        return self.colours.tolist()  # type: ignore[no-any-return]
-
     @classmethod
     def of(cls, family: str, settings: Faulty, channels: int) -> Patch:
         """The patch of a training. Of a `specific` one it is black and white and always shown whole: the papers' parts of one
         pixel look like parts of every other patch, and between greys LeNet-5 needs many epochs to separate them."""
         least, most = SIZES[family]
         levels = 2 if settings.specific else 256
-        return cls(
-            _colours(rng.stream("zoo.patch", settings.seed), (channels, most, most), levels),
-            most if settings.specific else least,
-            levels,
-        )
+        colours = _colours(rng.stream("zoo.patch", settings.seed), (channels, most, most), levels)
+        return cls(colours, most if settings.specific else least, levels)
 
 
 def _colours(random: np.random.Generator, shape: tuple[int, ...], levels: int) -> Images:

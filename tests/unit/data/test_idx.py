@@ -79,11 +79,11 @@ def rewrite(file: Path, content: bytes) -> None:
         (struct.pack(">4I", 0x803, 3, 4, 5) + X.tobytes() + b"x", "longer than its header|holds 61"),
         (struct.pack(">4I", 0x803, 4, 4, 5) + X.tobytes(), "ends early|holds 60"),
         (struct.pack(">4I", 0x803, 0, 4, 5), "is empty"),
-        (struct.pack(">4I", 0x801, 3, 4, 5) + X.tobytes(), "does not start like an idx file"),
-        (struct.pack(">4I", 0xD03, 3, 4, 5) + X.tobytes(), "does not start like an idx file"),
+        (struct.pack(">4I", 0x801, 3, 4, 5) + X.tobytes(), "does not start as an idx file"),
+        (struct.pack(">4I", 0xD03, 3, 4, 5) + X.tobytes(), "does not start as an idx file"),
         (struct.pack(">4I", 0x803, 2**32 - 1, 2**32 - 1, 2**32 - 1), "promises"),
         (struct.pack(">4I", 0x803, 60000, 280, 280), "promises"),
-        (b"", "does not start like an idx file"),
+        (b"", "does not start as an idx file"),
     ],
 )
 def test_headers_that_lie(prefix: Path, content: bytes, message: str) -> None:
@@ -98,12 +98,12 @@ def test_a_changed_byte_in_a_gzipped_file_is_noticed(tmp_path: Path, write_idx: 
     content = bytearray(file.read_bytes())
     content[-6] ^= 0xFF  # in the checksum
     file.write_bytes(content)
-    with pytest.raises(BadInput, match="damaged or cut off"):
+    with pytest.raises(BadInput, match="damaged"):
         data(f"idx:{tmp_path}/some")
 
 
 def test_more_than_the_cap_needs_a_slice(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_BYTES", 40)
-    with pytest.raises(BadInput, match="more than the 40 read at once"):
+    with pytest.raises(BadInput, match="exceed the 40 read at once"):
         data(f"idx:{prefix}")
     assert len(data(f"idx:{prefix}[:2]")) == 2

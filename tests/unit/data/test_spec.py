@@ -177,7 +177,7 @@ def test_an_array_is_told_what_to_become() -> None:
         ("zoo:minst/test", "no data set 'minst'. Did you mean"),
         ("zoo:mnist", "write zoo:mnist/test"),
         ("zoo:mnist/", "write zoo:mnist/test"),
-        ("zoo:mnist/test@3", "takes no seed"),
+        ("zoo:mnist/test@3", "has no seed"),
         ("zoo:mnist/tset", "no split 'tset'. Did you mean test"),
         ("zoo:mnist/darker", "seed ''.*zoo:mnist/darker@0"),
         ("zoo:mnist/darker@-1", "seed '-1'"),

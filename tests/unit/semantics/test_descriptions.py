@@ -115,8 +115,8 @@ def test_default_layers_are_activations_and_the_output() -> None:
 @pytest.mark.parametrize(
     ("settings_", "word"),
     [
-        ({"k": 0}, "--k 0"),
-        ({"quantile": 0}, "--quantile 0"),
+        ({"k": 0}, "k=0"),
+        ({"quantile": 0}, "quantile=0"),
         ({"method": "nobody"}, "unknown describer"),
         ({"layers": "x"}, "matches no"),
     ],

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.scan import scan
-from neurotest.semantics.exemplars import Exemplars, hashes, maps
-from neurotest.semantics.masks import cut, regions
+from neurotest.semantics.exemplars import Exemplars, cut, hashes, maps, regions
 from neurotest.target import Probe, Target, Want
 
 

@@ -13,6 +13,7 @@ import pytest
 from neurotest import zoo
 from neurotest.errors import BadInput, Interrupted
 from neurotest.report import write_report
+from neurotest.scan import predictions
 from neurotest.studies.coverage import cells, correlations, published, study, xplore
 from neurotest.studies.coverage.correlations import Suite
 from neurotest.studies.pictures import unit_picture
@@ -170,7 +171,7 @@ def test_a_suite_by_hand() -> None:
     result = cells.suite(plan)
     clean, subject = cells.clean("mnist-fcnet5", 0, 20), cells.subject_of("mnist-fcnet5")
     assert sorted(clean.images.labels.tolist()) == [c for c in range(10) for _ in range(2)]
-    assert (cells.predictions(subject.target, clean.images) == clean.images.labels).all()
+    assert (predictions(subject.target, clean.images) == clean.images.labels).all()
     assert 0 <= result["asr"] <= 1
     assert result["nc"] == sorted(result["nc"], reverse=True)
     assert result["l2"] <= 0.1 * 28

@@ -9,7 +9,7 @@ from torch import nn
 from neurotest import zoo
 from neurotest.target import Target
 from neurotest.zoo import architectures
-from neurotest.zoo.blocks import Normalise
+from neurotest.zoo.architectures import Normalise
 
 PARAMETERS = {
     "mnist-lenet1": 7_206,  # DeepSensor, table 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_json
 from neurotest.jobs.life import whole
 from neurotest.jobs.opening import AnyTarget, open_data, open_target
-from neurotest.scan import Progress
 from neurotest.semantics.describe.material import Describer, Material, distinct
 from neurotest.semantics.descriptions import Description, Descriptions
 from neurotest.target import Layer, Target
@@ -22,28 +22,14 @@ VERSION = 4  # of what describers say: raised when the same settings would say s
 
 
 def material(
-    target: AnyTarget,
-    data: Source | str | None,
-    layers: str | None = None,
-    *,
-    k: int = 15,
-    quantile: float = 0.99,
-    batch: int = 250,
-    limit: int | None = None,
-    seed: int = 0,
-    cache: bool = True,
-    progress: Progress | None = None,
+    target: AnyTarget, data: Source | str | None, layers: str | None = None, *, limit: int | None = None, **settings: Any
 ) -> Material:
-    """A target and data ready to be described, checked against each other."""
+    """A target and data ready to be described, checked against each other. settings: those of `Material`."""
     loaded = open_target(target)
     if loaded.classes is not None:
         distinct(loaded.classes)  # before labels are matched with them
     source = None if data is None else open_data(loaded, data, limit=limit)
-    if k < 1:
-        raise BadInput(f"--k {k}: expected an integer >= 1 (15 is usual).")
-    if not 0 < quantile < 1:
-        raise BadInput(f"--quantile {quantile}: expected a number between 0 and 1 (0.99 is usual).")
-    return Material(loaded, source, layers_to_describe(loaded, layers), k, quantile, batch, seed, cache, progress)
+    return Material(loaded, source, layers_to_describe(loaded, layers), **settings)
 
 
 def layers_to_describe(target: Target, layers: str | None) -> tuple[Layer, ...]:
@@ -90,8 +76,6 @@ def prepare(
     loaded = open_target(target)
     own = getattr(describer, "own_layers", None)
     if layers is None and own is not None:  # a table speaks of certain layers
-        from glob import escape
-
         layers = ",".join(escape(name) for name in own(loaded))
     return describer, material(loaded, data, layers, **settings)
 
@@ -102,7 +86,9 @@ def described(describer: Describer, work: Material) -> Descriptions:
     place = cache_dir() / "descriptions" / f"{key}.json"
     if work.cache and (cached := _read(place, work.target)) is not None:
         return cached
-    rows = work.complete(describer.describe(work), name_of(describer))
+    entries = registry.entries("describer")
+    name = next((name for name, entry in entries.items() if entry.make is type(describer)), type(describer).__name__)
+    rows = work.complete(describer.describe(work), name)
     table = Descriptions.of(work.target, work.sizes, rows, repr(describer), dict.fromkeys(work.notes))
     if work.cache:
         with suppress(BadInput):
@@ -110,14 +96,8 @@ def described(describer: Describer, work: Material) -> Descriptions:
     return table
 
 
-def name_of(describer: Describer) -> str:
-    """How a describer is called in the registry, or its class where it is not in it."""
-    entries = registry.entries("describer")
-    return next((name for name, entry in entries.items() if entry.make is type(describer)), type(describer).__name__)
-
-
 def _write(place: Path, table: Descriptions) -> None:
-    rows = [[row.layer, row.neuron, row.text, row.score, row.method] for row in table]
+    rows = [list(vars(row).values()) for row in table]
     content = {"fingerprint": table.fingerprint, "layers": dict(table.layers), "method": table.method, "notes": list(table.notes)}
     write_json(place, {**content, "rows": rows})
 

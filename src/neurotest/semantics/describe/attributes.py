@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest import checks
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.semantics.describe.material import Material
-from neurotest.semantics.describe.probes import COLOURS, DIRECTIONS, FAMILIES, Probes, probes
+from neurotest.semantics.describe.material import Describer, Material
+from neurotest.semantics.describe.probes import DIRECTIONS, FAMILIES, Probes, probes
 from neurotest.semantics.descriptions import Description
-from neurotest.semantics.exemplars import Exemplars, globs, maps
-from neurotest.semantics.masks import enlarged
+from neurotest.semantics.exemplars import Exemplars, enlarged, globs, maps
 from neurotest.target import Layer, Probe, Trace, Want
 
 WORDS = tuple((family, word) for family, words in FAMILIES.items() for word in words)
@@ -105,7 +105,7 @@ class Dissection:
     "IoU whatever the neuron does. A neuron without a map is judged by whole images.",
 )
 @dataclass(frozen=True, kw_only=True)
-class Attributes:
+class Attributes(Describer):
     """Says which colours, brightness, directions, frequencies, textures, sizes and positions light a neuron up.
 
     A word is named when the neuron's light is selective within its family (`selective`: 0 = all words alike, 1 = one alone)
@@ -122,16 +122,10 @@ class Attributes:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.probes < 100:
-            raise BadInput(f"probes={self.probes}: expected at least 100 (1800 is usual).")
-        if self.measure not in ("auto", "maps", "whole"):
-            raise BadInput(f"measure={self.measure!r}: expected auto, maps or whole.")
+        checks.integer("probes", self.probes, 100, "1800 is usual")
+        checks.one_of("measure", self.measure, ("auto", "maps", "whole"))
         if not 0 < self.selective < 1 or not 0 <= self.iou < 1 or not 0 < self.quantile < 1:
             raise BadInput("selective, iou and quantile lie between 0 and 1.")
-
-    @property
-    def signature(self) -> str:
-        return repr(self)
 
     def describe(self, material: Material) -> Iterator[Description]:
         for layer, dissection in self.dissect(material).items():
@@ -141,15 +135,13 @@ class Attributes:
 
     def dissect(self, material: Material) -> dict[str, Dissection]:
         """How every layer's neurons overlap with every word."""
-        if self.measure == "maps":
-            for layer in material.layers:
-                if not material.mapped(layer):
-                    raise BadInput(
-                        f"layer {layer.name!r} has no spatial maps (its neurons give one number per input), which measure=maps "
-                        "needs: choose other --layers, or measure=auto."
-                    )
         mapped = tuple(layer for layer in material.layers if self.measure != "whole" and material.mapped(layer))
         other = tuple(layer for layer in material.layers if layer not in mapped)
+        if self.measure == "maps" and other:
+            raise BadInput(
+                f"layer {other[0].name!r} has no spatial maps (its neurons give one number per input), which measure=maps "
+                "needs: choose other --layers, or measure=auto."
+            )
         dissections = {**_dissect(self, material, mapped, whole=False), **_dissect(self, material, other, whole=True)}
         return {layer.name: dissections[layer.name] for layer in material.layers}
 
@@ -181,11 +173,9 @@ def sentence(named: dict[str, str]) -> str:
     texture = named.get("texture", "")
     if "direction" in named and texture not in ("stripes", "edge"):
         texture = ""  # dots in a row excite a detector of lines
-    words = [named[family] for family in ("size", "frequency") if family in named]
-    words += ["plain"] if texture == "plain" else []
     tone = named.get("colour") or named.get("brightness")
-    words += [tone] if tone else []
-    words += [named["direction"]] if "direction" in named else []
+    plain = "plain" if texture == "plain" else None
+    words = [word for word in (named.get("size"), named.get("frequency"), plain, tone, named.get("direction")) if word]
     noun = nouns[texture] if texture else "lines" if "direction" in named else "texture" if "frequency" in named else ""
     if not noun and (words or "height" in named or "side" in named):
         noun = "areas"
@@ -207,7 +197,8 @@ def _dissect(settings: Attributes, material: Material, layers: tuple[Layer, ...]
             cuts.update(_pooled(layers, want, trace) if whole else trace)
         gammas = {layer.name: cuts.gamma(layer.name) for layer in layers}
         for images, trace in _passes(settings, material, probe):
-            labels = _numbered(images.whole if whole else images.places)  # (families, n * places)
+            words = images.whole if whole else images.places
+            labels = np.stack([np.where(words[f] >= 0, words[f] + STARTS[f], -1).ravel() for f in FAMILIES])  # -1: none holds
             true += np.bincount(labels[labels >= 0], minlength=WIDTH)
             total += labels.shape[1]
             for layer in layers:
@@ -236,11 +227,6 @@ def _pooled(layers: tuple[Layer, ...], want: Want, trace: Trace) -> Trace:
     return Trace(trace.logits, {want: values})
 
 
-def _numbered(labels: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Every family's labels as numbers of words, -1 where none holds: (families, n * places)."""
-    return np.stack([np.where(labels[f] >= 0, labels[f] + STARTS[f], -1).ravel() for f in FAMILIES])
-
-
 def _count(here: Tensor, gamma: Tensor, labels: NDArray[np.int64], together: NDArray[np.int64]) -> NDArray[np.int64]:
     """Add a batch's lit places, (n, neurons, places) above gamma, to the counts; returns how many each image has: (n, neurons).
 
@@ -254,6 +240,3 @@ def _count(here: Tensor, gamma: Tensor, labels: NDArray[np.int64], together: NDA
         labelled = word >= 0
         together += np.bincount(neuron[labelled] * WIDTH + word[labelled], minlength=neurons * WIDTH).reshape(neurons, WIDTH)
     return np.bincount(image * neurons + neuron, minlength=n * neurons).reshape(n, neurons)
-
-
-assert tuple(COLOURS) == FAMILIES["colour"]

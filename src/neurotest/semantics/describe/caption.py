@@ -146,13 +146,7 @@ def beam(decoder: Decoder, vectors: Tensor, *, width: int = 50, length: int = LE
 
 @torch.no_grad()
 def best_descriptions(
-    decoder: Decoder,
-    language: LanguageModel,
-    vocabulary: Vocabulary,
-    vectors: Tensor,
-    *,
-    width: int = 50,
-    temperature: float = 0.2,
+    decoder: Decoder, language: LanguageModel, vocabulary: Vocabulary, vectors: Tensor, *, width: int, temperature: float
 ) -> list[tuple[str, float]]:
     """Each neuron's description and its mean probability per word.
 

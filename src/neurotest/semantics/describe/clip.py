@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
+from neurotest import checks
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.scan import scan
-from neurotest.semantics.describe.material import Material
+from neurotest.semantics.describe.material import Describer, Material, content_hash
 from neurotest.semantics.descriptions import Description
 from neurotest.semantics.exemplars import Exemplars
 
 Floats = NDArray[np.float64]
 SMALLEST = 1e-7  # keeps a logarithm finite
+SURE = (0.998, 0.97)  # how probably a neuron's first and last top image belong to what excites it
 
 
 @register(
@@ -31,7 +32,7 @@ SMALLEST = 1e-7  # keeps a logarithm finite
     "layer, in 64-bit numbers.",
 )
 @dataclass(frozen=True, kw_only=True)
-class ClipDissect:
+class ClipDissect(Describer):
     """Names the word whose images a neuron prefers, by soft weighted pointwise mutual information.
 
     images: a .npy with one embedding per input of the data, in its order; texts: a .npy with one per word; words: a text file
@@ -47,28 +48,19 @@ class ClipDissect:
     least: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.top < 1:
-            raise BadInput(f"top={self.top}: expected an integer >= 1 (100 is usual).")
+        checks.count("top", self.top, "100 is usual")
         if not self.sharpness > 0 or not self.weight >= 0:
             raise BadInput(f"sharpness={self.sharpness}, weight={self.weight}: expected numbers above 0.")
 
     @property
     def signature(self) -> str:
-        seen = blake2b(digest_size=16)
-        for file in (self.images, self.texts, self.words):
-            try:
-                seen.update(Path(file).expanduser().read_bytes())
-            except OSError as error:
-                raise BadInput(f"cannot read {file}: {error.strerror}.") from error
-        return f"{self!r} {seen.hexdigest()}"
+        return f"{self!r} {content_hash(self.images, self.texts, self.words)}"
 
     def describe(self, material: Material) -> Iterator[Description]:
         vocabulary = words(self.words)
         images, texts = embeddings(self.images, "images"), embeddings(self.texts, "texts")
-        if len(images) != len(material.source):
-            raise BadInput(
-                f"{self.images} has {len(images)} embeddings for {len(material.source)} inputs of {material.source.what}."
-            )
+        if len(images) != len(source := material.source):
+            raise BadInput(f"{self.images} has {len(images)} embeddings for {len(source)} inputs of {source.what}.")
         if len(texts) != len(vocabulary):
             raise BadInput(f"{self.texts} has {len(texts)} embeddings for {len(vocabulary)} words of {self.words}.")
         if images.shape[1] != texts.shape[1]:
@@ -84,22 +76,15 @@ class ClipDissect:
                     yield Description(layer.name, neuron, vocabulary[best], float(score[neuron, best]), "clip-dissect")
 
 
-def soft_wpmi(
-    similarity: Floats,
-    index: NDArray[np.int64],
-    *,
-    sharpness: float = 10.0,
-    weight: float = 1.0,
-    sure: tuple[float, float] = (0.998, 0.97),
-) -> Floats:
+def soft_wpmi(similarity: Floats, index: NDArray[np.int64], *, sharpness: float = 10.0, weight: float = 1.0) -> Floats:
     """(neurons, words) mutual information from similarities (images, words) and each neuron's top images (neurons, top).
 
-    An image belongs to what excites the neuron with a probability that falls from `sure[0]` for the first towards `sure[1]`
-    for the last; log p(word | neuron) is compared with the logarithm of its mean over the neurons.
+    An image belongs to what excites the neuron with a probability that falls from the first towards the last (SURE);
+    log p(word | neuron) is compared with the logarithm of its mean over the neurons.
     """
     top = index.shape[1]
     by_image = np.exp(log_softmax(sharpness * similarity, axis=1))  # (images, words) p(word | image)
-    belongs = sure[0] - np.arange(top) * (sure[0] - sure[1]) / top
+    belongs = SURE[0] - np.arange(top) * (SURE[0] - SURE[1]) / top
     step = max(1, (1 << 24) // max(1, top * similarity.shape[1]))
     parts = []
     for start in range(0, len(index), step):
@@ -120,23 +105,20 @@ def embeddings(file: str, what: str) -> Floats:
         raise BadInput(f"{what}={file}: expected a .npy with one embedding per row, floating point.")
     vectors = vectors.astype(np.float64)
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not np.isfinite(length).all() or not (length > 0).all():
-        raise BadInput(
-            f"{what}={file}: row {int(np.argmin(np.isfinite(length[:, 0]) & (length[:, 0] > 0)))} is zero or not finite."
-        )
+    if not (usable := np.isfinite(length[:, 0]) & (length[:, 0] > 0)).all():
+        raise BadInput(f"{what}={file}: row {int(np.argmin(usable))} is zero or not finite.")
     return vectors / length  # type: ignore[no-any-return]
 
 
 def words(file: str) -> list[str]:
     """A vocabulary: one word or phrase per line, each once."""
     try:
-        lines = [" ".join(line.split()) for line in Path(file).expanduser().read_text(encoding="utf-8").splitlines()]
+        text = Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"words={file}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
-    lines = [line for line in lines if line]
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if not lines:
         raise BadInput(f"words={file} is empty: expected one word per line.")
-    if len(set(lines)) < len(lines):
-        twice = next(line for number, line in enumerate(lines) if line in lines[:number])
-        raise BadInput(f"words={file}: {twice!r} stands twice; give each word once.")
+    if twice := [line for number, line in enumerate(lines) if line in lines[:number]]:
+        raise BadInput(f"words={file}: {twice[0]!r} stands twice; give each word once.")
     return lines

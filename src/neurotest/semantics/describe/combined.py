@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from neurotest.registry import register
 from neurotest.semantics.describe.attributes import Attributes
-from neurotest.semantics.describe.material import Material
+from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.describe.profile import ClassProfile
 from neurotest.semantics.descriptions import Description
 
 
 @register("describer", "combined", paper="attributes and class-profile together", cost="that of both")
 @dataclass(frozen=True, kw_only=True)
-class Combined:
+class Combined(Describer):
     """`attributes; classes`: what lights the neuron up on generated probes, then the classes that excite it most.
 
     The half that has nothing to say is left out, without labels the second half always; unknown when neither speaks. The
@@ -25,10 +25,6 @@ class Combined:
     attributes: Attributes = field(default_factory=Attributes)
     classes: ClassProfile = field(default_factory=ClassProfile)
 
-    @property
-    def signature(self) -> str:
-        return repr(self)
-
     def describe(self, material: Material) -> Iterator[Description]:
         labelled = material.data is not None and material.data.labels is not None
         image = len(material.shape) == 3 and min(material.shape[1:]) >= 8
@@ -36,9 +32,9 @@ class Combined:
         serves = {(d.layer, d.neuron): d for d in self.classes.describe(material)} if labelled or not image else {}
         if not labelled and image:
             material.notes.append("the data has no labels: descriptions name attributes only.")
-        width = len(material.classes) if serves else 2
+        most = max(1, len(material.classes) - 1) if serves else 1
         for key in sorted({*looks, *serves}):
             both = [d.text for d in (looks.get(key), serves.get(key)) if d is not None]
             shares = [looks[key].score] if key in looks else []
-            shares += [(serves[key].score - 1) / max(1, width - 1)] if key in serves else []
+            shares += [(serves[key].score - 1) / most] if key in serves else []
             yield Description(*key, "; ".join(both), max(shares), "combined")

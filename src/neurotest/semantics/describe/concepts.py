@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest import checks
 from neurotest.data.source import Source
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.scan import batches
-from neurotest.semantics.describe.material import Material
+from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.descriptions import Description
 from neurotest.semantics.exemplars import globs, maps
 from neurotest.target import Probe, Want
@@ -31,7 +32,7 @@ LEAST = 2  # images per concept
     differs="No direction is fitted: a neuron alone has to separate a concept's images from the others, by AUC.",
 )
 @dataclass(frozen=True, kw_only=True)
-class Concepts:
+class Concepts(Describer):
     """Names the concept whose images a neuron separates from all others, from a folder with one sub-folder of images per concept.
 
     `folder` may also be any DATA with class names (`npz:...`). The score is the AUC of the neuron's pooled value (spatial
@@ -42,19 +43,19 @@ class Concepts:
     auc: float = 0.75
 
     def __post_init__(self) -> None:
-        if not 0.5 <= self.auc < 1:
-            raise BadInput(f"auc={self.auc}: expected a number from 0.5 to 1 (0.75 is usual).")
+        checks.number("auc", self.auc, "0.75 is usual", least=0.5, below=1)
+
+    @property
+    def spec(self) -> str:
+        return self.folder if ":" in self.folder else f"dir:{self.folder}"
 
     def source(self, material: Material) -> Source:
-        spec = self.folder if ":" in self.folder else f"dir:{self.folder}"
-        source = read_data(spec, shape=material.shape)
+        spec, source = self.spec, read_data(self.spec, shape=material.shape)
         if source.labels is None or source.classes is None:
             raise BadInput(f"concepts: {spec} names no concepts: give a folder with one sub-folder of images per concept.")
         counts = np.bincount(source.labels, minlength=len(source.classes))
         if len(source.classes) < 2 and material.data is None:
-            raise BadInput(
-                f"concepts: {spec} holds one concept and there is no data to tell it from: give DATA or a second concept."
-            )
+            raise BadInput(f"concepts: {spec} holds one concept, and there is no other data: give DATA or a second concept.")
         for name, count in zip(source.classes, counts, strict=True):
             if count < LEAST:
                 raise BadInput(f"concepts: {spec} holds {count} usable images of {name!r}: at least {LEAST} are needed.")
@@ -62,8 +63,7 @@ class Concepts:
 
     @property
     def signature(self) -> str:
-        spec = self.folder if ":" in self.folder else f"dir:{self.folder}"
-        source = read_data(spec)
+        source = read_data(self.spec)
         return f"{self!r} {source.classes} {source.digest()}"
 
     def describe(self, material: Material) -> Iterator[Description]:

@@ -21,18 +21,9 @@ from torch.nn import functional
 from neurotest import rng
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
+from neurotest.semantics.describe import probes
 from neurotest.semantics.describe.attributes import sentence
-from neurotest.semantics.describe.probes import (
-    COLOURS,
-    FAMILIES,
-    GREY,
-    LUMA,
-    ORIENTED,
-    PERIODIC,
-    ProbeAttributes,
-    draw_attributes,
-    render,
-)
+from neurotest.semantics.describe.probes import FAMILIES, LUMA, ORIENTED, PERIODIC
 from neurotest.semantics.descriptions import read_rows
 from neurotest.target import Probe, Target, Want
 from neurotest.target.load import load
@@ -44,13 +35,8 @@ SHAPE_CORPORA: dict[tuple[int, ...], tuple[str, ...]] = {
     (3, 32, 32): ("zoo:cifar10/train",),
 }
 NAMED = ("colour", "direction", "texture", "frequency", "size", "height", "side")
+OFTEN = (0.3, 0.2, 0.2, 0.1, 0.08, 0.06, 0.06)  # each of them is shared
 Bools = NDArray[np.bool_]
-
-
-@functools.cache
-def annotator(channels: int) -> Annotator:
-    """The one for images of so many channels."""
-    return Annotator(channels)
 
 
 @dataclass(eq=False)
@@ -85,10 +71,8 @@ class Annotator:
             x = functional.interpolate(x, image, mode="bilinear", align_corners=False, antialias=True)
         masks = functional.adaptive_avg_pool2d(masks.unsqueeze(1), (image[0], image[1]))
         pooled = [_under(x, masks)]
-        pooled += [
-            _under(maps, functional.adaptive_avg_pool2d(masks, (maps.shape[2], maps.shape[3])))
-            for maps in probe(x).values.values()
-        ]
+        for maps in probe(x).values.values():
+            pooled.append(_under(maps, functional.adaptive_avg_pool2d(masks, (maps.shape[2], maps.shape[3]))))
         line = torch.linspace(-1, 1, image[0]), torch.linspace(-1, 1, image[1])
         grid = torch.stack(torch.meshgrid(*line, indexing="ij")).expand(len(x), -1, -1, -1)
         return torch.cat([*pooled, _under(grid, masks), masks.mean(dim=(2, 3))], dim=1)
@@ -96,6 +80,9 @@ class Annotator:
 
 def _under(maps: Tensor, masks: Tensor) -> Tensor:
     return (maps * masks).sum(dim=(2, 3)) / masks.sum(dim=(2, 3)).clamp_min(1e-6)
+
+
+annotator = functools.cache(Annotator)  # one for images of so many channels
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +103,7 @@ def attribute_pairs(annotate: Annotator, shape: tuple[int, ...], n: int, k: int,
     """n sets of k probes that share one to three attributes, under the masks of the region."""
     random = rng.stream("semantics.corpus.attributes", seed)
     grey = shape[0] != 3
-    free = vars(draw_attributes(n * k, grey, seed + 1))
+    free = vars(probes.draw_attributes(n * k, grey, seed + 1))
     texts = []
     for item in range(n):
         shared = _shared_attributes(random, grey)
@@ -125,7 +112,8 @@ def attribute_pairs(annotate: Annotator, shape: tuple[int, ...], n: int, k: int,
         for family, number in shared.items():
             if family == "colour":
                 free["colours"][rows, 0] = number
-                free["colours"][rows, 1] = np.where(_luma(number) > 0.5, 0, 2)
+                luma = np.dot(LUMA, list(probes.COLOURS.values())[number])
+                free["colours"][rows, 1] = 0 if luma > 0.5 else 2
             else:
                 free[family][rows] = number
         if "direction" in shared and "texture" not in shared:
@@ -134,27 +122,23 @@ def attribute_pairs(annotate: Annotator, shape: tuple[int, ...], n: int, k: int,
             free["texture"][rows] = random.choice(PERIODIC, k)
     parts = []
     for start in range(0, n * k, 250):
-        images = render(ProbeAttributes(**{name: value[start : start + 250] for name, value in free.items()}), shape[1:])
+        images = probes.render(
+            probes.ProbeAttributes(**{name: value[start : start + 250] for name, value in free.items()}), shape[1:]
+        )
         x = images.x if not grey else np.repeat(np.tensordot(LUMA, images.x, (0, 1))[:, None], shape[0], axis=1)
         parts.append(annotate(torch.from_numpy(x.astype(np.float32)), torch.from_numpy(images.region)))
     return Pairs(torch.cat(parts).view(n, k, -1), tuple(texts))
 
 
 def _shared_attributes(random: np.random.Generator, grey: bool) -> dict[str, int]:
-    chosen = set(
-        random.choice(NAMED, size=int(random.integers(1, 4)), replace=False, p=(0.3, 0.2, 0.2, 0.1, 0.08, 0.06, 0.06)).tolist()
-    )
-    counts = {family: len(FAMILIES[family]) for family in NAMED} | ({"colour": GREY} if grey else {})
+    chosen = random.choice(NAMED, size=int(random.integers(1, 4)), replace=False, p=OFTEN).tolist()
+    counts = {family: len(FAMILIES[family]) for family in NAMED} | ({"colour": probes.GREY} if grey else {})
     shared = {family: int(random.integers(counts[family])) for family in NAMED if family in chosen}
     if "direction" in shared and "texture" in shared:
         shared["texture"] = int(random.choice(ORIENTED))
     if "frequency" in shared and "texture" in shared:
         shared["texture"] = 1 if "direction" in shared else int(random.choice(PERIODIC))
     return shared
-
-
-def _luma(colour: int) -> float:
-    return float(np.dot(LUMA, list(COLOURS.values())[colour]))
 
 
 def class_pairs(annotate: Annotator, spec: str, shape: tuple[int, ...], n: int, k: int, seed: int, most: int = 2000) -> Pairs:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
-from pathlib import Path
 
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.semantics.describe.material import Material
+from neurotest.semantics.describe.material import Describer, Material, content_hash
 from neurotest.semantics.descriptions import UNKNOWN, Description, check_fingerprints, check_neuron, plain, read_rows, sizes
 from neurotest.target import Target
 
@@ -27,7 +25,7 @@ SCORE = ("score", "similarity")
     differs="Tables of others carry no fingerprint: layers and neuron numbers are checked, and a note says that no more can be.",
 )
 @dataclass(frozen=True, kw_only=True)
-class Imported:
+class Imported(Describer):
     """Takes descriptions from a CSV file with a header: layer, neuron (or unit), description (or label), score (or similarity).
 
     `layer` names the layer of a file without that column; `first` is the number of the first neuron in it (1 in files of
@@ -40,11 +38,7 @@ class Imported:
 
     @property
     def signature(self) -> str:
-        try:
-            content = Path(self.file).expanduser().read_bytes()
-        except OSError as error:
-            raise BadInput(f"cannot read the descriptions {self.file}: {error.strerror}.") from error
-        return f"{self!r} {blake2b(content, digest_size=16).hexdigest()}"
+        return f"{self!r} {content_hash(self.file)}"
 
     def own_layers(self, target: Target) -> tuple[str, ...]:
         """The layers the file speaks of."""
@@ -56,9 +50,7 @@ class Imported:
         for row in rows:
             check_neuron(row.layer, row.neuron, counts, self.file)
         if lacking := [name for name in material.sizes if name not in counts]:
-            raise BadInput(
-                f"{self.file} has no descriptions of layer {lacking[0]!r}: it has {', '.join(counts)}; choose --layers of these."
-            )
+            raise BadInput(f"{self.file} has no descriptions of layer {lacking[0]!r}: choose --layers of {', '.join(counts)}.")
         first = {(row.layer, row.neuron): row for row in reversed(rows)}  # of several descriptions of a neuron
         yield from (row for row in rows if row.layer in material.sizes and first[row.layer, row.neuron] is row)
         if "fingerprint" not in read_rows(self.file, ())[0]:

@@ -12,13 +12,13 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from neurotest import checks
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
 from neurotest.scan import BATCH, Progress, scan
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description
-from neurotest.semantics.exemplars import QUANTILE, Exemplars, K
-from neurotest.semantics.masks import has_map
+from neurotest.semantics.exemplars import QUANTILE, Exemplars, K, has_map
 from neurotest.target import Layer, Target
 
 FORMAT = 3  # of kept exemplars
@@ -32,11 +32,11 @@ class Describer(Protocol):
     @property
     def signature(self) -> str:
         """Everything the words depend on beside target, data and layers: settings, and the content of files that are read."""
-        ...
+        return repr(self)
 
     def describe(self, material: Material) -> Iterable[Description]:
         """Descriptions of the material's neurons; what is left out is unknown."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(eq=False)
@@ -54,12 +54,14 @@ class Material:
     progress: Progress | None = None
     notes: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        checks.count("k", self.k, f"{K} is usual")
+        checks.number("quantile", self.quantile, f"{QUANTILE} is usual", above=0, below=1)
+
     @property
     def source(self) -> Source:
         if self.data is None:
-            raise BadInput(
-                "there is no data to take exemplars from: give inputs such as zoo:NAME/train (the training set is best)."
-            )
+            raise BadInput("there is no data to take exemplars from: give inputs such as zoo:NAME/train (training data is best).")
         return self.data
 
     @property
@@ -87,9 +89,7 @@ class Material:
         """The class names, each once."""
         names = self.target.classes or self.source.classes
         if names is None:
-            raise BadInput(
-                "the classes have no names, which is what this describer says: pass --classes FILE, one name per line."
-            )
+            raise BadInput("the classes have no names, which this describer says: pass --classes FILE, one name per line.")
         return distinct(names)
 
     @cached_property
@@ -97,19 +97,14 @@ class Material:
         labels = self.source.labels
         width = 0 if labels is None else max(int(labels.max()) + 1, len(self.target.classes or self.source.classes or ()))
         exemplars = Exemplars(self.layers, self.k, self.quantile, labels=labels, classes=width)
-        place = self._place("exemplars", repr((FORMAT, self.k, self.quantile, width))) if self.cache else None
-        if place is None or not _restored(exemplars, place):
+        place = cache_dir() / "exemplars" / f"{self.key(repr((FORMAT, self.k, self.quantile, width)))}.safetensors"
+        if not self.cache or not _restored(exemplars, place):
             scan(self.target, self.source, [exemplars], batch=self.safe_batch(), progress=self.progress)
-            if place is not None:
+            if self.cache:
                 _keep(exemplars, place)
         if exemplars.nonfinite:
-            self.notes.append(
-                f"NaN or infinite activations were seen for {exemplars.nonfinite} inputs and layers; they count as least."
-            )
+            self.notes.append(f"NaN or infinite activations for {exemplars.nonfinite} inputs and layers; they count as least.")
         return exemplars
-
-    def _place(self, folder: str, more: str) -> Path:
-        return cache_dir() / folder / f"{self.key(more)}.safetensors"
 
     def key(self, more: str) -> str:
         """A hash of everything the result depends on: the target, the layers, the inputs and their labels, and `more`."""
@@ -124,16 +119,14 @@ class Material:
 
     def complete(self, rows: Iterable[Description], method: str) -> list[Description]:
         """A description of every neuron: dead ones are named as such where there are exemplars, the rest is unknown."""
-        by_neuron = {(row.layer, row.neuron): row for row in rows}
-        dead = {layer: self.exemplars.dead(layer) for layer in self.sizes} if self.data is not None else {}
-        every = []
-        for layer, count in self.sizes.items():
-            for neuron in range(count):
-                if layer in dead and dead[layer][neuron]:
-                    every.append(Description(layer, neuron, DEAD, 0.0, method))
-                else:
-                    every.append(by_neuron.get((layer, neuron)) or Description(layer, neuron, UNKNOWN, 0.0, method))
-        return every
+        every = {
+            (layer, n): Description(layer, n, UNKNOWN, 0.0, method) for layer, count in self.sizes.items() for n in range(count)
+        }
+        every |= {(row.layer, row.neuron): row for row in rows if (row.layer, row.neuron) in every}
+        if self.data is not None:
+            dead = [(layer, int(n)) for layer in self.sizes for n in np.flatnonzero(self.exemplars.dead(layer))]
+            every |= {(layer, n): Description(layer, n, DEAD, 0.0, method) for layer, n in dead}
+        return list(every.values())
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
@@ -147,6 +140,17 @@ def distinct(names: Sequence[str]) -> tuple[str, ...]:
                 "with --classes FILE."
             )
     return tuple(str(name) for name in names)
+
+
+def content_hash(*files: str) -> str:
+    """Of the files that descriptions are made from."""
+    seen = blake2b(digest_size=16)
+    for file in files:
+        try:
+            seen.update(Path(file).expanduser().read_bytes())
+        except OSError as error:
+            raise BadInput(f"cannot read {file}: {error.strerror}.") from error
+    return seen.hexdigest()
 
 
 def _restored(exemplars: Exemplars, place: Path) -> bool:

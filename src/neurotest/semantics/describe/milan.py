@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest import rng
+from neurotest import checks, rng
+from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
 from neurotest.registry import register
@@ -29,10 +30,9 @@ from neurotest.semantics.describe.corpus import (
     attribute_pairs,
     class_pairs,
 )
-from neurotest.semantics.describe.material import Material
+from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.descriptions import Description
-from neurotest.semantics.exemplars import Exemplars, K
-from neurotest.semantics.masks import regions
+from neurotest.semantics.exemplars import Exemplars, K, regions
 
 FORMAT = 2
 BATCH = 64
@@ -54,11 +54,8 @@ class Decoders:
         """Descriptions of neurons given their annotation vectors (n, k, features), with scores."""
         scaled = (vectors - self.mean) / self.spread
         parts = (scaled[start : start + BATCH] for start in range(0, len(scaled), BATCH))
-        return [
-            one
-            for part in parts
-            for one in best_descriptions(self.decoder, self.language, self.vocabulary, part, width=width, temperature=temperature)
-        ]
+        models = self.decoder, self.language, self.vocabulary
+        return [one for part in parts for one in best_descriptions(*models, part, width=width, temperature=temperature)]
 
 
 @register(
@@ -73,7 +70,7 @@ class Decoders:
     "published programs; the papers' equation has 1.",
 )
 @dataclass(frozen=True, kw_only=True)
-class Milan:
+class Milan(Describer):
     """Says in words what a neuron's exemplars have in common under their masks; labels of the data are never looked at.
 
     p(d | R) is an attention LSTM over annotation vectors, p(d) a two-layer LSTM, both trained on a corpus; a beam of `beam`
@@ -94,14 +91,9 @@ class Milan:
 
     def __post_init__(self) -> None:
         for name in ("embedding", "hidden", "pairs", "steps", "beam"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"{name}={getattr(self, name)}: expected an integer >= 1.")
+            checks.count(name, getattr(self, name), f"{getattr(type(self), name)} is usual")
         if not 0 <= self.temperature <= 1 or not 0 <= self.least < 1:
             raise BadInput(f"temperature={self.temperature}, least={self.least}: expected numbers from 0 to 1.")
-
-    @property
-    def signature(self) -> str:
-        return repr(self)
 
     def describe(self, material: Material) -> Iterator[Description]:
         shape = material.shape
@@ -122,8 +114,7 @@ class Milan:
         """The decoders for images of a shape, from the cache where they were trained before."""
         annotate = annotate or annotator(shape[0])
         place = self._place(shape, annotate)
-        decoders = _load(place)
-        if decoders is None:
+        if (decoders := _load(place)) is None:
             decoders = self.train(shape, annotate)
             with suppress(BadInput):
                 _save(decoders, place)
@@ -140,10 +131,8 @@ class Milan:
             torch.manual_seed(self.seed)
             decoder = Decoder(len(vocabulary.words), vectors.shape[2], embedding=self.embedding, hidden=self.hidden)
             language = LanguageModel(len(vocabulary.words), embedding=self.embedding, hidden=self.hidden)
-            losses = {
-                "decoder": train_module(decoder, self._batches(vectors, words)),
-                "language": train_module(language, ((w,) for _, w in self._batches(vectors, words))),
-            }
+            losses = {"decoder": train_module(decoder, self._batches(vectors, words))}
+            losses["language"] = train_module(language, ((w,) for _, w in self._batches(vectors, words)))
         return Decoders(decoder, language, vocabulary, mean, spread, losses)
 
     def _batches(self, vectors: Tensor, words: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -167,11 +156,7 @@ class Milan:
         if self.corpus is None:
             return ""
         file = Path(self.corpus).expanduser() / "annotations.csv"
-        if file.is_file():
-            return blake2b(file.read_bytes(), digest_size=16).hexdigest()
-        from neurotest.data.spec import data as read_data
-
-        return read_data(self.corpus).digest()
+        return blake2b(file.read_bytes(), digest_size=16).hexdigest() if file.is_file() else read_data(self.corpus).digest()
 
 
 @functools.lru_cache(maxsize=1)  # decoders of several sizes learn from the same pairs
@@ -207,13 +192,9 @@ def _save(decoders: Decoders, place: Path) -> None:
     tensors = {"mean": decoders.mean, "spread": decoders.spread}
     for name, module in zip(STORED, (decoders.decoder, decoders.language), strict=True):
         tensors |= {f"{name}.{key}": value.contiguous() for key, value in module.state_dict().items()}
-    about = {
-        "words": decoders.vocabulary.words,
-        "embedding": decoders.decoder.embed.embedding_dim,
-        "hidden": decoders.decoder.cell.hidden_size,
-    }
+    sizes = {"embedding": decoders.decoder.embed.embedding_dim, "hidden": decoders.decoder.cell.hidden_size}
     with whole(place) as part:
-        save_file(tensors, part, {"about": json.dumps(about)})
+        save_file(tensors, part, {"about": json.dumps({"words": decoders.vocabulary.words, **sizes})})
 
 
 def _load(place: Path) -> Decoders | None:

@@ -16,19 +16,12 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.errors import BadInput
 
+# The eleven basic colour terms of Berlin and Kay.
 COLOURS: dict[str, tuple[float, float, float]] = {
-    "black": (0.02, 0.02, 0.02),
-    "grey": (0.5, 0.5, 0.5),
-    "white": (0.98, 0.98, 0.98),
-    "red": (0.85, 0.08, 0.08),
-    "orange": (1.0, 0.55, 0.05),
-    "yellow": (0.95, 0.92, 0.1),
-    "green": (0.1, 0.6, 0.15),
-    "blue": (0.1, 0.2, 0.85),
-    "purple": (0.5, 0.1, 0.65),
-    "pink": (1.0, 0.6, 0.75),
-    "brown": (0.42, 0.25, 0.1),
-}  # the eleven basic colour terms of Berlin and Kay
+    "black": (0.02, 0.02, 0.02), "grey": (0.5, 0.5, 0.5), "white": (0.98, 0.98, 0.98), "red": (0.85, 0.08, 0.08),
+    "orange": (1.0, 0.55, 0.05), "yellow": (0.95, 0.92, 0.1), "green": (0.1, 0.6, 0.15), "blue": (0.1, 0.2, 0.85),
+    "purple": (0.5, 0.1, 0.65), "pink": (1.0, 0.6, 0.75), "brown": (0.42, 0.25, 0.1),
+}  # fmt: skip
 TEXTURES = ("plain", "stripes", "edge", "checks", "blobs", "corner")
 DIRECTIONS = (
     "horizontal", "slightly rising", "rising diagonal", "steeply rising",

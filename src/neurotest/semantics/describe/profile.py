@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurotest import checks
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.semantics.describe.material import Material
+from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.descriptions import Description
 
 SURE = 4.0  # standard errors
@@ -25,7 +26,7 @@ SURE = 4.0  # standard errors
     "and nothing changes.",
 )
 @dataclass(frozen=True, kw_only=True)
-class ClassProfile:
+class ClassProfile(Describer):
     """Names up to `most` classes whose mean pooled activation is at least `lift` times the mean over classes.
 
     The score is the lift of the first class: 1 says nothing, the number of classes is the most there can be.
@@ -38,14 +39,8 @@ class ClassProfile:
     numbers: bool = False
 
     def __post_init__(self) -> None:
-        if self.most < 1:
-            raise BadInput(f"most={self.most}: expected an integer >= 1.")
-        if not self.lift >= 1:
-            raise BadInput(f"lift={self.lift}: expected a number >= 1 (1.5 is usual).")
-
-    @property
-    def signature(self) -> str:
-        return repr(self)
+        checks.count("most", self.most, "3 is usual")
+        checks.number("lift", self.lift, "1.5 is usual", least=1)
 
     def describe(self, material: Material) -> Iterator[Description]:
         if material.source.labels is None:
@@ -64,12 +59,9 @@ class ClassProfile:
                 order = np.argsort(-column, kind="stable")[: self.most]
                 words = [names[c] for c in order if column[c] >= self.lift and sure[c, neuron]]
                 if words:
-                    text = ", ".join(words) + (self._numbers(column) if self.numbers else "")
+                    numbers = f" (x{column.max():.1f}, selectivity {selectivity(column):.2f})" if self.numbers else ""
+                    text = ", ".join(words) + numbers
                     yield Description(layer.name, neuron, text, float(column[order[0]]), "class-profile")
-
-    @staticmethod
-    def _numbers(lifts: np.ndarray) -> str:
-        return f" (x{lifts.max():.1f}, selectivity {selectivity(lifts):.2f})"
 
 
 def lift_of(means: np.ndarray) -> np.ndarray:

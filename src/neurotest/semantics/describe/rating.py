@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +69,6 @@ def write_rating(folder: Path, table: Descriptions, sheets: Sequence[Sheet], *, 
 
 def read_rating(files: Iterable[str | Path], key: str | Path, *, seed: int = 0) -> Rated:
     """The answers of raters: filled-in copies of rating.csv and the key that was written with it."""
-    import json
-
     try:
         own = set(json.loads(Path(key).read_text())["own"])
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -25,15 +25,10 @@ def config(material: Material, describer: Describer) -> dict[str, Any]:
     """What a run stores of how it was made."""
     data = material.data
     return {
-        **target_config(material.target),
-        "data": stored_spec(data),
-        "inputs": 0 if data is None else len(data),
-        "method": repr(describer),
-        "layers": list(material.sizes),
-        "k": material.k,
-        "quantile": material.quantile,
-        "seed": material.seed,
-    }
+        **target_config(material.target), "data": stored_spec(data), "inputs": 0 if data is None else len(data),
+        "method": repr(describer), "layers": list(material.sizes),
+        **{name: getattr(material, name) for name in ("k", "quantile", "seed")},
+    }  # fmt: skip
 
 
 def fill(run: Run, material: Material, table: Descriptions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import binary_dilation
 
 from neurotest.files import whole
 from neurotest.semantics.describe.material import Material
 from neurotest.semantics.descriptions import Descriptions
-from neurotest.semantics.masks import regions
+from neurotest.semantics.exemplars import regions
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -24,6 +26,7 @@ LEFT = 330  # pixels for the words
 SMALL, LARGE = 48, 112  # sides of a tile
 DIM = 0.3
 OUTLINE = (255, 196, 0)
+TOUCHING = np.array([[[0, 1, 0], [1, 1, 1], [0, 1, 0]]])  # pixels beside a pixel, in the same image
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,8 @@ def write_sheets(folder: Path, material: Material, table: Descriptions) -> list[
 def _picture(material: Material, table: Descriptions, layer: str, neurons: NDArray[np.int64]) -> tuple[Image.Image, int]:
     from PIL import Image, ImageDraw, ImageFont
 
-    side, strips = 0, []
-    for strip in tiles(material, layer, neurons):
-        side = strip.shape[0]
-        strips.append(strip)
-    height = side + 6
+    strips = list(tiles(material, layer, neurons))
+    height = strips[0].shape[0] + 6
     sheet = Image.new("RGB", (LEFT + strips[0].shape[1] + 6, height * len(strips)), (250, 250, 250))
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
     for row, (neuron, strip) in enumerate(zip(neurons.tolist(), strips, strict=True)):
@@ -69,15 +69,9 @@ def _picture(material: Material, table: Descriptions, layer: str, neurons: NDArr
         sheet.paste(Image.fromarray(strip), (LEFT, top))
         description = table[layer, neuron]
         draw.text((6, top), f"{layer} {neuron}   {description.score:.2f}", fill=(110, 110, 110), font=font)
-        for line, text in enumerate(_lines(description.text, 44)[: max(1, (height - 20) // 15)]):
+        for line, text in enumerate((textwrap.wrap(description.text, 44) or [""])[: max(1, (height - 20) // 15)]):
             draw.text((6, top + 16 + 15 * line), text, fill=(20, 20, 20) if description.known else (170, 60, 60), font=font)
     return sheet, height
-
-
-def _lines(text: str, width: int) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, width) or [""]
 
 
 def tiles(material: Material, layer: str, neurons: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
@@ -89,8 +83,8 @@ def tiles(material: Material, layer: str, neurons: NDArray[np.int64]) -> Iterato
             shown = seen[rows].transpose(0, 2, 3, 1)  # (k, h, w, 3)
             lit = masks[..., None]
             big = _sized(np.where(lit, shown, DIM * shown + 20), scale, side)
-            edge = _sized(masks[..., None].astype(np.float64) * 255, scale, side)[..., 0] > 127
-            big[_border(edge)] = OUTLINE
+            inside = _sized(lit.astype(np.float64) * 255, scale, side)[..., 0] > 127
+            big[binary_dilation(inside, TOUCHING) & ~inside] = OUTLINE
             big[positions < 0] = 255
             yield np.concatenate([np.pad(one, ((0, 0), (0, 2), (0, 0)), constant_values=250) for one in big], axis=1)
 
@@ -119,12 +113,3 @@ def _sized(x: NDArray[np.float64], scale: int, side: int) -> NDArray[np.uint8]:
     high, wide = min(side, x.shape[1]), min(side, x.shape[2])
     out[:, :high, :wide] = np.clip(np.rint(x[:, :high, :wide]), 0, 255)
     return out
-
-
-def _border(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The pixels around masks (k, h, w): outside them, and touching them."""
-    outer = mask.copy()
-    padded = np.pad(mask, ((0, 0), (1, 1), (1, 1)))
-    for dy, dx in ((0, 1), (2, 1), (1, 0), (1, 2)):
-        outer |= padded[:, dy : dy + mask.shape[1], dx : dx + mask.shape[2]]
-    return outer & ~mask

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from neurotest import rng, zoo
@@ -24,7 +23,7 @@ from neurotest.generate.gradient import CW, PGD, AttackResult, Diversity, attack
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.measure.context import Context
 from neurotest.mutate.space import to_unit
-from neurotest.scan import batches, scan
+from neurotest.scan import predictions, scan
 from neurotest.stats.evenness import evenness
 from neurotest.studies.coverage import published as paper
 from neurotest.studies.frame import Row, odd, split_of
@@ -88,11 +87,6 @@ def subject_of(name: str, features: str | None = None) -> Subject:
     target = load(f"zoo:{name}")
     extractor = Extractor.of(features or EXTRACTORS[zoo.find(name).dataset], target)
     return Subject(target, odd(split_of(name, "test")), extractor)
-
-
-def predictions(target: Target, source: Source) -> NDArray[np.int64]:
-    with torch.inference_mode():
-        return np.concatenate([target.logits(part.x).argmax(1).cpu().numpy() for part in batches(target, source, batch=250)])
 
 
 @functools.lru_cache(maxsize=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,18 +17,13 @@ from neurotest.stats.comparison import spearman
 from neurotest.stats.correlation import Correlation, correlate, within_levels
 from neurotest.studies.coverage import published as paper
 from neurotest.studies.frame import Row
-from neurotest.studies.rows import mean, rounded
+from neurotest.studies.rows import by, mean, rounded, with_ends
 
 SHOWN = paper.THRESHOLDS.index(0.2)  # the threshold the study draws its figures at
 # What is correlated with coverage, and whether more or less of it is hoped for.
 HOPED = {"asr": 1, "is": 1, "fid": -1, "kid": -1, "oi": 1, "oi faults": 1, "ssim": 1}
 METRICS = tuple(HOPED)
-COLUMNS = {
-    "asr": "attack_success_rate",
-    "is": "inception_score",
-    "fid": "fid_score_2048",
-    "oi": "output_impartiality",
-}
+COLUMNS = {"asr": "attack_success_rate", "is": "inception_score", "fid": "fid_score_2048", "oi": "output_impartiality"}
 COVERAGE = ("neuron_coverage_000", "neuron_coverage_020", "neuron_coverage_050", "neuron_coverage_075")
 EXPECTED_MISSES = ("Dave_orig", "Dave_norminit")  # PGD on these: the published file and the printed tables differ
 LEAST = 4  # suites that can be correlated
@@ -82,17 +78,9 @@ def _suite(row: dict[str, str]) -> Suite:
     )  # fmt: skip
 
 
-def _groups(suites: Iterable[Suite]) -> dict[tuple[str, str], list[Suite]]:
-    """By model and attack."""
-    groups: dict[tuple[str, str], list[Suite]] = {}
-    for suite in suites:
-        groups.setdefault((suite.model, suite.attack), []).append(suite)
-    return groups
-
-
 def _each(suites: Iterable[Suite], metrics: Sequence[str]) -> Iterator[tuple[Row, list[Suite]]]:
     """Model, attack, metric, and the suites that have it, where they are enough to correlate."""
-    for (model, attack), group in _groups(suites).items():
+    for (model, attack), group in by(suites, lambda s: (s.model, s.attack)).items():
         for metric in metrics:
             usable = [suite for suite in group if suite.metrics.get(metric) is not None]
             if len(usable) >= LEAST:
@@ -104,7 +92,7 @@ def _sides(suites: Sequence[Suite], metric: str, column: int) -> tuple[np.ndarra
 
 
 def _ends(result: Correlation, names: tuple[str, str, str]) -> Row:
-    return dict(zip(names, map(rounded, (result.r, result.low, result.high)), strict=True))
+    return with_ends((result.r, result.low, result.high), 4, names)
 
 
 def _described(result: Correlation) -> Row:
@@ -143,9 +131,8 @@ def within_lambda(suites: Iterable[Suite], metrics: Sequence[str], column: int) 
 def by_lambda(suites: Iterable[Suite], metrics: Sequence[str], column: int) -> list[Row]:
     """What lambda itself does: means at each level."""
     rows = []
-    for (model, attack), group in _groups(suites).items():
-        for weight in sorted({s.weight for s in group}):
-            level = [s for s in group if s.weight == weight]
+    for (model, attack), group in by(suites, lambda s: (s.model, s.attack)).items():
+        for weight, level in sorted(by(group, lambda s: s.weight).items()):
             row: Row = {"model": model, "attack": attack, "lambda": weight, "suites": len(level)}
             row["nc"] = mean(s.nc[column] for s in level)
             rows.append(row | {metric: mean(s.metrics.get(metric) for s in level) for metric in metrics})
@@ -165,12 +152,9 @@ def lambda_confounds(suites: Iterable[Suite]) -> list[Row]:
 
 def cells() -> Iterator[tuple[str, str, str, int]]:
     """The 192 cells of tables 4 to 6: metric, model, attack, number of the threshold."""
-    for metric in paper.METRICS:
-        for model in paper.MODELS:
-            if paper.printed(metric, model):
-                for attack in ("cw", "pgd"):
-                    for column in range(len(paper.THRESHOLDS)):
-                        yield metric, model, attack, column
+    for metric, model in itertools.product(paper.METRICS, paper.MODELS):
+        if paper.printed(metric, model):
+            yield from itertools.product([metric], [model], ("cw", "pgd"), range(len(paper.THRESHOLDS)))
 
 
 def against_paper(rows: Sequence[Row]) -> list[Row]:
@@ -193,11 +177,8 @@ def missed(compared: Sequence[Row], tolerance: float) -> list[Row]:
 
 def verdicts(rows: Sequence[Row], keys: Sequence[str] = ("metric",)) -> list[Row]:
     """How many correlations support the hypothesis, how strong they are, and which way they point, plain and given lambda."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[k] for k in keys), []).append(row)
     counts = []
-    for key, group in groups.items():
+    for key, group in by(rows, lambda row: tuple(row[k] for k in keys)).items():
         defined = [r for r in group if r["r"] is not None]
         sure, fixed = ([r for r in defined if r[low] is not None] for low in ("low", "given low"))
         counts.append(

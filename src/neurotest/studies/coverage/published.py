@@ -60,9 +60,8 @@ GAINS: dict[str, tuple[tuple[float, float, float], ...]] = {
     "Conv2DNet": ((94.96, 1.77, 4.18), (23.89, 9.11, 36.47), (6.66, 25.48, 55.69), (1.23, 67.88, 122.04)),
     "ResNet56": ((95.07, 0.22, 0.40), (26.87, 4.31, 11.77), (5.42, 6.17, 21.76), (1.29, 6.20, 15.71)),
 }
-# Table 7: mean rank of each MNIST class by the coverage of its own inputs, on Conv2DNet; then figure 8 in three numbers.
+# Table 7: mean rank of each MNIST class by the coverage of its own inputs, on Conv2DNet.
 RANKS = {0: 4.1, 1: 8.2, 2: 3.1, 3: 6.2, 4: 7.0, 5: 2.9, 6: 8.6, 7: 5.0, 8: 2.1, 9: 7.4}
-FIGURE_8 = {"favoured": 8, "share of the favoured": 0.45, "evenness": 0.26}
 
 
 def published(metric: str, model: str, attack: str, column: int) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from neurotest.studies.coverage import published as paper
 from neurotest.studies.coverage.correlations import METRICS, SHOWN, Suite
 from neurotest.studies.frame import Row
-from neurotest.studies.rows import mean, spread
+from neurotest.studies.rows import by, mean, spread
 
 
 def as_suite(row: Row, *, exists: bool = False) -> Suite:
@@ -28,17 +29,10 @@ def beside_paper(rows: list[Row]) -> list[Row]:
     return rows
 
 
-def _by(rows: list[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    return groups
-
-
 def gains(done: dict[str, Any], suites: list[Row]) -> list[Row]:
     """Table 2: coverage of the clean suite, and by how many per cent regularised suites raise it; random noise beside."""
     rows = []
-    for (subject,), group in _by(suites, "subject").items():
+    for subject, group in by(suites, itemgetter("subject")).items():
         clean: dict[int, Any] = {draw: done.get(f"clean/{subject}/{draw}") for draw in {r["draw"] for r in group}}
         regularised = [r for r in group if r["weight"] > 0 and r["attack"] != "pgd-first" and clean[r["draw"]] is not None]
         for column, threshold in enumerate(paper.THRESHOLDS if regularised else ()):
@@ -61,7 +55,7 @@ def gains(done: dict[str, Any], suites: list[Row]) -> list[Row]:
 def beside_random(suites: list[Row]) -> list[Row]:
     """Success and coverage at .2 of each attack and lambda beside the same changes at random places with random signs."""
     rows = []
-    for key, group in _by(suites, "subject", "attack", "weight").items():
+    for key, group in by(suites, itemgetter("subject", "attack", "weight")).items():
         row: Row = dict(zip(("subject", "attack", "lambda"), key, strict=True))
         for name in ("asr", "random asr", "nc", "random nc"):
             values = [r[name] if name.endswith("asr") else r[name][SHOWN] for r in group]
@@ -113,7 +107,7 @@ def point(row: Row) -> Row:
 def samples(done: dict[str, Any], suites: list[Row]) -> list[Row]:
     """Of each subject the clean suite and the suites of lowest and highest coverage at .2, one image per class."""
     rows = []
-    for (subject,), group in _by(suites, "subject").items():
+    for subject, group in by(suites, itemgetter("subject")).items():
         ordered = sorted(group, key=lambda r: r["nc"][SHOWN])
         chosen = {"clean": done.get(f"clean/{subject}/0"), "lowest coverage": ordered[0], "highest coverage": ordered[-1]}
         rows += [
@@ -134,9 +128,9 @@ def checks(correlations: list[Row], between: list[Row], favoured: list[Row]) -> 
             claims[f"correlations that support {name}"] = sum(r["supports"] for r in rows)
             claims[f"correlations with {name}"] = len(rows)
     shown = [r for r in correlations if r["metric"] == "asr" and r["attack"] == "pgd" and r["t"] == paper.THRESHOLDS[SHOWN]]
-    plain, given = (mean(r[k] for r in shown) for k in ("r", "given lambda"))
-    if plain is not None and given is not None:
-        claims |= {"mean correlation of coverage (.2) and success, pgd": plain, "the same given lambda": given}
+    plain, partial = (mean(r[k] for r in shown) for k in ("r", "given lambda"))
+    if plain is not None and partial is not None:
+        claims |= {"mean correlation of coverage (.2) and success, pgd": plain, "the same given lambda": partial}
     if between:
         claims["DeepXplore's correlations that support a claim"] = sum(r["supports"] for r in between)
         claims["DeepXplore's correlations"] = len(between)

@@ -11,6 +11,7 @@ from neurotest import zoo
 from neurotest.data.source import ArraySource
 from neurotest.generate.differential import deepxplore_suite
 from neurotest.generate.differential.constraints import Constraint
+from neurotest.scan import predictions
 from neurotest.studies.coverage import cells
 from neurotest.studies.coverage import published as paper
 from neurotest.studies.coverage.correlations import HOPED, METRICS, SHOWN, Suite, correlations
@@ -61,7 +62,7 @@ def suite(plan: Plan) -> Row:
     rows = []
     for name, subject in zip(TARGETS, subjects, strict=True):
         clean = cells.Clean(before, subject.extractor(subject.target, before))
-        predicted = cells.predictions(subject.target, after)
+        predicted = predictions(subject.target, after)
         rows.append({"target": name, **cells.measure(subject, clean, after, predicted, predicted != labels)})
     return {**asdict(plan), "differ": float(np.mean(result.fault)), "outputs": len(result.x), "targets": rows}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,25 +27,14 @@ NARROW = 2 / 255  # the ball of ResNet-20: in Linf 8/255 noise alone makes half 
 ROUNDS = 20  # the papers' iterations
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Seeds per cell. A forward pass of ResNet-20 costs twenty of LeNet-5: `deep` says how many seeds and evaluations it gets in
-    the reach table, and how many seeds and particles in tables II and 3."""
-
-    reach: int
-    balls: int
-    errors: int
-    faulty: int
-    figures: int
-    excited: int
-    course: int
-    deep: tuple[int, int, int, int]
-
-
-SIZES = {
-    "quick": Sizes(100, 30, 10, 100, 30, 1000, 100, (10, 300, 5, 20)),
-    "full": Sizes(100, 100, 1000, 1000, 500, 1000, 500, (100, 1000, 100, 100)),
-}
+# Seeds per cell. A forward pass of ResNet-20 costs twenty of LeNet-5: it gets so many seeds and evaluations in the reach table
+# (`deep`), and so many seeds and particles in tables II and 3 (`deep errors`).
+SIZES: dict[str, Row] = {
+    "quick": {"reach": 100, "balls": 30, "errors": 10, "faulty": 100, "figures": 30, "excited": 1000, "course": 100,
+              "deep": (10, 300), "deep errors": (5, 20)},
+    "full": {"reach": 100, "balls": 100, "errors": 1000, "faulty": 1000, "figures": 500, "excited": 1000, "course": 500,
+             "deep": (100, 1000), "deep errors": (100, 100)},
+}  # fmt: skip
 
 
 # -- what finds faults in which ball
@@ -159,8 +147,8 @@ def _deephunter(on: Subject, draw: int) -> tuple[int, int]:
 
     kinds: set[tuple[int, int]] = set()
 
-    def watch(fuzzer: Any, found: list[Any], new: list[Any]) -> None:
-        kinds.update((m.root, m.predicted) for m in found if m.fault)
+    def watch(fuzzer: Any, outputs: list[Any], new: list[Any]) -> None:
+        kinds.update((m.root, m.predicted) for m in outputs if m.fault)
 
     train = f"zoo:{zoo.find(on.target.spec.removeprefix('zoo:')).dataset}/train[:1000]"
     budget: Row = {"outputs": ROUNDS * len(on.x), "forwards": 20 * ROUNDS * len(on.x)}

@@ -40,25 +40,25 @@ class DeepSensorStudy(Study):
     def each_cell(self, scale: str) -> Iterator[Cell]:
         size = SIZES[scale]
         for draw in range(SETS):
-            yield cell(f"reach/{draw}", cells.reach, MAIN, scale, draw, size.reach, "linf", 0.1, METHODS)
+            yield cell(f"reach/{draw}", cells.reach, MAIN, scale, draw, size["reach"], "linf", 0.1, METHODS)
         for draw in range(SETS):
-            seeds, most = size.deep[:2]
+            seeds, most = size["deep"]
             yield cell(f"deep/{draw}", cells.reach, DEEP, scale, draw, seeds, "linf", NARROW, METHODS, most)
         for norm, radius in BALLS:
-            yield cell(f"ball/{norm}-{radius}", cells.reach, MAIN, scale, 7, size.balls, norm, radius, FEW)
+            yield cell(f"ball/{norm}-{radius}", cells.reach, MAIN, scale, 7, size["balls"], norm, radius, FEW)
         for name in self.subjects.here(scale):
-            seeds, particles = size.deep[2:] if name == DEEP else (size.errors, 100)
+            seeds, particles = size["deep errors"] if name == DEEP else (size["errors"], 100)
             for draw in range(SETS):
                 for method in GENERATORS:
                     key = f"errors/{name}/{draw}/{method}"
                     yield cell(key, cells.errors, name, scale, draw, seeds, method, particles)
         for fault in ("", *FAULTY[scale]):
             for draw in range(SETS):
-                yield cell(f"polluted/{MAIN}{fault}/{draw}", cells.polluted, MAIN + fault, scale, draw, size.faulty)
+                yield cell(f"polluted/{MAIN}{fault}/{draw}", cells.polluted, MAIN + fault, scale, draw, size["faulty"])
         for fault in INCOMPLETE:
-            yield cell(f"incomplete/{MAIN}{fault}", cells.incomplete, MAIN + fault, scale, 0, size.figures)
+            yield cell(f"incomplete/{MAIN}{fault}", cells.incomplete, MAIN + fault, scale, 0, size["figures"])
         for figure in (figures.excited, figures.course, figures.coverage, figures.sweep, figures.overlap):
-            seeds = getattr(size, figure.__name__, size.figures)
+            seeds = size.get(figure.__name__, size["figures"])
             yield cell(f"{figure.__name__}/{MAIN}", figure, MAIN, scale, 0, seeds)
 
     def results(self, scale: str, done: dict[str, Any]) -> Results:

@@ -7,7 +7,7 @@ import numpy as np
 from neurotest.studies.deepsensor import published
 from neurotest.studies.deepsensor.cells import FEW, MAIN, METHODS
 from neurotest.studies.frame import Groups, Row
-from neurotest.studies.rows import share, spread
+from neurotest.studies.rows import by, share, spread
 
 Cells = dict[str, Row]
 RATE = ("rate", "low", "high")
@@ -54,11 +54,9 @@ def errors(groups: Groups) -> list[Row]:
 
 def polluted(cells: Cells) -> list[Row]:
     """All sets of seeds of a network together."""
-    networks: dict[str, list[Row]] = {}
-    for key, cell in cells.items():
-        networks.setdefault(key.rpartition("/")[0], []).append(cell)
     rows = []
-    for name, sets in networks.items():
+    for name, keys in by(cells, lambda key: key.rpartition("/")[0]).items():
+        sets = [cells[key] for key in keys]
         sums = {what: sum(c[what] for c in sets) for what in ("seeds", "failed", "towards", "noise towards", "noise failed")}
         about = sets[0].get("about", {})
         row: Row = {"network": name, "seeds": sums["seeds"], "failed": sums["failed"], "into the class": sums["towards"]}

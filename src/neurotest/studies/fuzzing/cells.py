@@ -118,18 +118,13 @@ def measures(outputs: list[Mutant], fuzzer: Fuzzer, seconds: float, reached: boo
     predicted = Counter(m.predicted for m in faults)
     forwards = fuzzer.tally.forwards
     return {
-        "faults": len(faults),
-        "outputs": len(outputs),
-        "rft": len(faults) / len(outputs) if outputs else None,
-        "fre": seconds / len(faults) if faults else None,
-        "true classes": len({m.expected for m in faults}),
-        "predicted classes": len(predicted),
+        "faults": len(faults), "outputs": len(outputs), "rft": len(faults) / len(outputs) if outputs else None,
+        "fre": seconds / len(faults) if faults else None, "true classes": len({m.expected for m in faults}),
+        "predicted classes": len(predicted), "families": len({m.family for m in faults}),
         "oi": spread([n for k, n in predicted.items() if k >= 0], fuzzer.seeds.classes),
-        "families": len({m.family for m in faults}),
         "faults per 1,000 forwards": 1000 * len(faults) / forwards if forwards else None,
-        "coverage": fuzzer.guide.value(),
-        "reached": reached,
-    }
+        "coverage": fuzzer.guide.value(), "reached": reached,
+    }  # fmt: skip
 
 
 def picture(mutant: Mutant) -> Row:
@@ -137,30 +132,27 @@ def picture(mutant: Mutant) -> Row:
     return {"change": words(mutant.chain), "label": mutant.label, "predicted": mutant.predicted, "png": image}
 
 
-def campaign(subject: str, seed: int, guide: str, scale: str) -> Row:
+def campaign(subject: str, seed: int, name: str, scale: str) -> Row:
     """One campaign with its numbers at each protocol's limit; table 12's may go on with empty coverage after the others."""
     context = Context(target=load(f"zoo:{subject}"), train=split_of(subject, "train[:1000]"), seed=seed, cache=True)
     source = drawn("study.fuzzing", seed, split_of(subject, "test"), STARTS[scale])
-    budget = Budget(forwards=MOST[scale] // SLOW.get(guide, 1))
+    budget = Budget(forwards=MOST[scale] // SLOW.get(name, 1))
     resets = 0
-    with fuzzer_of(context, source, build_guide(GUIDES[guide]), budget) as fuzzer:
+    with fuzzer_of(context, source, build_guide(GUIDES[name]), budget) as fuzzer:
         stepped = Stepped(fuzzer, LIMITS[scale], lambda _: len(stepped.outputs) < GALLERY)
 
         def empty() -> None:
             """Coverage as before any input, the training data included, once it is full or finds nothing more."""
             nonlocal resets
             waited = fuzzer.tally.forwards - stepped.productive >= STALLED[scale]
-            if set(PROTOCOLS) - set(stepped.rows) == {"outputs"} and (_is_full(fuzzer) or waited):
-                method = build_guide(GUIDES[guide])
+            guide = fuzzer.guide
+            bounded = isinstance(guide, CoverageState) and guide.state.value().total is not None
+            if set(PROTOCOLS) - set(stepped.rows) == {"outputs"} and (waited or (bounded and guide.value() == 1.0)):
+                method = build_guide(GUIDES[name])
                 if isinstance(method, CoverageGuide):
                     fuzzer.guide.restore(CoverageState(method.criterion.start(context)).arrays())
                 resets, stepped.productive = resets + 1, fuzzer.tally.forwards
 
         rows = stepped.run(empty)
-    rows = {name: {**row, "resets": resets if name == "outputs" else 0} for name, row in rows.items()}
+    rows = {protocol: {**row, "resets": resets if protocol == "outputs" else 0} for protocol, row in rows.items()}
     return {**rows, "gallery": [picture(mutant) for mutant in stepped.outputs[:GALLERY]]}
-
-
-def _is_full(fuzzer: Fuzzer) -> bool:
-    guide = fuzzer.guide
-    return isinstance(guide, CoverageState) and guide.state.value().total is not None and guide.value() == 1.0

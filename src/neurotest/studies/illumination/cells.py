@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.data.source import ArraySource
 from neurotest.evaluate import judge, pixels
-from neurotest.evaluate.judge import Judgement
 from neurotest.oracles import predicted
 from neurotest.studies.frame import Row
 from neurotest.studies.illumination.suites import GENERATORS, Subject, Suite, subject
@@ -34,25 +33,19 @@ def judgements(on: Subject, suite: Suite) -> Row:
     pairs = list(zip(suite.expected[rows].tolist(), labels[rows].tolist(), strict=True))
     roots = suite.roots[rows].tolist()
     drawn = np.sort(rng.stream("study.illumination.judged", on.draw).permutation(len(rows))[:JUDGED])
-    result = _judged(on, suite, rows[drawn])
+    seeds, faults = (ArraySource(side[rows[drawn]], suite.expected[rows[drawn]]) for side in (suite.seeds, suite.x))
+    result = judge(on.target, faults.with_originals(seeds), train=on.reference, extractor=_features(on))
     best = rows[_smallest(suite, rows, pairs)]
     x, original = (torch.from_numpy(side[best].astype(np.float32) / 255) for side in (suite.x, suite.seeds))
     natural = result.naturalness
     return {
-        "faults": len(rows),
-        "cells": len(set(pairs)),
+        "faults": len(rows), "cells": len(set(pairs)), "roots": len(set(roots)),
         "root label pairs": len(set(zip(roots, labels[rows].tolist(), strict=True))),
-        "roots": len(set(roots)),
-        "ssim": natural["ssim"],
-        "kid": natural["kid"],
-        "outside": natural.get("outside"),
-        "l2": natural["l2"],
-        "variation": natural["total_variation_ratio"],
-        "evenness": result.impartiality["faults"],
+        **{name: natural[name] for name in ("ssim", "kid", "l2")}, "outside": natural.get("outside"),
+        "variation": natural["total_variation_ratio"], "evenness": result.impartiality["faults"],
         "ssim, best per cell": float(pixels.ssim(x, original).mean()),
-        "l2, best per cell": float(pixels.distances(x, original)["l2"].mean()),
-        "extractor": result.extractor,
-    }
+        "l2, best per cell": float(pixels.distances(x, original)["l2"].mean()), "extractor": result.extractor,
+    }  # fmt: skip
 
 
 def _smallest(suite: Suite, rows: NDArray[np.int64], pairs: list[tuple[int, int]]) -> NDArray[np.int64]:
@@ -62,13 +55,6 @@ def _smallest(suite: Suite, rows: NDArray[np.int64], pairs: list[tuple[int, int]
     for place in np.argsort(np.square(apart).sum(1), kind="stable").tolist():
         best.setdefault(pairs[place], place)
     return np.array(sorted(best.values()), dtype=np.int64)
-
-
-def _judged(on: Subject, suite: Suite, rows: NDArray[np.int64]) -> Judgement:
-    labels = suite.expected[rows]
-    originals = ArraySource(suite.seeds[rows], labels)
-    faults = ArraySource(suite.x[rows], labels).with_originals(originals)
-    return judge(on.target, faults, train=on.reference, extractor=_features(on))
 
 
 def _features(on: Subject) -> str:

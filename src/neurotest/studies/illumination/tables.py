@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from neurotest.stats.bootstrap import mean_interval
 from neurotest.studies.frame import Row
 from neurotest.studies.illumination import suites
-from neurotest.studies.rows import mean, rounded
+from neurotest.studies.rows import mean, with_ends
 
 DEFECTS = ("found", "faults", "cells", "root label pairs", "roots")
 NATURAL = ("ssim", "kid", "outside", "l2", "variation", "ssim, best per cell", "l2, best per cell")
@@ -66,10 +66,5 @@ def _interval(values: NDArray[np.float64]) -> tuple[Any, Any]:
 
 
 def _mean(values: NDArray[np.float64]) -> Row:
-    low, high = _interval(values)
-    return {
-        "mean": round(float(values.mean()), 4),
-        "low": rounded(low),
-        "high": rounded(high),
-        "least": round(float(values.min()), 4),
-    }
+    ends = with_ends((float(values.mean()), *_interval(values)), 4, ("mean", "low", "high"))
+    return {**ends, "least": round(float(values.min()), 4)}

@@ -165,9 +165,8 @@ def conductance(subject: str, scale: str) -> Row:
     for layer in layers:
         best = fine.scores[layer.name].topk(2, dim=1).values
         clear = ((best[:, 0] - best[:, 1]) > GAP * best[:, 0].abs()).numpy()
-        same, steady = (
-            (few.scores[layer.name].argmax(1) == other.scores[layer.name].argmax(1)).numpy() for other in (fine, noisy)
-        )
+        first, exact, shaken = (one.scores[layer.name].argmax(1) for one in (few, fine, noisy))
+        same, steady = (first == exact).numpy(), (first == shaken).numpy()
         rows.append({
             "layer": layer.name, "clear": int(clear.sum()), "same": float(same[clear].mean()) if clear.any() else None,
             "near ties": int((~clear).sum()), "same of near ties": float(same[~clear].mean()) if (~clear).any() else None,

@@ -20,36 +20,22 @@ BASELINES = {"quick": ("random", "kmnc", "dsc", "nlc"), "full": tuple(CRITERIA)}
 # What a variant adds to `nsgen:`; the first six run on every subject, the others on the first in the quick scale.
 CORE: dict[str, str] = {
     "nsgen": "",
-    "nsgen with-label": "mode=with-label",
-    "nsgen label-only": "mode=label-only",
-    "nsgen random-words": "mode=random-words",
+    **{f"nsgen {mode}": f"mode={mode}" for mode in ("with-label", "label-only", "random-words")},
     "w/o NLDG": "distance=jaccard",
     "w/o CNS, with-label": "critical=all,mode=with-label",
 }
+UNCHANGED = ("target=own", "reference=parent", "critical=gradient", "critical=mask", "critical=activation")
 MORE: dict[str, str] = {
     "nsgen label+random-words": "mode=label+random-words",
     "w/o CNS": "critical=all",
-    "encoder minilm": "encoder=minilm",
-    "encoder tokens": "encoder=tokens",
-    "encoder wordnet": "encoder=wordnet",
+    **{f"encoder {name}": f"encoder={name}" for name in ("minilm", "tokens", "wordnet")},
     "words in common": "distance=desc-jaccard",
-    "2 labels": "mode=with-label,labels=2",
-    "3 labels": "mode=with-label,labels=3",
-    "1 layer": "depth=1",
-    "2 layers": "depth=2",
-    "3 layers": "depth=3",
-    "target=own": "target=own",
-    "reference=parent": "reference=parent",
-    "critical=gradient": "critical=gradient",
-    "critical=mask": "critical=mask",
-    "critical=activation": "critical=activation",
+    **{f"{k} labels": f"mode=with-label,labels={k}" for k in (2, 3)},
+    **{f"{k} layer{'s' * (k > 1)}": f"depth={k}" for k in (1, 2, 3)},
+    **{text: text for text in UNCHANGED},
 }
 DEEPER = {f"{k} layers": f"depth={k}" for k in (5, 6, 8, 10)}
-SINGLE: dict[str, Callable[[str, str], Row]] = {
-    "pool": pool.pool,
-    "tau": pool.thresholds,
-    "conductance": cells.conductance,
-}
+SINGLE: dict[str, Callable[[str, str], Row]] = {"pool": pool.pool, "tau": pool.thresholds, "conductance": cells.conductance}
 
 
 @register(
@@ -148,12 +134,8 @@ def guides(subject: str, scale: str) -> dict[str, str]:
 def budgets(scale: str) -> dict[str, int]:
     images, each = pool.PAIRS[scale]
     return {
-        **cells.LIMITS[scale],
-        "most forwards of a campaign": cells.MOST[scale],
-        "sets of seeds": SEEDS[scale],
-        "images in a set": cells.STARTS[scale],
-        "training images per class for tau": cells.PER_CLASS[scale],
-        "images of section 7.4": images,
-        "mutants of each": each,
+        **cells.LIMITS[scale], "most forwards of a campaign": cells.MOST[scale], "sets of seeds": SEEDS[scale],
+        "images in a set": cells.STARTS[scale], "training images per class for tau": cells.PER_CLASS[scale],
+        "images of section 7.4": images, "mutants of each": each,
         "images for the agreement of conductance": cells.AGREEMENT[scale],
-    }
+    }  # fmt: skip
