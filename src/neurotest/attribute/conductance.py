@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neurotest.checks import choices, integer
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
 from neurotest.target.layers import Layer
@@ -22,8 +23,6 @@ from neurotest.target.layers import Layer
 POINTS = 128  # inputs of one forward pass with its graph
 KEPT = 64  # classes whose empty image is remembered
 STEPS = 7
-GRIDS = ("uniform", "early", "captum")
-RULES = ("trapezoid", "left")
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,8 @@ class Conductance:
     baseline: Literal["mean", "black"] = "mean"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1:
-            raise BadInput(f"steps={self.steps!r}: expected an integer >= 1 ({STEPS} is usual, captum's default is 50).")
-        for name, allowed in (("grid", GRIDS), ("rule", RULES), ("baseline", ("mean", "black"))):
-            if getattr(self, name) not in allowed:
-                raise BadInput(f"{name}={getattr(self, name)!r}: expected {', '.join(allowed[:-1])} or {allowed[-1]}.")
+        integer("steps", self.steps, 1, f"{STEPS} is usual, captum's default is 50")
+        choices(self)
 
     @property
     def passes(self) -> int:

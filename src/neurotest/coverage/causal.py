@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.coverage.edges import Edges, Learner, find_links
 from neurotest.coverage.tables import Rule, count, dependent
@@ -71,10 +71,7 @@ class CAC(Criterion):
     def __post_init__(self) -> None:
         integer("sections", self.sections, 2, "the paper uses 8")
         number("p", self.p, "0.05 is usual", above=0, below=1)
-        one_of("expected", self.expected, ("textbook", "dl_cc"))
-        one_of("rule", self.rule, ("cochran", "all"))
-        one_of("parent", self.parent, ("input", "previous"))
-        one_of("edges", self.edges, ("closed", "neural_coverage"))
+        choices(self)
         if self.neuron != "channel":
             raise BadInput(f"neuron={self.neuron!r}: connections are between channels; leave it out.")
 

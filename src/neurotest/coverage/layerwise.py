@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import number, one_of
+from neurotest.checks import choices, number
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, Values
@@ -46,7 +46,7 @@ class NLC(Criterion):
     growing: ClassVar[bool] = False  # an input in the middle of the others lowers a covariance
 
     def __post_init__(self) -> None:
-        one_of("mode", self.mode, ("exact", "gated"))
+        choices(self)
         number("offset", self.offset, "the published code adds 1")
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neurotest.attribute import Relevance
 from neurotest.attribute.relevance import Plan
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.coverage.abstract import Abstract, build
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.errors import BadInput
@@ -88,10 +88,7 @@ class NPC(Criterion):
     obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        one_of("variant", self.variant, ("structure", "activation"))
-        one_of("scope", self.scope, ("network", "layer"))
-        one_of("edges", self.edges, ("floor", "ceil"))
-        one_of("take", self.take, ("positive", "stopping"))
+        choices(self)
         for name in ("share", "member"):
             number(name, getattr(self, name), "papers use 0.7", above=0, most=1)
         integer("clusters", self.clusters, 1, "papers use 1, 4 and 7")

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.coverage.bits import Bits, BitState, Hits
 from neurotest.coverage.criterion import Criterion
 from neurotest.measure.context import Context
@@ -47,7 +47,7 @@ class KMNC(Criterion):
 
     def __post_init__(self) -> None:
         integer("sections", self.sections, 1, "papers use 1000")
-        one_of("edges", self.edges, ("closed", "neural_coverage", "dnn_tip"))
+        choices(self)
 
     def start(self, context: Context) -> SectionState:
         return SectionState(self, context.layout(self.want), context.profile(self.want, "kmnc"))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, Adequacy, Fitted
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.errors import BadInput
@@ -44,10 +43,11 @@ class Surprise(Criterion):
     needs: ClassVar[str] = "traces"
     obligations: ClassVar[bool] = True
     starts_empty: ClassVar[bool] = True
+    scorer: ClassVar[type[Adequacy]]
 
     def __post_init__(self) -> None:
         number("bucket", self.bucket, "10, 0.1 and 1 are usual for lsc, dsc and mdsc", above=0)
-        one_of("buckets", self.buckets, ("floor", "neural_coverage", "sadl", "dnn_tip"))
+        choices(self)
         if self.sections is not None:
             integer("sections", self.sections, 1, "SADL uses 1000")
         if self.upper is not None:
@@ -61,8 +61,9 @@ class Surprise(Criterion):
         _ = self.adequacy  # its settings are checked now, not after the training pass
 
     @property
-    @abstractmethod
-    def adequacy(self) -> Adequacy: ...
+    def adequacy(self) -> Adequacy:
+        """The scorer, with those of these settings that are its own."""
+        return self.scorer(**{setting.name: getattr(self, setting.name) for setting in fields(self.scorer)})
 
     @property
     def relative(self) -> bool:
@@ -105,9 +106,7 @@ class LSC(Surprise):
     bandwidth: Literal["scott"] | float = "scott"
     inverse: Inverse = "auto"
 
-    @property
-    def adequacy(self) -> LSA:
-        return LSA(min_var=self.min_var, features=self.features, per=self.per, bandwidth=self.bandwidth, inverse=self.inverse)
+    scorer = LSA
 
 
 @register(
@@ -131,9 +130,7 @@ class DSC(Surprise):
     bucket: float = 0.1
     reference: Literal["nearest", "test"] = "nearest"
 
-    @property
-    def adequacy(self) -> DSA:
-        return DSA(min_var=self.min_var, features=self.features, reference=self.reference)
+    scorer = DSA
 
 
 @register(
@@ -160,9 +157,7 @@ class MDSC(Surprise):
     squared: bool = False
     inverse: Inverse = "auto"
 
-    @property
-    def adequacy(self) -> MDSA:
-        return MDSA(min_var=self.min_var, features=self.features, per=self.per, squared=self.squared, inverse=self.inverse)
+    scorer = MDSA
 
 
 class SurpriseState(State):
@@ -244,15 +239,13 @@ class SurpriseState(State):
         self.unseen += other.unseen
 
     def value(self) -> Value:
-        dropped = self.layout.neurons - len(self.fitted.keep)
-        covered = self._covered()
-        dead = self.fitted.dead
+        covered, dead = self._covered(), self.fitted.dead
         whole = Share.count(covered, dead) if self._total is None else Share.ratio(covered, self._total, dead)
-        return Value(whole, {}, {}, self.nonfinite(), self._notes(dropped))
+        return Value(whole, {}, {}, self.nonfinite(), self._notes())
 
-    def _notes(self, dropped: int) -> tuple[str, ...]:
+    def _notes(self) -> tuple[str, ...]:
         notes = [*self.warnings(), *self.fitted.notes]
-        if dropped:
+        if dropped := self.layout.neurons - len(self.fitted.keep):
             notes.append(
                 f"{dropped} of {self.layout.neurons} neurons are not looked at: they vary too little, or others vary more."
             )

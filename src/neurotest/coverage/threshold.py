@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import number, one_of
+from neurotest.checks import choices, number
 from neurotest.coverage.bits import HitState
 from neurotest.coverage.criterion import Criterion
 from neurotest.measure.context import Context
@@ -47,8 +47,7 @@ class NC(Criterion):
 
     def __post_init__(self) -> None:
         number("threshold", self.threshold, "papers use 0 to 0.75")
-        one_of("scaling", self.scaling, ("layer_minmax", "none", "sigmoid"))
-        one_of("scale_order", self.scale_order, ("reduce_then_scale", "scale_then_reduce"))
+        choices(self)
 
     @property
     def maps(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, one_of
+from neurotest.checks import choices, integer
 from neurotest.coverage.bits import Bits, HitState
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.measure.context import Context
@@ -130,8 +130,7 @@ class TKNP(Criterion):
 
     def __post_init__(self) -> None:
         integer("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")
-        one_of("pattern", self.pattern, ("ordered", "set"))
-        one_of("mode", self.mode, ("network", "layer"))
+        choices(self)
 
     def start(self, context: Context) -> PatternState:
         return PatternState(self, context.layout(self.want))

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import number, one_of
+from neurotest.checks import choices, number
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.select.scorer import Pool, Scorer
@@ -206,9 +206,7 @@ class ATS(Scorer):
 
     def __post_init__(self) -> None:
         number("threshold", self.threshold, "the paper's code uses 0.001", least=0)
-        one_of("projection", self.projection, ("fixed", "published"))
-        one_of("radius", self.radius, ("linear", "log"))
-        one_of("books", self.books, ("sound", "published"))
+        choices(self)
 
     def start(self, pool: Pool) -> Unsure:
         return Unsure(self, len(pool), pool.seed)

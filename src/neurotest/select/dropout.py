@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.checks import integer, one_of
+from neurotest.checks import choices, integer
 from neurotest.registry import register
 from neurotest.select.scorer import OutputScorer, OutputState, Partner, Pool
 from neurotest.target import Trace
@@ -52,6 +52,7 @@ class _Passes(OutputScorer):
     samples: int = 20
 
     def __post_init__(self) -> None:
+        choices(self)
         integer("samples", self.samples, 2, "papers use 20 to 200")
 
     @property
@@ -86,10 +87,6 @@ class MCDropout(_Passes):
     """
 
     by: Literal["variation_ratio", "predictive_entropy"] = "variation_ratio"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("by", self.by, ("variation_ratio", "predictive_entropy"))
 
     def score(self, probs: Tensor) -> Tensor:  # (n, samples, classes) -> (n,)
         if self.by == "predictive_entropy":

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.checks import integer, one_of
+from neurotest.checks import choices, integer
 from neurotest.registry import register
 from neurotest.select.hidden import Hidden, Kept
 from neurotest.select.scorer import Pool
@@ -145,7 +145,7 @@ class CES(Hidden):
     pointwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        one_of("edges", self.edges, ("closed", "published"))
+        choices(self)
         integer("sections", self.sections, 2, "the paper's code uses 5")
         integer("group", self.group, 1, "the paper's code uses 5")
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, one_of
+from neurotest.checks import choices, integer
 from neurotest.registry import register
 from neurotest.select.estimation import as_scores
 from neurotest.select.hidden import Hidden, Kept
@@ -116,7 +116,7 @@ class PACE(Hidden):
         integer("dimensions", self.dimensions, 1, "the paper's code uses 8")
         integer("least", self.least, 2, "the paper's code uses 80")
         integer("core", self.core, 1, "the paper's code uses 4")
-        one_of("noise", self.noise, ("farthest", "published"))
+        choices(self)
 
     def start(self, pool: Pool) -> Clustered:
         return Clustered(self, pool)

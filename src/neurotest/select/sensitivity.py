@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.registry import register
@@ -58,9 +58,7 @@ class NSS(Scorer):
     sample: int = 1000
 
     def __post_init__(self) -> None:
-        one_of("reference", self.reference, ("original", "remutate", "auto"))
-        one_of("distance", self.distance, ("l1", "cosine"))
-        one_of("identify", self.identify, ("sum", "vote"))
+        choices(self)
         if self.k is not None:
             number("k", self.k, "a share of the neurons; the paper uses 0.1", above=0, most=1)
         integer("n_mutants", self.n_mutants, 1, "1 by default")
