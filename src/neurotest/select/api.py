@@ -147,9 +147,8 @@ def _estimate(pool: Pool, order: np.ndarray, predictions: np.ndarray, weights: n
 def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:
     """Positions, highest score first; ties keep the pool's order."""
     if np.isnan(scores).any():
-        raise BadInput(
-            f"{method} gives no score for {int(np.isnan(scores).sum())} inputs (NaN activations?): nothing can be ranked."
-        )
+        missing = int(np.isnan(scores).sum())
+        raise BadInput(f"{method} gives no score for {missing} inputs (NaN activations?): nothing can be ranked.")
     return np.argsort(-scores, kind="stable")
 
 

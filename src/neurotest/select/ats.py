@@ -245,10 +245,8 @@ class Unsure:
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         probs, predicted = trace.probs.cpu().numpy(), trace.predictions.cpu().numpy()
-        if not 3 <= probs.shape[1] <= MOST:
-            raise BadInput(
-                f"ats looks at pairs of classes beside the predicted one: {probs.shape[1]} classes, expected 3 to {MOST}."
-            )
+        if not 3 <= (k := probs.shape[1]) <= MOST:
+            raise BadInput(f"ats looks at pairs of classes beside the predicted one: {k} classes, expected 3 to {MOST}.")
         unsure = probs[np.arange(len(probs)), predicted] < SURE
         self.index.append(index[unsure])
         self.probs.append(probs[unsure])

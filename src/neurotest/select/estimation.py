@@ -37,13 +37,9 @@ class Estimate:
         return cls(Interval(share, interval.low, interval.high), len(right), truth)
 
     def to_dict(self) -> dict[str, Any]:
-        interval = [self.accuracy.low, self.accuracy.high]
-        return {
-            "accuracy": self.accuracy.value,
-            "accuracy_interval": interval,
-            "accuracy_labels": self.labelled,
-            **({} if self.truth is None else {"accuracy_true": self.truth}),
-        }
+        value, low, high = self.accuracy
+        content = {"accuracy": value, "accuracy_interval": [low, high], "accuracy_labels": self.labelled}
+        return content if self.truth is None else {**content, "accuracy_true": self.truth}
 
 
 def as_scores(picks: Ints, n: int) -> Floats:
@@ -108,7 +104,7 @@ def grow(
     picks = np.asarray(random.choice(n, replace=False, size=min(first, size)))
     while len(picks) < size:
         left = np.arange(n) if repeats else np.setdiff1d(np.arange(n), picks)
-        many = len(left) if not repeats else n
+        many = len(left)
         order = left[random.permutation(many)]
         tally, now = table.tally(picks), len(picks)
         before = table.closeness(tally, now)
@@ -161,9 +157,7 @@ class CES(Hidden):
 class Alike(Kept):
     """Holds the activations, then grows the sample."""
 
-    def __init__(self, method: CES, pool: Pool) -> None:
-        super().__init__(method.want, pool)
-        self.method = method
+    method: CES
 
     def value(self) -> np.ndarray:
         self.check("ces")

@@ -125,11 +125,9 @@ class PACE(Hidden):
 class Clustered(Kept):
     """Holds the activations, then clusters them."""
 
-    def __init__(self, method: PACE, pool: Pool) -> None:
-        super().__init__(method.want, pool)
-        self.method = method
-        self.share: Floats = np.empty(0)
-        self._notes: tuple[str, ...] = ()
+    method: PACE
+    share: Floats
+    _notes: tuple[str, ...] = ()
 
     def value(self) -> np.ndarray:
         self.check("pace")
@@ -144,15 +142,15 @@ class Clustered(Kept):
         for name, size, count in zip(names.tolist(), sizes.tolist(), counts.tolist(), strict=True):
             if count:
                 here = np.flatnonzero(of == name)
-                chosen = self._spread(points[here], count) if name == NOISE else prototypes(points[here], count)
+                if name == NOISE:
+                    chosen = farthest(points[here], count, published=self.method.noise == "published")
+                else:
+                    chosen = prototypes(points[here], count)
                 picks.append(here[chosen])
                 weights.append(np.full(count, size / count))
         order = np.argsort(-np.concatenate(weights), kind="stable")  # what stands for most of the pool first
         self.share = np.concatenate(weights)[order] / len(of)
         return as_scores(np.concatenate(picks)[order], len(of))
-
-    def _spread(self, points: Floats, count: int) -> Ints:
-        return farthest(points, count, published=self.method.noise == "published")
 
     def weights(self) -> Floats:
         return self.share

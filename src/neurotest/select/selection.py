@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from neurotest.coverage.result import html_table
 from neurotest.errors import BadInput
 from neurotest.files import write_json
 from neurotest.select.estimation import Estimate
@@ -51,23 +52,15 @@ class Quality:
         )
 
     def to_dict(self) -> dict[str, Any]:
+        chance = {
+            "fdr": self.random_fdr.value, "fdr_interval": _pair(self.random_fdr), "apfd": 0.5,
+            "ftcr_auc": _number(self.random_ftcr_auc.value), "ftcr_auc_interval": _pair(self.random_ftcr_auc),
+        }  # fmt: skip
         return {
-            "fdr": self.fdr.value,
-            "fdr_interval": _pair(self.fdr),
-            "relative_fdr": _number(self.relative_fdr),
-            "fdr_ceiling": self.ceiling,
-            "apfd": _number(self.apfd.value),
-            "apfd_interval": _pair(self.apfd),
-            "ftcr": _number(self.ftcr),
-            "ftcr_auc": _number(self.ftcr_auc),
-            "random": {
-                "fdr": self.random_fdr.value,
-                "fdr_interval": _pair(self.random_fdr),
-                "apfd": 0.5,
-                "ftcr_auc": _number(self.random_ftcr_auc.value),
-                "ftcr_auc_interval": _pair(self.random_ftcr_auc),
-            },
-        }
+            "fdr": self.fdr.value, "fdr_interval": _pair(self.fdr), "relative_fdr": _number(self.relative_fdr),
+            "fdr_ceiling": self.ceiling, "apfd": _number(self.apfd.value), "apfd_interval": _pair(self.apfd),
+            "ftcr": _number(self.ftcr), "ftcr_auc": _number(self.ftcr_auc), "random": chance,
+        }  # fmt: skip
 
 
 def _number(value: float) -> float | None:
@@ -105,17 +98,11 @@ class Selection:
 
     def to_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {
-            "method": self.method,
-            "canonical": self.canonical,
-            "pool": len(self.order),
-            "budget": self.picked,
-            "indices": [int(i) for i in self.indices],
-            "scores": [float(s) for s in self.scores],
-            "predicted": [int(p) for p in self.predictions[self.indices]],
-            "in_training": list(self.in_training),
-            "notes": list(self.notes),
-            "run": str(self.run) if self.run else None,
-        }
+            "method": self.method, "canonical": self.canonical, "pool": len(self.order), "budget": self.picked,
+            "indices": self.indices.tolist(), "scores": self.scores.tolist(),
+            "predicted": self.predictions[self.indices].tolist(), "in_training": list(self.in_training),
+            "notes": list(self.notes), "run": str(self.run) if self.run else None,
+        }  # fmt: skip
         for more in (self.quality, self.estimate, self.near):
             content |= more.to_dict() if more is not None else {}
         return content
@@ -134,14 +121,8 @@ class Selection:
         return path
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>"
-            + "".join(f"<td>{html.escape(f'{v:.4g}' if isinstance(v, float) else str(v))}</td>" for v in row.values())
-            + "</tr>"
-            for row in self.table()[:20]
-        )
-        head = "".join(f"<th>{name}</th>" for name in ("rank", "index", "score", "predicted"))
-        return f"<p>{html.escape(self.canonical)}: {self.picked} of {len(self.order)}</p><table><tr>{head}</tr>{rows}</table>"
+        table = html_table(["rank", "index", "score", "predicted"], (row.values() for row in self.table()[:20]))
+        return f"<p>{html.escape(self.canonical)}: {self.picked} of {len(self.order)}</p>{table}"
 
 
 class Comparison(dict[str, Selection]):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from neurotest import rng
 from neurotest.registry import register
+from neurotest.select.dropout import entropy
 from neurotest.select.scorer import OutputScorer, PerInput, Pool, Scorer, State
 from neurotest.target import Trace
 
@@ -59,8 +58,7 @@ class Entropy(OutputScorer):
     """Score by -sum(p log2 p), in bits; 0 log 0 is 0."""
 
     def score(self, probs: Tensor) -> Tensor:  # (n, k) -> (n,)
-        nats: Tensor = -torch.special.xlogy(probs, probs).sum(dim=1)
-        return nats / math.log(2)
+        return entropy(probs)
 
 
 @register("selector", "random", paper="the baseline of every table", cost="nothing beyond the forward pass that counts faults")

@@ -15,7 +15,7 @@ from neurotest.jobs.opening import open_data, open_target
 from neurotest.registry import register
 from neurotest.scan import BATCH, Batch, Progress, each_batch
 from neurotest.select.adaptive.features import SAMPLE, WANT, Gather
-from neurotest.select.adaptive.learning import Loop
+from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.scorer import Pool, Scorer, check_outputs, sample_first
 from neurotest.stats.faults import budget as read_count
 from neurotest.target import Probe, Target, Trace, Want
@@ -112,12 +112,13 @@ class AdaptiveState:
 
     def _reveal(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rounds until the budget is spent; a label is looked at when its input has been proposed, not before."""
-        size = self.method.labels_per_round(len(self.pool))
+        size, stop = self.method.labels_per_round(len(self.pool)), self.method.stop
         picks: list[np.ndarray] = []
         chances: list[np.ndarray] = []
         wanted = min(self.pool.picked, len(self.loop.left))
         while (missing := wanted - sum(map(len, picks))) > 0:
-            self._note_stop(size)
+            if stop is not None and self.stopped is None and self.loop.labels and self.loop.expected_rate(size) < stop:
+                self.stopped = len(self.loop.labels)
             batch = self.loop.propose(min(size, missing))
             picks.append(batch)
             chances.append(self.loop.chances[batch])
@@ -132,11 +133,6 @@ class AdaptiveState:
             batch = waiting[np.argsort(-odds, kind="stable")[:size]]
             self.loop.record_odds(batch)
             self.loop.tell(batch, labels[batch])
-
-    def _note_stop(self, size: int) -> None:
-        stop = self.method.stop
-        if stop is not None and self.stopped is None and self.loop.labels and self.loop.expected_rate(size) < stop:
-            self.stopped = len(self.loop.labels)
 
     def notes(self) -> tuple[str, ...]:
         loop, notes = self.loop, []
@@ -173,13 +169,17 @@ def loop(
     return state.loop
 
 
+def faults_of(loop: Loop) -> int:
+    """How many labels say that the network is wrong."""
+    return sum(label not in (UNCLEAR, int(loop.predictions[p])) for p, label in loop.labels.items())
+
+
 def summary(loop: Loop, size: int) -> str:
     """Where the loop stands, in one sentence."""
     rest = loop.remaining()
     basis = f"by {rest.random} random labels" if rest.random else "the model's guess; audit=0.1 would measure it"
-    faults = sum(label not in (-1, int(loop.predictions[p])) for p, label in loop.labels.items())
     return (
-        f"adaptive: {len(loop.labels)} labels, {faults} faults; "
+        f"adaptive: {len(loop.labels)} labels, {faults_of(loop)} faults; "
         f"about {rest.value:.0f} faults left ({rest.low:.0f} .. {rest.high:.0f}, {basis}); "
         f"the next {size} are expected to hold {100 * loop.expected_rate(size):.0f} %; "
         f"the learner counts {100 * loop.belief.trust:.0f} %, DeepGini the rest."
