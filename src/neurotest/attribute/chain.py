@@ -44,7 +44,7 @@ class Step:
             return _transposed(self.forward, x, relevance)  # all to the greatest, as the gradient goes
         if self.kind == "mean":
             result = self.forward(x)
-            return x * _transposed(self.forward, x, relevance / (result + eps * _sign(result)))
+            return x * _transposed(self.forward, x, relevance / (result + eps * torch.where(result < 0, -1.0, 1.0)))
         return relevance
 
 
@@ -152,7 +152,3 @@ def _transposed(function: Callable[[Tensor], Tensor], x: Tensor, upper: Tensor) 
         x = x.detach().requires_grad_(True)
         (gradient,) = torch.autograd.grad(function(x), x, upper)
     return gradient
-
-
-def _sign(values: Tensor) -> Tensor:
-    return torch.where(values < 0, -1.0, 1.0)

@@ -106,11 +106,12 @@ def blank(target: Target, baseline: str, data: Any = None) -> Tensor:
         return torch.full((1, *shape), float(target.bounds[0]), device=target.device)
     places = (-1,) + (1,) * (len(shape) - 1)
     if target.mean is not None:
-        return torch.tensor(target.mean, device=target.device).view(places).expand(shape).unsqueeze(0).clone()
-    if data is None or not len(data):
+        colour = torch.tensor(target.mean, device=target.device)
+    elif data is None or not len(data):
         raise BadInput("baseline='mean': the target states no mean, so data is needed to take it from; or say baseline=black.")
-    x = target.prepare(data.read(np.arange(min(1000, len(data)))))
-    colour = x.mean(dim=(0, *range(2, x.ndim)))
+    else:
+        x = target.prepare(data.read(np.arange(min(1000, len(data)))))
+        colour = x.mean(dim=(0, *range(2, x.ndim)))
     return colour.view(places).expand(shape).unsqueeze(0).clone()
 
 
@@ -192,10 +193,9 @@ class _Points:
 
     def row(self, i: int) -> _Points:
         """One of them, with a batch of one."""
-        kept = slice(i, i + 1)
-        return _Points(
-            [m[kept].clone() for m in self.maps], [s[kept].clone() for s in self.slopes], self.logits[kept], self.answers[kept]
-        )
+        one = slice(i, i + 1)
+        maps, slopes = ([tensor[one].clone() for tensor in tensors] for tensors in (self.maps, self.slopes))
+        return _Points(maps, slopes, self.logits[one], self.answers[one])
 
 
 @contextmanager
@@ -211,12 +211,13 @@ def frozen(module: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def channels(maps: Tensor, layer: Layer, how: Literal["sum", "mean"]) -> Tensor:
-    """(n, *map) -> (n, neurons)."""
+def channels(maps: Tensor, layer: Layer, how: Literal["sum", "mean", "peak"]) -> Tensor:
+    """(n, *map) -> (n, neurons); peak: the greatest absolute value."""
     others = tuple(d for d in range(1, maps.ndim) if d != layer.axis)
+    maps = maps.abs() if how == "peak" else maps
     if not others:
         return maps
-    return maps.sum(others) if how == "sum" else maps.mean(others)
+    return maps.amax(others) if how == "peak" else maps.sum(others) if how == "sum" else maps.mean(others)
 
 
 def _joined(parts: list[Attribution]) -> Attribution:

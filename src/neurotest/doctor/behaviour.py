@@ -71,9 +71,7 @@ def batches(examined: Examined) -> Iterator[Finding]:
         joined = {name: torch.cat([part[name] for part in lone]) for name in lone[0]}
         where = examined.first_layer(joined, {name: value for name, value in examined.layers(x).items() if name in joined})
         size = f"difference {largest:.2g}, {flips} of {len(x)} predictions flip"
-        advice = (
-            "batch normalisation without running statistics, or an operation over the batch axis? Repair it or use --batch 1"
-        )
+        advice = "batch normalisation without running statistics, or an operation over the batch axis? Repair it or use --batch 1"
         yield Finding("batches", "problem", f"an input's output depends on the others in its batch ({size}); {where}", advice)
 
 

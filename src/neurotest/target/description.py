@@ -55,9 +55,8 @@ class Description:
     @classmethod
     def read(cls, stored: Any, where: Path) -> Description:
         """What a run holds, which may be anybody's: values of another type are refused."""
-        values: dict[str, Any] = (
-            {f.name: stored.get(f.name) for f in dataclasses.fields(cls)} if isinstance(stored, Mapping) else {}
-        )
+        holds = stored if isinstance(stored, Mapping) else {}
+        values: dict[str, Any] = {field.name: holds.get(field.name) for field in dataclasses.fields(cls)}
         types: dict[str, tuple[type, ...]] = {"bounds": (int, float), "mean": (int, float), "std": (int, float), "size": (int,)}
         for name, value in values.items():
             if name in types or name == "classes":
@@ -78,10 +77,10 @@ class Description:
 
     def over(self, stored: Description) -> Description:
         """The stored description with what is said here in its place; the hash of the weights stays that of the run."""
-        said = {name: value for name, value in vars(self).items() if value}
+        changes = {name: value for name, value in vars(self).items() if value}
         if self.spec is not None:
-            said |= {"code": None, "folder": None}
-        return dataclasses.replace(stored, **said)
+            changes |= {"code": None, "folder": None}
+        return dataclasses.replace(stored, **changes)
 
     def open(self) -> Target:
         """Load the network; weights and code must be those that were described."""

@@ -11,8 +11,8 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.attribute.shapley.game import Game
 from neurotest.attribute.shapley.permutation import check
-from neurotest.errors import BadInput
-from neurotest.stats.student import t_quantile
+from neurotest.checks import integer
+from neurotest.stats.bootstrap import t_quantile
 
 LEAST = 4  # rounds before anybody is dropped: an interval from fewer says little
 
@@ -47,10 +47,8 @@ def certify(
     neuron that was dropped keeps the interval it had; only neighbours of kept neurons are run, so rounds get cheaper.
     """
     check(rounds, level, 0.0)
-    if not isinstance(k, int) or k < 1:
-        raise BadInput(f"k={k!r}: expected an integer >= 1 (10 in the paper's figure).")
-    if rounds < 2:
-        raise BadInput(f"rounds={rounds}: expected an integer >= 2 (an interval needs two).")
+    integer("k", k, 1, "10 in the paper's figure")
+    integer("rounds", rounds, 2, "an interval needs two")
     race = _Race(game, level)
     ran = 0
     for number in range(rounds):

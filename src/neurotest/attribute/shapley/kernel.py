@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 import torch
@@ -13,8 +13,9 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.attribute.shapley.game import Game
+from neurotest.checks import number
 from neurotest.errors import BadInput
-from neurotest.stats.student import t_quantile
+from neurotest.stats.bootstrap import t_quantile
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +44,7 @@ def kernel(game: Game, row: int = 0, *, coalitions: int = 200, level: float = 0.
     The smallest and largest coalitions, which weigh most, are enumerated as far as the number goes; the rest is drawn, each with
     its complement, which cancels what two neurons do together.
     """
-    if not 0 < level < 1:
-        raise BadInput(f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
+    number("level", level, "0.95 is usual", above=0, below=1)
     who = torch.nonzero(game.active[row])[:, 0]
     n = len(who)
     if n > 2 and coalitions < 2 * n:
@@ -71,9 +71,7 @@ def choose(n: int, most: int, random: np.random.Generator) -> Plan:
     size = 1
     while size <= n // 2 and (count := _pairs(n, size)) * 2 <= _due(n, size, most - len(masks)):
         each = (n - 1) / (math.comb(n, size) * size * (n - size))
-        for number, members in enumerate(combinations(range(n), size)):
-            if number >= count:  # half of the sets of half size are the others' complements
-                break
+        for members in islice(combinations(range(n), size), count):  # half of the sets of half size are the others' complements
             one = np.zeros(n, dtype=bool)
             one[list(members)] = True
             masks += [one, ~one]

@@ -10,7 +10,7 @@ from neurotest import rng
 from neurotest.attribute.shapley.game import Game
 from neurotest.attribute.shapley.kernel import Estimate
 from neurotest.checks import integer, number
-from neurotest.stats.student import t_quantile
+from neurotest.stats.bootstrap import t_quantile
 
 BLOCK = 16  # neurons that join before an order is checked for further change
 
