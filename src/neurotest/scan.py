@@ -68,10 +68,8 @@ def aligned(target: Target, source: Source) -> Source:
         numbers = {name: int(name) for name in source.classes}
     for name in source.classes:
         if name not in numbers:
-            raise BadInput(
-                f"{source.spec}: {name!r} is no class of the target. {near(name, numbers)} (--classes FILE names them in its "
-                "order)"
-            )
+            hint = f"{near(name, numbers)} (--classes FILE names them in its order)"
+            raise BadInput(f"{source.spec}: {name!r} is no class of the target. {hint}")
     renumbered = copy.copy(source)
     renumbered.labels = np.array([numbers[name] for name in source.classes])[source.labels]
     renumbered.classes = target.classes
@@ -116,12 +114,7 @@ def each_batch(
 
 
 def scan(
-    target: Target,
-    source: Source | str,
-    consumers: Sequence[Consumer],
-    *,
-    batch: int = BATCH,
-    progress: Progress | None = None,
+    target: Target, source: Source | str, consumers: Sequence[Consumer], *, batch: int = BATCH, progress: Progress | None = None
 ) -> None:
     """Forward the source once, recording what any consumer wants, and update each of them per batch."""
     inputs: Source = data(source, shape=target.shape)

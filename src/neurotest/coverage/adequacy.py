@@ -50,8 +50,7 @@ class Adequacy(ABC):
         good = np.isfinite(values).all(axis=1)
         if not good.any():
             raise BadInput(
-                f"surprise needs training inputs with finite activations: {len(values)} were given, none is usable. Give "
-                "--train DATA."
+                f"surprise needs finite training activations: of {len(values)} inputs none is usable. Give --train DATA."
             )
         keep = self._features(values[good])
         points = values[good][:, keep].astype(np.float64)
@@ -118,12 +117,8 @@ def _groups(points: Floats, classes: Classes, per: str) -> dict[int, Floats]:
 
 def _shrunk(models: dict[int, Any]) -> Notes:
     weak = [str(c) if c != ALL else "all" for c, model in models.items() if model.shrunk]
-    if not weak:
-        return ()
-    return (
-        f"the covariance of class {', '.join(weak)} cannot be inverted (too few training inputs for so many neurons): it is "
-        "shrunk.",
-    )
+    why = "cannot be inverted (too few training inputs for so many neurons): it is shrunk"
+    return (f"the covariance of class {', '.join(weak)} {why}.",) if weak else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from neurotest import registry
 from neurotest.coverage.criterion import Criterion, State
-from neurotest.coverage.record import config, record
 from neurotest.coverage.result import Coverage, Measured
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.jobs.life import whole
+from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_spec
+from neurotest.jobs.stored import target_config
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
 from neurotest.measure.traces import part
@@ -71,24 +71,23 @@ def cover(
         tell(f"the criteria will need about {needed / 1e9:.1f} GB of memory")
     profiles, traces = ([c.want for c in chosen.values() if c.needs == kind] for kind in ("profile", "traces"))
     context.gather(profiles, traces, "the criteria")
-    settings = {"seed": seed, "batch": batch, "train": stored_spec(context.train)}
-    with whole("cover", out, config(target, source, chosen, settings)) as run:
+    config = {
+        **target_config(target), "data": stored_spec(source), "train": stored_spec(context.train), "seed": seed, "batch": batch,
+        "criteria": {name: repr(criterion) for name, criterion in chosen.items()},
+    }  # fmt: skip
+    with whole("cover", out, config) as run:
         measurement = _Measurement(chosen, context, several, classes, source)
         measurement.scan(batch, progress)
         result = Coverage(
-            measurement.measured(),
-            *_common(several.left(chosen)),
-            len(source),
-            target.spec,
-            source.spec,
-            None if context.train is None else context.train.spec,
-            needed,
-            tuple(f"{s.file}: {s.reason}" for s in source.skipped),
-            None if run is None else run.path,
-            several.errors,
-        )
+            measurement.measured(), *_common(several.left(chosen)), len(source), target.spec, source.spec,
+            None if context.train is None else context.train.spec, needed, tuple(f"{s.file}: {s.reason}" for s in source.skipped),
+            run and run.path, several.errors,
+        )  # fmt: skip
         if run is not None:
-            record(run, result)
+            with run.transaction():
+                run["never covered"] = result.never()
+            unfit = [f"{name} did not run: {reason}" for name, reason in result.errors.items()]
+            finish(run, {**result.to_dict(), "notes": [*result.notes, *unfit]})
     return result
 
 
@@ -218,13 +217,11 @@ class _Measurement:
             trained = context.profiles[criterion.want].count
         elif criterion.needs and context.train is not None:
             trained = len(context.train)
-        by_class = {self._name(number): states[name].value() for number, states in sorted(self.per_class.items())}
+        names = dict(enumerate(self.classes))
+        by_class = {names.get(n, str(n)): states[name].value() for n, states in sorted(self.per_class.items())}
         growth = tuple(self.growth.get(name, ()))
         about = (repr(criterion), criterion.layers, criterion.neuron, criterion.mergeable, trained)
         return Measured(*about, state.value(), growth, by_class)
-
-    def _name(self, number: int) -> str:
-        return self.classes[number] if 0 <= number < len(self.classes) else str(number)
 
 
 def _steps(total: int, batch: int) -> Iterator[int]:

@@ -55,9 +55,7 @@ class Surprise(Criterion):
         if self.buckets in ("sadl", "dnn_tip") and self.sections is None:
             raise BadInput(f"buckets={self.buckets}: say how many with sections=1000.")
         if self.buckets == "floor" and (self.sections is None) != (self.upper is None):
-            raise BadInput(
-                "sections and upper go together: a share of the sections between 0 and upper; without them buckets are counted."
-            )
+            raise BadInput("sections and upper go together: the share of sections of 0 .. upper; without both, buckets count.")
         _ = self.adequacy  # its settings are checked now, not after the training pass
 
     @property
@@ -84,14 +82,11 @@ class Surprise(Criterion):
 
 
 @register(
-    "criterion",
-    "lsc",
-    paper=KIM,
+    "criterion", "lsc", main="bucket", paper=KIM,
     cost="one kernel per training input of the predicted class; keeps the training activations",
     differs=f"{BUCKETS} Kernels by Scott's rule with the full covariance, which is shrunk where it cannot be inverted; "
     "NeuraL-Coverage's are of width 0.2 in every direction (`bandwidth=0.2`).",
-    main="bucket",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class LSC(Surprise):
     """How many buckets of -log density under the training data of the predicted class (LSA) the inputs fall into.
@@ -110,14 +105,11 @@ class LSC(Surprise):
 
 
 @register(
-    "criterion",
-    "dsc",
-    paper=KIM,
+    "criterion", "dsc", main="bucket", paper=KIM,
     cost="one distance per training input of the predicted class, in matrix products; keeps the training activations",
     differs=f"{BUCKETS} Exact neighbours; the second distance is measured from the training input, so it is computed once. "
     "NeuraL-Coverage measures it from the tested input (`reference=test`).",
-    main="bucket",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class DSC(Surprise):
     """How many buckets of distance to the own class over distance to other classes (DSA) the inputs fall into.
@@ -134,15 +126,12 @@ class DSC(Surprise):
 
 
 @register(
-    "criterion",
-    "mdsc",
-    paper="Kim et al., Reducing DNN Labelling Cost Using Surprise Adequacy, ESEC/FSE 2020",
+    "criterion", "mdsc", main="bucket", paper="Kim et al., Reducing DNN Labelling Cost Using Surprise Adequacy, ESEC/FSE 2020",
     cost="one matrix product of the neurons' number squared per input; keeps one matrix per class",
     differs=f"{BUCKETS} float64 throughout and a covariance that is shrunk where it cannot be inverted; NeuraL-Coverage "
     "inverts it in float32, gets NaN for half of the inputs when a class has fewer inputs than neurons, and drops "
     "them silently. dnn-tip squares (`squared=true`).",
-    main="bucket",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class MDSC(Surprise):
     """How many buckets of Mahalanobis distance from the training data of the predicted class (MDSA) the inputs fall into.
@@ -246,17 +235,13 @@ class SurpriseState(State):
     def _notes(self) -> tuple[str, ...]:
         notes = [*self.warnings(), *self.fitted.notes]
         if dropped := self.layout.neurons - len(self.fitted.keep):
-            notes.append(
-                f"{dropped} of {self.layout.neurons} neurons are not looked at: they vary too little, or others vary more."
-            )
+            notes.append(f"{dropped} of {self.layout.neurons} neurons are left out: they vary too little, or others vary more.")
         if self.fitted.left_out:
             notes.append(f"{self.fitted.left_out} training inputs have NaN or infinite activations and are left out.")
         if self.unscored:
             notes.append(f"{self.unscored} inputs have NaN or infinite activations and no surprise.")
         if self.unseen:
-            notes.append(
-                f"{self.unseen} inputs are infinitely surprising (no such class in the training data): they are in no bucket."
-            )
+            notes.append(f"{self.unseen} inputs are infinitely surprising (no such class in training): they are in no bucket.")
         return tuple(notes)
 
     def arrays(self) -> Arrays:

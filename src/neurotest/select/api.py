@@ -32,11 +32,7 @@ MANY = 10_000  # content ids in memory at once: those of a whole pool would outw
 
 
 def select(
-    target: AnyTarget,
-    pool: Source | str,
-    method: str | Scorer = "deepgini",
-    budget: str | float = "5%",
-    **options: Any,
+    target: AnyTarget, pool: Source | str, method: str | Scorer = "deepgini", budget: str | float = "5%", **options: Any
 ) -> Selection:
     """Order the pool by one method and pick the budget; see `compare` for the options."""
     (selection,) = compare(target, pool, [method], budget, **options).values()
@@ -84,9 +80,8 @@ def compare(
     _check_labels(source, classes)
     trained = None if train is None else open_data(target, train)
     duplicates = _in_training(source, trained, target)
-    candidates = Pool(
-        target, source, seed, train=trained, picked=picked, labels=labels_of(labels, source, target, classes), batch=batch
-    )
+    numbers = labels_of(labels, source, target, classes)
+    candidates = Pool(target, source, seed, train=trained, picked=picked, labels=numbers, batch=batch)
     general = remarks(target, source)
     config = {
         **target_config(target), "pool": stored_spec(source), "train": stored_spec(train),

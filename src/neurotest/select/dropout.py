@@ -70,14 +70,11 @@ class _Samples(OutputState):
 
 
 @register(
-    "selector",
-    "mc-dropout",
-    paper="Gal and Ghahramani, ICML 2016; the variation ratio as a test prioritiser in Weiss and Tonella, ISSTA 2022",
-    cost=COST,
+    "selector", "mc-dropout", main="by",
+    paper="Gal and Ghahramani, ICML 2016; the variation ratio as a test prioritiser in Weiss and Tonella, ISSTA 2022", cost=COST,
     differs=f"{DIFFERS} The variation ratio takes few values ({'1 / samples'} apart), so inputs that tie are ordered by "
     "predictive entropy, which is added at a scale that never changes the order of different ratios.",
-    main="by",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class MCDropout(_Passes):
     """Score by how little the answers of `samples` randomly thinned networks agree.
@@ -96,13 +93,9 @@ class MCDropout(_Passes):
 
 
 @register(
-    "selector",
-    "bald",
-    paper="Houlsby et al. 2011, with dropout: Gal et al., Deep Bayesian Active Learning, ICML 2017",
-    cost=COST,
-    differs=DIFFERS,
-    main="samples",
-)
+    "selector", "bald", main="samples",
+    paper="Houlsby et al. 2011, with dropout: Gal et al., Deep Bayesian Active Learning, ICML 2017", cost=COST, differs=DIFFERS,
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class BALD(_Passes):
     """Score by the mutual information of answer and network over `samples` randomly thinned networks, in bits: high where each

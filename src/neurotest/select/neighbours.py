@@ -17,18 +17,17 @@ from neurotest.select.scorer import PerInput, Pool
 from neurotest.stats.neighbours import squared_distances
 from neurotest.target import Trace, Want
 
+Ints = NDArray[np.int64]
 DONE = -1.0  # the score of what is labelled already
 
 
 @register(
-    "selector",
-    "neighbours",
+    "selector", "neighbours", main="k",
     paper="the neighbour part of TestRank (Li et al., NeurIPS 2021), without its second network",
     cost="one forward pass per input and one more per labelled input; 8 bytes kept per input and the activations of the labelled",
     differs="It is not TestRank: no self-supervised features, no graph network. The share has few values, so DeepGini decides "
     "between equals, at a scale that never changes the order of different shares. What is labelled already comes last.",
-    main="k",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NeighbourFault(Hidden):
     """Score by the share of faults among the `k` nearest labelled inputs; needs labels of some candidates (--labels).
@@ -54,9 +53,7 @@ class NeighbourFault(Hidden):
 
 
 class Nearby(PerInput):
-    def __init__(
-        self, method: NeighbourFault, pool: Pool, labelled: NDArray[np.int64], points: np.ndarray, wrong: np.ndarray
-    ) -> None:
+    def __init__(self, method: NeighbourFault, pool: Pool, labelled: Ints, points: np.ndarray, wrong: np.ndarray) -> None:
         super().__init__(len(pool))
         self.want: Want = method.want
         self.layout = pool.context.layout(self.want)

@@ -26,17 +26,15 @@ NEAR_CHANCE = (
 
 
 @register(
-    "selector",
-    "nss",
+    "selector", "nss", main="k",
     paper="NSS: neuron sensitivity guided test case selection (algorithms 1 and 2, tables II, IV, IX, X)",
     cost="two forward passes per input (1 + n_mutants when it mutates), 8 bytes kept per input plus the sample's activations",
+    presets={"paper": {"k": 0.1, "distance": "l1"}, "cosine": {"distance": "cosine"}},
     differs="`reference` says what a candidate is compared with, because the two readings differ by 50 points: `original` "
     "(the candidate is a variant of a known input) gives the published numbers, `remutate` (a fresh mutation, all "
     "one can do with real unlabelled data) is near chance. The sensitive neurons are found on a random `sample` of the "
     "pool and the same mutant serves to find them and to score, so nothing is forwarded twice. Ties keep the pool's order.",
-    main="k",
-    presets={"paper": {"k": 0.1, "distance": "l1"}, "cosine": {"distance": "cosine"}},
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NSS(Scorer):
     """Sum of |N_i(x') - N_i(x)| over the share `k` of neurons that change most over the pool.

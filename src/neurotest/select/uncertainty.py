@@ -19,12 +19,9 @@ ONE_PASS = "one forward pass per input, 8 bytes kept per input"
 
 
 @register(
-    "selector",
-    "deepgini",
-    paper="Feng et al., DeepGini, ISSTA 2020",
-    cost=ONE_PASS,
+    "selector", "deepgini", paper="Feng et al., DeepGini, ISSTA 2020", cost=ONE_PASS,
     differs="Softmax in float64, ties broken by position; the published code sorts float32 values with an unstable sort.",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class DeepGini(OutputScorer):
     """Score by 1 - sum(p^2): 0 is certain, 1 - 1/k a coin toss over k classes."""

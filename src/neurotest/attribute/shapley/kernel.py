@@ -17,6 +17,8 @@ from neurotest.checks import number
 from neurotest.errors import BadInput
 from neurotest.stats.bootstrap import t_quantile
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
@@ -34,7 +36,7 @@ class Plan:
     """Coalitions (m, n), complements next to each other, and their weights; `sampled` are the last so many."""
 
     masks: NDArray[np.bool_]
-    weights: NDArray[np.float64]
+    weights: Floats
     sampled: int
 
 
@@ -104,9 +106,7 @@ def _due(n: int, size: int, left: int) -> float:
     return float(left * mass[sizes == size].sum() * (1 if 2 * size == n else 2) / mass.sum())
 
 
-def _drawn(
-    n: int, sizes: NDArray[np.int64], chances: NDArray[np.float64], pairs: int, random: np.random.Generator
-) -> dict[bytes, int]:
+def _drawn(n: int, sizes: NDArray[np.int64], chances: Floats, pairs: int, random: np.random.Generator) -> dict[bytes, int]:
     """Distinct pairs, and how often each was drawn."""
     counts: dict[bytes, int] = {}
     for _ in range(20 * pairs):
@@ -119,7 +119,7 @@ def _drawn(
     return counts
 
 
-def fit(plan: Plan, worth: NDArray[np.float64], total: float, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def fit(plan: Plan, worth: Floats, total: float, level: float) -> tuple[Floats, Floats]:
     """Least squares under the condition that the values sum to `total`; half widths of the intervals beside them."""
     z = plan.masks.astype(np.float64)
     n = z.shape[1]

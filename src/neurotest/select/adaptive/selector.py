@@ -22,15 +22,13 @@ from neurotest.target import Probe, Target, Trace, Want
 
 
 @register(
-    "selector",
-    "adaptive",
+    "selector", "adaptive", main="round",
     paper="ours; the corrected head builds on temperature and bias correction of trained classifiers",
     cost="one forward pass per input and a convex fit per round (seconds for 100,000 inputs), 4 (100 + classes) bytes per input",
     differs="A selector that gets labels while it works. Where the pool carries labels they are revealed round by round, as a "
     "person would give them; where it does not, the budget is the size of a batch, `neurotest labels RUN add FILE` brings labels "
     "and `neurotest select --resume RUN` proposes the next batch.",
-    main="round",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class Adaptive(Scorer):
     """Learn from the labels given so far which inputs the network gets wrong; DeepGini until there is something to learn.
