@@ -16,7 +16,7 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 def choices(settings: Any) -> None:
     """Every setting whose type is a `Literal` must be one of its words."""
-    for name, allowed in _words(type(settings)).items():
+    for name, allowed in _words(settings.__class__).items():
         one_of(name, getattr(settings, name), allowed)
 
 

@@ -83,9 +83,7 @@ class Conductance:
     def plan(self, target: Target, *, empty: Tensor | None = None, data: Any = None) -> ConductancePlan:
         """For one target. empty: the empty image itself, in bounds. data: a Source for the mean colour, where it is needed."""
         layers = inner(target, self.layers)
-        if empty is None:
-            empty = blank(target, self.baseline, data)
-        return ConductancePlan(self, target, layers, empty)
+        return ConductancePlan(self, target, layers, blank(target, self.baseline, data) if empty is None else empty)
 
 
 def inner(target: Target, layers: str) -> tuple[Layer, ...]:
@@ -221,9 +219,9 @@ def channels(maps: Tensor, layer: Layer, how: Literal["sum", "mean", "peak"]) ->
 
 
 def _joined(parts: list[Attribution]) -> Attribution:
-    if len(parts) == 1:
-        return parts[0]
-    first = parts[0]
+    first, *others = parts
+    if not others:
+        return first
     return Attribution(
         {name: torch.cat([part.scores[name] for part in parts]) for name in first.scores},
         {name: torch.cat([part.activation[name] for part in parts]) for name in first.activation},

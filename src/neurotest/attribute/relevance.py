@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from neurotest.attribute.chain import Chain, find_chain
+from neurotest.attribute.chain import Chain, find_chain, run
 from neurotest.attribute.conductance import channels, inner
 from neurotest.checks import choices, number
 from neurotest.errors import BadInput
@@ -81,14 +81,14 @@ class Plan:
         )
 
     def _propagate(self, chain: Chain, x: Tensor) -> tuple[Maps, Maps]:
-        values = chain.forward(x)  # the input of every step, and the output of the last
+        values = run(chain, x)  # the input of every step, and the output of the last
         logits = values[-1]
         best = logits.argmax(dim=1, keepdim=True)
         relevance = torch.zeros_like(logits).scatter(1, best, logits.gather(1, best))
         wanted = {layer.name for layer in self.layers}
         relevances: Maps = {}
         activations: Maps = {}
-        for step, before, after in reversed([*zip(chain.steps, values[:-1], values[1:], strict=True)]):
+        for step, before, after in reversed([*zip(chain, values[:-1], values[1:], strict=True)]):
             relevance = relevance.reshape(step.after)
             if step.name in wanted:
                 relevances[step.name], activations[step.name] = relevance, after.reshape(step.after)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
 from neurotest.measure.traces import Values
-from neurotest.stats.neighbours import Points, squared_distances
+from neurotest.stats.neighbours import Points, nearest_other
 
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -43,18 +43,9 @@ class Abstract:
             return np.zeros(len(values))
         members = self.members[number][:, here].astype(np.float64)
         near, _ = Points(members).nearest(values[:, here].astype(np.float64))
-        reach = REACH * _widest(members)
+        reach = REACH * float(nearest_other(members).max()) if len(members) > 1 else 0.0
         share: Floats = np.minimum(near / reach, 1.0) if reach > 0 else (near > 0).astype(np.float64)
         return share
-
-
-def _widest(members: Floats) -> float:
-    """The greatest distance of a member to its nearest other."""
-    if len(members) < 2:
-        return 0.0
-    apart = squared_distances(members, members)
-    np.fill_diagonal(apart, np.inf)
-    return float(np.sqrt(apart.min(axis=1).max()))
 
 
 def build(paths: Bits, classes: Ints, right: Bits, values: Values | None, *, clusters: int, member: float) -> Abstract:

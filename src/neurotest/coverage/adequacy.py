@@ -49,9 +49,7 @@ class Adequacy(ABC):
         values = np.asarray(traces.values)
         good = np.isfinite(values).all(axis=1)
         if not good.any():
-            raise BadInput(
-                f"surprise needs finite training activations: of {len(values)} inputs none is usable. Give --train DATA."
-            )
+            raise BadInput(f"surprise needs finite training activations: of {len(values)} inputs none is usable. Give --train.")
         keep = self._features(values[good])
         points = values[good][:, keep].astype(np.float64)
         rule, notes = self._fit(points, np.asarray(traces.predicted)[good], seed)

@@ -25,30 +25,18 @@ from neurotest.measure.traces import part
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.target import Probe, Profile, Target, Trace, Want
 
+Criteria = Mapping[str, Criterion]  # as typed
 MEMORY = 2e9  # bytes a run may need before somebody has to say so
 POINTS = 40  # of the growth curve
 
 
 def cover(
-    target: AnyTarget,
-    data: Source | str,
-    criteria: str | Criterion | Sequence[str | Criterion] = "nlc",
-    *,
-    train: Source | str | None = None,
-    profile: Profile | str | Path | None = None,
-    layers: str | None = None,
-    neuron: str | None = None,
-    by: Literal["class"] | None = None,
-    memory: float = MEMORY,
-    seed: int = 0,
-    limit: int | None = None,
-    batch: int = BATCH,
-    strict: bool = False,
-    cache: bool = True,
-    out: str | Path | bool | None = False,
-    progress: Progress | None = None,
-    tell: Callable[[str], None] | None = None,
-) -> Coverage:
+    target: AnyTarget, data: Source | str, criteria: str | Criterion | Sequence[str | Criterion] = "nlc",
+    *, train: Source | str | None = None, profile: Profile | str | Path | None = None, layers: str | None = None,
+    neuron: str | None = None, by: Literal["class"] | None = None, memory: float = MEMORY, seed: int = 0,
+    limit: int | None = None, batch: int = BATCH, strict: bool = False, cache: bool = True,
+    out: str | Path | bool | None = False, progress: Progress | None = None, tell: Callable[[str], None] | None = None,
+) -> Coverage:  # fmt: skip
     """How much of the target the data exercises, by each criterion, from one pass.
 
     train: training data, for criteria that compare with it; their profile is kept in the cache. profile: a saved one instead.
@@ -102,9 +90,7 @@ def _criteria(criteria: Any) -> dict[str, Criterion]:
     return named
 
 
-def _fitting(
-    requested: Mapping[str, Criterion], overrides: Mapping[str, Any], context: Context, several: Several
-) -> dict[str, Criterion]:
+def _fitting(requested: Criteria, overrides: Mapping[str, Any], context: Context, several: Several) -> dict[str, Criterion]:
     """The criteria, with what the user overrides, whose layers the target has and whose training data is there."""
     overrides = {setting: value for setting, value in overrides.items() if value is not None}
     chosen = {}
@@ -122,7 +108,7 @@ def _recorded(criterion: Criterion) -> Want:
     return criterion.want if criterion.want.layers else Want(layers=criterion.layers, neuron=criterion.neuron)
 
 
-def _common(chosen: Mapping[str, Criterion]) -> tuple[str, str]:
+def _common(chosen: Criteria) -> tuple[str, str]:
     """The layers and neurons of all criteria; `mixed` where they differ (each one's own stand beside it)."""
     layers, neurons = ({getattr(c, name) for c in chosen.values()} for name in ("layers", "neuron"))
     return tuple(each.pop() if len(each) == 1 else "mixed" for each in (layers, neurons))  # type: ignore[return-value]
@@ -138,7 +124,7 @@ def _context(target: Target, train: Any, profile: Any, **settings: Any) -> Conte
     return context
 
 
-def _check_memory(chosen: Mapping[str, Criterion], context: Context, inputs: int, allowed: float, *, copies: int) -> int:
+def _check_memory(chosen: Criteria, context: Context, inputs: int, allowed: float, *, copies: int) -> int:
     """Refuse what would need more than is allowed, and say how to need less."""
     train = len(context.train) if context.train is not None else 0
     each = {}

@@ -152,10 +152,8 @@ def _weights(covariance: NDArray[np.float64]) -> tuple[Tensor, Bits]:
 class Edges:
     """The connections of one layer: which cell of its table every input counts in."""
 
-    def __init__(
-        self, link: Link, weights: Tensor, moving: Bits, cause: Moments, effect: Moments, kind: str, sections: int
-    ) -> None:
-        self.link, self.weights, self.kind, self.sections = link, weights, kind, sections
+    def __init__(self, link: Link, weights: Tensor, moving: Bits, cause: Moments, effect: Moments, kind: str, k: int) -> None:
+        self.link, self.weights, self.kind, self.sections = link, weights, kind, k
         self.cause, self.effect = (_Range(seen.low, seen.high) for seen in (cause, effect))
         # A neuron that varies with no other input, because it is dead, is the cause of nothing.
         self.moving: Bits = moving

@@ -117,7 +117,7 @@ class NPC(Criterion):
         keep = values if self.variant == "activation" else None
         abstract = build(paths, predicted, right, keep, clusters=self.clusters, member=self.member)
         notes = () if source.labels is not None else (UNLABELLED,)
-        return PathState(self, layout, reader, abstract, np.logical_not(paths.any(axis=0)), notes)
+        return PathState(self, reader, abstract, np.logical_not(paths.any(axis=0)), notes)
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return train * layout.neurons * (5 if self.variant == "activation" else 1)
@@ -180,9 +180,8 @@ class PathState(State):
 
     criterion: NPC
 
-    def __init__(
-        self, criterion: NPC, layout: Layout, reader: Reader, abstract: Abstract, unused: Bits, notes: tuple[str, ...]
-    ) -> None:
+    def __init__(self, criterion: NPC, reader: Reader, abstract: Abstract, unused: Bits, notes: tuple[str, ...]) -> None:
+        layout = reader.layout
         super().__init__(criterion, layout)
         self.reader, self.abstract, self.unused, self._notes = reader, abstract, unused, notes
         self.parts = list(layout.slices.values()) if criterion.scope == "layer" else [slice(0, layout.neurons)]

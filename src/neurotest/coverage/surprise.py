@@ -192,8 +192,11 @@ class SurpriseState(State):
         criterion = self.criterion
         if criterion.relative:
             assert criterion.sections is not None
-            rule = _sadl if criterion.buckets == "sadl" else _dnn_tip
-            return rule(scores, criterion.sections, criterion.upper, criterion.overflow)
+            if criterion.buckets == "dnn_tip":
+                return _dnn_tip(scores, criterion.sections, criterion.upper, criterion.overflow)
+            # `sections` edges from the least score to `upper`: all but one section between them, the last beyond
+            top = 2000.0 if criterion.upper is None else criterion.upper
+            return np.digitize(scores, np.linspace(scores.min(), top, criterion.sections)).astype(np.int64)
         if criterion.buckets == "neural_coverage":
             return np.trunc(scores / criterion.bucket).astype(np.int64)
         if criterion.sections is not None and criterion.upper is not None:
@@ -256,11 +259,6 @@ class SurpriseState(State):
         scores = np.array(state["scores"], dtype=np.float64)
         self.scores = [scores] if len(scores) else []
         self.unscored, self.unseen = (int(n) for n in np.asarray(state["without"]))
-
-
-def _sadl(scores: Floats, sections: int, upper: float | None, overflow: bool) -> NDArray[np.int64]:
-    """`sections` edges from the least score to `upper` (2000): all but one section between them, the last beyond."""
-    return np.digitize(scores, np.linspace(scores.min(), 2000.0 if upper is None else upper, sections)).astype(np.int64)
 
 
 def _dnn_tip(scores: Floats, sections: int, upper: float | None, overflow: bool) -> NDArray[np.int64]:

@@ -55,10 +55,6 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "target": self.target,
-            "data": self.data,
-            "problems": self.count("problem"),
-            "warnings": self.count("warning"),
-            "findings": [asdict(finding) for finding in self.findings],
-            **self.facts,
-        }
+            "target": self.target, "data": self.data, "problems": self.count("problem"), "warnings": self.count("warning"),
+            "findings": [asdict(finding) for finding in self.findings], **self.facts,
+        }  # fmt: skip

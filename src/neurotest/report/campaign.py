@@ -86,9 +86,6 @@ def fault_families(run: Run) -> Row:
         row["shrunk"] = small and {**small, "picture": pictures.of_file(small["file"])}
         rows.append(row)
     swarm = run["command"] == "swarm"
-    return {
-        "title": f"Fault families, {len(rows)} of {len(grouped.families)}",
-        "families": rows,
-        "mutated": not swarm,  # a swarm moves pixels: there is no mutation to name
-        "unshrunk": swarm and not any(row["shrunk"] for row in rows),
-    }
+    title = f"Fault families, {len(rows)} of {len(grouped.families)}"
+    unshrunk = swarm and not any(row["shrunk"] for row in rows)
+    return {"title": title, "families": rows, "mutated": not swarm, "unshrunk": unshrunk}  # a swarm moves pixels: no mutation

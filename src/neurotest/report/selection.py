@@ -71,9 +71,8 @@ def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> char
     """Faults found per labels spent, one line per method, with the diagonal of random and the ceiling."""
     n = len(next(iter(curves.values())))
     at = np.unique(np.linspace(0, n, POINTS).round().astype(int))
-    rows = [
-        {"method": name, "labels": int(m), "faults": int(curve[m - 1]) if m else 0} for name, curve in curves.items() for m in at
-    ]
+    counts = {name: [0, *curve.tolist()] for name, curve in curves.items()}
+    rows = [{"method": name, "labels": m, "faults": faults[m]} for name, faults in counts.items() for m in at.tolist()]
     x = charts.number("labels", "labels spent", scale={"domain": [0, n], "nice": False})
     y = charts.number("faults", "faults found")
     colour = charts.names("method", "method", scale=charts.colours(curves))

@@ -236,25 +236,21 @@ class Unsure:
 
     def __init__(self, method: ATS, n: int, seed: int) -> None:
         self.method, self.n, self.seed = method, n, seed
-        self.index: list[np.ndarray] = []
-        self.probs: list[Floats] = []
-        self.predicted: list[Ints] = []
-        self.sure: list[tuple[np.ndarray, Ints]] = []
+        self.unsure: list[tuple[np.ndarray, Floats, Ints]] = []  # positions, probabilities, predictions
+        self.sure: list[tuple[np.ndarray, Ints]] = []  # positions, predictions
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         probs, predicted = trace.probs.cpu().numpy(), trace.predictions.cpu().numpy()
         if not 3 <= (k := probs.shape[1]) <= MOST:
             raise BadInput(f"ats looks at pairs of classes beside the predicted one: {k} classes, expected 3 to {MOST}.")
         unsure = probs[np.arange(len(probs)), predicted] < SURE
-        self.index.append(index[unsure])
-        self.probs.append(probs[unsure])
-        self.predicted.append(predicted[unsure])
+        self.unsure.append((index[unsure], probs[unsure], predicted[unsure]))
         self.sure.append((index[~unsure], predicted[~unsure].astype(np.int32)))
 
     def value(self) -> np.ndarray:
-        index, predicted = np.concatenate(self.index), np.concatenate(self.predicted)
+        index, probs, predicted = (np.concatenate(parts) for parts in zip(*self.unsure, strict=True))
         order = np.argsort(index, kind="stable")  # the first of equals is the first of the pool, however it was scanned
-        scores = self.method.scores(np.concatenate(self.probs)[order], predicted[order], index[order], self.n)
+        scores = self.method.scores(probs[order], predicted[order], index[order], self.n)
         sure, of = (np.concatenate(parts) for parts in zip(*self.sure, strict=True))
         by_class = sure[np.lexsort((sure, of))]
         shuffled = by_class[np.random.RandomState(self.seed % 2**32).permutation(len(by_class))]  # as the code does it

@@ -49,9 +49,6 @@ def as_scores(picks: Ints, n: int) -> Floats:
     return scores
 
 
-# -- CES
-
-
 def sections(values: NDArray[np.floating], count: int) -> Ints:
     """Which of `count` equal parts of its neuron's range each value lies in, ends included: (n, neurons)."""
     low, high = values.min(axis=0), values.max(axis=0)

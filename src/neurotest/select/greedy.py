@@ -133,20 +133,16 @@ class Collected:
 
     def __init__(self, method: _ByCoverage, state: Any) -> None:
         self.method, self.state = method, state
-        self.index: list[np.ndarray] = []
-        self.counts: list[NDArray[np.int64]] = []
-        self.ids: list[Ints] = []
+        self.batches: list[tuple[np.ndarray, NDArray[np.int64], Ints]] = []  # positions, counts, obligations
         self._notes: tuple[str, ...] = ()
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         rows, hit = self.state.obligations(trace)
-        self.index.append(index)
-        self.counts.append(np.bincount(rows, minlength=len(index)))
-        self.ids.append(hit.astype(np.int32))
+        self.batches.append((index, np.bincount(rows, minlength=len(index)), hit.astype(np.int32)))
 
     def covers(self) -> Covers:
-        index, counts, ids = (np.concatenate(parts) for parts in (self.index, self.counts, self.ids))
-        self.index, self.counts, self.ids = [], [], []  # what is joined is not needed twice
+        index, counts, ids = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
+        self.batches = []  # what is joined is not needed twice
         return Covers.joined(index, counts, ids)
 
     def value(self) -> np.ndarray:

@@ -41,13 +41,11 @@ class NeighbourFault(Hidden):
         integer("k", self.k, 1, "10 is usual")
 
     def start(self, pool: Pool) -> Nearby:
-        labelled = np.flatnonzero(pool.labels >= 0) if pool.labels is not None else np.empty(0, dtype=np.int64)
-        if not len(labelled):
+        if pool.labels is None or not len(labelled := np.flatnonzero(pool.labels >= 0)):
             raise BadInput(
                 "neighbours needs labels of some candidates: give --labels FILE (CSV with position or content, and label), or "
                 "begin with deepgini."
             )
-        assert pool.labels is not None
         traces = activations(pool, pool.source.take(labelled), self.want)
         return Nearby(self, pool, labelled, traces.values.astype(np.float64), traces.predicted != pool.labels[labelled])
 

@@ -41,15 +41,12 @@ class Quality:
         types = metrics.fault_types(labels, predictions)
         n, total = len(order), int(wrong.sum())
         return cls(
-            fdr=fdr_interval(wrong[order], picked, seed=seed),
-            relative_fdr=metrics.relative_fdr(wrong[order], picked),
+            fdr=fdr_interval(wrong[order], picked, seed=seed), relative_fdr=metrics.relative_fdr(wrong[order], picked),
             apfd=order_interval(metrics.apfd, wrong[order], draws=DRAWS, seed=seed),
-            ftcr=metrics.ftcr(types[order], picked),
-            ftcr_auc=metrics.ftcr_auc(types[order]),
-            random_fdr=random_fdr(n, total, picked),
+            ftcr=metrics.ftcr(types[order], picked), ftcr_auc=metrics.ftcr_auc(types[order]),
+            random_fdr=random_fdr(n, total, picked), ceiling=min(1.0, total / picked),
             random_ftcr_auc=random_interval(metrics.ftcr_auc, types, draws=DRAWS, seed=seed),
-            ceiling=min(1.0, total / picked),
-        )
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         chance = {
@@ -149,8 +146,6 @@ class Comparison(dict[str, Selection]):
 
     def table(self) -> list[dict[str, Any]]:
         """One row per method: FDR and APFD where the pool has labels, or why it did not run."""
-        rows = [
-            {"method": name, "fdr": s.quality and s.quality.fdr.value, "apfd": s.quality and s.quality.apfd.value}
-            for name, s in self.items()
-        ]
+        judged = {name: selection.quality for name, selection in self.items()}
+        rows = [{"method": name, "fdr": q and q.fdr.value, "apfd": q and q.apfd.value} for name, q in judged.items()]
         return [*rows, *({"method": name, "error": reason} for name, reason in self.errors.items())]

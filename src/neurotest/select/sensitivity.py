@@ -79,9 +79,7 @@ class NSS(Scorer):
         if reference == "auto":
             reference = "remutate" if source.originals is None else "original"
         if reference == "original" and source.originals is None:
-            raise BadInput(
-                "reference='original' needs each candidate's original: give --originals DATA or use reference=remutate."
-            )
+            raise BadInput("reference='original' needs each candidate's original: give --originals, or use reference=remutate.")
         return dataclasses.replace(self, reference=reference), (NEAR_CHANCE,) if reference == "remutate" else ()
 
     @property

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from neurotest.errors import BadInput
-from neurotest.target.load import is_file, load, sha256
+from neurotest.target.load import is_file, load, on_path, sha256
 from neurotest.target.target import Outputs, Target
 
 FILES = ("pt2", "onnx")  # sources whose spec is a file
@@ -88,7 +87,7 @@ class Description:
             raise BadInput("the network was given in memory, by a Python program: pass it again as the target.")
         self._check("weights", self.weights, self.sha256, "--weights FILE")
         self._check("the code", source_file(self.spec), self.code, f"--target {self.spec}")
-        with _findable(self.folder):
+        with nullcontext() if self.folder is None else on_path(Path(self.folder)):  # where its `py:` module was found
             return load(
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
@@ -126,17 +125,3 @@ def source_file(spec: str | None) -> Path | None:
         where = rest.rpartition(":")[0]
         return Path(where) if where and is_file(where) else None
     return Path(rest).expanduser() if prefix in FILES else None
-
-
-@contextmanager
-def _findable(folder: str | None) -> Iterator[None]:
-    """Let a `py:` module be found where it was found before."""
-    if folder is None:
-        yield
-        return
-    sys.path.append(folder)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):
-            sys.path.remove(folder)

@@ -24,17 +24,11 @@ RANDOM_WEIGHTS = "{} has random weights: two calls give different ones, so nothi
 
 def load(
     spec: str | nn.Module | Target,
-    *,
-    weights: str | Path | None = None,
-    bounds: Sequence[float] | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    size: str | Sequence[int] | None = None,
-    classes: str | Path | Sequence[str] | None = None,
-    outputs: Outputs | None = None,
-    device: str | None = None,
+    *, weights: str | Path | None = None, bounds: Sequence[float] | None = None, mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None, size: str | Sequence[int] | None = None,
+    classes: str | Path | Sequence[str] | None = None, outputs: Outputs | None = None, device: str | None = None,
     trust_pickle: bool = False,
-) -> Target:
+) -> Target:  # fmt: skip
     """Load the network under test; what is given here overrides what the source says of itself.
 
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
@@ -149,7 +143,8 @@ def from_python(place: str) -> nn.Module | Target:
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name:
         raise BadInput(f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.")
-    with _importable(where):
+    # A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too.
+    with on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()):
         build = _callable(where, name)
         try:
             network = build()
@@ -165,15 +160,14 @@ def is_file(where: str) -> bool:
 
 
 @contextmanager
-def _importable(where: str) -> Iterator[None]:
-    """A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too."""
-    folder = str(Path(where).resolve().parent if is_file(where) else Path.cwd())
-    sys.path.insert(0 if is_file(where) else len(sys.path), folder)
+def on_path(folder: Path, place: int | None = None) -> Iterator[None]:
+    """Let Python look for modules in a folder, by default after all others."""
+    sys.path.insert(len(sys.path) if place is None else place, str(folder))
     try:
         yield
     finally:
         with suppress(ValueError):
-            sys.path.remove(folder)
+            sys.path.remove(str(folder))
 
 
 def _callable(where: str, name: str) -> Callable[[], Any]:

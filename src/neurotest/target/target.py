@@ -39,20 +39,11 @@ class Target:
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        *,
-        bounds: tuple[float, float] = (0.0, 1.0),
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        shape: Sequence[int] | None = None,
-        classes: Sequence[str] | None = None,
-        outputs: Outputs = "logits",
-        spec: str = "",
-        device: str | torch.device = "cpu",
-        weights: WeightsFile | None = None,
-        trust_pickle: bool = False,
-    ) -> None:
+        self, module: nn.Module,
+        *, bounds: tuple[float, float] = (0.0, 1.0), mean: Sequence[float] | None = None, std: Sequence[float] | None = None,
+        shape: Sequence[int] | None = None, classes: Sequence[str] | None = None, outputs: Outputs = "logits", spec: str = "",
+        device: str | torch.device = "cpu", weights: WeightsFile | None = None, trust_pickle: bool = False,
+    ) -> None:  # fmt: skip
         self.module = module.to(device)
         self.loaded = bool(spec)  # whether `load` can open it again by its spec
         self.weights = weights
@@ -102,9 +93,8 @@ class Target:
             least, most = (float(v) for v in torch.aminmax(tensor))
             slack = 1e-6 * (high - low)
             if not (least >= low - slack and most <= high + slack):
-                raise BadInput(
-                    f"inputs reach from {least:g} to {most:g}, outside bounds {low:g} to {high:g}: rescale or pass --bounds."
-                )
+                reach = f"inputs reach from {least:g} to {most:g}, outside bounds {low:g} to {high:g}"
+                raise BadInput(f"{reach}: rescale or pass --bounds.")
         return tensor.to(self.device).float()
 
     def logits(self, x: Tensor) -> Tensor:
@@ -173,11 +163,10 @@ class Target:
     def _refusal(self, x: Tensor, error: Exception) -> str:
         size = "x".join(map(str, x.shape[1:]))
         first = str(error).strip().split("\n")[0]
+        why = "channels x height x width; --size says what it takes"
         if any(isinstance(m, nn.Embedding) for m in self.module.modules()):
-            return (
-                f"the network does not take images of size {size} (it has an embedding: text models are not supported): {first}"
-            )
-        return f"the network does not take inputs of size {size} (channels x height x width; --size says what it takes): {first}"
+            why = "it has an embedding: text models are not supported"
+        return f"the network does not take inputs of size {size} ({why}): {first}"
 
     def _check_values(self, raw: Tensor) -> None:
         raw = raw.double()

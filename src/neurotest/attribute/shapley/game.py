@@ -46,10 +46,6 @@ class Players:
     def want(self) -> Want:
         return Want(layers=",".join(layer.name for layer in self.layers), neuron=self.neuron, keep="map")
 
-    @property
-    def reduced(self) -> Want:
-        return Want(layers=",".join(layer.name for layer in self.layers), neuron=self.neuron)
-
     def name(self, number: int) -> tuple[str, int]:
         """Layer and place in it of a player."""
         for layer, size in zip(self.layers, self.sizes, strict=True):
@@ -91,17 +87,9 @@ class Game:
     """
 
     def __init__(
-        self,
-        target: Target,
-        x: Tensor,
-        moved: Tensor,
-        y: Tensor,
-        *,
-        layers: str | None = None,
-        neuron: Neuron = "channel",
-        active_only: bool = True,
-        batch: int = 1000,
-    ) -> None:
+        self, target: Target, x: Tensor, moved: Tensor, y: Tensor,
+        *, layers: str | None = None, neuron: Neuron = "channel", active_only: bool = True, batch: int = 1000,
+    ) -> None:  # fmt: skip
         if not len(x) or x.shape != moved.shape or len(y) != len(x):
             raise BadInput(f"pairs: {tuple(x.shape)} seeds, {tuple(moved.shape)} changed ones, {len(y)} classes do not match.")
         self.target, self.x, self.moved, self.y, self.batch = target, x, moved, y, batch

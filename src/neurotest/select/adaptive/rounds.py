@@ -72,10 +72,8 @@ def add_labels(path: str | Path, file: str | Path, by: str = "") -> dict[str, An
             for position in _places(key, contents, proposed, len(inputs), Path(file), run):
                 before = stored.get(position, fresh.get(position))
                 if before is not None and before != number:
-                    raise BadInput(
-                        f"{file}: input {position} is labelled {number}, but {run.path} has {before} for it: keep one. "
-                        "Nothing was added."
-                    )
+                    clash = f"input {position} is labelled {number}, but {run.path} has {before} for it"
+                    raise BadInput(f"{file}: {clash}: keep one. Nothing was added.")
                 if position not in stored:
                     fresh[position] = number
         with run.transaction(durable=True):

@@ -139,20 +139,15 @@ class AdaptiveState:
         if self.stopped is not None:
             notes.append(f"stop={self.method.stop:g} applied after {self.stopped} labels: the next batch promised fewer faults.")
         if len(odd := loop.suspects()):
-            notes.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {_first(odd)}.")
+            shown = ", ".join(map(str, odd[:10].tolist())) + (", ..." if len(odd) > 10 else "")
+            notes.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {shown}.")
         return tuple(notes)
 
 
 def loop(
-    target: Target | str,
-    pool: Source | str,
-    *,
-    ridge: float = 30.0,
-    seed: int = 0,
-    audit: float = 0.0,
-    batch: int = BATCH,
-    progress: Progress | None = None,
-) -> Loop:
+    target: Target | str, pool: Source | str,
+    *, ridge: float = 30.0, seed: int = 0, audit: float = 0.0, batch: int = BATCH, progress: Progress | None = None,
+) -> Loop:  # fmt: skip
     """Scan a pool once and begin: `propose(n)` says what to label next, `tell(indices, labels)` takes the labels."""
     target = open_target(target)
     source = open_data(target, pool)
@@ -182,8 +177,3 @@ def summary(loop: Loop, size: int) -> str:
         f"the next {size} are expected to hold {100 * loop.expected_rate(size):.0f} %; "
         f"the learner counts {100 * loop.belief.trust:.0f} %, DeepGini the rest."
     )
-
-
-def _first(positions: np.ndarray) -> str:
-    shown = ", ".join(str(p) for p in positions[:10].tolist())
-    return shown if len(positions) <= 10 else f"{shown}, ..."
