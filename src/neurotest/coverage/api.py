@@ -69,7 +69,7 @@ def cover(
         result = Coverage(
             measurement.measured(), *_common(several.left(chosen)), len(source), target.spec, source.spec,
             None if context.train is None else context.train.spec, needed, tuple(f"{s.file}: {s.reason}" for s in source.skipped),
-            run and run.path, several.errors,
+            None if run is None else run.path, several.errors,
         )  # fmt: skip
         if run is not None:
             with run.transaction():

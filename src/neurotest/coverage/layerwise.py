@@ -197,9 +197,8 @@ class CovarianceState(State):
             mine.merge(theirs)
 
     def value(self) -> Value:
-        layers = {}
-        for name, sums in zip(self.layout.names, self.sums(), strict=True):
-            layers[name] = Share.count(sums.norm(), sums.dead())
+        pairs = zip(self.layout.names, self.sums(), strict=True)
+        layers = {name: Share.count(sums.norm(), sums.dead()) for name, sums in pairs}
         whole = Share.count(self.criterion.offset + sum(s.value for s in layers.values()), sum(s.dead for s in layers.values()))
         return Value(whole, layers, {}, self.nonfinite(), self.warnings())
 

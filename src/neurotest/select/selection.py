@@ -138,10 +138,8 @@ class Comparison(dict[str, Selection]):
         content = first.to_dict()
         if len(self) + len(self.errors) > 1:
             content["notes"] = list(dict.fromkeys(note for selection in self.values() for note in selection.notes))
-            content["methods"] = {
-                **{name: selection.to_dict() for name, selection in self.items()},
-                **{name: {"error": reason} for name, reason in self.errors.items()},
-            }
+            unfit = {name: {"error": reason} for name, reason in self.errors.items()}
+            content["methods"] = {name: selection.to_dict() for name, selection in self.items()} | unfit
         return content
 
     def table(self) -> list[dict[str, Any]]:

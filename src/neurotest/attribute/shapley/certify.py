@@ -53,8 +53,7 @@ def certify(
         if drop and number + 1 >= LEAST and race.drop(k) and int(race.kept.sum()) <= k:
             break
     low, high = race.interval()
-    top = race.mean.argsort(descending=True, stable=True)
-    top = top[: min(k, int((race.seen > 0).sum()))]
+    top = race.mean.argsort(descending=True, stable=True)[: min(k, int((race.seen > 0).sum()))]
     others = torch.ones(len(game.players), dtype=torch.bool)
     others[top] = False
     rest = high[others & (race.seen > 0)]

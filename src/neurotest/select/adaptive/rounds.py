@@ -22,6 +22,7 @@ from neurotest.select.adaptive.remaining import Draw
 from neurotest.select.adaptive.selector import Adaptive, AdaptiveState, faults_of, summary
 from neurotest.select.exchange import classes_of, numbered, read_labels
 
+Entry = dict[str, Any]  # as JSON holds it
 FACTS = "adaptive.npz"
 ROUNDS, SETTINGS = "adaptive rounds", "adaptive settings"  # entries of the run
 LARGEST = 1 << 33
@@ -46,14 +47,14 @@ def _keep(run: Run, name: str, state: AdaptiveState) -> None:
         run[ROUNDS] = [_round(name, picks, loop)]
 
 
-def _round(name: str, positions: list[int], loop: Loop) -> dict[str, Any]:
+def _round(name: str, positions: list[int], loop: Loop) -> Entry:
     entry = {"ranking": name, "positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
     if loop.audit and loop.draws:
         entry |= {"random": list(loop.draws[-1].positions), "labelled": sorted(loop.draws[-1].labelled)}
     return entry
 
 
-def add_labels(path: str | Path, file: str | Path, by: str = "") -> dict[str, Any]:
+def add_labels(path: str | Path, file: str | Path, by: str = "") -> Entry:
     """Put a file of labels into an adaptive run: all of them or, with one sentence, none."""
     labels = read_labels(file)
     with Run.open(path, write=True) as run:
@@ -94,9 +95,7 @@ def _places(key: int | str, contents: Mapping[str, list[int]], proposed: set[int
     return [key]
 
 
-def resume(
-    path: str | Path, budget: int | None = None, *, pool: Source | str | None = None, files: int | None = None
-) -> dict[str, Any]:
+def resume(path: str | Path, budget: int | None = None, *, pool: Source | str | None = None, files: int | None = None) -> Entry:
     """Propose the next batch of an adaptive run, or say again what was proposed if nothing of it has a label yet.
 
     budget: size of the batch (default: that of the one before). pool: only for pictures of the proposals; zoo data and data of a
