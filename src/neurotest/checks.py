@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from neurotest.errors import BadInput
 
@@ -11,6 +12,17 @@ from neurotest.errors import BadInput
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise BadInput(f"{name}={value!r}: expected {', '.join(allowed[:-1])} or {allowed[-1]}.")
+
+
+def choices(settings: Any) -> None:
+    """Every setting whose type is a `Literal` must be one of its words."""
+    for name, allowed in _words(settings.__class__).items():
+        one_of(name, getattr(settings, name), allowed)
+
+
+@cache
+def _words(kind: type) -> dict[str, tuple[str, ...]]:
+    return {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}
 
 
 def integer(name: str, value: Any, least: int, usual: str, most: int | None = None) -> int:

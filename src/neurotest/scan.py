@@ -70,10 +70,8 @@ def aligned(target: Target, source: Source) -> Source:
         numbers = {name: int(name) for name in source.classes}
     for name in source.classes:
         if name not in numbers:
-            raise BadInput(
-                f"{source.spec}: {name!r} is no class of the target. {near(name, numbers)} (--classes FILE names them in its "
-                "order)"
-            )
+            hint = f"{near(name, numbers)} (--classes FILE names them in its order)"
+            raise BadInput(f"{source.spec}: {name!r} is no class of the target. {hint}")
     renumbered = copy.copy(source)
     renumbered.labels = np.array([numbers[name] for name in source.classes])[source.labels]
     renumbered.classes = target.classes
@@ -88,22 +86,15 @@ def remarks(target: Target, source: Source) -> tuple[str, ...]:
         sentences.append(f"{count} file{'s' if count > 1 else ''} skipped (first: {first.file}, {first.reason}).")
     if source.labels is not None and source.names is not None and target.classes is None and source.classes:
         order = ", ".join(f"{number} = {name}" for number, name in enumerate(source.classes[:4]))
-        sentences.append(
-            f"the target names no classes, so folders are numbered by name ({order}, ...): pass --classes if its order differs."
-        )
+        numbered = f"the target names no classes, so folders are numbered by name ({order}, ...)"
+        sentences.append(f"{numbered}: pass --classes if its order differs.")
     return tuple(sentences)
 
 
 def each_batch(
-    target: Target,
-    source: Source,
-    step: Callable[[Batch, Trace, Probe], None],
-    *,
-    wants: Iterable[Want] = (),
-    order: np.ndarray | None = None,
-    batch: int = BATCH,
-    progress: Progress | None = None,
-) -> None:
+    target: Target, source: Source, step: Callable[[Batch, Trace, Probe], None],
+    *, wants: Iterable[Want] = (), order: np.ndarray | None = None, batch: int = BATCH, progress: Progress | None = None,
+) -> None:  # fmt: skip
     """Forward the source once with `wants` recorded and call `step` with every batch, its trace and the probe.
 
     The probe is for traces of further inputs, such as a batch's originals, with the same layers recorded.
@@ -118,12 +109,7 @@ def each_batch(
 
 
 def scan(
-    target: Target,
-    source: Source | str,
-    consumers: Sequence[Consumer],
-    *,
-    batch: int = BATCH,
-    progress: Progress | None = None,
+    target: Target, source: Source | str, consumers: Sequence[Consumer], *, batch: int = BATCH, progress: Progress | None = None
 ) -> None:
     """Forward the source once, recording what any consumer wants, and update each of them per batch."""
     inputs: Source = data(source, shape=target.shape)
@@ -142,14 +128,9 @@ def wanted(consumers: Iterable[Any]) -> tuple[Want, ...]:
 
 
 def profile(
-    target: Target | str,
-    train: Source | str,
-    *,
-    layers: str = "pre_activation",
-    neuron: str = "channel",
-    batch: int = BATCH,
-    progress: Progress | None = None,
-) -> Profile:
+    target: Target | str, train: Source | str,
+    *, layers: str = "pre_activation", neuron: str = "channel", batch: int = BATCH, progress: Progress | None = None,
+) -> Profile:  # fmt: skip
     """Per-neuron range, mean and spread of training data."""
     target = load(target)
     source = data(train, shape=target.shape)

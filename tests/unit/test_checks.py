@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
-from neurotest.checks import count, eps_share, fraction, integer, number, one_of
+from neurotest.checks import choices, count, eps_share, fraction, integer, number, one_of
 from neurotest.errors import BadInput
 
 
@@ -34,6 +36,29 @@ def test_a_refusal_says_what_is_allowed(check: Callable[[], object], sentence: s
     with pytest.raises(BadInput) as refused:
         check()
     assert str(refused.value).startswith(sentence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    mode: Literal["a", "b"] = "a"
+    width: Literal["scott"] | float = "scott"  # not words alone: for the class itself to check
+    layers: str = "any"
+
+    def __post_init__(self) -> None:
+        choices(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class More(Settings):
+    edges: Literal["closed", "open", "ceil"] = "closed"
+
+
+def test_words_of_a_literal_are_the_allowed_ones() -> None:
+    assert More(mode="b", width=0.2, layers="x", edges="ceil").mode == "b"
+    with pytest.raises(BadInput, match=r"^mode='c': expected a or b\.$"):
+        More(mode="c")
+    with pytest.raises(BadInput, match=r"^edges=1: expected closed, open or ceil\.$"):
+        More(edges=1)
 
 
 def test_limits_that_may_be_reached_are_taken() -> None:

@@ -44,23 +44,22 @@ class Step:
             return _transposed(self.forward, x, relevance)  # all to the greatest, as the gradient goes
         if self.kind == "mean":
             result = self.forward(x)
-            return x * _transposed(self.forward, x, relevance / (result + eps * _sign(result)))
+            return x * _transposed(self.forward, x, relevance / (result + eps * torch.where(result < 0, -1.0, 1.0)))
         return relevance
 
 
-@dataclass(frozen=True, eq=False)
-class Chain:
-    steps: tuple[Step, ...]
+Chain = list[Step]
 
-    def forward(self, x: Tensor) -> list[Tensor]:
-        """The input of every step, then the output of the last."""
-        values = [x]
-        with torch.no_grad():
-            for step in self.steps:
-                # A step that works in place would overwrite the record of the one before it.
-                before = values[-1].reshape(step.before)
-                values.append(step.forward(before.clone() if step.in_place else before))
-        return values
+
+def run(chain: Chain, x: Tensor) -> list[Tensor]:
+    """The input of every step, then the output of the last."""
+    values = [x]
+    with torch.no_grad():
+        for step in chain:
+            # A step that works in place would overwrite the record of the one before it.
+            before = values[-1].reshape(step.before)
+            values.append(step.forward(before.clone() if step.in_place else before))
+    return values
 
 
 def find_chain(target: Target) -> Chain | None:
@@ -68,7 +67,7 @@ def find_chain(target: Target) -> Chain | None:
     survey = target.survey()
     modules = dict(target.module.named_modules())
     shapes = {layer.name: layer.shape for layer in survey.everything}
-    steps = []
+    chain: Chain = []
     for layer in survey.everything:
         whole = isinstance(modules[layer.module], LINEAR + MAXIMA + MEANS + THROUGH + SHAPES)
         if whole == bool(layer.function):
@@ -76,16 +75,15 @@ def find_chain(target: Target) -> Chain | None:
         step = _of_function(layer, shapes) if layer.function else _of_module(layer, modules[layer.module])
         if step is None:
             return None
-        steps.append(step)
-    chain = Chain(tuple(steps))
+        chain.append(step)
     assert target.shape is not None
     noise = torch.rand((2, *target.shape), generator=torch.Generator().manual_seed(1)).to(target.device)
     try:
         with torch.inference_mode():
-            same = torch.allclose(chain.forward(noise)[-1], target.module(noise), rtol=1e-4, atol=1e-5)
+            same = torch.allclose(run(chain, noise)[-1], target.module(noise), rtol=1e-4, atol=1e-5)
     except RuntimeError:  # shapes that do not follow each other: the network branches
         return None
-    return chain if steps and same else None
+    return chain if chain and same else None
 
 
 def _of_module(layer: Layer, module: nn.Module) -> Step:
@@ -152,7 +150,3 @@ def _transposed(function: Callable[[Tensor], Tensor], x: Tensor, upper: Tensor) 
         x = x.detach().requires_grad_(True)
         (gradient,) = torch.autograd.grad(function(x), x, upper)
     return gradient
-
-
-def _sign(values: Tensor) -> Tensor:
-    return torch.where(values < 0, -1.0, 1.0)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neurotest.checks import choices, integer
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
 from neurotest.target.layers import Layer
@@ -22,8 +23,6 @@ from neurotest.target.layers import Layer
 POINTS = 128  # inputs of one forward pass with its graph
 KEPT = 64  # classes whose empty image is remembered
 STEPS = 7
-GRIDS = ("uniform", "early", "captum")
-RULES = ("trapezoid", "left")
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,8 @@ class Conductance:
     baseline: Literal["mean", "black"] = "mean"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1:
-            raise BadInput(f"steps={self.steps!r}: expected an integer >= 1 ({STEPS} is usual, captum's default is 50).")
-        for name, allowed in (("grid", GRIDS), ("rule", RULES), ("baseline", ("mean", "black"))):
-            if getattr(self, name) not in allowed:
-                raise BadInput(f"{name}={getattr(self, name)!r}: expected {', '.join(allowed[:-1])} or {allowed[-1]}.")
+        integer("steps", self.steps, 1, f"{STEPS} is usual, captum's default is 50")
+        choices(self)
 
     @property
     def passes(self) -> int:
@@ -87,9 +83,7 @@ class Conductance:
     def plan(self, target: Target, *, empty: Tensor | None = None, data: Any = None) -> ConductancePlan:
         """For one target. empty: the empty image itself, in bounds. data: a Source for the mean colour, where it is needed."""
         layers = inner(target, self.layers)
-        if empty is None:
-            empty = blank(target, self.baseline, data)
-        return ConductancePlan(self, target, layers, empty)
+        return ConductancePlan(self, target, layers, blank(target, self.baseline, data) if empty is None else empty)
 
 
 def inner(target: Target, layers: str) -> tuple[Layer, ...]:
@@ -110,11 +104,12 @@ def blank(target: Target, baseline: str, data: Any = None) -> Tensor:
         return torch.full((1, *shape), float(target.bounds[0]), device=target.device)
     places = (-1,) + (1,) * (len(shape) - 1)
     if target.mean is not None:
-        return torch.tensor(target.mean, device=target.device).view(places).expand(shape).unsqueeze(0).clone()
-    if data is None or not len(data):
+        colour = torch.tensor(target.mean, device=target.device)
+    elif data is None or not len(data):
         raise BadInput("baseline='mean': the target states no mean, so data is needed to take it from; or say baseline=black.")
-    x = target.prepare(data.read(np.arange(min(1000, len(data)))))
-    colour = x.mean(dim=(0, *range(2, x.ndim)))
+    else:
+        x = target.prepare(data.read(np.arange(min(1000, len(data)))))
+        colour = x.mean(dim=(0, *range(2, x.ndim)))
     return colour.view(places).expand(shape).unsqueeze(0).clone()
 
 
@@ -196,10 +191,9 @@ class _Points:
 
     def row(self, i: int) -> _Points:
         """One of them, with a batch of one."""
-        kept = slice(i, i + 1)
-        return _Points(
-            [m[kept].clone() for m in self.maps], [s[kept].clone() for s in self.slopes], self.logits[kept], self.answers[kept]
-        )
+        one = slice(i, i + 1)
+        maps, slopes = ([tensor[one].clone() for tensor in tensors] for tensors in (self.maps, self.slopes))
+        return _Points(maps, slopes, self.logits[one], self.answers[one])
 
 
 @contextmanager
@@ -215,18 +209,19 @@ def frozen(module: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def channels(maps: Tensor, layer: Layer, how: Literal["sum", "mean"]) -> Tensor:
-    """(n, *map) -> (n, neurons)."""
+def channels(maps: Tensor, layer: Layer, how: Literal["sum", "mean", "peak"]) -> Tensor:
+    """(n, *map) -> (n, neurons); peak: the greatest absolute value."""
     others = tuple(d for d in range(1, maps.ndim) if d != layer.axis)
+    maps = maps.abs() if how == "peak" else maps
     if not others:
         return maps
-    return maps.sum(others) if how == "sum" else maps.mean(others)
+    return maps.amax(others) if how == "peak" else maps.sum(others) if how == "sum" else maps.mean(others)
 
 
 def _joined(parts: list[Attribution]) -> Attribution:
-    if len(parts) == 1:
-        return parts[0]
-    first = parts[0]
+    first, *others = parts
+    if not others:
+        return first
     return Attribution(
         {name: torch.cat([part.scores[name] for part in parts]) for name in first.scores},
         {name: torch.cat([part.activation[name] for part in parts]) for name in first.activation},

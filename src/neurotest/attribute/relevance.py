@@ -9,8 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from neurotest.attribute.chain import Chain, find_chain
+from neurotest.attribute.chain import Chain, find_chain, run
 from neurotest.attribute.conductance import channels, inner
+from neurotest.checks import choices, number
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
 
@@ -40,10 +41,8 @@ class Relevance:
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        if self.rule not in ("auto", "lrp", "gradient"):
-            raise BadInput(f"rule={self.rule!r}: expected auto, lrp or gradient.")
-        if not self.beta >= 0:
-            raise BadInput(f"beta={self.beta!r}: expected a number of at least 0 (0.5 is usual; alpha is 1 + beta).")
+        choices(self)
+        number("beta", self.beta, "0.5 is usual; alpha is 1 + beta", least=0)
 
     def plan(self, target: Target) -> Plan:
         """Decide how to compute it for this target."""
@@ -82,20 +81,18 @@ class Plan:
         )
 
     def _propagate(self, chain: Chain, x: Tensor) -> tuple[Maps, Maps]:
-        values = chain.forward(x)  # the input of every step, and the output of the last
+        values = run(chain, x)  # the input of every step, and the output of the last
         logits = values[-1]
         best = logits.argmax(dim=1, keepdim=True)
         relevance = torch.zeros_like(logits).scatter(1, best, logits.gather(1, best))
         wanted = {layer.name for layer in self.layers}
         relevances: Maps = {}
         activations: Maps = {}
-        for number in range(len(chain.steps) - 1, -1, -1):
-            step = chain.steps[number]
+        for step, before, after in reversed([*zip(chain, values[:-1], values[1:], strict=True)]):
+            relevance = relevance.reshape(step.after)
             if step.name in wanted:
-                relevances[step.name], activations[step.name] = (t.reshape(step.after) for t in (relevance, values[number + 1]))
-            relevance = step.back(
-                values[number].reshape(step.before), relevance.reshape(step.after), self.settings.beta, self.settings.eps
-            )
+                relevances[step.name], activations[step.name] = relevance, after.reshape(step.after)
+            relevance = step.back(before.reshape(step.before), relevance, self.settings.beta, self.settings.eps)
         return relevances, activations
 
     def _gradient(self, x: Tensor) -> tuple[Maps, Maps]:

@@ -73,9 +73,8 @@ def tables(coverage: Coverage, *, per_layer: bool) -> None:
     from neurotest.cli import show
     from neurotest.coverage.result import MEANING
 
-    title = (
-        f"coverage of {coverage.target} by {coverage.inputs:,} inputs of {coverage.data} ({coverage.layers}, {coverage.neuron})"
-    )
+    what = f"{coverage.layers}, {coverage.neuron}"
+    title = f"coverage of {coverage.target} by {coverage.inputs:,} inputs of {coverage.data} ({what})"
     columns = ["criterion", "covered", "of", "value", "dead", "half of it after"]
     rows = [
         [name, _count(m.value.covered), _count(m.value.total), _value(m.value.whole), str(m.value.dead), _half(m.growth)]

@@ -43,4 +43,4 @@ def demo(
         print("nss knows here what each candidate was made from; on real unlabelled data it does not, and is near chance.")
         print(f"report: open {page} in a browser")
 
-    return {**select.result(results), "report": str(page)}, print_result
+    return {**results.to_dict(), "report": str(page)}, print_result

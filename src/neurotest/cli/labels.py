@@ -24,8 +24,7 @@ def labels(
     if action not in ("add", "show"):
         raise BadInput(f"{action!r}: expected `neurotest labels RUN add FILE` or `neurotest labels RUN show`.")
     if action == "show":
-        _show(run, json)
-        return
+        return _show(run, json)
     if file is None:
         raise BadInput("add: which file? `neurotest labels RUN add FILE`, with the columns label and content or position.")
     from neurotest.select.adaptive.rounds import add_labels

@@ -79,13 +79,8 @@ def select(
             spread=spread, layers=layers, neuron=neuron,
             seed=seed, limit=limit, batch=batch, strict=strict, out=out, files=files, progress=progress,
         )  # fmt: skip
-    content = result(selections)
+    content = selections.to_dict()
     return content, lambda: tell(selections, content["run"])
-
-
-def result(selections: Comparison) -> dict[str, Any]:
-    """The JSON of a selection: the first method's, and each one's under `methods` when there are several."""
-    return selections.to_dict()
 
 
 def tell(selections: Comparison, run: str | Path | None) -> None:
@@ -97,11 +92,8 @@ def tell(selections: Comparison, run: str | Path | None) -> None:
         show.table(*quality_table(selections))
     elif first.estimate is None:
         rows = [[str(r["rank"]), str(r["index"]), f"{r['score']:.4g}", str(r["predicted"])] for r in first.table()[:20]]
-        show.table(
-            f"label these first ({first.method}: {first.picked} of {len(first.order):,})",
-            ["rank", "index", "score", "predicted"],
-            rows,
-        )
+        title = f"label these first ({first.method}: {first.picked} of {len(first.order):,})"
+        show.table(title, ["rank", "index", "score", "predicted"], rows)
     for name, selection in selections.items():
         if selection.estimate is not None:
             print(estimated(name, selection))

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
 from neurotest.measure.traces import Values
-from neurotest.stats.neighbours import Points, squared_distances
+from neurotest.stats.neighbours import Points, nearest_other
 
 Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 REACH = 2.0  # distances are measured in so many times the greatest one within the cluster
 
 
@@ -20,7 +21,7 @@ REACH = 2.0  # distances are measured in so many times the greatest one within t
 class Abstract:
     """One row per class and cluster. `members` are the cluster's training activations, where distances are wanted."""
 
-    classes: NDArray[np.int64]  # (paths,)
+    classes: Ints  # (paths,)
     paths: Bits  # (paths, neurons)
     members: tuple[Values, ...] = ()
     notes: tuple[str, ...] = ()
@@ -42,23 +43,12 @@ class Abstract:
             return np.zeros(len(values))
         members = self.members[number][:, here].astype(np.float64)
         near, _ = Points(members).nearest(values[:, here].astype(np.float64))
-        reach = REACH * _widest(members)
+        reach = REACH * float(nearest_other(members).max()) if len(members) > 1 else 0.0
         share: Floats = np.minimum(near / reach, 1.0) if reach > 0 else (near > 0).astype(np.float64)
         return share
 
 
-def _widest(members: Floats) -> float:
-    """The greatest distance of a member to its nearest other."""
-    if len(members) < 2:
-        return 0.0
-    apart = squared_distances(members, members)
-    np.fill_diagonal(apart, np.inf)
-    return float(np.sqrt(apart.min(axis=1).max()))
-
-
-def build(
-    paths: Bits, classes: NDArray[np.int64], right: Bits, values: Values | None, *, clusters: int, member: float
-) -> Abstract:
+def build(paths: Bits, classes: Ints, right: Bits, values: Values | None, *, clusters: int, member: float) -> Abstract:
     """Cluster the paths of each class's correctly classified inputs and keep what `member` of a cluster share."""
     rows: list[tuple[int, Bits]] = []
     members: list[Values] = []
@@ -80,7 +70,7 @@ def build(
     return Abstract(order, np.stack([path for _, path in rows]), tuple(members), notes)
 
 
-def _clusters(paths: Bits, clusters: int) -> list[NDArray[np.int64]]:
+def _clusters(paths: Bits, clusters: int) -> list[Ints]:
     """Positions of each cluster's inputs; fewer clusters where there are fewer different paths."""
     different = len(np.unique(paths, axis=0))
     if min(clusters, different) < 2:

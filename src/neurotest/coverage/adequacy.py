@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.errors import BadInput
 from neurotest.measure.context import Traces
 from neurotest.measure.traces import Values
@@ -27,7 +27,6 @@ Rule = Callable[[Floats, Classes], Floats]
 Model = Callable[[Floats], Floats]
 Notes = tuple[str, ...]
 EAGER = 5000  # up to so many training points every distance between classes is computed at once, beyond as it is needed
-INVERSES = ("auto", "pinv", "none")
 ALL = -1  # the class of everything where classes are not distinguished
 
 
@@ -40,6 +39,7 @@ class Adequacy(ABC):
     features: int | None = 300
 
     def __post_init__(self) -> None:
+        choices(self)
         number("min_var", self.min_var, "1e-5 is usual", least=0)
         if self.features is not None:
             integer("features", self.features, 1, "300 is usual, none keeps all")
@@ -49,10 +49,7 @@ class Adequacy(ABC):
         values = np.asarray(traces.values)
         good = np.isfinite(values).all(axis=1)
         if not good.any():
-            raise BadInput(
-                f"surprise needs training inputs with finite activations: {len(values)} were given, none is usable. Give "
-                "--train DATA."
-            )
+            raise BadInput(f"surprise needs finite training activations: of {len(values)} inputs none is usable. Give --train.")
         keep = self._features(values[good])
         points = values[good][:, keep].astype(np.float64)
         rule, notes = self._fit(points, np.asarray(traces.predicted)[good], seed)
@@ -118,12 +115,8 @@ def _groups(points: Floats, classes: Classes, per: str) -> dict[int, Floats]:
 
 def _shrunk(models: dict[int, Any]) -> Notes:
     weak = [str(c) if c != ALL else "all" for c, model in models.items() if model.shrunk]
-    if not weak:
-        return ()
-    return (
-        f"the covariance of class {', '.join(weak)} cannot be inverted (too few training inputs for so many neurons): it is "
-        "shrunk.",
-    )
+    why = "cannot be inverted (too few training inputs for so many neurons): it is shrunk"
+    return (f"the covariance of class {', '.join(weak)} {why}.",) if weak else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,10 +133,8 @@ class LSA(Adequacy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of("per", self.per, ("class", "all"))
         if self.bandwidth != "scott":
             number("bandwidth", self.bandwidth, "scott, or for example 0.2", above=0)
-        one_of("inverse", self.inverse, INVERSES)
 
     def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         kernels = {c: Kernels(group, self.bandwidth, self.inverse) for c, group in _groups(points, classes, self.per).items()}
@@ -164,10 +155,6 @@ class DSA(Adequacy):
     """
 
     reference: Literal["nearest", "test"] = "nearest"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("reference", self.reference, ("nearest", "test"))
 
     def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         if len(np.unique(classes)) < 2:
@@ -223,11 +210,6 @@ class MDSA(Adequacy):
     squared: bool = False
     inverse: Inverse = "auto"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("per", self.per, ("class", "all"))
-        one_of("inverse", self.inverse, INVERSES)
-
     def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         return _mahalanobis(_groups(points, classes, self.per), self.inverse, self.squared)
 
@@ -254,7 +236,6 @@ class MLSA(Adequacy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of("per", self.per, ("class", "all"))
         integer("components", self.components, 1, "2 or 3 are usual")
         number("regularise", self.regularise, "1e-6 is usual", least=0)
 
@@ -320,7 +301,6 @@ class MMDSA(Adequacy):
         super().__post_init__()
         if self.clusters is not None:
             integer("clusters", self.clusters, 1, "none chooses 2 to 5 by silhouette")
-        one_of("inverse", self.inverse, INVERSES)
 
     def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         means = self._cluster(points, seed)

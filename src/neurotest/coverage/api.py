@@ -13,42 +13,30 @@ from numpy.typing import NDArray
 
 from neurotest import registry
 from neurotest.coverage.criterion import Criterion, State
-from neurotest.coverage.record import config, record
 from neurotest.coverage.result import Coverage, Measured
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.jobs.life import whole
+from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_spec
+from neurotest.jobs.stored import target_config
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
 from neurotest.measure.traces import part
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.target import Probe, Profile, Target, Trace, Want
 
+Criteria = Mapping[str, Criterion]  # as typed
 MEMORY = 2e9  # bytes a run may need before somebody has to say so
 POINTS = 40  # of the growth curve
 
 
 def cover(
-    target: AnyTarget,
-    data: Source | str,
-    criteria: str | Criterion | Sequence[str | Criterion] = "nlc",
-    *,
-    train: Source | str | None = None,
-    profile: Profile | str | Path | None = None,
-    layers: str | None = None,
-    neuron: str | None = None,
-    by: Literal["class"] | None = None,
-    memory: float = MEMORY,
-    seed: int = 0,
-    limit: int | None = None,
-    batch: int = BATCH,
-    strict: bool = False,
-    cache: bool = True,
-    out: str | Path | bool | None = False,
-    progress: Progress | None = None,
-    tell: Callable[[str], None] | None = None,
-) -> Coverage:
+    target: AnyTarget, data: Source | str, criteria: str | Criterion | Sequence[str | Criterion] = "nlc",
+    *, train: Source | str | None = None, profile: Profile | str | Path | None = None, layers: str | None = None,
+    neuron: str | None = None, by: Literal["class"] | None = None, memory: float = MEMORY, seed: int = 0,
+    limit: int | None = None, batch: int = BATCH, strict: bool = False, cache: bool = True,
+    out: str | Path | bool | None = False, progress: Progress | None = None, tell: Callable[[str], None] | None = None,
+) -> Coverage:  # fmt: skip
     """How much of the target the data exercises, by each criterion, from one pass.
 
     train: training data, for criteria that compare with it; their profile is kept in the cache. profile: a saved one instead.
@@ -71,24 +59,23 @@ def cover(
         tell(f"the criteria will need about {needed / 1e9:.1f} GB of memory")
     profiles, traces = ([c.want for c in chosen.values() if c.needs == kind] for kind in ("profile", "traces"))
     context.gather(profiles, traces, "the criteria")
-    settings = {"seed": seed, "batch": batch, "train": stored_spec(context.train)}
-    with whole("cover", out, config(target, source, chosen, settings)) as run:
+    config = {
+        **target_config(target), "data": stored_spec(source), "train": stored_spec(context.train), "seed": seed, "batch": batch,
+        "criteria": {name: repr(criterion) for name, criterion in chosen.items()},
+    }  # fmt: skip
+    with whole("cover", out, config) as run:
         measurement = _Measurement(chosen, context, several, classes, source)
         measurement.scan(batch, progress)
         result = Coverage(
-            measurement.measured(),
-            *_common(several.left(chosen)),
-            len(source),
-            target.spec,
-            source.spec,
-            None if context.train is None else context.train.spec,
-            needed,
-            tuple(f"{s.file}: {s.reason}" for s in source.skipped),
-            None if run is None else run.path,
-            several.errors,
-        )
+            measurement.measured(), *_common(several.left(chosen)), len(source), target.spec, source.spec,
+            None if context.train is None else context.train.spec, needed, tuple(f"{s.file}: {s.reason}" for s in source.skipped),
+            None if run is None else run.path, several.errors,
+        )  # fmt: skip
         if run is not None:
-            record(run, result)
+            with run.transaction():
+                run["never covered"] = result.never()
+            unfit = [f"{name} did not run: {reason}" for name, reason in result.errors.items()]
+            finish(run, {**result.to_dict(), "notes": [*result.notes, *unfit]})
     return result
 
 
@@ -103,9 +90,7 @@ def _criteria(criteria: Any) -> dict[str, Criterion]:
     return named
 
 
-def _fitting(
-    requested: Mapping[str, Criterion], overrides: Mapping[str, Any], context: Context, several: Several
-) -> dict[str, Criterion]:
+def _fitting(requested: Criteria, overrides: Mapping[str, Any], context: Context, several: Several) -> dict[str, Criterion]:
     """The criteria, with what the user overrides, whose layers the target has and whose training data is there."""
     overrides = {setting: value for setting, value in overrides.items() if value is not None}
     chosen = {}
@@ -123,7 +108,7 @@ def _recorded(criterion: Criterion) -> Want:
     return criterion.want if criterion.want.layers else Want(layers=criterion.layers, neuron=criterion.neuron)
 
 
-def _common(chosen: Mapping[str, Criterion]) -> tuple[str, str]:
+def _common(chosen: Criteria) -> tuple[str, str]:
     """The layers and neurons of all criteria; `mixed` where they differ (each one's own stand beside it)."""
     layers, neurons = ({getattr(c, name) for c in chosen.values()} for name in ("layers", "neuron"))
     return tuple(each.pop() if len(each) == 1 else "mixed" for each in (layers, neurons))  # type: ignore[return-value]
@@ -139,7 +124,7 @@ def _context(target: Target, train: Any, profile: Any, **settings: Any) -> Conte
     return context
 
 
-def _check_memory(chosen: Mapping[str, Criterion], context: Context, inputs: int, allowed: float, *, copies: int) -> int:
+def _check_memory(chosen: Criteria, context: Context, inputs: int, allowed: float, *, copies: int) -> int:
     """Refuse what would need more than is allowed, and say how to need less."""
     train = len(context.train) if context.train is not None else 0
     each = {}
@@ -218,13 +203,11 @@ class _Measurement:
             trained = context.profiles[criterion.want].count
         elif criterion.needs and context.train is not None:
             trained = len(context.train)
-        by_class = {self._name(number): states[name].value() for number, states in sorted(self.per_class.items())}
+        names = dict(enumerate(self.classes))
+        by_class = {names.get(n, str(n)): states[name].value() for n, states in sorted(self.per_class.items())}
         growth = tuple(self.growth.get(name, ()))
         about = (repr(criterion), criterion.layers, criterion.neuron, criterion.mergeable, trained)
         return Measured(*about, state.value(), growth, by_class)
-
-    def _name(self, number: int) -> str:
-        return self.classes[number] if 0 <= number < len(self.classes) else str(number)
 
 
 def _steps(total: int, batch: int) -> Iterator[int]:

@@ -61,11 +61,9 @@ class BitState(State):
         return {"bits": np.packbits(self.bits.ravel())}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        packed = np.asarray(state["bits"], dtype=np.uint8)
-        if packed.size != (self.bits.size + 7) // 8:
-            raise BadInput(
-                f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {(self.bits.size + 7) // 8}."
-            )
+        packed, size = np.asarray(state["bits"], dtype=np.uint8), (self.bits.size + 7) // 8
+        if packed.size != size:
+            raise BadInput(f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {size}.")
         self.bits = np.unpackbits(packed, count=self.bits.size).astype(bool).reshape(self.bits.shape)
 
 

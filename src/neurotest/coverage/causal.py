@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.coverage.edges import Edges, Learner, find_links
 from neurotest.coverage.tables import Rule, count, dependent
@@ -23,29 +23,20 @@ Bits = NDArray[np.bool_]
 
 
 @register(
-    "criterion",
-    "cac",
+    "criterion", "cac", main="sections",
     paper="Ji et al., CC: Causality-Aware Coverage Criterion for Deep Neural Networks, ICSE 2023",
     cost="one matrix product of inputs x inputs x outputs per layer and input; 4 bytes kept per connection and cell of its table",
-    differs="Expected counts are row sum * column sum / total. The published code divides by the number of cells instead, "
-    "which with more inputs than cells inflates them, passes the rule of five and rejects independence: its numbers "
-    "rest on that (`expected=dl_cc`). Textbook counts seldom reach five in every cell, so `rule=cochran` asks for "
-    "five in four fifths of the occupied ones. A connection's cause is the layer's own input, which is right for "
-    "residual networks too; the code takes the output of the layer registered before it (`parent=previous`). Without "
-    "`sticky` the test is made on all counts whenever the value is read; the code tests after each batch and never "
-    "takes back, which depends on order and batch size.",
-    main="sections",
-    presets={
-        "code": {
-            "expected": "dl_cc",
-            "rule": "all",
-            "parent": "previous",
-            "edges": "neural_coverage",
-            "sticky": True,
-            "include_train": True,
-        }
-    },
-)
+    presets={"code": {
+        "expected": "dl_cc", "rule": "all", "parent": "previous", "edges": "neural_coverage", "sticky": True,
+        "include_train": True,
+    }},
+    differs="Expected counts are row sum * column sum / total. The published code divides by the number of cells instead, which "
+    "with more inputs than cells inflates them, passes the rule of five and rejects independence: its numbers rest on that "
+    "(`expected=dl_cc`). Textbook counts seldom reach five in every cell, so `rule=cochran` asks for five in four fifths of the "
+    "occupied ones. A connection's cause is the layer's own input, which is right for residual networks too; the code takes the "
+    "output of the layer registered before it (`parent=previous`). Without `sticky` the test is made on all counts whenever the "
+    "value is read; the code tests after each batch and never takes back, which depends on order and batch size.",
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class CAC(Criterion):
     """Share of connections (input neuron -> output neuron of a layer) whose values depend on each other by a chi-square test.
@@ -71,10 +62,7 @@ class CAC(Criterion):
     def __post_init__(self) -> None:
         integer("sections", self.sections, 2, "the paper uses 8")
         number("p", self.p, "0.05 is usual", above=0, below=1)
-        one_of("expected", self.expected, ("textbook", "dl_cc"))
-        one_of("rule", self.rule, ("cochran", "all"))
-        one_of("parent", self.parent, ("input", "previous"))
-        one_of("edges", self.edges, ("closed", "neural_coverage"))
+        choices(self)
         if self.neuron != "channel":
             raise BadInput(f"neuron={self.neuron!r}: connections are between channels; leave it out.")
 
@@ -117,19 +105,18 @@ class CausalState(State):
         self.edges = edges
         # One cell more than a table has takes in what lies outside the ranges.
         self._cells = criterion.sections**2 + 1
-        self._flat: list[NDArray[np.int32]] = [
-            np.zeros(e.link.in_channels * e.link.out_channels * self._cells, dtype=np.int32) for e in edges
-        ]
         self.covered: list[Bits] = [np.zeros((e.link.in_channels, e.link.out_channels), dtype=bool) for e in edges]
+        self._flat: list[NDArray[np.int32]] = [np.zeros(bits.size * self._cells, dtype=np.int32) for bits in self.covered]
         self._rule = Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
 
     @property
     def counts(self) -> list[NDArray[np.int32]]:
         """Per layer (inputs, outputs, sections^2)."""
-        return [self._tables(flat, e) for flat, e in zip(self._flat, self.edges, strict=True)]
+        return self._tables(self._flat)
 
-    def _tables(self, flat: NDArray[np.int32], edges: Edges) -> NDArray[np.int32]:
-        return flat.reshape(edges.link.in_channels, edges.link.out_channels, self._cells)[..., :-1]
+    def _tables(self, all_flat: list[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
+        pairs = zip(all_flat, self.covered, strict=True)
+        return [flat.reshape(*covered.shape, self._cells)[..., :-1] for flat, covered in pairs]
 
     def read(self, trace: Trace) -> Joined:
         """The reduced inputs of every layer, for counting what is not finite."""
@@ -159,7 +146,7 @@ class CausalState(State):
 
     @property
     def total(self) -> int:
-        return sum(e.link.in_channels * e.link.out_channels for e in self.edges)
+        return sum(bits.size for bits in self.covered)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         before = sum(int(b.sum()) for b in self._covered())
@@ -169,8 +156,7 @@ class CausalState(State):
             new = [flat.copy() for flat in self._flat]
             for flat, cells in zip(new, each, strict=True):
                 count(flat, cells[:, i : i + 1], self._cells)
-            tables = [self._tables(flat, e) for flat, e in zip(new, self.edges, strict=True)]
-            gained[i] = sum(int(b.sum()) for b in self._now(tables)) - before
+            gained[i] = sum(int(b.sum()) for b in self._now(self._tables(new))) - before
         return gained / max(1, self.total)
 
     def _merge(self, other: Self) -> None:
@@ -193,14 +179,12 @@ class CausalState(State):
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         flat, covered = [], []
-        for edges, now in zip(self.edges, self.counts, strict=True):
-            counts = np.asarray(state[f"counts/{edges.link.name}"], dtype=np.int32)
+        for name, now in zip((edges.link.name for edges in self.edges), self.counts, strict=True):
+            counts = np.asarray(state[f"counts/{name}"], dtype=np.int32)
             if counts.shape != now.shape:
-                raise BadInput(
-                    f"the saved state of cac has tables of shape {counts.shape} for layer {edges.link.name}, not {now.shape}."
-                )
+                raise BadInput(f"the saved state of cac has tables of shape {counts.shape} for layer {name}, not {now.shape}.")
             new = np.zeros((*now.shape[:2], self._cells), dtype=np.int32)
             new[..., :-1] = counts
             flat.append(new.ravel())
-            covered.append(np.array(state[f"covered/{edges.link.name}"], dtype=bool).reshape(now.shape[:2]))
+            covered.append(np.array(state[f"covered/{name}"], dtype=bool).reshape(now.shape[:2]))
         self._flat, self.covered = flat, covered

@@ -22,16 +22,12 @@ Floats = NDArray[np.float64]
 
 
 @register(
-    "criterion",
-    "cc",
-    paper="Odena et al., TensorFuzz, ICML 2019",
+    "criterion", "cc", main="threshold", paper="Odena et al., TensorFuzz, ICML 2019",
     cost="one distance to every kept vector per layer and input: grows with what is kept, which has no bound",
-    differs="Exact distances in every layer; TensorFuzz looks at the logits only (`layers=GLOB` of the last layer) and uses "
-    "an approximate index. The first vector counts; NeuraL-Coverage keeps it without counting it "
-    "(`count_first=false`). The threshold is a squared distance in units of the activations: it means something else "
-    "in every network and layer.",
-    main="threshold",
-)
+    differs="Exact distances in every layer; TensorFuzz looks at the logits only (`layers=GLOB` of the last layer) and uses an "
+    "approximate index. The first vector counts; NeuraL-Coverage keeps it without counting it (`count_first=false`). The "
+    "threshold is a squared distance in units of the activations: it means something else in every network and layer.",
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class CC(Criterion):
     """How many activation vectors, summed over layers, are farther than sqrt(`threshold`) from all kept before them.
@@ -139,11 +135,11 @@ class ClusterState(State):
         return {f"kept/{name}": kept.vectors.copy() for name, kept in self.kept.items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.kept = {name: _Kept(size) for name, size in self.layout.sizes.items()}
+        kept = {}
         for name, size in self.layout.sizes.items():
             vectors = np.asarray(state[f"kept/{name}"], dtype=np.float64)
             if vectors.ndim != 2 or vectors.shape[1] != size:
-                raise BadInput(
-                    f"the saved state of cc has vectors of shape {vectors.shape} for layer {name} with {size} neurons."
-                )
-            self.kept[name].add(vectors)
+                raise BadInput(f"the saved state of cc has vectors of shape {vectors.shape} for {name} with {size} neurons.")
+            kept[name] = _Kept(size)
+            kept[name].add(vectors)
+        self.kept = kept

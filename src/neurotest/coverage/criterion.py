@@ -70,6 +70,11 @@ class Value:
         return self.whole.dead
 
 
+def first_few(names: list[str]) -> str:
+    """For a note: the first of some layers."""
+    return ", ".join(names[:SHOWN]) + (" and more" if len(names) > SHOWN else "")
+
+
 class State(ABC):
     """Accumulates over traces. `gain` says what each input alone would add to the value and changes nothing."""
 
@@ -101,13 +106,9 @@ class State(ABC):
     def merge(self, other: Self) -> None:
         """Take in what another state accumulated over other inputs."""
         if not self.criterion.mergeable:
-            raise BadInput(
-                f"{self.criterion!r} depends on the order of the inputs: its states cannot be merged; run it on one worker."
-            )
+            raise BadInput(f"{self.criterion!r} depends on the order of inputs: its states cannot be merged; use one worker.")
         if (self.criterion, dict(self.layout.sizes)) != (other.criterion, dict(other.layout.sizes)):
-            raise BadInput(
-                f"states of different criteria or layers cannot be merged: {self.criterion!r} and {other.criterion!r}."
-            )
+            raise BadInput(f"states of other criteria or layers cannot be merged: {self.criterion!r} and {other.criterion!r}.")
         self.seen += other.seen
         self.bad = self.bad + other.bad
         self._merge(other)
@@ -153,13 +154,8 @@ class State(ABC):
 
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with what was seen, in sentences."""
-        counts = self.nonfinite()
-        if not counts:
-            return ()
-        named = ", ".join(f"{name} ({n})" for name, n in list(counts.items())[:SHOWN])
-        return (
-            f"NaN or infinite activations were seen (NaN covers nothing): {named}{' and more' if len(counts) > SHOWN else ''}.",
-        )
+        named = first_few([f"{name} ({n})" for name, n in self.nonfinite().items()])
+        return (f"NaN or infinite activations were seen (NaN covers nothing): {named}.",) if named else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -72,9 +72,8 @@ class Link:
         module = cast(nn.Conv2d, self.module)
         # Every input channel as a group of its own: as many products as the layer itself has.
         each = weight.transpose(0, 1).reshape(-1, 1, *weight.shape[2:])  # (inputs * outputs, 1, ...)
-        maps = CONVOLUTIONS[weight.ndim](
-            inputs, each, None, module.stride, cast(int, module.padding), module.dilation, self.in_channels
-        )
+        settings = (module.stride, cast(int, module.padding), module.dilation, self.in_channels)
+        maps = CONVOLUTIONS[weight.ndim](inputs, each, None, *settings)
         return maps.flatten(2).mean(dim=2).reshape(len(inputs), self.in_channels, self.out_channels).transpose(0, 1)
 
     @property
@@ -95,10 +94,8 @@ def find_links(target: Target, layers: str, parent: str) -> list[Link]:
     for layer in target.survey().find(layers):
         module = target.module.get_submodule(layer.module)
         if layer.function or not isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
-            what = "function" if layer.function else type(module).__name__
-            raise BadInput(
-                f"cac needs modules that are convolutions or dense layers; {layer.name!r} is a {what}: choose --layers."
-            )
+            what = f"{layer.name!r} is a {'function' if layer.function else type(module).__name__}"
+            raise BadInput(f"cac needs modules that are convolutions or dense layers; {what}: choose --layers.")
         if not isinstance(module, nn.Linear) and (module.groups != 1 or module.padding_mode != "zeros"):
             raise BadInput(f"cac: {layer.name!r} is a grouped or specially padded convolution: leave it out with --layers.")
         link = Link(layer, module)
@@ -121,9 +118,6 @@ class Learner:
 
     want: Want
     links: list[Link]
-    causes: list[Moments] = field(default_factory=list)
-    effects: list[Moments] = field(default_factory=list)
-    sums: list[Sums] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.causes = [Moments(link.in_channels) for link in self.links]
@@ -140,8 +134,8 @@ class Learner:
 
     def edges(self, kind: str, sections: int) -> list[Edges]:
         return [
-            Edges(link, *_weights(sums.covariance()), (c.low, c.high), (e.low, e.high), kind, sections)
-            for link, c, e, sums in zip(self.links, self.causes, self.effects, self.sums, strict=True)
+            Edges(link, *_weights(sums.covariance()), cause, effect, kind, sections)
+            for link, cause, effect, sums in zip(self.links, self.causes, self.effects, self.sums, strict=True)
         ]
 
 
@@ -158,18 +152,9 @@ def _weights(covariance: NDArray[np.float64]) -> tuple[Tensor, Bits]:
 class Edges:
     """The connections of one layer: which cell of its table every input counts in."""
 
-    def __init__(
-        self,
-        link: Link,
-        weights: Tensor,
-        moving: Bits,
-        cause: tuple[Values, Values],
-        effect: tuple[Values, Values],
-        kind: str,
-        sections: int,
-    ) -> None:
-        self.link, self.weights, self.kind, self.sections = link, weights, kind, sections
-        self.cause, self.effect = (_Range(*ends) for ends in (cause, effect))
+    def __init__(self, link: Link, weights: Tensor, moving: Bits, cause: Moments, effect: Moments, kind: str, k: int) -> None:
+        self.link, self.weights, self.kind, self.sections = link, weights, kind, k
+        self.cause, self.effect = (_Range(seen.low, seen.high) for seen in (cause, effect))
         # A neuron that varies with no other input, because it is dead, is the cause of nothing.
         self.moving: Bits = moving
 
@@ -191,9 +176,8 @@ class Edges:
         for start in range(0, len(inputs), step):
             with torch.inference_mode():
                 parts = self.link.contributions(inputs[start : start + step])
-                effects = (self.weights.to(parts.device) @ parts.reshape(self.link.in_channels, -1)).reshape(
-                    parts.shape
-                ) + self.link.bias
+                mixed = self.weights.to(parts.device) @ parts.reshape(self.link.in_channels, -1)
+                effects = mixed.reshape(parts.shape) + self.link.bias
             here = causes[:, start : start + step, None]
             cells = self.effect.section(array(effects), self.kind, k).astype(np.int16)
             nowhere = (cells < 0) | (here < 0)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import number, one_of
+from neurotest.checks import choices, number
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, Values
@@ -21,16 +21,13 @@ QUEUE = 64  # inputs that wait to be added together: one matrix product instead 
 
 
 @register(
-    "criterion",
-    "nlc",
-    paper="Yuan et al., Revisiting Neuron Coverage for DNN Testing, ICSE 2023",
+    "criterion", "nlc", main="mode", paper="Yuan et al., Revisiting Neuron Coverage for DNN Testing, ICSE 2023",
     cost="one matrix product per layer and 64 inputs; 8 bytes kept per pair of neurons of a layer",
+    presets={"code": {"mode": "gated", "accept_first": False, "offset": 1.0}},
     differs="Every input is merged, so the value depends on neither order nor batch size. The published code keeps a batch "
     "only in layers whose norm rises (`mode=gated`), which makes the value depend on both, starts at 1 (`offset=1`), "
     "and never starts at all with batches of one (`accept_first=false`).",
-    main="mode",
-    presets={"code": {"mode": "gated", "accept_first": False, "offset": 1.0}},
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NLC(Criterion):
     """Sum over layers of the mean absolute entry of the covariance of the layer's neurons: grows without a bound.
@@ -46,7 +43,7 @@ class NLC(Criterion):
     growing: ClassVar[bool] = False  # an input in the middle of the others lowers a covariance
 
     def __post_init__(self) -> None:
-        one_of("mode", self.mode, ("exact", "gated"))
+        choices(self)
         number("offset", self.offset, "the published code adds 1")
 
     @property
@@ -200,9 +197,8 @@ class CovarianceState(State):
             mine.merge(theirs)
 
     def value(self) -> Value:
-        layers = {}
-        for name, sums in zip(self.layout.names, self.sums(), strict=True):
-            layers[name] = Share.count(sums.norm(), sums.dead())
+        pairs = zip(self.layout.names, self.sums(), strict=True)
+        layers = {name: Share.count(sums.norm(), sums.dead()) for name, sums in pairs}
         whole = Share.count(self.criterion.offset + sum(s.value for s in layers.values()), sum(s.dead for s in layers.values()))
         return Value(whole, layers, {}, self.nonfinite(), self.warnings())
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neurotest.attribute import Relevance
 from neurotest.attribute.relevance import Plan
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.coverage.abstract import Abstract, build
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.errors import BadInput
@@ -24,6 +24,8 @@ from neurotest.target import Trace, Want
 Bits = NDArray[np.bool_]
 ROOT = Want(layers="", keep="map", inputs=True)  # the input of the module itself
 _READ = "_decision"
+UNLABELLED = "the training data has no labels: every input counts as classified correctly."
+RULES = {"lrp": "layer-wise relevance propagation", "gradient": "gradient times activation, the substitute"}
 
 
 def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits:
@@ -46,11 +48,11 @@ def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits
 
 
 @register(
-    "criterion",
-    "npc",
+    "criterion", "npc", main="variant",
     paper="Xie et al., NPC: Neuron Path Coverage via Characterizing Decision Logic of Deep Neural Networks, TOSEM 2022",
     cost="two forward passes and a backward pass per input; keeps one path per class and cluster, for `variant=activation` "
     "also the training activations",
+    presets={"code": {"edges": "ceil", "take": "stopping"}},
     differs="Layer-wise relevance where the network is one chain of modules, gradient times activation elsewhere "
     "(`rule=gradient`; residual networks always), and which of the two was used is reported. Buckets are "
     "floor(similarity * buckets), so that exactly as many exist as are counted; the published code takes the ceiling "
@@ -58,9 +60,7 @@ def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits
     "(`take=stopping`). Abstract paths keep neurons of at least `member` of a cluster, without the code's "
     "pseudo-counts. The distance of `variant=activation` is to the nearest training input of the cluster, measured "
     "in twice the greatest such distance within the cluster, because the paper's scale depends on the evaluated set.",
-    main="variant",
-    presets={"code": {"edges": "ceil", "take": "stopping"}},
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NPC(Criterion):
     """Share of the buckets of closeness to the abstract decision paths of the predicted class that inputs fall into.
@@ -88,10 +88,7 @@ class NPC(Criterion):
     obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        one_of("variant", self.variant, ("structure", "activation"))
-        one_of("scope", self.scope, ("network", "layer"))
-        one_of("edges", self.edges, ("floor", "ceil"))
-        one_of("take", self.take, ("positive", "stopping"))
+        choices(self)
         for name in ("share", "member"):
             number(name, getattr(self, name), "papers use 0.7", above=0, most=1)
         integer("clusters", self.clusters, 1, "papers use 1, 4 and 7")
@@ -119,10 +116,8 @@ class NPC(Criterion):
         right = np.ones(len(paths), dtype=bool) if source.labels is None else predicted == source.labels
         keep = values if self.variant == "activation" else None
         abstract = build(paths, predicted, right, keep, clusters=self.clusters, member=self.member)
-        notes = (
-            () if source.labels is not None else ("the training data has no labels: every input counts as classified correctly.",)
-        )
-        return PathState(self, layout, reader, abstract, np.logical_not(paths.any(axis=0)), notes)
+        notes = () if source.labels is not None else (UNLABELLED,)
+        return PathState(self, reader, abstract, np.logical_not(paths.any(axis=0)), notes)
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return train * layout.neurons * (5 if self.variant == "activation" else 1)
@@ -185,14 +180,12 @@ class PathState(State):
 
     criterion: NPC
 
-    def __init__(
-        self, criterion: NPC, layout: Layout, reader: Reader, abstract: Abstract, unused: Bits, notes: tuple[str, ...]
-    ) -> None:
+    def __init__(self, criterion: NPC, reader: Reader, abstract: Abstract, unused: Bits, notes: tuple[str, ...]) -> None:
+        layout = reader.layout
         super().__init__(criterion, layout)
         self.reader, self.abstract, self.unused, self._notes = reader, abstract, unused, notes
-        parts = list(layout.slices.values()) if criterion.scope == "layer" else [slice(0, layout.neurons)]
-        self.parts: list[slice] = parts
-        self.bits: Bits = np.zeros((len(abstract), len(parts), criterion.buckets + (criterion.edges == "ceil")), dtype=bool)
+        self.parts = list(layout.slices.values()) if criterion.scope == "layer" else [slice(0, layout.neurons)]
+        self.bits: Bits = np.zeros((len(abstract), len(self.parts), criterion.buckets + (criterion.edges == "ceil")), dtype=bool)
 
     def read(self, trace: Trace) -> Joined:
         return checked(self.reader(trace).values, self.layout.starts)
@@ -253,14 +246,9 @@ class PathState(State):
         layers = {}
         if self.criterion.scope == "layer":
             each = np.count_nonzero(self.bits, axis=(0, 2))
-            layers = {
-                name: Share.ratio(int(each[i]), self.total // len(self.parts), dead[name])
-                for i, name in enumerate(self.layout.names)
-            }
-        rule = (
-            "layer-wise relevance propagation" if self.reader.plan.rule == "lrp" else "gradient times activation, the substitute"
-        )
-        notes = (*self.warnings(), *self._notes, *self.abstract.notes, f"relevance by {rule}.")
+            total = self.total // len(self.parts)
+            layers = {name: Share.ratio(int(n), total, dead[name]) for name, n in zip(self.layout.names, each, strict=True)}
+        notes = (*self.warnings(), *self._notes, *self.abstract.notes, f"relevance by {RULES[self.reader.plan.rule]}.")
         return Value(whole, layers, {}, self.nonfinite(), notes)
 
     def arrays(self) -> Arrays:

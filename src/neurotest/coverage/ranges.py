@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.coverage.bits import Bits, BitState, Hits
 from neurotest.coverage.criterion import Criterion
 from neurotest.measure.context import Context
@@ -21,16 +21,13 @@ DEEPGAUGE = "Ma et al., DeepGauge, ASE 2018"
 
 
 @register(
-    "criterion",
-    "kmnc",
-    paper=DEEPGAUGE,
+    "criterion", "kmnc", main="sections", paper=DEEPGAUGE,
     cost="one index and one write per neuron and input; one byte kept per neuron and section, one bit when saved",
     differs="Sections are closed at both ends of the training range, so the training minimum and maximum cover a section "
     "each. NeuraL-Coverage makes them (left, right], dnn-tip [left, right) with edges added up in float32; `edges` "
     "gives both. A neuron that never changed in training has no section that could be covered: it counts in the "
     "total as everywhere, and is named as dead (`exclude_dead=true` takes it out).",
-    main="sections",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class KMNC(Criterion):
     """Share of the `sections` equal parts of every neuron's training range that some input falls into.
@@ -47,7 +44,7 @@ class KMNC(Criterion):
 
     def __post_init__(self) -> None:
         integer("sections", self.sections, 1, "papers use 1000")
-        one_of("edges", self.edges, ("closed", "neural_coverage", "dnn_tip"))
+        choices(self)
 
     def start(self, context: Context) -> SectionState:
         return SectionState(self, context.layout(self.want), context.profile(self.want, "kmnc"))
@@ -159,13 +156,9 @@ BEYOND = (
 
 
 @register(
-    "criterion",
-    "nbc",
-    paper=DEEPGAUGE,
-    cost="two comparisons per neuron; two bytes kept per neuron",
+    "criterion", "nbc", main="scale", paper=DEEPGAUGE, cost="two comparisons per neuron; two bytes kept per neuron",
     differs=BEYOND,
-    main="scale",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NBC(Criterion):
     """Share of the corners, two per neuron, that some input goes beyond: below low - scale * std, above high + scale * std."""
@@ -216,12 +209,9 @@ class CornerState(RangeState):
 
     def _beyond(self, least: Values, most: Values) -> list[Bits]:
         low, high = self.limits(most.dtype)
+        below, above = (np.less, np.greater) if self.criterion.strict else (np.less_equal, np.greater_equal)
         with np.errstate(invalid="ignore"):
-            if self.criterion.strict:
-                sides = {"lower": lambda: least < low, "upper": lambda: most > high}
-            else:
-                sides = {"lower": lambda: least <= low, "upper": lambda: most >= high}
-            return [sides[side]() for side in self.criterion.sides]
+            return [below(least, low) if side == "lower" else above(most, high) for side in self.criterion.sides]
 
     def _update(self, joined: Joined, trace: Trace) -> None:
         if not len(joined.values):
@@ -237,6 +227,5 @@ class CornerState(RangeState):
     def obligations(self, trace: Trace) -> Hits:
         """Which input goes beyond which corner."""
         values = self.read(trace).values
-        beyond = np.stack(self._beyond(values, values), axis=2).reshape(len(values), -1)  # (n, neurons * sides)
-        rows, hit = np.nonzero(beyond)
+        rows, hit = np.nonzero(np.stack(self._beyond(values, values), axis=2).reshape(len(values), -1))  # (n, neurons * sides)
         return rows, hit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,12 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {
-            **self.value.whole.to_dict(),
-            "canonical": self.canonical,
-            "layers": self.layers,
-            "neuron": self.neuron,
-            "order_matters": not self.mergeable,
-            "profile": self.profile,
+            **self.value.whole.to_dict(), "canonical": self.canonical, "layers": self.layers, "neuron": self.neuron,
+            "order_matters": not self.mergeable, "profile": self.profile,
             "per_layer": {name: share.to_dict() for name, share in self.value.layers.items()},
-            "growth": [[n, v] for n, v in self.growth],
-            "nonfinite": dict(self.value.nonfinite),
+            "growth": [list(point) for point in self.growth], "nonfinite": dict(self.value.nonfinite),
             "notes": list(self.value.notes),
-        }
+        }  # fmt: skip
         if self.by_class:
             content["by_class"] = {name: value.whole.to_dict() for name, value in self.by_class.items()}
         return content
@@ -79,23 +74,13 @@ class Coverage:
         return tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
+        criteria = {name: measured.to_dict() for name, measured in self.criteria.items()}
         return {
-            "criteria": {
-                **{name: measured.to_dict() for name, measured in self.criteria.items()},
-                **{name: {"error": reason} for name, reason in self.errors.items()},
-            },
-            "layers": self.layers,
-            "neuron": self.neuron,
-            "inputs": self.inputs,
-            "target": self.target,
-            "data": self.data,
-            "train": self.train,
-            "memory": self.memory,
-            "skipped": list(self.skipped),
-            "notes": list(self.notes),
-            "meaning": MEANING,
-            "run": str(self.run) if self.run else None,
-        }
+            "criteria": criteria | {name: {"error": reason} for name, reason in self.errors.items()},
+            "layers": self.layers, "neuron": self.neuron, "inputs": self.inputs, "target": self.target, "data": self.data,
+            "train": self.train, "memory": self.memory, "skipped": list(self.skipped), "notes": list(self.notes),
+            "meaning": MEANING, "run": str(self.run) if self.run else None,
+        }  # fmt: skip
 
     def table(self) -> list[dict[str, Any]]:
         """One row per criterion; of one that did not fit its name and `error`."""
@@ -114,12 +99,12 @@ class Coverage:
 
     def _repr_html_(self) -> str:
         cells = ("criterion", "covered", "total", "value", "dead", *(["error"] if self.errors else []))
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_text(row.get(c)))}</td>" for c in cells) + "</tr>" for row in self.table()
-        )
-        head = "".join(f"<th>{c}</th>" for c in cells)
-        return f"<table><tr>{head}</tr>{rows}</table><p>{MEANING}</p>"
+        return f"{html_table(cells, ([row.get(c) for c in cells] for row in self.table()))}<p>{MEANING}</p>"
 
 
-def _text(value: Any) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+def html_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A table for notebooks."""
+    texts = (["" if v is None else f"{v:.4g}" if isinstance(v, float) else html.escape(str(v)) for v in row] for row in rows)
+    head = "".join(f"<th>{name}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{text}</td>" for text in row) + "</tr>" for row in texts)
+    return f"<table><tr>{head}</tr>{body}</table>"

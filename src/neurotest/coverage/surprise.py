@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, Adequacy, Fitted
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.errors import BadInput
@@ -44,10 +43,11 @@ class Surprise(Criterion):
     needs: ClassVar[str] = "traces"
     obligations: ClassVar[bool] = True
     starts_empty: ClassVar[bool] = True
+    scorer: ClassVar[type[Adequacy]]
 
     def __post_init__(self) -> None:
         number("bucket", self.bucket, "10, 0.1 and 1 are usual for lsc, dsc and mdsc", above=0)
-        one_of("buckets", self.buckets, ("floor", "neural_coverage", "sadl", "dnn_tip"))
+        choices(self)
         if self.sections is not None:
             integer("sections", self.sections, 1, "SADL uses 1000")
         if self.upper is not None:
@@ -55,14 +55,13 @@ class Surprise(Criterion):
         if self.buckets in ("sadl", "dnn_tip") and self.sections is None:
             raise BadInput(f"buckets={self.buckets}: say how many with sections=1000.")
         if self.buckets == "floor" and (self.sections is None) != (self.upper is None):
-            raise BadInput(
-                "sections and upper go together: a share of the sections between 0 and upper; without them buckets are counted."
-            )
+            raise BadInput("sections and upper go together: the share of sections of 0 .. upper; without both, buckets count.")
         _ = self.adequacy  # its settings are checked now, not after the training pass
 
     @property
-    @abstractmethod
-    def adequacy(self) -> Adequacy: ...
+    def adequacy(self) -> Adequacy:
+        """The scorer, with those of these settings that are its own."""
+        return self.scorer(**{setting.name: getattr(self, setting.name) for setting in fields(self.scorer)})
 
     @property
     def relative(self) -> bool:
@@ -83,14 +82,11 @@ class Surprise(Criterion):
 
 
 @register(
-    "criterion",
-    "lsc",
-    paper=KIM,
+    "criterion", "lsc", main="bucket", paper=KIM,
     cost="one kernel per training input of the predicted class; keeps the training activations",
     differs=f"{BUCKETS} Kernels by Scott's rule with the full covariance, which is shrunk where it cannot be inverted; "
     "NeuraL-Coverage's are of width 0.2 in every direction (`bandwidth=0.2`).",
-    main="bucket",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class LSC(Surprise):
     """How many buckets of -log density under the training data of the predicted class (LSA) the inputs fall into.
@@ -105,20 +101,15 @@ class LSC(Surprise):
     bandwidth: Literal["scott"] | float = "scott"
     inverse: Inverse = "auto"
 
-    @property
-    def adequacy(self) -> LSA:
-        return LSA(min_var=self.min_var, features=self.features, per=self.per, bandwidth=self.bandwidth, inverse=self.inverse)
+    scorer = LSA
 
 
 @register(
-    "criterion",
-    "dsc",
-    paper=KIM,
+    "criterion", "dsc", main="bucket", paper=KIM,
     cost="one distance per training input of the predicted class, in matrix products; keeps the training activations",
     differs=f"{BUCKETS} Exact neighbours; the second distance is measured from the training input, so it is computed once. "
     "NeuraL-Coverage measures it from the tested input (`reference=test`).",
-    main="bucket",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class DSC(Surprise):
     """How many buckets of distance to the own class over distance to other classes (DSA) the inputs fall into.
@@ -131,21 +122,16 @@ class DSC(Surprise):
     bucket: float = 0.1
     reference: Literal["nearest", "test"] = "nearest"
 
-    @property
-    def adequacy(self) -> DSA:
-        return DSA(min_var=self.min_var, features=self.features, reference=self.reference)
+    scorer = DSA
 
 
 @register(
-    "criterion",
-    "mdsc",
-    paper="Kim et al., Reducing DNN Labelling Cost Using Surprise Adequacy, ESEC/FSE 2020",
+    "criterion", "mdsc", main="bucket", paper="Kim et al., Reducing DNN Labelling Cost Using Surprise Adequacy, ESEC/FSE 2020",
     cost="one matrix product of the neurons' number squared per input; keeps one matrix per class",
     differs=f"{BUCKETS} float64 throughout and a covariance that is shrunk where it cannot be inverted; NeuraL-Coverage "
     "inverts it in float32, gets NaN for half of the inputs when a class has fewer inputs than neurons, and drops "
     "them silently. dnn-tip squares (`squared=true`).",
-    main="bucket",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class MDSC(Surprise):
     """How many buckets of Mahalanobis distance from the training data of the predicted class (MDSA) the inputs fall into.
@@ -160,9 +146,7 @@ class MDSC(Surprise):
     squared: bool = False
     inverse: Inverse = "auto"
 
-    @property
-    def adequacy(self) -> MDSA:
-        return MDSA(min_var=self.min_var, features=self.features, per=self.per, squared=self.squared, inverse=self.inverse)
+    scorer = MDSA
 
 
 class SurpriseState(State):
@@ -208,8 +192,11 @@ class SurpriseState(State):
         criterion = self.criterion
         if criterion.relative:
             assert criterion.sections is not None
-            rule = _sadl if criterion.buckets == "sadl" else _dnn_tip
-            return rule(scores, criterion.sections, criterion.upper, criterion.overflow)
+            if criterion.buckets == "dnn_tip":
+                return _dnn_tip(scores, criterion.sections, criterion.upper, criterion.overflow)
+            # `sections` edges from the least score to `upper`: all but one section between them, the last beyond
+            top = 2000.0 if criterion.upper is None else criterion.upper
+            return np.digitize(scores, np.linspace(scores.min(), top, criterion.sections)).astype(np.int64)
         if criterion.buckets == "neural_coverage":
             return np.trunc(scores / criterion.bucket).astype(np.int64)
         if criterion.sections is not None and criterion.upper is not None:
@@ -244,26 +231,20 @@ class SurpriseState(State):
         self.unseen += other.unseen
 
     def value(self) -> Value:
-        dropped = self.layout.neurons - len(self.fitted.keep)
-        covered = self._covered()
-        dead = self.fitted.dead
+        covered, dead = self._covered(), self.fitted.dead
         whole = Share.count(covered, dead) if self._total is None else Share.ratio(covered, self._total, dead)
-        return Value(whole, {}, {}, self.nonfinite(), self._notes(dropped))
+        return Value(whole, {}, {}, self.nonfinite(), self._notes())
 
-    def _notes(self, dropped: int) -> tuple[str, ...]:
+    def _notes(self) -> tuple[str, ...]:
         notes = [*self.warnings(), *self.fitted.notes]
-        if dropped:
-            notes.append(
-                f"{dropped} of {self.layout.neurons} neurons are not looked at: they vary too little, or others vary more."
-            )
+        if dropped := self.layout.neurons - len(self.fitted.keep):
+            notes.append(f"{dropped} of {self.layout.neurons} neurons are left out: they vary too little, or others vary more.")
         if self.fitted.left_out:
             notes.append(f"{self.fitted.left_out} training inputs have NaN or infinite activations and are left out.")
         if self.unscored:
             notes.append(f"{self.unscored} inputs have NaN or infinite activations and no surprise.")
         if self.unseen:
-            notes.append(
-                f"{self.unseen} inputs are infinitely surprising (no such class in the training data): they are in no bucket."
-            )
+            notes.append(f"{self.unseen} inputs are infinitely surprising (no such class in training): they are in no bucket.")
         return tuple(notes)
 
     def arrays(self) -> Arrays:
@@ -278,11 +259,6 @@ class SurpriseState(State):
         scores = np.array(state["scores"], dtype=np.float64)
         self.scores = [scores] if len(scores) else []
         self.unscored, self.unseen = (int(n) for n in np.asarray(state["without"]))
-
-
-def _sadl(scores: Floats, sections: int, upper: float | None, overflow: bool) -> NDArray[np.int64]:
-    """`sections` edges from the least score to `upper` (2000): all but one section between them, the last beyond."""
-    return np.digitize(scores, np.linspace(scores.min(), 2000.0 if upper is None else upper, sections)).astype(np.int64)
 
 
 def _dnn_tip(scores: Floats, sections: int, upper: float | None, overflow: bool) -> NDArray[np.int64]:

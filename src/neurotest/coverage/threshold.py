@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import number, one_of
+from neurotest.checks import choices, number
 from neurotest.coverage.bits import HitState
 from neurotest.coverage.criterion import Criterion
 from neurotest.measure.context import Context
@@ -21,16 +21,11 @@ PER_VALUE = "a few operations per neuron and input; one byte and two numbers kep
 
 
 @register(
-    "criterion",
-    "nc",
-    paper="Pei et al., DeepXplore, SOSP 2017",
-    cost=PER_VALUE,
+    "criterion", "nc", main="threshold", paper="Pei et al., DeepXplore, SOSP 2017", cost=PER_VALUE,
     differs="Values are scaled between the least and the greatest channel mean of the same layer and input. DeepXplore's own "
-    "code scales over all units of the maps before it averages (`scale_order=scale_then_reduce`) and looks only at "
-    "the first input of a batch. A layer whose neurons all agree on an input covers nothing there (published code "
-    "divides 0 by 0).",
-    main="threshold",
-)
+    "code scales over all units of the maps before it averages (`scale_order=scale_then_reduce`) and looks only at the first "
+    "input of a batch. A layer whose neurons all agree on an input covers nothing there (published code divides 0 by 0).",
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NC(Criterion):
     """Share of neurons that some input drives above `threshold`, after scaling to 0 .. 1 within layer and input.
@@ -47,8 +42,7 @@ class NC(Criterion):
 
     def __post_init__(self) -> None:
         number("threshold", self.threshold, "papers use 0 to 0.75")
-        one_of("scaling", self.scaling, ("layer_minmax", "none", "sigmoid"))
-        one_of("scale_order", self.scale_order, ("reduce_then_scale", "scale_then_reduce"))
+        choices(self)
 
     @property
     def maps(self) -> bool:
@@ -63,14 +57,11 @@ class NC(Criterion):
 
 
 @register(
-    "criterion",
-    "nac",
-    paper="Pei et al., DeepXplore, SOSP 2017, as dnn-tip (Weiss and Tonella, ISSTA 2022) reads it",
-    cost=PER_VALUE,
+    "criterion", "nac", main="threshold",
+    paper="Pei et al., DeepXplore, SOSP 2017, as dnn-tip (Weiss and Tonella, ISSTA 2022) reads it", cost=PER_VALUE,
     differs="Raw values against the threshold, as dnn-tip does it. DeepGini's code takes the sigmoid first "
     "(`scaling=sigmoid`), which with its threshold of 0 covers everything at once.",
-    main="threshold",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NAC(NC):
     """Share of neurons that some input drives above `threshold`, unscaled."""

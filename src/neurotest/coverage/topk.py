@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, one_of
+from neurotest.checks import choices, integer
 from neurotest.coverage.bits import Bits, HitState
-from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value, first_few
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
@@ -28,14 +28,10 @@ def strongest(values: Values, k: int, *, weakest: bool = False) -> NDArray[np.in
 
 
 @register(
-    "criterion",
-    "tknc",
-    paper=DEEPGAUGE,
-    cost="one sort per layer and input; one byte kept per neuron",
+    "criterion", "tknc", main="k", paper=DEEPGAUGE, cost="one sort per layer and input; one byte kept per neuron",
     differs="Ties go to the neuron with the lower number; peers leave them to an unstable sort, so that after a ReLU "
     "arbitrary zeros are covered. `positive_only` lets only values above 0 count.",
-    main="k",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class TKNC(Criterion):
     """Share of neurons that are, on some input, among the `k` strongest of their layer (all of a layer that is no larger)."""
@@ -54,14 +50,11 @@ class TKNC(Criterion):
 
 
 @register(
-    "criterion",
-    "bknc",
-    paper=f"{DEEPGAUGE}, which mentions it",
+    "criterion", "bknc", main="k", paper=f"{DEEPGAUGE}, which mentions it",
     cost="one sort per layer and input; one byte kept per neuron",
     differs="Nobody else has it; it mirrors tknc. After a ReLU most values tie at 0 and the tie rule decides: use it before "
     "activations.",
-    main="k",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class BKNC(TKNC):
     """Share of neurons that are, on some input, among the `k` weakest of their layer."""
@@ -71,13 +64,8 @@ class BKNC(TKNC):
 
 def too_wide(layout: Layout, k: int) -> tuple[str, ...]:
     """A sentence about layers that have no more than k neurons."""
-    small = [f"{name} ({size})" for name, size in layout.sizes.items() if size <= k]
-    if not small:
-        return ()
-    return (
-        f"k={k} takes in every neuron of {', '.join(small[:8])}{' and more' if len(small) > 8 else ''}: these are covered at "
-        "once.",
-    )
+    small = first_few([f"{name} ({size})" for name, size in layout.sizes.items() if size <= k])
+    return (f"k={k} takes in every neuron of {small}: these are covered at once.",) if small else ()
 
 
 class TopState(HitState):
@@ -105,15 +93,12 @@ class TopState(HitState):
 
 
 @register(
-    "criterion",
-    "tknp",
-    paper=DEEPGAUGE,
+    "criterion", "tknp", main="k", paper=DEEPGAUGE,
     cost="one sort per layer and one hash per input; 16 bytes kept per distinct pattern",
     differs="A pattern is hashed from its numbers. NeuraL-Coverage, once it is patched to run, compares printed tensors, "
     "which torch abbreviates above 1,000 elements, so patterns of deep networks collide. DeepGauge's pattern is the "
     "set per layer (`pattern=set`), that of the code, and ours, the ordered list.",
-    main="k",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class TKNP(Criterion):
     """How many distinct patterns of the `k` strongest neurons of every layer the inputs make: a count without a bound.
@@ -130,8 +115,7 @@ class TKNP(Criterion):
 
     def __post_init__(self) -> None:
         integer("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")
-        one_of("pattern", self.pattern, ("ordered", "set"))
-        one_of("mode", self.mode, ("network", "layer"))
+        choices(self)
 
     def start(self, context: Context) -> PatternState:
         return PatternState(self, context.layout(self.want))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,15 +23,10 @@ def mode(examined: Examined) -> Iterator[Finding]:
         return
     names = {id(module): name or "the network itself" for name, module in examined.target.module.named_modules()}
     shown = ", ".join(names[id(module)] for module in examined.training[:3])
+    text = f"{len(examined.training)} modules are in training mode ({shown}{', ...' if len(examined.training) > 3 else ''})"
     exported = examined.target.spec.startswith("pt2:")
-    yield Finding(
-        "mode",
-        "problem",
-        f"{len(examined.training)} modules are in training mode ({shown}{', ...' if len(examined.training) > 3 else ''})",
-        "export it again after model.eval()"
-        if exported
-        else "call model.eval() before testing; the checks below were made in eval mode",
-    )
+    advice = "call model.eval() before testing; the checks below were made in eval mode"
+    yield Finding("mode", "problem", text, "export it again after model.eval()" if exported else advice)
 
 
 def determinism(examined: Examined) -> Iterator[Finding]:
@@ -43,17 +37,13 @@ def determinism(examined: Examined) -> Iterator[Finding]:
     if largest == 0:
         yield Finding("determinism", "ok", "three passes over the same inputs agree to the bit")
     elif largest <= ROUNDING:
-        yield Finding(
-            "determinism", "note", f"passes over the same inputs differ by rounding ({largest:.1e} of the largest output)"
-        )
+        text = f"passes over the same inputs differ by rounding ({largest:.1e} of the largest output)"
+        yield Finding("determinism", "note", text)
     else:
         where = examined.first_layer(examined.layers(x), examined.layers(x))
-        yield Finding(
-            "determinism",
-            "problem",
-            f"passes over the same inputs differ by {largest:.2g} of the largest output: something draws at random; {where}",
-            "dropout left on? F.dropout needs training=self.training; a .pt2 has to be exported after model.eval()",
-        )
+        text = f"passes over the same inputs differ by {largest:.2g} of the largest output: something draws at random; {where}"
+        advice = "dropout left on? F.dropout needs training=self.training; a .pt2 has to be exported after model.eval()"
+        yield Finding("determinism", "problem", text, advice)
 
 
 def batches(examined: Examined) -> Iterator[Finding]:
@@ -74,22 +64,15 @@ def batches(examined: Examined) -> Iterator[Finding]:
     if largest <= ROUNDING:
         yield Finding("batches", "ok", f"a batch of {len(x)} answers like {len(x)} single inputs (difference {largest:.1e})")
     elif largest <= VISIBLE:
-        yield Finding(
-            "batches",
-            "note",
-            f"single inputs differ from batches by {largest:.1e} of the largest output, {flips} predictions flip",
-        )
+        text = f"single inputs differ from batches by {largest:.1e} of the largest output, {flips} predictions flip"
+        yield Finding("batches", "note", text)
     else:
         lone = [examined.layers(x[i : i + 1]) for i in range(len(x))]
         joined = {name: torch.cat([part[name] for part in lone]) for name in lone[0]}
         where = examined.first_layer(joined, {name: value for name, value in examined.layers(x).items() if name in joined})
-        yield Finding(
-            "batches",
-            "problem",
-            f"an input's output depends on the others in its batch (difference {largest:.2g}, {flips} of {len(x)} predictions "
-            f"flip); {where}",
-            "batch normalisation without running statistics, or an operation over the batch axis? Repair it, or use --batch 1",
-        )
+        size = f"difference {largest:.2g}, {flips} of {len(x)} predictions flip"
+        advice = "batch normalisation without running statistics, or an operation over the batch axis? Repair it or use --batch 1"
+        yield Finding("batches", "problem", f"an input's output depends on the others in its batch ({size}); {where}", advice)
 
 
 def finite(examined: Examined) -> Iterator[Finding]:
@@ -98,19 +81,15 @@ def finite(examined: Examined) -> Iterator[Finding]:
         out = examined.raw(x)
         broken = ~torch.isfinite(out).flatten(1).all(1)
         if bool(broken.any()):
-            example = x[broken][:1]
-            where = examined.first_layer(examined.layers(example))
-            yield Finding(
-                "finite",
-                "problem",
-                f"{int(broken.sum())} of {len(x)} outputs on {what} are NaN or infinite; {where}",
-                "look for a division, a logarithm or an overflow there; check --bounds, --mean and --std",
-            )
+            where = examined.first_layer(examined.layers(x[broken][:1]))
+            text = f"{int(broken.sum())} of {len(x)} outputs on {what} are NaN or infinite; {where}"
+            advice = "look for a division, a logarithm or an overflow there; check --bounds, --mean and --std"
+            yield Finding("finite", "problem", text, advice)
             return
     yield Finding("finite", "ok", "all outputs are finite, also on black, white and noise")
 
 
-def outputs(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
+def outputs(examined: Examined) -> Iterator[Finding]:
     """Logits, log-probabilities or probabilities: by values and by the operator that ran last."""
     raw = examined.raw(torch.cat([examined.x, examined.extremes]))
     raw = raw[torch.isfinite(raw).flatten(1).all(1)]
@@ -119,7 +98,7 @@ def outputs(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
         return
     described = examined.target.outputs
     kind, text = kind_of(raw, last_operator(lambda: examined.target.raw(examined.x[:2])))
-    facts["outputs"] = kind
+    examined.facts["outputs"] = kind
     examined.target.outputs = "sigmoid" if kind == "sigmoid" else "probs" if kind == "probs" else "logits"
     if kind == "sigmoids":
         yield Finding("outputs", "problem", text, "multi-label networks are not supported: test one label at a time")
@@ -157,16 +136,14 @@ def gradients(examined: Examined) -> Iterator[Finding]:
     try:
         with torch.enable_grad():
             (gradient,) = torch.autograd.grad(examined.target.logits(x).amax(1).sum(), x)
-        usable = bool(torch.isfinite(gradient).all())
-        flat = bool((gradient == 0).all())
     except (RuntimeError, BadInput) as error:
         advice = "attacks and attribution will not work; selection and coverage do"
         yield Finding("gradients", "warning", f"no gradient reaches the input: {first_line(error)}", advice)
         return
-    if not usable:
+    if not torch.isfinite(gradient).all():
         advice = "attacks and attribution will not work there"
         yield Finding("gradients", "warning", "the gradient at the input is not finite", advice)
-    elif flat:
+    elif (gradient == 0).all():
         advice = "a rounding, an argmax or detach() on the way? Attacks will not move"
         yield Finding("gradients", "warning", "the gradient at the input is zero everywhere", advice)
     else:

@@ -50,18 +50,11 @@ class Diagnosis:
 
     def table(self) -> str:
         """The findings as lines of text."""
-        lines = [f"{finding.level:8}{finding.check:14}{finding.says}" for finding in self.findings]
-        return "\n".join(
-            line if not finding.do else f"{line}\n{'':22}-> {finding.do}"
-            for line, finding in zip(lines, self.findings, strict=True)
-        )
+        lines = [f"{f.level:8}{f.check:14}{f.says}" + (f"\n{'':22}-> {f.do}" if f.do else "") for f in self.findings]
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "target": self.target,
-            "data": self.data,
-            "problems": self.count("problem"),
-            "warnings": self.count("warning"),
-            "findings": [asdict(finding) for finding in self.findings],
-            **self.facts,
-        }
+            "target": self.target, "data": self.data, "problems": self.count("problem"), "warnings": self.count("warning"),
+            "findings": [asdict(finding) for finding in self.findings], **self.facts,
+        }  # fmt: skip

@@ -18,17 +18,17 @@ from neurotest.target import Target
 from neurotest.target.load import load
 
 Progress = Callable[[int, int], None]
+Check = Callable[[Examined], Iterator[Finding]]
+CHECKS: tuple[Check, ...] = (
+    behaviour.determinism, behaviour.batches, behaviour.finite, behaviour.outputs, fit.bounds, fit.classes, fit.accuracy,
+    structure.layers, structure.dead, behaviour.gradients, cost.memory, cost.speed,
+)  # fmt: skip
 
 
 def doctor(
-    target: Target | nn.Module | str,
-    data: Source | str | None = None,
-    *,
-    limit: int = 512,
-    batch: int = 100,
-    progress: Progress | None = None,
-    **description: Any,
-) -> Diagnosis:
+    target: Target | nn.Module | str, data: Source | str | None = None,
+    *, limit: int = 512, batch: int = 100, progress: Progress | None = None, **description: Any,
+) -> Diagnosis:  # fmt: skip
     """Examine a target, on `limit` inputs spread over `data` or, without data, on noise.
 
     What is wrong with the network becomes a finding; what cannot be loaded at all raises BadInput.
@@ -36,7 +36,6 @@ def doctor(
     if limit < 1 or batch < 1:
         raise BadInput(f"limit={limit}, batch={batch}: expected integers >= 1.")
     loaded = load(target, **description)
-    facts: dict[str, Any] = {}
     findings: list[Finding] = []
     source = None if data is None else open_data(data, shape=loaded.shape)
     if source is not None:
@@ -51,13 +50,12 @@ def doctor(
         if refusal is not None:
             findings.append(refusal)
         else:
-            checks = _checks(examined, facts)
-            for number, (name, check) in enumerate(checks.items(), start=1):
-                findings += _safely(name, check)
+            for number, check in enumerate(CHECKS, start=1):
+                findings += _safely(check, examined)
                 if progress is not None:
-                    progress(number, len(checks))
+                    progress(number, len(CHECKS))
     findings.sort(key=lambda finding: ORDER.index(finding.level))
-    return Diagnosis(loaded.spec, None if source is None else source.spec, tuple(findings), facts)
+    return Diagnosis(loaded.spec, None if source is None else source.spec, tuple(findings), examined.facts)
 
 
 def _refusal(examined: Examined) -> Finding | None:
@@ -74,29 +72,10 @@ def _refusal(examined: Examined) -> Finding | None:
     return Finding("runs", "problem", f"the network returns {returned}", "wrap it in a module that returns logits (n, classes)")
 
 
-def _checks(examined: Examined, facts: dict[str, Any]) -> dict[str, Callable[[], Iterator[Finding]]]:
-    """In an order in which later checks can rely on the facts of earlier ones."""
-    return {
-        "determinism": lambda: behaviour.determinism(examined),
-        "batches": lambda: behaviour.batches(examined),
-        "finite": lambda: behaviour.finite(examined),
-        "outputs": lambda: behaviour.outputs(examined, facts),
-        "bounds": lambda: fit.bounds(examined, facts),
-        "classes": lambda: fit.classes(examined, facts),
-        "accuracy": lambda: fit.accuracy(examined, facts),
-        "layers": lambda: structure.layers(examined, facts),
-        "dead": lambda: structure.dead(examined, facts),
-        "gradients": lambda: behaviour.gradients(examined),
-        "memory": lambda: cost.memory(examined, facts),
-        "speed": lambda: cost.speed(examined, facts),
-    }
-
-
-def _safely(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _safely(check: Check, examined: Examined) -> Iterator[Finding]:
     """A check that the network makes impossible is itself a finding."""
     try:
-        yield from check()
+        yield from check(examined)
     except Exception as error:  # a stranger's code may raise anything, and the other checks are still to be made
-        yield Finding(
-            name, "problem", f"not checked, because the network failed: {first_line(error)}", "see the other findings first"
-        )
+        failed = f"not checked, because the network failed: {first_line(error)}"
+        yield Finding(check.__name__, "problem", failed, "see the other findings first")

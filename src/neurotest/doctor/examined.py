@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from functools import cached_property
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,13 +31,14 @@ class Examined:
         self.index = np.zeros(0, dtype=np.int64)
         self.training: list[nn.Module] = []
         self.outside = ""
+        self.facts: dict[str, Any] = {}  # what the checks found out; later ones rely on those of earlier ones
         if self.target.shape is None:
             if source is None:
                 raise BadInput("the size of the network's inputs is unknown: give the doctor data, or pass --size 3x32x32.")
             self.target.shape = source.shape
+        self.labels = None
         if source is None:
             self.x = self._noise(NOISE)
-            self.labels = None
         else:
             check_shape(source, self.target.shape)
             self.index = np.unique(np.linspace(0, len(source) - 1, min(limit, len(source))).astype(np.int64))

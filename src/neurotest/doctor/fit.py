@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +15,10 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 GAIN = 0.2  # of accuracy, from which another reading of the inputs is worth a finding
 
 
-def bounds(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
+def bounds(examined: Examined) -> Iterator[Finding]:
     """Where the inputs lie within the bounds, and whether other bounds would suit the network better."""
     low, high = examined.target.bounds
-    facts["bounds"] = [low, high]
+    examined.facts["bounds"] = [low, high]
     if examined.source is None:
         yield Finding("bounds", "note", f"inputs are taken to lie in {low:g} .. {high:g}", "give the doctor data to check that")
         return
@@ -37,42 +36,34 @@ def bounds(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("bounds", "ok", ranges)
 
 
-def classes(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
+def classes(examined: Examined) -> Iterator[Finding]:
     """Number of classes against names and labels; predictions that never vary."""
     logits = examined.logits(examined.x)
     count = logits.shape[1]
-    facts["classes"] = count
-    names = examined.target.classes
+    examined.facts["classes"] = count
+    names, labels = examined.target.classes, examined.labels
     if names is not None and len(names) != count:
         yield Finding("classes", "problem", f"{len(names)} class names for {count} outputs", "correct --classes")
-    elif examined.labels is not None and int(examined.labels.max()) >= count:
-        yield Finding(
-            "classes",
-            "problem",
-            f"labels reach {int(examined.labels.max())}, the network has {count} classes",
-            "are these the data it was trained for?",
-        )
+    elif labels is not None and int(labels.max()) >= count:
+        text = f"labels reach {int(labels.max())}, the network has {count} classes"
+        yield Finding("classes", "problem", text, "are these the data it was trained for?")
     else:
         yield Finding("classes", "ok", f"{count} classes{'' if names is None else ', all named'}")
     predicted = logits.argmax(1)
     if examined.source is not None and len(predicted) >= 20 and len(predicted.unique()) == 1:
-        yield Finding(
-            "classes",
-            "warning",
-            f"all {len(predicted)} inputs are predicted as class {int(predicted[0])}",
-            "untrained, or wrong --bounds, --mean, --std?",
-        )
+        text = f"all {len(predicted)} inputs are predicted as class {int(predicted[0])}"
+        yield Finding("classes", "warning", text, "untrained, or wrong --bounds, --mean, --std?")
 
 
-def accuracy(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
+def accuracy(examined: Examined) -> Iterator[Finding]:
     """Accuracy beside chance, and beside what other readings of the inputs or of the class order would give."""
     labels = examined.labels
-    if labels is None or facts["classes"] <= int(labels.max()):
+    if labels is None or examined.facts["classes"] <= int(labels.max()):
         return
     logits = examined.logits(examined.x).cpu()
     right = _right(logits, labels)
     chance = float(torch.bincount(labels).max()) / len(labels)  # always naming the most frequent class
-    facts["accuracy"], facts["chance"] = right, chance
+    examined.facts |= {"accuracy": right, "chance": chance}
     shares = f"{right:.1%} of {len(labels)} inputs are right (always the most frequent class: {chance:.1%})"
     better = _better_reading(examined, labels, right)
     order = _better_order(logits, labels)
@@ -86,9 +77,8 @@ def accuracy(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
             "name the classes in the network's order with --classes FILE, or sort those of the data as in training",
         )
     elif right <= chance:
-        yield Finding(
-            "accuracy", "warning", shares, "no better than chance: untrained, or wrong weights, --bounds, --mean, --std?"
-        )
+        advice = "no better than chance: untrained, or wrong weights, --bounds, --mean, --std?"
+        yield Finding("accuracy", "warning", shares, advice)
     else:
         yield Finding("accuracy", "ok", shares)
 

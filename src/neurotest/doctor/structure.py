@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from neurotest.doctor.diagnosis import Finding, Level
 from neurotest.doctor.examined import Examined
@@ -14,10 +13,10 @@ PRESETS = ("pre_activation", "post_activation")
 MANY_DEAD = 0.1
 
 
-def layers(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
+def layers(examined: Examined) -> Iterator[Finding]:
     """Which layers each preset finds, with how many neurons."""
     survey = examined.survey
-    facts["layers"] = {}
+    counts = examined.facts["layers"] = {}
     for preset in PRESETS:
         try:
             chosen = survey.find(preset)
@@ -26,31 +25,28 @@ def layers(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
             yield Finding("layers", "warning", text, advice)
             continue
         channels, units = (sum(layer.neurons(neuron) for layer in chosen) for neuron in ("channel", "unit"))
-        facts["layers"][preset] = {"layers": len(chosen), "channel": channels, "unit": units}
+        counts[preset] = {"layers": len(chosen), "channel": channels, "unit": units}
         yield Finding("layers", "ok", f"{preset}: {len(chosen)} layers, {channels:,} channels, {units:,} units")
-    yield from _features(survey, facts)
+    yield from _features(examined)
     yield from _activations(survey)
     yield from _repeated(survey)
 
 
-def _features(survey: Survey, facts: dict[str, Any]) -> Iterator[Finding]:
+def _features(examined: Examined) -> Iterator[Finding]:
     try:
-        (layer,) = survey.find("features")
+        (layer,) = examined.survey.find("features")
     except BadInput as error:
         yield Finding("layers", "warning", str(error).partition("; ")[0], "give nss and surprise a layer with --layers GLOB")
         return
-    facts["features"] = layer.name
+    examined.facts["features"] = layer.name
     yield Finding("layers", "ok", f"features: the input of {layer.name!r}, {layer.neurons('unit', inputs=True):,} units")
 
 
 def _activations(survey: Survey) -> Iterator[Finding]:
     if survey.hidden:
-        yield Finding(
-            "activations",
-            "warning",
-            f"{survey.hidden} activations run where they cannot be read: in scripted or custom code, or not one row per input",
-            "post_activation leaves them out; call each one from Python, as a module or as a function of torch",
-        )
+        text = f"{survey.hidden} activations run where they cannot be read: in scripted or custom code, or not one row per input"
+        advice = "post_activation leaves them out; call each one from Python, as a module or as a function of torch"
+        yield Finding("activations", "warning", text, advice)
         return
     names = [layer.name for layer in survey.layers if layer.function and layer.made_by == "activation"]
     shown = f"; {len(names)} are functions: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}" if names else ""
@@ -62,17 +58,14 @@ def _repeated(survey: Survey) -> Iterator[Finding]:
     if twice:
         shown = ", ".join(f"{name!r} ({calls} times)" for name, calls in list(twice.items())[:3])
         first = next(iter(twice))
-        yield Finding(
-            "reuse",
-            "note",
-            f"modules that run more than once per pass: {shown}{' ...' if len(twice) > 3 else ''}",
-            f"each call counts as its own layer ({first}, {first}#2, ...); with globs write '{first}*' to mean all of them",
-        )
+        text = f"modules that run more than once per pass: {shown}{' ...' if len(twice) > 3 else ''}"
+        advice = f"each call counts as its own layer ({first}, {first}#2, ...); with globs write '{first}*' to mean all of them"
+        yield Finding("reuse", "note", text, advice)
 
 
-def dead(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
+def dead(examined: Examined) -> Iterator[Finding]:
     """Channels with one and the same value on every input: they can never be covered and show nothing."""
-    preset = next((p for p in reversed(PRESETS) if p in facts.get("layers", {})), None)
+    preset = next((p for p in reversed(PRESETS) if p in examined.facts.get("layers", {})), None)
     if preset is None:
         return
     want = Want(layers=preset)
@@ -82,7 +75,7 @@ def dead(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
             profile.update(probe(part))
     constant = {name: int((m.low == m.high).sum()) for name, m in profile.layers.items()}
     total, neurons = sum(constant.values()), sum(m.neurons for m in profile.layers.values())
-    facts["dead"] = {"neurons": total, "of": neurons, "preset": preset, "inputs": len(examined.x)}
+    examined.facts["dead"] = {"neurons": total, "of": neurons, "preset": preset, "inputs": len(examined.x)}
     what = "noise images" if examined.source is None else "inputs"
     counts = f"{total} of {neurons} channels ({preset}) never change over {len(examined.x)} {what}"
     if not total:
@@ -91,9 +84,7 @@ def dead(examined: Examined, facts: dict[str, Any]) -> Iterator[Finding]:
     worst = max(constant, key=lambda name: constant[name])
     where = f"most in {worst!r}: {constant[worst]} of {profile.layers[worst].neurons}"
     level: Level = "warning" if total > MANY_DEAD * neurons else "note"
-    advice = (
-        "give the doctor data to be sure"
-        if examined.source is None
-        else "coverage counts them as dead; many may mean a too high learning rate or wrong --bounds"
-    )
+    advice = "coverage counts them as dead; many may mean a too high learning rate or wrong --bounds"
+    if examined.source is None:
+        advice = "give the doctor data to be sure"
     yield Finding("dead", level, f"{counts}; {where}", advice)

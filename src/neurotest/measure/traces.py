@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -114,8 +115,6 @@ def checked(values: Values, starts: NDArray[np.int64]) -> Joined:
 
 def part(trace: Trace, index: NDArray[np.int64] | NDArray[np.bool_]) -> Trace:
     """The trace of some of a batch's inputs."""
-    import torch
-
     chosen = torch.from_numpy(np.flatnonzero(index) if index.dtype == bool else index).to(trace.logits.device)
     with torch.inference_mode():
         recorded = {want: {name: values[chosen] for name, values in layers.items()} for want, layers in trace.recorded.items()}

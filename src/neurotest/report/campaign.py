@@ -81,18 +81,11 @@ def fault_families(run: Run) -> Row:
     rows = []
     for family, row in list(zip(grouped.families, grouped.table(), strict=True))[:SHOWN]:
         small, seed = shrunk.get(family.key), rows_of_seeds.get(family.representative.root)
-        rows.append(
-            {
-                **row,
-                "picture": pictures.of_file(family.representative.file),
-                "seed": None if seed is None else pictures.of_input(np.array(x[seed])),
-                "shrunk": small and {**small, "picture": pictures.of_file(small["file"])},
-            }
-        )
+        row["picture"] = pictures.of_file(family.representative.file)
+        row["seed"] = None if seed is None else pictures.of_input(np.array(x[seed]))
+        row["shrunk"] = small and {**small, "picture": pictures.of_file(small["file"])}
+        rows.append(row)
     swarm = run["command"] == "swarm"
-    return {
-        "title": f"Fault families, {len(rows)} of {len(grouped.families)}",
-        "families": rows,
-        "mutated": not swarm,  # a swarm moves pixels: there is no mutation to name
-        "unshrunk": swarm and not any(row["shrunk"] for row in rows),
-    }
+    title = f"Fault families, {len(rows)} of {len(grouped.families)}"
+    unshrunk = swarm and not any(row["shrunk"] for row in rows)
+    return {"title": title, "families": rows, "mutated": not swarm, "unshrunk": unshrunk}  # a swarm moves pixels: no mutation

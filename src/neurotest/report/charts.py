@@ -41,32 +41,18 @@ def colours(methods: Iterable[str]) -> Spec:
 
 def panels(rows: list[Any], by: str, spec: Spec, *, own: str = "", sort: Any = None, columns: int | None = None) -> Spec:
     """The same chart once per value of a field; the axes in `own` are each panel's own."""
-    return {
-        "data": {"values": rows},
-        "facet": names(by, sort=sort),
-        **({} if columns is None else {"columns": columns}),
-        "resolve": {"scale": dict.fromkeys(own, "independent")},
-        "spec": spec,
-    }
+    wrapped = {} if columns is None else {"columns": columns}
+    scales = {"scale": dict.fromkeys(own, "independent")}
+    return {"data": {"values": rows}, "facet": names(by, sort=sort), **wrapped, "resolve": scales, "spec": spec}
 
 
 def line(x: Spec, y: Spec, width: int, height: int, **mark: Any) -> Spec:
-    return {
-        "width": width,
-        "height": height,
-        "mark": {"type": "line", "color": COLOURS[0], **mark},
-        "encoding": {"x": x, "y": y},
-    }
+    return {"width": width, "height": height, "mark": {"type": "line", "color": COLOURS[0], **mark}, "encoding": {"x": x, "y": y}}
 
 
 def bars(rows: list[Any], y: Spec, x: Spec) -> Spec:
     """One horizontal bar per row."""
-    return {
-        "width": 460,
-        "data": {"values": rows},
-        "mark": {"type": "bar", "color": COLOURS[0]},
-        "encoding": {"y": y, "x": x},
-    }
+    return {"width": 460, "data": {"values": rows}, "mark": {"type": "bar", "color": COLOURS[0]}, "encoding": {"y": y, "x": x}}
 
 
 def heat_map(rows: list[Any], by: str, x: Spec, y: Spec, value: str, width: int, height: int, columns: int | None = None) -> Spec:

@@ -32,9 +32,8 @@ def coverage_growth(run: Run) -> Row | None:
 
 def growth(curves: dict[str, list[list[float]]]) -> charts.Spec:
     """Value against inputs, one small chart per criterion, because their units differ."""
-    rows = [
-        {"criterion": name, "inputs": n, "value": value} for name, curve in curves.items() for n, value in [[0.0, 0.0], *curve]
-    ]
+    points = [(name, *point) for name, curve in curves.items() for point in [[0.0, 0.0], *curve]]
+    rows = [{"criterion": name, "inputs": n, "value": value} for name, n, value in points]
     x = charts.number("inputs", "inputs", axis={"tickCount": 3})
     line = charts.line(x, charts.number("value", axis={"tickCount": 4}), 200, 130, point={"size": 12})
     return charts.panels(rows, "criterion", line, own="y", sort=list(curves), columns=3)
@@ -55,10 +54,9 @@ def coverage_layers(run: Run) -> Row | None:
 
 def layer_bars(layers: dict[str, Any]) -> charts.Spec:
     rows = [{"layer": name, "value": row["value"]} for name, row in layers.items()]
+    x = charts.number("value", "value")
     if all(row["total"] is not None for row in layers.values()):
         x = charts.number("value", "share covered", scale={"domain": [0, 1]})
-    else:
-        x = charts.number("value", "value")
     return charts.bars(rows, charts.names("layer"), x)
 
 
@@ -68,9 +66,7 @@ def never_covered(run: Run) -> Row | None:
     criteria, tables = run["summary"]["criteria"], {}
     for name, layers in run["never covered"].items():
         dead = {layer: row["dead"] for layer, row in criteria[name]["per_layer"].items()}
-        tables[name] = [
-            {"layer": layer, "count": len(ids), "shown": ids[:NEURONS], "dead": dead.get(layer, 0)}
-            for layer, ids in layers.items()
-        ]
-    tables = {name: rows for name, rows in tables.items() if rows}
+        rows = [{"layer": n, "count": len(ids), "shown": ids[:NEURONS], "dead": dead.get(n, 0)} for n, ids in layers.items()]
+        if rows:
+            tables[name] = rows
     return {"tables": tables} if tables else None

@@ -17,15 +17,9 @@ COLOURS = {"domain": ORDER, "range": [*charts.COLOURS[:5], charts.GREY]}
 
 @drawing("deepsensor", "what fails in Linf 0.1", "what fails on ResNet-20 in Linf 2/255")
 def failing(rows: list[Row]) -> Markup:
-    y = charts.names("method", sort=ORDER)
-    bars = {
-        "mark": "bar",
-        "encoding": {
-            "y": y,
-            "x": charts.number("rate", "share of seeds that fail, 95 % interval"),
-            "color": charts.names("method", scale=COLOURS, legend=None),
-        },
-    }
+    y, colour = charts.names("method", sort=ORDER), charts.names("method", scale=COLOURS, legend=None)
+    x = charts.number("rate", "share of seeds that fail, 95 % interval")
+    bars = {"mark": "bar", "encoding": {"y": y, "x": x, "color": colour}}
     ranges = {"mark": {"type": "rule", "color": "#222222"}, "encoding": {"y": y, **LIMITS}}
     return charts.svg({"width": 460, "data": {"values": rows}, "layer": [bars, ranges]})
 
@@ -64,11 +58,7 @@ def fitness(rows: list[Row]) -> Markup:
 
 @drawing("deepsensor", "figures 3, 6: coverage gained, points")
 def coverage_gained(rows: list[Row]) -> Markup:
-    gains = [
-        {"suite": row["suite"], "criterion": name, "value": value}
-        for row in rows
-        for name, value in row.items()
-        if name not in ("suite", "network")
-    ]
+    values = [(row["suite"], *pair) for row in rows for pair in row.items() if pair[0] not in ("suite", "network")]
+    gains = [{"suite": suite, "criterion": name, "value": value} for suite, name, value in values]
     scale = charts.colours(row["suite"] for row in rows)
     return _grouped(gains, "criterion", "suite", "points gained over the seeds", scale, "ascending", 520, 200)

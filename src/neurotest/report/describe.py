@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from neurotest.errors import BadInput
@@ -41,16 +42,13 @@ def described_neurons(run: Run) -> Row:
 
 def _strips(run: Run, rows: list[dict[str, str]], sheets: list[Row]) -> list[Row]:
     """Each neuron with its row of the contact sheet it is on."""
-    opened: dict[str, Any] = {}
+    opened = functools.cache(functools.partial(_open, run))
     strips = []
     for row in rows:
         neuron, picture = int(row["neuron"]), None
         sheet = next((sheet for sheet in sheets if sheet["first"] <= neuron < sheet["first"] + sheet["rows"]), None)
         if sheet is not None:
-            file = str(sheet["file"])
-            if file not in opened:
-                opened[file] = _open(run, file)
-            picture = _strip(opened[file], neuron - sheet["first"], int(sheet["height"]))
+            picture = _strip(opened(str(sheet["file"])), neuron - sheet["first"], int(sheet["height"]))
         strips.append({"neuron": neuron, "text": plain(row["description"]), "score": float(row["score"]), "picture": picture})
     return strips
 

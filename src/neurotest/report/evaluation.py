@@ -56,30 +56,22 @@ def _panel(title: str, points: list[Row], limits: list[Row]) -> charts.Spec:
     scale = {"domain": kinds, "range": [charts.COLOURS[0], charts.GREY, charts.COLOURS[4]]}
     y = charts.names("suite")
     line = {
-        "data": {"values": limits},
-        "mark": {"type": "rule", "color": charts.COLOURS[0], "strokeWidth": 2},
+        "data": {"values": limits}, "mark": {"type": "rule", "color": charts.COLOURS[0], "strokeWidth": 2},
         "encoding": {"x": charts.number("low"), "x2": {"field": "high"}, "y": y},
-    }
+    }  # fmt: skip
+    colour, shape = charts.names("what", scale=scale), charts.names("what", scale={"domain": kinds})
     dots = {
-        "data": {"values": points},
-        "mark": {"type": "point", "filled": True, "size": 70},
-        "encoding": {
-            "x": charts.number("at"),
-            "y": y,
-            "color": charts.names("what", scale=scale),
-            "shape": charts.names("what", scale={"domain": kinds}),
-        },
-    }
+        "data": {"values": points}, "mark": {"type": "point", "filled": True, "size": 70},
+        "encoding": {"x": charts.number("at"), "y": y, "color": colour, "shape": shape},
+    }  # fmt: skip
     heading = {"text": title, "fontSize": 12, "anchor": "start"}
     return {"title": heading, "width": 330, "height": {"step": 24}, "layer": [line, dots]}
 
 
 @section("suites", title="", order=20, commands=COMMANDS)
 def suites(run: Run) -> Row:
-    summary = run["summary"]
-    pictures = {
-        name: [_named(picture, run["classes"]) for picture in rows] for name, rows in (summary.get("pictures") or {}).items()
-    }
+    summary, classes = run["summary"], run["classes"]
+    pictures = {name: [_named(one, classes) for one in rows] for name, rows in (summary.get("pictures") or {}).items()}
     return {"suites": summary["suites"], "rows": summary["rows"], "pictures": pictures}
 
 

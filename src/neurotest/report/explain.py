@@ -90,16 +90,15 @@ def page(explained: Explanation | Patterns) -> str:
 
 
 def _layers(explained: Explanation) -> list[dict[str, Any]]:
-    rows = []
+    rows, images = [], [_colours(x) for x in explained.images]
     for pair in explained.pair.layers:
-        sides = [(side, _map(x, side.map)) for x, side in zip(explained.images, (pair.seed, pair.fault), strict=True)]
+        sides = [(side, _map(image, side.map)) for image, side in zip(images, (pair.seed, pair.fault), strict=True)]
         rows.append({"layer": pair.layer, "same": pair.same, "sides": sides, "complete": pair.completeness})
     return rows
 
 
-def _map(x: NDArray[Any], values: NDArray[np.float32] | None) -> str | None:
+def _map(picture: NDArray[np.float32] | None, values: NDArray[np.float32] | None) -> str | None:
     """Where a neuron is active, over the input."""
-    picture = _colours(x)
     return None if values is None or picture is None else _embed(overlay(picture, values))
 
 

@@ -65,13 +65,10 @@ def fault_map(points: list[Row]) -> Markup:
     """Faults of every guide; those of a kind that KMNC, DSC and NLC did not find are marked."""
     x, y = (charts.number(field, axis=None) for field in ("x", "y"))
     colour = charts.names("guide", scale=charts.colours(dict.fromkeys(point["guide"] for point in points)))
+    ring = {"type": "point", "size": 90, "color": "#CC0000", "strokeWidth": 1.5}
     marks = [
         {"mark": {"type": "point", "filled": True, "size": 22, "opacity": 0.7}, "encoding": {"x": x, "y": y, "color": colour}},
-        {
-            "transform": [{"filter": "datum.only"}],
-            "mark": {"type": "point", "size": 90, "color": "#CC0000", "strokeWidth": 1.5},
-            "encoding": {"x": x, "y": y},
-        },
+        {"transform": [{"filter": "datum.only"}], "mark": ring, "encoding": {"x": x, "y": y}},
     ]
     plane = {"width": 360, "height": 320, "layer": marks}
     title = {"text": "ringed: (true, predicted) pairs that KMNC, DSC and NLC did not find", "fontWeight": "normal"}

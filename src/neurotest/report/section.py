@@ -16,7 +16,7 @@ Row = dict[str, Any]
 Content = Callable[[Run], Row | None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Section:
     """One part of a page.
 
@@ -50,9 +50,7 @@ def section(
         if name in _sections and _sections[name].content.__qualname__ != content.__qualname__:
             raise ValueError(f"section {name!r} is registered twice")
         file = f"{content.__module__.rpartition('.')[0]}:{template or f'{name}.html.j2'}"
-        _sections[name] = Section(
-            name=name, title=title, order=order, commands=commands, holds=holds, template=file, content=content
-        )
+        _sections[name] = Section(name, title, order, commands, holds, file, content)
         return content
 
     return add

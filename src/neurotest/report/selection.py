@@ -37,14 +37,11 @@ def selection(run: Run) -> Row:
     inputs = run.inputs()
     wrong = _wrong(inputs)
     return {
-        "subject": run["config"]["pool"],
-        "pool": len(inputs),
-        "picked": next((method.picked for method in run.methods()), 0),
+        "subject": run["config"]["pool"], "pool": len(inputs), "picked": next((method.picked for method in run.methods()), 0),
         "faults": None if wrong is None else sum(wrong.values()),
         "notes": [*dict.fromkeys(note for row in _methods(run) for note in row.get("notes", ()))],
-        "duplicates": run["training duplicates"],
-        "skipped": run["skipped"],
-    }
+        "duplicates": run["training duplicates"], "skipped": run["skipped"],
+    }  # fmt: skip
 
 
 @section("accuracy", title="Accuracy, estimated from the labelled picks", order=10, commands=COMMANDS)
@@ -64,11 +61,8 @@ def faults_per_label(run: Run) -> Row | None:
     wrong = _wrong(run.inputs())
     if wrong is None or not _methods(run, "fdr"):
         return None
-    curves = {
-        method.name: np.cumsum([wrong[row.position] for row in run.ranking(method.name)])
-        for method in run.methods()
-        if method.ranked
-    }
+    ranked = [method.name for method in run.methods() if method.ranked]
+    curves = {name: np.cumsum([wrong[row.position] for row in run.ranking(name)]) for name in ranked}
     drawn = charts.svg(found_curves(curves, sum(wrong.values()), run.methods()[0].picked))
     return {"text": CURVES, "charts": [drawn]}
 
@@ -77,9 +71,8 @@ def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> char
     """Faults found per labels spent, one line per method, with the diagonal of random and the ceiling."""
     n = len(next(iter(curves.values())))
     at = np.unique(np.linspace(0, n, POINTS).round().astype(int))
-    rows = [
-        {"method": name, "labels": int(m), "faults": int(curve[m - 1]) if m else 0} for name, curve in curves.items() for m in at
-    ]
+    counts = {name: [0, *curve.tolist()] for name, curve in curves.items()}
+    rows = [{"method": name, "labels": m, "faults": faults[m]} for name, faults in counts.items() for m in at.tolist()]
     x = charts.number("labels", "labels spent", scale={"domain": [0, n], "nice": False})
     y = charts.number("faults", "faults found")
     colour = charts.names("method", "method", scale=charts.colours(curves))
@@ -89,20 +82,13 @@ def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> char
         mark = {"type": "line", "strokeDash": dash, "color": charts.GREY}
         return {"data": {"values": values}, "mark": mark, "encoding": {"x": x, "y": y}}
 
-    return {
-        "width": 640,
-        "height": 340,
-        "layer": [
-            reference([(0, 0), (total, total), (n, total)], [2, 3]),
-            reference([(0, 0), (n, total)], [6, 4]),
-            {"data": {"values": [{"labels": picked}]}, "mark": {"type": "rule", "color": "#bbbbbb"}, "encoding": {"x": x}},
-            {
-                "data": {"values": rows},
-                "mark": {"type": "line", "strokeWidth": 2},
-                "encoding": {"x": x, "y": y, "color": colour},
-            },
-        ],
-    }
+    layers = [
+        reference([(0, 0), (total, total), (n, total)], [2, 3]),
+        reference([(0, 0), (n, total)], [6, 4]),
+        {"data": {"values": [{"labels": picked}]}, "mark": {"type": "rule", "color": "#bbbbbb"}, "encoding": {"x": x}},
+        {"data": {"values": rows}, "mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": colour}},
+    ]
+    return {"width": 640, "height": 340, "layer": layers}
 
 
 @section("picks", title="", order=40, commands=COMMANDS)
@@ -124,15 +110,10 @@ def picks(run: Run) -> Row:
 def _pick(row: RankedRow, picture: str, original: str | None, about: InputRow, classes: list[str]) -> Row:
     predicted, label = (None if number is None else class_name(number, classes) for number in (about.predicted, about.label))
     return {
-        "rank": row.rank,
-        "position": row.position,
-        "picture": picture,
-        "original": original,
-        "predicted": predicted,
-        "label": label,
-        "wrong": about.label is not None and about.label != about.predicted,
+        "rank": row.rank, "position": row.position, "picture": picture, "original": original, "predicted": predicted,
+        "label": label, "wrong": about.label is not None and about.label != about.predicted,
         "change": _change(about.extra.get("draw")),
-    }
+    }  # fmt: skip
 
 
 def _change(draw: Any) -> str:

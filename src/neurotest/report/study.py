@@ -89,14 +89,11 @@ def _place(name: str) -> tuple[bool, int, str]:
 def _table(title: str, rows: list[Row], order: list[str] | None = None) -> Row:
     columns = sorted(rows[0], key=_place) if order is None else sorted(order, key=lambda name: name.endswith("png"))
     return {
-        "title": title,
-        "columns": columns,
+        "title": title, "columns": columns,
         "heads": [(name.removesuffix("png").strip(), _cell(name, rows[0].get(name))["kind"]) for name in columns],
         "rows": [[_cell(name, row.get(name)) for name in columns] for row in rows[:ROWS]],
-        "left": max(0, len(rows) - ROWS),
-        "long": len(rows) > LONG,
-        "pictured": any(name.endswith("png") for name in columns),
-    }
+        "left": max(0, len(rows) - ROWS), "long": len(rows) > LONG, "pictured": any(name.endswith("png") for name in columns),
+    }  # fmt: skip
 
 
 def _cell(name: str, value: Any) -> Row:

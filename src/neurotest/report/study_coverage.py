@@ -26,16 +26,13 @@ def scatter(points: list[Row], metric: str) -> charts.Spec:
     weights = sorted({row["lambda"] for row in rows}, key=float)
     colours = [charts.GREY, *charts.COLOURS]
     scale = {"domain": weights, "range": [colours[i % len(colours)] for i in range(len(weights))]}
-    dots = {
-        "width": 240,
-        "height": 150,
-        "mark": {"type": "point", "filled": True, "size": 28, "opacity": 0.75},
-        "encoding": {
-            "x": charts.number("nc", "coverage at .2", scale={"zero": False}),
-            "y": charts.number("value", METRICS[metric], scale={"zero": False}),
-            "color": charts.names("lambda", "lambda", scale=scale),
-        },
+    encoding = {
+        "x": charts.number("nc", "coverage at .2", scale={"zero": False}),
+        "y": charts.number("value", METRICS[metric], scale={"zero": False}),
+        "color": charts.names("lambda", "lambda", scale=scale),
     }
+    mark = {"type": "point", "filled": True, "size": 28, "opacity": 0.75}
+    dots = {"width": 240, "height": 150, "mark": mark, "encoding": encoding}
     return charts.panels(rows, "panel", dots, own="xy", columns=3)
 
 
@@ -45,11 +42,7 @@ def classes(rows: list[Row]) -> Markup:
     named = [{**row, "lambda": f"lambda {row['lambda']:g}"} for row in rows]
     x = {"field": "predicted", "type": "ordinal", "title": "predicted class", "axis": {"labelAngle": 0}}
     y = {"field": "true", "type": "ordinal", "title": "true class"}
-    bars = {
-        "width": 240,
-        "height": 130,
-        "mark": {"type": "bar", "color": charts.COLOURS[0]},
-        "encoding": {"x": x, "y": charts.number("inputs", "inputs", aggregate="sum")},
-    }
+    encoding = {"x": x, "y": charts.number("inputs", "inputs", aggregate="sum")}
+    bars = {"width": 240, "height": 130, "mark": {"type": "bar", "color": charts.COLOURS[0]}, "encoding": encoding}
     histogram = charts.svg(charts.panels(named, "lambda", bars), framed=True)
     return histogram + charts.svg(charts.heat_map(named, "lambda", x, y, "inputs", 240, 240), framed=True)

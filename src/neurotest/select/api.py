@@ -32,11 +32,7 @@ MANY = 10_000  # content ids in memory at once: those of a whole pool would outw
 
 
 def select(
-    target: AnyTarget,
-    pool: Source | str,
-    method: str | Scorer = "deepgini",
-    budget: str | float = "5%",
-    **options: Any,
+    target: AnyTarget, pool: Source | str, method: str | Scorer = "deepgini", budget: str | float = "5%", **options: Any
 ) -> Selection:
     """Order the pool by one method and pick the budget; see `compare` for the options."""
     (selection,) = compare(target, pool, [method], budget, **options).values()
@@ -44,26 +40,12 @@ def select(
 
 
 def compare(
-    target: AnyTarget,
-    pool: Source | str,
-    methods: Sequence[str | Scorer],
-    budget: str | float = "5%",
-    *,
-    train: Source | str | None = None,
-    originals: Source | str | None = None,
-    labels: Mapping[int | str, int | str] | str | Path | None = None,
-    spread: bool = False,
-    layers: str | None = None,
-    neuron: str | None = None,
-    seed: int = 0,
-    limit: int | None = None,
-    batch: int = BATCH,
-    strict: bool = False,
-    files: int | None = None,
-    out: str | Path | bool | None = False,
-    command: str = "select",
-    progress: Progress | None = None,
-) -> Comparison:
+    target: AnyTarget, pool: Source | str, methods: Sequence[str | Scorer], budget: str | float = "5%",
+    *, train: Source | str | None = None, originals: Source | str | None = None,
+    labels: Mapping[int | str, int | str] | str | Path | None = None, spread: bool = False, layers: str | None = None,
+    neuron: str | None = None, seed: int = 0, limit: int | None = None, batch: int = BATCH, strict: bool = False,
+    files: int | None = None, out: str | Path | bool | None = False, command: str = "select", progress: Progress | None = None,
+) -> Comparison:  # fmt: skip
     """Order the pool by several methods, from one pass over it.
 
     train: training data, for methods that compare with it; candidates that stand in it are pointed out. originals: what the
@@ -84,9 +66,8 @@ def compare(
     _check_labels(source, classes)
     trained = None if train is None else open_data(target, train)
     duplicates = _in_training(source, trained, target)
-    candidates = Pool(
-        target, source, seed, train=trained, picked=picked, labels=labels_of(labels, source, target, classes), batch=batch
-    )
+    numbers = labels_of(labels, source, target, classes)
+    candidates = Pool(target, source, seed, train=trained, picked=picked, labels=numbers, batch=batch)
     general = remarks(target, source)
     config = {
         **target_config(target), "pool": stored_spec(source), "train": stored_spec(train),
@@ -147,9 +128,8 @@ def _estimate(pool: Pool, order: np.ndarray, predictions: np.ndarray, weights: n
 def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:
     """Positions, highest score first; ties keep the pool's order."""
     if np.isnan(scores).any():
-        raise BadInput(
-            f"{method} gives no score for {int(np.isnan(scores).sum())} inputs (NaN activations?): nothing can be ranked."
-        )
+        missing = int(np.isnan(scores).sum())
+        raise BadInput(f"{method} gives no score for {missing} inputs (NaN activations?): nothing can be ranked.")
     return np.argsort(-scores, kind="stable")
 
 

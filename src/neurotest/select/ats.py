@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import number, one_of
+from neurotest.checks import choices, number
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.select.scorer import Pool, Scorer
@@ -176,18 +176,16 @@ def published_greedy(low: Ints, high: Ints, threshold: int) -> Patterns:
 
 
 @register(
-    "selector",
-    "ats",
+    "selector", "ats",
     paper="Gao et al., Adaptive Test Selection for Deep Neural Networks, ICSE 2022, as its authors' code has it",
     cost="one forward pass per input; 8 bytes kept per class for every input of which the network is not sure, and 16 per pair "
     "of classes for one predicted class at a time while the order is made",
-    differs="The third coordinate of the projection goes where it belongs; the published code overwrites the second with it "
-    "(`projection=published`, hardly any difference). Inputs set aside are ordered by their own lengths; the code "
-    "looks the length of one up under the number of another (`books=published`). An empty class, or one the network is "
-    "always sure of, is left out; the code crashes. "
-    "Lengths are whole multiples of 1e-5, so that ties are real ones and keep the pool's order.",
     presets={"code": {"projection": "published", "books": "published"}},
-)
+    differs="The third coordinate of the projection goes where it belongs; the published code overwrites the second with it "
+    "(`projection=published`, hardly any difference). Inputs set aside are ordered by their own lengths; the code looks the "
+    "length of one up under the number of another (`books=published`). An empty class, or one the network is always sure of, is "
+    "left out; the code crashes. Lengths are whole multiples of 1e-5, so that ties are real ones and keep the pool's order.",
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class ATS(Scorer):
     """Score by how much an input adds to the fault patterns that those before it cover, within its predicted class.
@@ -206,9 +204,7 @@ class ATS(Scorer):
 
     def __post_init__(self) -> None:
         number("threshold", self.threshold, "the paper's code uses 0.001", least=0)
-        one_of("projection", self.projection, ("fixed", "published"))
-        one_of("radius", self.radius, ("linear", "log"))
-        one_of("books", self.books, ("sound", "published"))
+        choices(self)
 
     def start(self, pool: Pool) -> Unsure:
         return Unsure(self, len(pool), pool.seed)
@@ -240,27 +236,21 @@ class Unsure:
 
     def __init__(self, method: ATS, n: int, seed: int) -> None:
         self.method, self.n, self.seed = method, n, seed
-        self.index: list[np.ndarray] = []
-        self.probs: list[Floats] = []
-        self.predicted: list[Ints] = []
-        self.sure: list[tuple[np.ndarray, Ints]] = []
+        self.unsure: list[tuple[np.ndarray, Floats, Ints]] = []  # positions, probabilities, predictions
+        self.sure: list[tuple[np.ndarray, Ints]] = []  # positions, predictions
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         probs, predicted = trace.probs.cpu().numpy(), trace.predictions.cpu().numpy()
-        if not 3 <= probs.shape[1] <= MOST:
-            raise BadInput(
-                f"ats looks at pairs of classes beside the predicted one: {probs.shape[1]} classes, expected 3 to {MOST}."
-            )
+        if not 3 <= (k := probs.shape[1]) <= MOST:
+            raise BadInput(f"ats looks at pairs of classes beside the predicted one: {k} classes, expected 3 to {MOST}.")
         unsure = probs[np.arange(len(probs)), predicted] < SURE
-        self.index.append(index[unsure])
-        self.probs.append(probs[unsure])
-        self.predicted.append(predicted[unsure])
+        self.unsure.append((index[unsure], probs[unsure], predicted[unsure]))
         self.sure.append((index[~unsure], predicted[~unsure].astype(np.int32)))
 
     def value(self) -> np.ndarray:
-        index, predicted = np.concatenate(self.index), np.concatenate(self.predicted)
+        index, probs, predicted = (np.concatenate(parts) for parts in zip(*self.unsure, strict=True))
         order = np.argsort(index, kind="stable")  # the first of equals is the first of the pool, however it was scanned
-        scores = self.method.scores(np.concatenate(self.probs)[order], predicted[order], index[order], self.n)
+        scores = self.method.scores(probs[order], predicted[order], index[order], self.n)
         sure, of = (np.concatenate(parts) for parts in zip(*self.sure, strict=True))
         by_class = sure[np.lexsort((sure, of))]
         shuffled = by_class[np.random.RandomState(self.seed % 2**32).permutation(len(by_class))]  # as the code does it

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.checks import integer, one_of
+from neurotest.checks import choices, integer
 from neurotest.registry import register
 from neurotest.select.scorer import OutputScorer, OutputState, Partner, Pool
 from neurotest.target import Trace
@@ -52,6 +52,7 @@ class _Passes(OutputScorer):
     samples: int = 20
 
     def __post_init__(self) -> None:
+        choices(self)
         integer("samples", self.samples, 2, "papers use 20 to 200")
 
     @property
@@ -69,14 +70,11 @@ class _Samples(OutputState):
 
 
 @register(
-    "selector",
-    "mc-dropout",
-    paper="Gal and Ghahramani, ICML 2016; the variation ratio as a test prioritiser in Weiss and Tonella, ISSTA 2022",
-    cost=COST,
+    "selector", "mc-dropout", main="by",
+    paper="Gal and Ghahramani, ICML 2016; the variation ratio as a test prioritiser in Weiss and Tonella, ISSTA 2022", cost=COST,
     differs=f"{DIFFERS} The variation ratio takes few values ({'1 / samples'} apart), so inputs that tie are ordered by "
     "predictive entropy, which is added at a scale that never changes the order of different ratios.",
-    main="by",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class MCDropout(_Passes):
     """Score by how little the answers of `samples` randomly thinned networks agree.
@@ -87,10 +85,6 @@ class MCDropout(_Passes):
 
     by: Literal["variation_ratio", "predictive_entropy"] = "variation_ratio"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("by", self.by, ("variation_ratio", "predictive_entropy"))
-
     def score(self, probs: Tensor) -> Tensor:  # (n, samples, classes) -> (n,)
         if self.by == "predictive_entropy":
             return predictive_entropy(probs)
@@ -99,13 +93,9 @@ class MCDropout(_Passes):
 
 
 @register(
-    "selector",
-    "bald",
-    paper="Houlsby et al. 2011, with dropout: Gal et al., Deep Bayesian Active Learning, ICML 2017",
-    cost=COST,
-    differs=DIFFERS,
-    main="samples",
-)
+    "selector", "bald", main="samples",
+    paper="Houlsby et al. 2011, with dropout: Gal et al., Deep Bayesian Active Learning, ICML 2017", cost=COST, differs=DIFFERS,
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class BALD(_Passes):
     """Score by the mutual information of answer and network over `samples` randomly thinned networks, in bits: high where each

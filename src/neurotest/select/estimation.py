@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.checks import integer, one_of
+from neurotest.checks import choices, integer
 from neurotest.registry import register
 from neurotest.select.hidden import Hidden, Kept
 from neurotest.select.scorer import Pool
@@ -37,13 +37,9 @@ class Estimate:
         return cls(Interval(share, interval.low, interval.high), len(right), truth)
 
     def to_dict(self) -> dict[str, Any]:
-        interval = [self.accuracy.low, self.accuracy.high]
-        return {
-            "accuracy": self.accuracy.value,
-            "accuracy_interval": interval,
-            "accuracy_labels": self.labelled,
-            **({} if self.truth is None else {"accuracy_true": self.truth}),
-        }
+        value, low, high = self.accuracy
+        content = {"accuracy": value, "accuracy_interval": [low, high], "accuracy_labels": self.labelled}
+        return content if self.truth is None else {**content, "accuracy_true": self.truth}
 
 
 def as_scores(picks: Ints, n: int) -> Floats:
@@ -51,9 +47,6 @@ def as_scores(picks: Ints, n: int) -> Floats:
     scores = np.zeros(n)
     scores[picks] = np.arange(len(picks), 0, -1)
     return scores
-
-
-# -- CES
 
 
 def sections(values: NDArray[np.floating], count: int) -> Ints:
@@ -108,7 +101,7 @@ def grow(
     picks = np.asarray(random.choice(n, replace=False, size=min(first, size)))
     while len(picks) < size:
         left = np.arange(n) if repeats else np.setdiff1d(np.arange(n), picks)
-        many = len(left) if not repeats else n
+        many = len(left)
         order = left[random.permutation(many)]
         tally, now = table.tally(picks), len(picks)
         before = table.closeness(tally, now)
@@ -122,14 +115,12 @@ def grow(
 
 
 @register(
-    "estimator",
-    "ces",
-    paper="Li et al., Boosting Operational DNN Testing Efficiency through Conditioning, ESEC/FSE 2019",
+    "estimator", "ces", paper="Li et al., Boosting Operational DNN Testing Efficiency through Conditioning, ESEC/FSE 2019",
     cost="one forward pass per input; 4 bytes kept per hidden unit and input, 8 more while it picks",
+    presets={"code": {"edges": "published"}},
     differs="Five sections per unit, ends included; the published code's five edges make four and drop every value that lies on "
     "one, the zeros of ReLUs among them (`edges=published`). No input is picked twice.",
-    presets={"code": {"edges": "published"}},
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class CES(Hidden):
     """Pick inputs whose last hidden layer is distributed like the pool's (cross entropy), so that their accuracy is its.
@@ -145,7 +136,7 @@ class CES(Hidden):
     pointwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        one_of("edges", self.edges, ("closed", "published"))
+        choices(self)
         integer("sections", self.sections, 2, "the paper's code uses 5")
         integer("group", self.group, 1, "the paper's code uses 5")
 
@@ -161,9 +152,7 @@ class CES(Hidden):
 class Alike(Kept):
     """Holds the activations, then grows the sample."""
 
-    def __init__(self, method: CES, pool: Pool) -> None:
-        super().__init__(method.want, pool)
-        self.method = method
+    method: CES
 
     def value(self) -> np.ndarray:
         self.check("ces")

@@ -50,7 +50,7 @@ def picks(run: Run, method: str | None = None) -> list[Pick]:
     names = [row.name for row in run.methods()]
     if not names:
         raise BadInput(f"{run.path} has no ranking: export takes a run of `neurotest select`.")
-    classes = _classes(run)
+    classes = classes_of(run)
     inputs = {row.position: row for row in run.inputs()}
     stored = {row.position: codec.picture(row.path) for row in run.files("picked")}
     labels = {row.position: row.label for row in run.labels()}
@@ -63,11 +63,8 @@ def picks(run: Run, method: str | None = None) -> list[Pick]:
     return chosen
 
 
-def _classes(run: Run) -> list[str]:
-    try:
-        return [str(name) for name in run["classes"]]
-    except KeyError:
-        return []
+def classes_of(run: Run) -> list[str]:
+    return [str(name) for name in run["classes"]] if "classes" in run else []
 
 
 def _class(number: int | None, classes: list[str]) -> str:
@@ -85,7 +82,7 @@ def export(run_path: str | Path, form: str, out: str | Path, *, method: str | No
         raise BadInput(f"--out {out}: it is there already; choose another place.")
     with Run.open(run_path) as run:
         chosen = picks(run, method)
-        classes = _classes(run)
+        classes = classes_of(run)
     shown = [pick for pick in chosen if pick.picture is not None]
     if form == "csv":
         _write_csv(chosen, out)
@@ -161,9 +158,7 @@ def read_labels(path: str | Path) -> dict[Key, Label]:
     seen: dict[Key, str] = {}
     for where, key, label in rows:
         if key in labels and labels[key] != label:
-            raise BadInput(
-                f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one of the two."
-            )
+            raise BadInput(f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one.")
         labels[key], seen[key] = label, where
     if not labels:
         raise BadInput(f"{path} holds no label: fill in the column `label` (or annotate the tasks) first.")
@@ -192,11 +187,8 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     for row in reader:
         label = _label(row.get(column))
         if label is not None:
-            yield (
-                f"line {reader.line_num}",
-                _key(row.get("content"), row.get("position"), f"{path}, line {reader.line_num}"),
-                label,
-            )
+            where = f"line {reader.line_num}"
+            yield where, _key(row.get("content"), row.get("position"), f"{path}, {where}"), label
 
 
 def _key(content: Any, position: Any, where: str) -> Key:

@@ -133,20 +133,16 @@ class Collected:
 
     def __init__(self, method: _ByCoverage, state: Any) -> None:
         self.method, self.state = method, state
-        self.index: list[np.ndarray] = []
-        self.counts: list[NDArray[np.int64]] = []
-        self.ids: list[Ints] = []
+        self.batches: list[tuple[np.ndarray, NDArray[np.int64], Ints]] = []  # positions, counts, obligations
         self._notes: tuple[str, ...] = ()
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         rows, hit = self.state.obligations(trace)
-        self.index.append(index)
-        self.counts.append(np.bincount(rows, minlength=len(index)))
-        self.ids.append(hit.astype(np.int32))
+        self.batches.append((index, np.bincount(rows, minlength=len(index)), hit.astype(np.int32)))
 
     def covers(self) -> Covers:
-        index, counts, ids = (np.concatenate(parts) for parts in (self.index, self.counts, self.ids))
-        self.index, self.counts, self.ids = [], [], []  # what is joined is not needed twice
+        index, counts, ids = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
+        self.batches = []  # what is joined is not needed twice
         return Covers.joined(index, counts, ids)
 
     def value(self) -> np.ndarray:
@@ -181,14 +177,10 @@ def bucketed(state: SurpriseState, scores: np.ndarray) -> Covers:
 
 
 @register(
-    "selector",
-    "ctm",
-    paper=f"coverage total method: {FENG}",
-    cost=KEPT,
+    "selector", "ctm", main="criterion", paper=f"coverage total method: {FENG}", cost=KEPT,
     differs="Ties keep the pool's order (peers: an unstable sort). It says nothing where every input covers as much: always "
     "for tknc, nearly always for kmnc; a note says so.",
-    main="criterion",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class CTM(_ByCoverage):
     """Score by how many of a criterion's obligations an input covers by itself.
@@ -210,14 +202,11 @@ class CTM(_ByCoverage):
 
 
 @register(
-    "selector",
-    "cam",
-    paper=f"coverage additional method: {FENG}",
+    "selector", "cam", main="criterion", paper=f"coverage additional method: {FENG}",
     cost=f"{KEPT}, as much again while the order is made",
     differs="Starts with the input that covers most (DeepGini's code: with a random one) and goes on until nothing is added, "
     "then by ctm, as dnn-tip does. The order equals dnn-tip's; a sparse index replaces its dense profiles.",
-    main="criterion",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class CAM(_ByCoverage):
     """Score by how many obligations an input adds to those of all inputs before it; below 1, by how many it covers by itself.

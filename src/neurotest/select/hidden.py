@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,20 +37,19 @@ class Hidden(Scorer):
 class Kept:
     """Holds every candidate's activations, in the order of the pool."""
 
-    def __init__(self, want: Want, pool: Pool) -> None:
-        self.want, self.pool = want, pool
-        self.layout: Layout = pool.context.layout(want)
+    method: Any
+
+    def __init__(self, method: Hidden, pool: Pool) -> None:
+        self.method, self.pool, self.want = method, pool, method.want
+        self.layout: Layout = pool.context.layout(self.want)
         self.values: Floats = np.full((len(pool), self.layout.neurons), np.nan, dtype=np.float32)
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         self.values[index] = joined(trace, self.want, self.layout).values
 
     def check(self, who: str) -> None:
-        bad = int((~np.isfinite(self.values).all(axis=1)).sum())
-        if bad:
-            raise BadInput(
-                f"{who} cannot place {bad} inputs (NaN or infinite activations): leave them out or use other --layers."
-            )
+        if n := int((~np.isfinite(self.values).all(axis=1)).sum()):
+            raise BadInput(f"{who} cannot place {n} inputs (NaN or infinite activations): leave them out or use other --layers.")
 
 
 def activations(pool: Pool, source: Source, want: Want) -> Traces:

@@ -17,18 +17,17 @@ from neurotest.select.scorer import PerInput, Pool
 from neurotest.stats.neighbours import squared_distances
 from neurotest.target import Trace, Want
 
+Ints = NDArray[np.int64]
 DONE = -1.0  # the score of what is labelled already
 
 
 @register(
-    "selector",
-    "neighbours",
+    "selector", "neighbours", main="k",
     paper="the neighbour part of TestRank (Li et al., NeurIPS 2021), without its second network",
     cost="one forward pass per input and one more per labelled input; 8 bytes kept per input and the activations of the labelled",
     differs="It is not TestRank: no self-supervised features, no graph network. The share has few values, so DeepGini decides "
     "between equals, at a scale that never changes the order of different shares. What is labelled already comes last.",
-    main="k",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NeighbourFault(Hidden):
     """Score by the share of faults among the `k` nearest labelled inputs; needs labels of some candidates (--labels).
@@ -42,21 +41,17 @@ class NeighbourFault(Hidden):
         integer("k", self.k, 1, "10 is usual")
 
     def start(self, pool: Pool) -> Nearby:
-        labelled = np.flatnonzero(pool.labels >= 0) if pool.labels is not None else np.empty(0, dtype=np.int64)
-        if not len(labelled):
+        if pool.labels is None or not len(labelled := np.flatnonzero(pool.labels >= 0)):
             raise BadInput(
                 "neighbours needs labels of some candidates: give --labels FILE (CSV with position or content, and label), or "
                 "begin with deepgini."
             )
-        assert pool.labels is not None
         traces = activations(pool, pool.source.take(labelled), self.want)
         return Nearby(self, pool, labelled, traces.values.astype(np.float64), traces.predicted != pool.labels[labelled])
 
 
 class Nearby(PerInput):
-    def __init__(
-        self, method: NeighbourFault, pool: Pool, labelled: NDArray[np.int64], points: np.ndarray, wrong: np.ndarray
-    ) -> None:
+    def __init__(self, method: NeighbourFault, pool: Pool, labelled: Ints, points: np.ndarray, wrong: np.ndarray) -> None:
         super().__init__(len(pool))
         self.want: Want = method.want
         self.layout = pool.context.layout(self.want)

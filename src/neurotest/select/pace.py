@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer, one_of
+from neurotest.checks import choices, integer
 from neurotest.registry import register
 from neurotest.select.estimation import as_scores
 from neurotest.select.hidden import Hidden, Kept
@@ -89,14 +89,12 @@ def farthest(points: Floats, count: int, start: int = 0, published: bool = False
 
 
 @register(
-    "estimator",
-    "pace",
-    paper="Chen et al., Practical Accuracy Estimation for Efficient Deep Neural Network Testing, TOSEM 2020",
+    "estimator", "pace", paper="Chen et al., Practical Accuracy Estimation for Efficient Deep Neural Network Testing, TOSEM 2020",
     cost="one forward pass per input, then clustering (seconds for 10,000); 4 bytes kept per hidden unit and input",
     differs="Clusters and noise get picks in proportion to their sizes, and every pick counts for the part of the pool it stands "
     "for. Noise is spread by farthest points; the published loop never updates its running maximum and takes the last "
     "candidate instead (`noise=published`). Without any cluster the whole pool counts as one.",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class PACE(Hidden):
     """Pick prototypes of the clusters of the last hidden layer (FastICA, HDBSCAN, MMD-critic), and a spread of the rest.
@@ -116,7 +114,7 @@ class PACE(Hidden):
         integer("dimensions", self.dimensions, 1, "the paper's code uses 8")
         integer("least", self.least, 2, "the paper's code uses 80")
         integer("core", self.core, 1, "the paper's code uses 4")
-        one_of("noise", self.noise, ("farthest", "published"))
+        choices(self)
 
     def start(self, pool: Pool) -> Clustered:
         return Clustered(self, pool)
@@ -125,11 +123,9 @@ class PACE(Hidden):
 class Clustered(Kept):
     """Holds the activations, then clusters them."""
 
-    def __init__(self, method: PACE, pool: Pool) -> None:
-        super().__init__(method.want, pool)
-        self.method = method
-        self.share: Floats = np.empty(0)
-        self._notes: tuple[str, ...] = ()
+    method: PACE
+    share: Floats
+    _notes: tuple[str, ...] = ()
 
     def value(self) -> np.ndarray:
         self.check("pace")
@@ -144,15 +140,15 @@ class Clustered(Kept):
         for name, size, count in zip(names.tolist(), sizes.tolist(), counts.tolist(), strict=True):
             if count:
                 here = np.flatnonzero(of == name)
-                chosen = self._spread(points[here], count) if name == NOISE else prototypes(points[here], count)
+                if name == NOISE:
+                    chosen = farthest(points[here], count, published=self.method.noise == "published")
+                else:
+                    chosen = prototypes(points[here], count)
                 picks.append(here[chosen])
                 weights.append(np.full(count, size / count))
         order = np.argsort(-np.concatenate(weights), kind="stable")  # what stands for most of the pool first
         self.share = np.concatenate(weights)[order] / len(of)
         return as_scores(np.concatenate(picks)[order], len(of))
-
-    def _spread(self, points: Floats, count: int) -> Ints:
-        return farthest(points, count, published=self.method.noise == "published")
 
     def weights(self) -> Floats:
         return self.share

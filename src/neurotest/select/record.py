@@ -19,15 +19,10 @@ OTHERS = 12  # of the methods after the first, so many picks are stored: enough 
 def record(run: Run, target: Target, source: Source, selections: Comparison, files: int | None) -> None:
     """Fill a run that was just made; `files` bounds how many picks of the first method are stored (None: all)."""
     first, *others = selections.values()
+    labels = [None] * len(source) if source.labels is None else source.labels.tolist()
     rows = (
-        InputRow(
-            position=position,
-            content=str(content),
-            label=None if source.labels is None else int(source.labels[position]),
-            predicted=int(first.predictions[position]),
-            extra=_extra(source, position),
-        )
-        for position, content in enumerate(source.ids())
+        InputRow(position, str(content), label, int(first.predictions[position]), _extra(source, position))
+        for position, (content, label) in enumerate(zip(source.ids(), labels, strict=True))
     )
     with run.transaction():
         run["classes"] = list(target.classes or source.classes or ())

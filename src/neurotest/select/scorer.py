@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -22,6 +22,8 @@ from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.select.thinning import Thinned
 from neurotest.target import Probe, Target, Trace, Want
+
+Partners = Callable[[Probe, Batch], list[Trace]]
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def score(
             with several.attempt(name):
                 partner = scorers[name].partner
                 if partner is not None and partner not in traces:
-                    traces[partner] = makers[partner].traces(probe, part)
+                    traces[partner] = makers[partner](probe, part)
                 states[name].update(part.index, trace, () if partner is None else traces[partner])
         predictions[part.index] = trace.predictions.cpu().numpy()
 
@@ -172,7 +174,7 @@ def score(
     return Scores(scores, predictions, states)
 
 
-def _start(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> tuple[dict[str, State], dict[Partner, _Partners]]:
+def _start(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> tuple[dict[str, State], dict[Partner, Partners]]:
     """A state for each method whose layers and training data are there, after one pass over the training data for all."""
     needs = []
     for name, scorer in several.left(dict(scorers)).items():
@@ -185,11 +187,11 @@ def _start(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> tuple
     profiles, traces = ([want for kind, want in needs if kind == wanted_kind] for wanted_kind in ("profile", "traces"))
     pool.context.gather(profiles, traces, "the selection")
     states: dict[str, State] = {}
-    makers: dict[Partner, _Partners] = {}
+    makers: dict[Partner, Partners] = {}
     for name, scorer in several.left(dict(scorers)).items():
         with several.attempt(name):
             if scorer.partner is not None and scorer.partner not in makers:
-                makers[scorer.partner] = _Partners(pool, scorer.partner)
+                makers[scorer.partner] = _partners(pool, scorer.partner)
             states[name] = scorer.start(pool)
     return states, makers
 
@@ -214,34 +216,22 @@ def sample_first(pool: Pool, samples: Set[int]) -> np.ndarray:
     return np.concatenate([np.sort(part) for part in np.split(shuffled, ends)])
 
 
-class _Partners:
-    """Gives the traces of a batch's partners."""
+def _partners(pool: Pool, partner: Partner) -> Partners:
+    """What gives the traces of a batch's partners."""
+    target, bounds, mutants = pool.target, pool.target.bounds, partner.mutants
+    if partner.reference == "original" and (originals := pool.source.originals) is not None:
+        return lambda probe, part: [probe(target.prepare(originals.read(part.index)))]
+    if partner.reference == "dropout":
+        thinned = Thinned(target, pool.seed)
+        return lambda probe, part: thinned.traces(part.x, mutants)
+    if partner.reference == "mild":
+        mild = MildMutations(rounding="pool")
+        return lambda probe, part: [probe(from_unit(x, bounds)) for x in mild.variants(to_unit(part.x, bounds))[:mutants]]
+    mutations = NssMutations(rounding="pool")
+    draws = [mutations.draw(rng.stream("select.remutate", pool.seed, number), len(pool)) for number in range(mutants)]
 
-    def __init__(self, pool: Pool, partner: Partner) -> None:
-        self.pool, self.partner = pool, partner
-        self.originals: Source | None = None
-        self.draws: list[Any] = []
-        if partner.reference == "original":
-            self.originals = pool.source.originals
-        elif partner.reference == "dropout":
-            self.thinned = Thinned(pool.target, pool.seed)
-        elif partner.reference == "mild":
-            self.mild = MildMutations(rounding="pool")
-        else:
-            self.mutations = NssMutations(rounding="pool")
-            streams = (rng.stream("select.remutate", pool.seed, number) for number in range(partner.mutants))
-            self.draws = [self.mutations.draw(random, len(pool)) for random in streams]
+    def mutated(probe: Probe, part: Batch) -> list[Trace]:
+        unit = to_unit(part.x, bounds)
+        return [probe(from_unit(mutations.apply(unit, draw[part.index]), bounds)) for draw in draws]
 
-    def traces(self, probe: Probe, part: Batch) -> list[Trace]:
-        if self.partner.reference == "dropout":
-            return self.thinned.traces(part.x, self.partner.mutants)
-        return [probe(x) for x in self._batches(part)]
-
-    def _batches(self, part: Batch) -> list[Tensor]:
-        target = self.pool.target
-        if self.originals is not None:
-            return [target.prepare(self.originals.read(part.index))]
-        unit = to_unit(part.x, target.bounds)
-        if self.partner.reference == "mild":
-            return [from_unit(x, target.bounds) for x in self.mild.variants(unit)[: self.partner.mutants]]
-        return [from_unit(self.mutations.apply(unit, draws[part.index]), target.bounds) for draws in self.draws]
+    return mutated

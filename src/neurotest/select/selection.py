@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from neurotest.coverage.result import html_table
 from neurotest.errors import BadInput
 from neurotest.files import write_json
 from neurotest.select.estimation import Estimate
@@ -40,34 +41,23 @@ class Quality:
         types = metrics.fault_types(labels, predictions)
         n, total = len(order), int(wrong.sum())
         return cls(
-            fdr=fdr_interval(wrong[order], picked, seed=seed),
-            relative_fdr=metrics.relative_fdr(wrong[order], picked),
+            fdr=fdr_interval(wrong[order], picked, seed=seed), relative_fdr=metrics.relative_fdr(wrong[order], picked),
             apfd=order_interval(metrics.apfd, wrong[order], draws=DRAWS, seed=seed),
-            ftcr=metrics.ftcr(types[order], picked),
-            ftcr_auc=metrics.ftcr_auc(types[order]),
-            random_fdr=random_fdr(n, total, picked),
+            ftcr=metrics.ftcr(types[order], picked), ftcr_auc=metrics.ftcr_auc(types[order]),
+            random_fdr=random_fdr(n, total, picked), ceiling=min(1.0, total / picked),
             random_ftcr_auc=random_interval(metrics.ftcr_auc, types, draws=DRAWS, seed=seed),
-            ceiling=min(1.0, total / picked),
-        )
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
+        chance = {
+            "fdr": self.random_fdr.value, "fdr_interval": _pair(self.random_fdr), "apfd": 0.5,
+            "ftcr_auc": _number(self.random_ftcr_auc.value), "ftcr_auc_interval": _pair(self.random_ftcr_auc),
+        }  # fmt: skip
         return {
-            "fdr": self.fdr.value,
-            "fdr_interval": _pair(self.fdr),
-            "relative_fdr": _number(self.relative_fdr),
-            "fdr_ceiling": self.ceiling,
-            "apfd": _number(self.apfd.value),
-            "apfd_interval": _pair(self.apfd),
-            "ftcr": _number(self.ftcr),
-            "ftcr_auc": _number(self.ftcr_auc),
-            "random": {
-                "fdr": self.random_fdr.value,
-                "fdr_interval": _pair(self.random_fdr),
-                "apfd": 0.5,
-                "ftcr_auc": _number(self.random_ftcr_auc.value),
-                "ftcr_auc_interval": _pair(self.random_ftcr_auc),
-            },
-        }
+            "fdr": self.fdr.value, "fdr_interval": _pair(self.fdr), "relative_fdr": _number(self.relative_fdr),
+            "fdr_ceiling": self.ceiling, "apfd": _number(self.apfd.value), "apfd_interval": _pair(self.apfd),
+            "ftcr": _number(self.ftcr), "ftcr_auc": _number(self.ftcr_auc), "random": chance,
+        }  # fmt: skip
 
 
 def _number(value: float) -> float | None:
@@ -105,17 +95,11 @@ class Selection:
 
     def to_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {
-            "method": self.method,
-            "canonical": self.canonical,
-            "pool": len(self.order),
-            "budget": self.picked,
-            "indices": [int(i) for i in self.indices],
-            "scores": [float(s) for s in self.scores],
-            "predicted": [int(p) for p in self.predictions[self.indices]],
-            "in_training": list(self.in_training),
-            "notes": list(self.notes),
-            "run": str(self.run) if self.run else None,
-        }
+            "method": self.method, "canonical": self.canonical, "pool": len(self.order), "budget": self.picked,
+            "indices": self.indices.tolist(), "scores": self.scores.tolist(),
+            "predicted": self.predictions[self.indices].tolist(), "in_training": list(self.in_training),
+            "notes": list(self.notes), "run": str(self.run) if self.run else None,
+        }  # fmt: skip
         for more in (self.quality, self.estimate, self.near):
             content |= more.to_dict() if more is not None else {}
         return content
@@ -134,14 +118,8 @@ class Selection:
         return path
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>"
-            + "".join(f"<td>{html.escape(f'{v:.4g}' if isinstance(v, float) else str(v))}</td>" for v in row.values())
-            + "</tr>"
-            for row in self.table()[:20]
-        )
-        head = "".join(f"<th>{name}</th>" for name in ("rank", "index", "score", "predicted"))
-        return f"<p>{html.escape(self.canonical)}: {self.picked} of {len(self.order)}</p><table><tr>{head}</tr>{rows}</table>"
+        table = html_table(["rank", "index", "score", "predicted"], (row.values() for row in self.table()[:20]))
+        return f"<p>{html.escape(self.canonical)}: {self.picked} of {len(self.order)}</p>{table}"
 
 
 class Comparison(dict[str, Selection]):
@@ -160,16 +138,12 @@ class Comparison(dict[str, Selection]):
         content = first.to_dict()
         if len(self) + len(self.errors) > 1:
             content["notes"] = list(dict.fromkeys(note for selection in self.values() for note in selection.notes))
-            content["methods"] = {
-                **{name: selection.to_dict() for name, selection in self.items()},
-                **{name: {"error": reason} for name, reason in self.errors.items()},
-            }
+            unfit = {name: {"error": reason} for name, reason in self.errors.items()}
+            content["methods"] = {name: selection.to_dict() for name, selection in self.items()} | unfit
         return content
 
     def table(self) -> list[dict[str, Any]]:
         """One row per method: FDR and APFD where the pool has labels, or why it did not run."""
-        rows = [
-            {"method": name, "fdr": s.quality and s.quality.fdr.value, "apfd": s.quality and s.quality.apfd.value}
-            for name, s in self.items()
-        ]
+        judged = {name: selection.quality for name, selection in self.items()}
+        rows = [{"method": name, "fdr": q and q.fdr.value, "apfd": q and q.apfd.value} for name, q in judged.items()]
         return [*rows, *({"method": name, "error": reason} for name, reason in self.errors.items())]

@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import choices, integer, number
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.select.scorer import Partner, Pool, Scorer
+from neurotest.select.scorer import Partner, PerInput, Pool, Scorer
 from neurotest.target import Trace, Want
 
 NEAR_CHANCE = (
@@ -27,17 +26,15 @@ NEAR_CHANCE = (
 
 
 @register(
-    "selector",
-    "nss",
+    "selector", "nss", main="k",
     paper="NSS: neuron sensitivity guided test case selection (algorithms 1 and 2, tables II, IV, IX, X)",
     cost="two forward passes per input (1 + n_mutants when it mutates), 8 bytes kept per input plus the sample's activations",
+    presets={"paper": {"k": 0.1, "distance": "l1"}, "cosine": {"distance": "cosine"}},
     differs="`reference` says what a candidate is compared with, because the two readings differ by 50 points: `original` "
     "(the candidate is a variant of a known input) gives the published numbers, `remutate` (a fresh mutation, all "
     "one can do with real unlabelled data) is near chance. The sensitive neurons are found on a random `sample` of the "
     "pool and the same mutant serves to find them and to score, so nothing is forwarded twice. Ties keep the pool's order.",
-    main="k",
-    presets={"paper": {"k": 0.1, "distance": "l1"}, "cosine": {"distance": "cosine"}},
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NSS(Scorer):
     """Sum of |N_i(x') - N_i(x)| over the share `k` of neurons that change most over the pool.
@@ -58,9 +55,7 @@ class NSS(Scorer):
     sample: int = 1000
 
     def __post_init__(self) -> None:
-        one_of("reference", self.reference, ("original", "remutate", "auto"))
-        one_of("distance", self.distance, ("l1", "cosine"))
-        one_of("identify", self.identify, ("sum", "vote"))
+        choices(self)
         if self.k is not None:
             number("k", self.k, "a share of the neurons; the paper uses 0.1", above=0, most=1)
         integer("n_mutants", self.n_mutants, 1, "1 by default")
@@ -84,9 +79,7 @@ class NSS(Scorer):
         if reference == "auto":
             reference = "remutate" if source.originals is None else "original"
         if reference == "original" and source.originals is None:
-            raise BadInput(
-                "reference='original' needs each candidate's original: give --originals DATA, or use reference=remutate."
-            )
+            raise BadInput("reference='original' needs each candidate's original: give --originals, or use reference=remutate.")
         return dataclasses.replace(self, reference=reference), (NEAR_CHANCE,) if reference == "remutate" else ()
 
     @property
@@ -97,34 +90,26 @@ class NSS(Scorer):
         return Sensitivity(self, len(pool))
 
 
-@dataclass
-class Sensitivity:
+class Sensitivity(PerInput):
     """Keeps the sample's activations until the sensitive neurons are found, then scores as batches stream by."""
 
-    method: NSS
-    n: int
-    queue: list[tuple[np.ndarray, Tensor, list[Tensor]]] = field(default_factory=list)
-    seen: int = 0
-    sensitive: Tensor | None = None  # (neurons,) bool
-
-    @cached_property
-    def scores(self) -> np.ndarray:
-        return np.full(self.n, np.nan)
+    def __init__(self, method: NSS, n: int) -> None:
+        super().__init__(n)
+        self.method, self.n, self.seen = method, n, 0
+        self.queue: list[tuple[np.ndarray, Tensor, list[Tensor]]] = []
+        self.sensitive: Tensor | None = None  # (neurons,) bool
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        here = _flat(trace, self.method.want)  # (n, neurons)
-        there = [_flat(partner, self.method.want) for partner in partners]
+        want = self.method.want
+        self.queue.append((index, _flat(trace, want), [_flat(partner, want) for partner in partners]))  # (n, neurons) each
         self.seen += len(index)
         if self.sensitive is None:
-            self.queue.append((index, here, there))
             if self.seen < min(self.method.sample, self.n):
                 return
             self.sensitive = self._identify()
-            for kept in self.queue:
-                self._score(*kept)
-            self.queue.clear()
-        else:
-            self._score(index, here, there)
+        for waiting in self.queue:
+            self._score(*waiting)
+        self.queue.clear()
 
     def _identify(self) -> Tensor:
         """Algorithm 1 on the sample: the share k of neurons with the largest summed change, or most often among the largest."""
@@ -165,9 +150,6 @@ class Sensitivity:
         apart = (a / norm_a.clamp_min(1e-30) - b / norm_b.clamp_min(1e-30)).square().sum(dim=1) / 2
         one_silent = ((norm_a == 0) != (norm_b == 0)).squeeze(1)  # no signal in either is no change
         return torch.where(one_silent, 1.0, apart)
-
-    def value(self) -> np.ndarray:
-        return self.scores
 
 
 def _flat(trace: Trace, want: Want) -> Tensor:

@@ -12,7 +12,7 @@ from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.select.hidden import activations
 from neurotest.select.scorer import Pool
-from neurotest.stats.neighbours import squared_distances
+from neurotest.stats.neighbours import nearest_other, squared_distances
 from neurotest.target import Want
 
 Ints = NDArray[np.int64]
@@ -33,18 +33,6 @@ class Nearness:
 
     def to_dict(self) -> dict[str, Any]:
         return {"near_duplicates": self.spread, "near_duplicates_unspread": self.plain, "near_duplicates_random": self.random}
-
-
-def nearest_other(points: Floats) -> Floats:
-    """Distance of each point to the nearest other: (n,)."""
-    distances = np.full(len(points), np.inf)
-    step = max(1, (1 << 22) // max(1, len(points)))
-    for start in range(0, len(points), step):
-        apart = squared_distances(points[start : start + step], points)
-        rows = np.arange(len(apart))
-        apart[rows, start + rows] = np.inf
-        distances[start : start + step] = np.sqrt(apart.min(axis=1))
-    return distances
 
 
 def disperse(points: Floats, count: int, reach: float) -> Ints:

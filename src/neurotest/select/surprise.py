@@ -72,12 +72,10 @@ class _Surprises(PerInput):
         return self.scores
 
     def notes(self) -> tuple[str, ...]:
-        unseen = (
-            (f"{self.unseen} candidates are infinitely surprising (no training input is predicted like them): they come first.",)
-            if self.unseen
-            else ()
-        )
-        return (*self.fitted.notes, *unseen)
+        if not self.unseen:
+            return self.fitted.notes
+        note = f"{self.unseen} candidates are infinitely surprising (no training input is predicted like them): they come first."
+        return (*self.fitted.notes, note)
 
 
 def steady(values: np.ndarray, digits: int = DIGITS) -> np.ndarray:
@@ -88,13 +86,10 @@ def steady(values: np.ndarray, digits: int = DIGITS) -> np.ndarray:
 
 
 @register(
-    "selector",
-    "lsa",
-    paper=KIM,
-    cost=f"{KEPT}; one kernel per training input of the predicted class",
+    "selector", "lsa", paper=KIM, cost=f"{KEPT}; one kernel per training input of the predicted class",
     differs="Predicted classes on both sides. A covariance that cannot be inverted is shrunk; scipy refuses it, and dnn-tip "
     "underflows to infinity far from the data, where ours stays finite (log-sum-exp).",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class LSA(_Surprising, adequacy.LSA):
     """Score by -log of the kernel density of the training data (of the predicted class) at the input.
@@ -105,13 +100,9 @@ class LSA(_Surprising, adequacy.LSA):
 
 
 @register(
-    "selector",
-    "dsa",
-    paper=KIM,
-    cost=f"{KEPT}; one distance per training input of the predicted class",
+    "selector", "dsa", main="reference", paper=KIM, cost=f"{KEPT}; one distance per training input of the predicted class",
     differs="Exact neighbours; `reference=test` measures the second distance from the input, as NeuraL-Coverage does.",
-    main="reference",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class DSA(_Surprising, adequacy.DSA):
     """Score by the distance to the nearest training input of the predicted class over that one's to another class.
@@ -121,12 +112,9 @@ class DSA(_Surprising, adequacy.DSA):
 
 
 @register(
-    "selector",
-    "mdsa",
-    paper=KIM2,
-    cost=f"{KEPT}; one product with a covariance per input",
+    "selector", "mdsa", paper=KIM2, cost=f"{KEPT}; one product with a covariance per input",
     differs="The root is taken, per predicted class; dnn-tip squares and takes all classes together (`squared=true,per=all`).",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class MDSA(_Surprising, adequacy.MDSA):
     """Score by the Mahalanobis distance from the mean of the training data (of the predicted class).
@@ -137,13 +125,9 @@ class MDSA(_Surprising, adequacy.MDSA):
 
 
 @register(
-    "selector",
-    "mlsa",
-    paper=WEISS,
-    cost=f"{KEPT}; a mixture is fitted once",
+    "selector", "mlsa", main="components", paper=WEISS, cost=f"{KEPT}; a mixture is fitted once",
     differs="Variances are regularised, so that no component collapses, and the fit is seeded; dnn-tip's is neither.",
-    main="components",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class MLSA(_Surprising, adequacy.MLSA):
     """Score by -log likelihood under a mixture of `components` Gaussians fitted to the training data.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from neurotest import rng
 from neurotest.registry import register
+from neurotest.select.dropout import entropy
 from neurotest.select.scorer import OutputScorer, PerInput, Pool, Scorer, State
 from neurotest.target import Trace
 
@@ -20,12 +19,9 @@ ONE_PASS = "one forward pass per input, 8 bytes kept per input"
 
 
 @register(
-    "selector",
-    "deepgini",
-    paper="Feng et al., DeepGini, ISSTA 2020",
-    cost=ONE_PASS,
+    "selector", "deepgini", paper="Feng et al., DeepGini, ISSTA 2020", cost=ONE_PASS,
     differs="Softmax in float64, ties broken by position; the published code sorts float32 values with an unstable sort.",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class DeepGini(OutputScorer):
     """Score by 1 - sum(p^2): 0 is certain, 1 - 1/k a coin toss over k classes."""
@@ -59,8 +55,7 @@ class Entropy(OutputScorer):
     """Score by -sum(p log2 p), in bits; 0 log 0 is 0."""
 
     def score(self, probs: Tensor) -> Tensor:  # (n, k) -> (n,)
-        nats: Tensor = -torch.special.xlogy(probs, probs).sum(dim=1)
-        return nats / math.log(2)
+        return entropy(probs)
 
 
 @register("selector", "random", paper="the baseline of every table", cost="nothing beyond the forward pass that counts faults")

@@ -16,6 +16,7 @@ from neurotest.stats.faults import as_faults, check_count, fdr
 
 # Resampled values held at once: keeps memory near 32 MB whatever the pool and the number of draws.
 CHUNK = 1 << 22
+Metric = Callable[[NDArray[np.generic]], float]  # of an order
 
 
 class Interval(NamedTuple):
@@ -60,12 +61,7 @@ def fdr_interval(faults_in_order: ArrayLike, m: int, *, draws: int = 2000, level
 
 
 def order_interval(
-    metric: Callable[[NDArray[np.generic]], float],
-    items_in_order: ArrayLike,
-    *,
-    draws: int = 500,
-    level: float = 0.95,
-    seed: int = 0,
+    metric: Metric, items_in_order: ArrayLike, *, draws: int = 500, level: float = 0.95, seed: int = 0
 ) -> Interval:
     """Any metric of an order (`apfd`, `ftcr_auc`, ...) with a bootstrap interval over the pool; each resample keeps the order.
 
@@ -76,9 +72,8 @@ def order_interval(
     _check(draws, level)
     generator = rng.stream("stats.bootstrap.order", seed)
     n = len(items)
-    samples = [metric(items[np.sort(generator.integers(0, n, n))]) for _ in range(draws)]
+    defined = _defined([metric(items[np.sort(generator.integers(0, n, n))]) for _ in range(draws)])
     value = float(metric(items))
-    defined = _defined(samples)
     if math.isnan(value) or defined.size == 0:
         return Interval(value, math.nan, math.nan)
     normal = NormalDist()
@@ -89,20 +84,12 @@ def order_interval(
     return Interval(value, min(value, float(low)), max(value, float(high)))
 
 
-def random_interval(
-    metric: Callable[[NDArray[np.generic]], float],
-    items: ArrayLike,
-    *,
-    draws: int = 500,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Interval:
+def random_interval(metric: Metric, items: ArrayLike, *, draws: int = 500, level: float = 0.95, seed: int = 0) -> Interval:
     """What random orders of the pool give for any metric of an order: mean and the middle `level` of `draws` permutations."""
     items = _items(items)
     _check(draws, level)
     generator = rng.stream("stats.random.order", seed)
-    samples = [metric(generator.permutation(items)) for _ in range(draws)]
-    defined = _defined(samples)
+    defined = _defined([metric(generator.permutation(items)) for _ in range(draws)])
     if defined.size == 0:
         return Interval(math.nan, math.nan, math.nan)
     return Interval(float(defined.mean()), *_percentiles(defined, level))
@@ -116,7 +103,8 @@ def _items(items: ArrayLike) -> NDArray[np.generic]:
 
 
 def _defined(samples: list[float]) -> NDArray[np.float64]:
-    return np.array([sample for sample in samples if not math.isnan(sample)], dtype=np.float64)
+    values = np.array(samples, dtype=np.float64)
+    return values[~np.isnan(values)]
 
 
 def mean_interval(values: ArrayLike, *, draws: int = 2000, level: float = 0.95, seed: int = 0) -> Interval:
@@ -145,6 +133,17 @@ def wilson(k: int, m: int, *, level: float = 0.95) -> Interval:
     half = z / (1 + z * z / m) * math.sqrt(share * (1 - share) / m + z * z / (4 * m * m))
     # At the ends the algebra gives exactly 0 and 1; rounding would not.
     return Interval(share, 0.0 if k == 0 else centre - half, 1.0 if k == m else centre + half)
+
+
+def t_quantile(share: float, freedom: float) -> float:
+    """The value below which `share` of Student's t with `freedom` degrees of freedom lies.
+
+    >>> round(t_quantile(0.975, 9), 3)
+    2.262
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, share))
 
 
 def random_fdr(n: int, faults: int, m: int, *, level: float = 0.95) -> Interval:

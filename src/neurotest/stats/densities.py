@@ -71,8 +71,7 @@ class Gaussian:
     """Mean and inverse covariance (divided by the count) of points."""
 
     def __init__(self, points: Floats, inverse: Inverse = "auto") -> None:
-        _need_points(points)
-        points = np.asarray(points, dtype=np.float64)
+        points = _checked(points)
         self.mean = points.mean(axis=0)
         centred = points - self.mean
         self.whiten, _, self.shrunk = whitening(centred.T @ centred / len(points), centred, inverse)
@@ -88,8 +87,7 @@ class Kernels:
     """Gaussian kernels on points. bandwidth: `scott`, with the points' covariance, or one number for every direction."""
 
     def __init__(self, points: Floats, bandwidth: Literal["scott"] | float = "scott", inverse: Inverse = "auto") -> None:
-        _need_points(points)
-        points = np.asarray(points, dtype=np.float64)
+        points = _checked(points)
         n, d = points.shape
         self.mean = points.mean(axis=0)
         self.shrunk = False
@@ -121,6 +119,7 @@ class Kernels:
         return logs
 
 
-def _need_points(points: Floats) -> None:
+def _checked(points: Floats) -> Floats:
     if points.ndim != 2 or not points.size:
         raise BadInput(f"points have shape {points.shape}: expected at least one point and one dimension.")
+    return np.asarray(points, dtype=np.float64)

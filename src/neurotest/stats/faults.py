@@ -35,11 +35,6 @@ def check_count(m: int, n: int) -> int:
     return int(m)
 
 
-def found_curve(faults_in_order: ArrayLike) -> NDArray[np.int64]:
-    """Faults found after 1, 2, ... n labels."""
-    return np.cumsum(as_faults(faults_in_order), dtype=np.int64)
-
-
 def fdr(faults_in_order: ArrayLike, m: int) -> float:
     """Fault detection rate: the share of faults among the first m."""
     faults = as_faults(faults_in_order)

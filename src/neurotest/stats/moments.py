@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from neurotest.errors import BadInput
 
 Floats = NDArray[np.float64]
+ARRAYS = ("low", "high", "mean", "m2")  # what is kept per neuron
 
 
 class Moments:
@@ -78,21 +79,14 @@ class Moments:
 
     def state_dict(self) -> dict[str, NDArray[np.generic]]:
         """Everything, as arrays (safetensors and npz take it as it is)."""
-        return {
-            "count": np.array([self.count], dtype=np.int64),
-            "low": self.low.copy(),
-            "high": self.high.copy(),
-            "mean": self.mean.copy(),
-            "m2": self.m2.copy(),
-        }
+        return {"count": np.array([self.count], dtype=np.int64), **{name: getattr(self, name).copy() for name in ARRAYS}}
 
     @classmethod
     def load(cls, state: Mapping[str, NDArray[np.generic]]) -> Moments:
         """What `state_dict` gave, checked."""
-        missing = sorted({"count", "low", "high", "mean", "m2"} - set(state))
-        if missing:
+        if missing := sorted({"count", *ARRAYS} - set(state)):
             raise BadInput(f"the saved moments lack {', '.join(missing)}: compute the profile again.")
-        arrays = {name: np.asarray(state[name]) for name in ("low", "high", "mean", "m2")}
+        arrays = {name: np.asarray(state[name]) for name in ARRAYS}
         shapes = {array.shape for array in arrays.values()}
         count = np.asarray(state["count"]).ravel()
         if len(shapes) != 1 or len(next(iter(shapes))) != 1 or count.size != 1 or int(count[0]) < 0:

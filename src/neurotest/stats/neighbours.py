@@ -23,11 +23,16 @@ def squared_distances(left: Floats, right: Floats) -> Floats:
     return squared
 
 
-def nearest(queries: Floats, points: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Distance to, and position of, the point nearest to each query: (n,), (n,). Without points: inf, -1."""
-    if not len(points):
-        return np.full(len(queries), np.inf), np.full(len(queries), -1, dtype=np.int64)
-    return Points(points).nearest(queries)
+def nearest_other(points: Floats) -> Floats:
+    """Distance of each point to the nearest other: (n,)."""
+    distances = np.full(len(points), np.inf)
+    step = max(1, CHUNK // max(1, len(points)))
+    for start in range(0, len(points), step):
+        apart = squared_distances(points[start : start + step], points)
+        rows = np.arange(len(apart))
+        apart[rows, start + rows] = np.inf
+        distances[start : start + step] = np.sqrt(apart.min(axis=1))
+    return distances
 
 
 class Points:

@@ -36,6 +36,7 @@ _OTHER = re.compile(
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PATH = re.compile(r"[\w.@]*", re.ASCII)
 _CONTAINERS = (None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
+_SYNTAX = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Compare, ast.cmpop, ast.Load, ast.keyword)
 _WORDS = {"positive", "nonnegative", "negative", "integer", "real", "zero", "nonzero"}
 _SYMPY = {
     "Symbol", "Integer", "Float", "Rational", "Mul", "Add", "Pow", "Min", "Max", "Mod", "Eq", "Equality", "Ne", "Unequality",
@@ -54,7 +55,8 @@ def checked(path: Path) -> io.BytesIO:
     try:
         with zipfile.ZipFile(path) as archive:
             members = _members(archive)
-        _check_format(members, path)
+        if GRAPH not in members or members.get("archive_format", b"").strip() != b"pt2":
+            raise ValueError(f"{path.name} has no {GRAPH}")
         for folder, config in CONFIGS.items():
             _check_payloads(members, folder, config)
         _check_pickle(members.get(SAMPLES, b""))
@@ -87,11 +89,6 @@ def _members(archive: zipfile.ZipFile) -> dict[str, bytes]:
     wanted = {*PLAIN, GRAPH, SAMPLES}  # by their exact names: torch takes whatever begins with models/ for a graph
     kept = [(n, i) for n, i in zip(names, infos, strict=True) if n in wanted or n.startswith(tuple(CONFIGS))]
     return {name: archive.read(info) for name, info in kept}
-
-
-def _check_format(members: dict[str, bytes], path: Path) -> None:
-    if GRAPH not in members or members.get("archive_format", b"").strip() != b"pt2":
-        raise ValueError(f"{path.name} has no {GRAPH}")
 
 
 def _check_payloads(members: dict[str, bytes], folder: str, config: str) -> None:
@@ -151,19 +148,18 @@ def _check_entry(key: str, value: Any) -> None:
         _check_expression(value)
     elif key in ("as_custom_obj", "custom_obj_values", "as_opaque") and value:
         raise Refused("it holds scripted objects")
-    elif key in ("tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values"):
-        for name in value:
+    elif key in ("tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values", "forward_arg_names"):
+        for name in value or ():
             _check_name(name)
     elif key in ("name", "as_name") and isinstance(value, str):
         _check_name(value)
-    elif key == "forward_arg_names":
-        for name in value or ():
-            _check_name(name)
     elif key in ("fqn", "parameter_name", "buffer_name", "tensor_constant_name") and isinstance(value, str):
         if not _PATH.fullmatch(value) or any(part.startswith("__") for part in value.split(".")):
             raise Refused(f"{value!r} is no module path")
     elif key in ("in_spec", "out_spec") and value:
-        _check_spec(json.loads(value)[1])
+        for inner, name, _ in _walk(json.loads(value)[1]):
+            if inner == "type" and name not in _CONTAINERS:
+                raise Refused(f"it takes or returns {name!r}")
 
 
 def _check_operator(target: str) -> None:
@@ -192,10 +188,7 @@ def _check_expression(text: str) -> None:
     except (SyntaxError, ValueError) as error:
         raise Refused(f"{text!r} is no size") from error
     for node in ast.walk(tree):
-        allowed = isinstance(
-            node,
-            (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Compare, ast.cmpop, ast.Load, ast.keyword),
-        )
+        allowed = isinstance(node, _SYNTAX)
         if isinstance(node, ast.Call):
             allowed = isinstance(node.func, ast.Name) and node.func.id in _SYMPY and all(k.arg in _WORDS for k in node.keywords)
         elif isinstance(node, ast.Name):
@@ -204,12 +197,6 @@ def _check_expression(text: str) -> None:
             allowed = not isinstance(node.value, str) or _NAME.fullmatch(node.value) is not None
         if not allowed:
             raise Refused(f"a size is given as {text[:80]!r}")
-
-
-def _check_spec(spec: Any) -> None:
-    for key, value, _ in _walk(spec):
-        if key == "type" and value not in _CONTAINERS:
-            raise Refused(f"it takes or returns {value!r}")
 
 
 def _packed(members: dict[str, bytes]) -> io.BytesIO:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from neurotest.errors import BadInput
-from neurotest.target.load import is_file, load, sha256
+from neurotest.target.load import is_file, load, on_path, sha256
 from neurotest.target.target import Outputs, Target
 
 FILES = ("pt2", "onnx")  # sources whose spec is a file
@@ -55,9 +54,8 @@ class Description:
     @classmethod
     def read(cls, stored: Any, where: Path) -> Description:
         """What a run holds, which may be anybody's: values of another type are refused."""
-        values: dict[str, Any] = (
-            {f.name: stored.get(f.name) for f in dataclasses.fields(cls)} if isinstance(stored, Mapping) else {}
-        )
+        holds = stored if isinstance(stored, Mapping) else {}
+        values: dict[str, Any] = {field.name: holds.get(field.name) for field in dataclasses.fields(cls)}
         types: dict[str, tuple[type, ...]] = {"bounds": (int, float), "mean": (int, float), "std": (int, float), "size": (int,)}
         for name, value in values.items():
             if name in types or name == "classes":
@@ -78,10 +76,10 @@ class Description:
 
     def over(self, stored: Description) -> Description:
         """The stored description with what is said here in its place; the hash of the weights stays that of the run."""
-        said = {name: value for name, value in vars(self).items() if value}
+        changes = {name: value for name, value in vars(self).items() if value}
         if self.spec is not None:
-            said |= {"code": None, "folder": None}
-        return dataclasses.replace(stored, **said)
+            changes |= {"code": None, "folder": None}
+        return dataclasses.replace(stored, **changes)
 
     def open(self) -> Target:
         """Load the network; weights and code must be those that were described."""
@@ -89,7 +87,7 @@ class Description:
             raise BadInput("the network was given in memory, by a Python program: pass it again as the target.")
         self._check("weights", self.weights, self.sha256, "--weights FILE")
         self._check("the code", source_file(self.spec), self.code, f"--target {self.spec}")
-        with _findable(self.folder):
+        with nullcontext() if self.folder is None else on_path(Path(self.folder)):  # where its `py:` module was found
             return load(
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
@@ -127,17 +125,3 @@ def source_file(spec: str | None) -> Path | None:
         where = rest.rpartition(":")[0]
         return Path(where) if where and is_file(where) else None
     return Path(rest).expanduser() if prefix in FILES else None
-
-
-@contextmanager
-def _findable(folder: str | None) -> Iterator[None]:
-    """Let a `py:` module be found where it was found before."""
-    if folder is None:
-        yield
-        return
-    sys.path.append(folder)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):
-            sys.path.remove(folder)

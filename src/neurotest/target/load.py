@@ -16,12 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from neurotest import registry
-from neurotest.errors import BadInput, Remark
+from neurotest.errors import BadInput, Remark, near
 from neurotest.target.target import Outputs, Target, WeightsFile
 
-RANDOM_WEIGHTS = (
-    "{spec} has random weights: two calls give different ones, so nothing measured on it can be repeated. Pass --weights FILE."
-)
+RANDOM_WEIGHTS = "{} has random weights: two calls give different ones, so nothing measured on it repeats. Pass --weights FILE."
 
 
 def load(
@@ -42,11 +40,8 @@ def load(
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
     """
-    options: dict[str, Any] = {
-        "bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "classes": read_classes(classes),
-        "outputs": outputs,
-    }  # fmt: skip
-    options = {key: value for key, value in options.items() if value is not None}
+    described: dict[str, Any] = {"bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "outputs": outputs}
+    options = {key: value for key, value in (described | {"classes": read_classes(classes)}).items() if value is not None}
     device = _device(device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
     if isinstance(spec, Target) and not options and weights is None and spec.device == torch.device(device):
         return spec
@@ -58,10 +53,7 @@ def load(
         load_weights(network.module if isinstance(network, Target) else network, file)
         origin["weights"] = WeightsFile(file, sha256(file))
     if isinstance(network, Target):
-        own: dict[str, Any] = {
-            "bounds": network.bounds, "mean": network.mean, "std": network.std, "shape": network.shape,
-            "classes": network.classes, "outputs": network.outputs, "weights": network.weights,
-        }  # fmt: skip
+        own = {name: getattr(network, name) for name in ("bounds", "mean", "std", "shape", "classes", "outputs", "weights")}
         origin["spec"] = text or (network.spec if network.loaded else "")
         return Target(network.module, **{**own, **origin, **options})
     if text:
@@ -110,18 +102,18 @@ def _device(device: str) -> str:
 
 def _source(spec: str, trust_pickle: bool, *, check_random: bool) -> nn.Module | Target:
     prefix, colon, rest = spec.partition(":")
-    known = registry.entries("target source")
-    if not colon or prefix not in known:
-        raise BadInput(_no_source(spec, list(known)))
+    sources = registry.entries("target source")
+    if not colon or prefix not in sources:
+        raise BadInput(_no_source(spec, list(sources)))
     if not rest:
-        raise BadInput(f"{spec!r} names nothing after {prefix}: {known[prefix].summary}")
+        raise BadInput(f"{spec!r} names nothing after {prefix}: {sources[prefix].summary}")
     options = {"trust_pickle": True} if trust_pickle and prefix == "pt2" else {}
     before = torch.get_rng_state()
-    network: nn.Module | Target = known[prefix].make(rest, **options)
+    network: nn.Module | Target = sources[prefix].make(rest, **options)
     # Whoever drew no random number has no random weights; others are built once more, to see whether they are the same.
     drew = not torch.equal(before, torch.get_rng_state())
-    if check_random and prefix == "py" and drew and _differ(network, known[prefix].make(rest)):
-        warnings.warn(RANDOM_WEIGHTS.format(spec=spec), Remark, stacklevel=3)
+    if check_random and prefix == "py" and drew and _differ(network, sources[prefix].make(rest)):
+        warnings.warn(RANDOM_WEIGHTS.format(spec), Remark, stacklevel=3)
     return network
 
 
@@ -160,15 +152,16 @@ def from_python(place: str) -> nn.Module | Target:
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name:
         raise BadInput(f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.")
-    with _importable(where):
+    # A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too.
+    with on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()):
         build = _callable(where, name)
         try:
-            made = build()
+            network = build()
         except Exception as error:  # a stranger's code may raise anything
             raise BadInput(f"py:{place}: {name}() failed: {type(error).__name__}: {error}") from error
-    if not isinstance(made, (nn.Module, Target)):
-        raise BadInput(f"py:{place}: {name}() returned a {type(made).__name__}; expected an nn.Module or a neurotest.Target.")
-    return made
+    if not isinstance(network, (nn.Module, Target)):
+        raise BadInput(f"py:{place}: {name}() returned a {type(network).__name__}; expected an nn.Module or a neurotest.Target.")
+    return network
 
 
 def is_file(where: str) -> bool:
@@ -176,15 +169,14 @@ def is_file(where: str) -> bool:
 
 
 @contextmanager
-def _importable(where: str) -> Iterator[None]:
-    """A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too."""
-    folder = str(Path(where).resolve().parent if is_file(where) else Path.cwd())
-    sys.path.insert(0 if is_file(where) else len(sys.path), folder)
+def on_path(folder: Path, place: int | None = None) -> Iterator[None]:
+    """Let Python look for modules in a folder, by default after all others."""
+    sys.path.insert(len(sys.path) if place is None else place, str(folder))
     try:
         yield
     finally:
         with suppress(ValueError):
-            sys.path.remove(folder)
+            sys.path.remove(str(folder))
 
 
 def _callable(where: str, name: str) -> Callable[[], Any]:
@@ -194,17 +186,12 @@ def _callable(where: str, name: str) -> Callable[[], Any]:
         raise
     except Exception as error:  # a stranger's code may raise anything
         raise BadInput(f"py:{where}: cannot be imported: {type(error).__name__}: {error}") from error
-    found = getattr(code, name, None)
-    if not callable(found):
-        callables = [
-            n
-            for n, value in vars(code).items()
-            if callable(value) and not n.startswith("_") and getattr(value, "__module__", "") == code.__name__
-        ]
-        from neurotest.errors import near
-
+    build = getattr(code, name, None)
+    if not callable(build):
+        own = {n: value for n, value in vars(code).items() if getattr(value, "__module__", "") == code.__name__}
+        callables = [n for n, value in own.items() if callable(value) and not n.startswith("_")]
         raise BadInput(f"py:{where} has no callable {name!r}. {near(name, callables)}")
-    return found  # type: ignore[no-any-return]
+    return build  # type: ignore[no-any-return]
 
 
 def _run_file(file: Path) -> Any:
@@ -228,12 +215,9 @@ def load_weights(module: nn.Module, file: Path) -> None:
     except RuntimeError as error:
         raise BadInput(f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}") from error
     if missing or unexpected:
-        told = [
-            f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-            for what, names in (("missing", missing), ("unknown", unexpected))
-            if names
-        ]
-        raise BadInput(f"weights {file} do not fit the network ({'; '.join(told)}).")
+        both = (("missing", missing), ("unknown", unexpected))
+        lists = [f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" for what, names in both if names]
+        raise BadInput(f"weights {file} do not fit the network ({'; '.join(lists)}).")
 
 
 def read_state(file: Path) -> dict[str, Tensor]:
@@ -252,9 +236,8 @@ def read_state(file: Path) -> dict[str, Tensor]:
                 f"weights {file} hold pickled objects, which could run code: refused. Save a plain state dict "
                 "(torch.save(model.state_dict(), ...)) or safetensors."
             ) from error
-        raise BadInput(
-            f"weights {file} cannot be read (truncated, or no weights): {(str(error) or type(error).__name__).splitlines()[0]}"
-        ) from error
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {first}") from error
     for wrapper in ("state_dict", "model"):
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]

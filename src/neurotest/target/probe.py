@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from neurotest.errors import BadInput
 from neurotest.target.functions import Functions
@@ -117,11 +116,8 @@ class Probe:
     def __init__(
         self, target: Target, *wants: Want, grad: bool = False, edit: Edit | None = None, record: Record | None = None
     ) -> None:
-        self.target = target
-        self.wants = tuple(dict.fromkeys(wants))
-        self.grad = grad
-        self.edit = edit
-        self.record = record
+        self.target, self.wants = target, tuple(dict.fromkeys(wants))
+        self.grad, self.edit, self.record = grad, edit, record
         if edit is not None and all(want.inputs for want in self.wants):
             raise BadInput("edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.")
         self._attached = ExitStack()  # every hook
@@ -313,25 +309,12 @@ def _replace(output: Any, tensor: Tensor) -> Any:
 
 
 @contextmanager
-def watched(
-    module: nn.Module,
-    before: Callable[[str, Any], None],
-    after: Callable[[str, Any, Any], None],
-) -> Iterator[None]:
+def watched(module: nn.Module, before: Callable[[str, Any], None], after: Callable[[str, Any, Any], None]) -> Iterator[None]:
     """Call `before(path, args)` and `after(path, args, output)` around every module's forward (for the survey)."""
-    handles: list[RemovableHandle] = []
-
-    def pre(path: str) -> Callable[[nn.Module, Any], None]:
-        return lambda _, args: before(path, args)
-
-    def post(path: str) -> Callable[[nn.Module, Any, Any], None]:
-        return lambda _, args, output: after(path, args, output)
-
-    try:
+    with ExitStack() as hooks:
         for path, child in module.named_modules():
-            handles.append(child.register_forward_pre_hook(pre(path)))
-            handles.append(child.register_forward_hook(post(path)))
+            pre = child.register_forward_pre_hook(lambda _, args, path=path: before(path, args))
+            post = child.register_forward_hook(lambda _, args, output, path=path: after(path, args, output))
+            hooks.callback(pre.remove)
+            hooks.callback(post.remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

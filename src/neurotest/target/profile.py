@@ -48,11 +48,7 @@ class Profile:
         if (self.fingerprint, self.want) != (other.fingerprint, other.want):
             raise BadInput("profiles of different targets, layers or neurons cannot be merged.")
         for name, moments in other.layers.items():
-            if name in self.layers:
-                self.layers[name].merge(moments)
-            else:
-                self.layers[name] = Moments(moments.neurons)
-                self.layers[name].merge(moments)
+            self.layers.setdefault(name, Moments(moments.neurons)).merge(moments)
 
     def check(self, target: Target) -> None:
         """Refuse a profile of another network, or of layers that `want` no longer stands for."""
@@ -74,19 +70,13 @@ class Profile:
         from safetensors.numpy import save
 
         base = _base(path)
-        tensors = {
-            f"{name}/{key}": np.ascontiguousarray(v) for name, m in self.layers.items() for key, v in m.state_dict().items()
-        }
-        content = save(tensors)
+        arrays = {name: moments.state_dict() for name, moments in self.layers.items()}
+        content = save({f"{name}/{key}": np.ascontiguousarray(v) for name, state in arrays.items() for key, v in state.items()})
         write_bytes(_beside(base, ".safetensors"), content)
         about = {
-            "format": FORMAT,
-            "fingerprint": self.fingerprint,
-            "want": asdict(self.want),
-            "count": self.count,
-            "layers": {name: m.neurons for name, m in self.layers.items()},
-            "sha256": hashlib.sha256(content).hexdigest(),
-        }
+            "format": FORMAT, "fingerprint": self.fingerprint, "want": asdict(self.want), "count": self.count,
+            "layers": {name: m.neurons for name, m in self.layers.items()}, "sha256": hashlib.sha256(content).hexdigest(),
+        }  # fmt: skip
         write_json(_beside(base, ".json"), about)
         return _beside(base, ".json")
 
@@ -108,9 +98,8 @@ class Profile:
             raise BadInput(f"{base}.safetensors does not belong to {base}.json (its hash differs): make the profile again.")
         try:
             tensors = load(content)
-            layers = {
-                name: Moments.load({key: tensors[f"{name}/{key}"] for key in Moments(1).state_dict()}) for name in about["layers"]
-            }
+            keys = list(Moments(1).state_dict())
+            layers = {name: Moments.load({key: tensors[f"{name}/{key}"] for key in keys}) for name in about["layers"]}
             profile = cls(about["fingerprint"], Want(**about["want"]), layers)
         except (SafetensorError, KeyError, TypeError) as error:
             raise BadInput(f"{base}.json is damaged ({error}): make the profile again.") from error

@@ -102,9 +102,8 @@ class Target:
             least, most = (float(v) for v in torch.aminmax(tensor))
             slack = 1e-6 * (high - low)
             if not (least >= low - slack and most <= high + slack):
-                raise BadInput(
-                    f"inputs reach from {least:g} to {most:g}, outside bounds {low:g} to {high:g}: rescale or pass --bounds."
-                )
+                reach = f"inputs reach from {least:g} to {most:g}, outside bounds {low:g} to {high:g}"
+                raise BadInput(f"{reach}: rescale or pass --bounds.")
         return tensor.to(self.device).float()
 
     def logits(self, x: Tensor) -> Tensor:
@@ -173,11 +172,10 @@ class Target:
     def _refusal(self, x: Tensor, error: Exception) -> str:
         size = "x".join(map(str, x.shape[1:]))
         first = str(error).strip().split("\n")[0]
+        why = "channels x height x width; --size says what it takes"
         if any(isinstance(m, nn.Embedding) for m in self.module.modules()):
-            return (
-                f"the network does not take images of size {size} (it has an embedding: text models are not supported): {first}"
-            )
-        return f"the network does not take inputs of size {size} (channels x height x width; --size says what it takes): {first}"
+            why = "it has an embedding: text models are not supported"
+        return f"the network does not take inputs of size {size} ({why}): {first}"
 
     def _check_values(self, raw: Tensor) -> None:
         raw = raw.double()
@@ -190,9 +188,8 @@ class Target:
             raise BadInput("outputs='probs', but the network returns one value per input: pass --outputs sigmoid.")
         if self.outputs == "probs" and not like_probs:
             kind = "many sigmoids: multi-label networks are not supported" if in_unit else "logits: pass --outputs logits"
-            raise BadInput(
-                f"outputs='probs', but rows sum to {float(summed.min()):.4g} .. {float(summed.max()):.4g}: they look like {kind}."
-            )
+            least, most = (float(v) for v in torch.aminmax(summed))
+            raise BadInput(f"outputs='probs', but rows sum to {least:.4g} .. {most:.4g}: they look like {kind}.")
         if self.outputs == "sigmoid" and not in_unit:
             raise BadInput("outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits.")
 
@@ -253,17 +250,17 @@ def _words(code: CodeType, doc: str | None = None) -> tuple[Any, ...]:
 
 def _settings(module: nn.Module) -> list[Any]:
     """What a module keeps beside weights, and its repr need not show: numbers, words, and functions such as its activation."""
-    found: list[Any] = []
+    settings: list[Any] = []
     for name, value in sorted(vars(module).items()):
         if name.startswith("_") or name == "training":
             continue
         if isinstance(value, (bool, int, float, str)):
-            found.append((name, value))
+            settings.append((name, value))
         elif inspect.isroutine(value):
-            found.append((name, value.__qualname__, _code_words(value)))
+            settings.append((name, value.__qualname__, _code_words(value)))
         elif isinstance(value, torch.fx.Graph):  # an exported module's code
-            found.append((name, str(value)))
-    return found
+            settings.append((name, str(value)))
+    return settings
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

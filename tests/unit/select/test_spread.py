@@ -10,7 +10,8 @@ from torch import nn
 from neurotest import registry
 from neurotest.data.source import ArraySource
 from neurotest.select import select
-from neurotest.select.spread import disperse, nearest_other
+from neurotest.select.spread import disperse
+from neurotest.stats.neighbours import nearest_other
 from neurotest.target import Target
 
 from .subjects import centred as target

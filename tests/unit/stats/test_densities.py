@@ -10,7 +10,7 @@ from scipy.stats import gaussian_kde
 
 from neurotest.errors import BadInput
 from neurotest.stats.densities import Gaussian, Kernels, ledoit_wolf
-from neurotest.stats.neighbours import Points, nearest, squared_distances
+from neurotest.stats.neighbours import Points, nearest_other, squared_distances
 
 
 @settings(max_examples=25, deadline=None)
@@ -25,10 +25,10 @@ def test_nearest_is_the_nearest_wherever_the_points_lie(seed: int, n: int, m: in
     assert squared_distances(queries, points) == pytest.approx(plain**2, rel=1e-6, abs=1e-6)
 
 
-def test_without_points_everything_is_infinitely_far() -> None:
-    distance, index = nearest(np.zeros((2, 3)), np.empty((0, 3)))
-    assert distance.tolist() == [np.inf, np.inf]
-    assert index.tolist() == [-1, -1]
+def test_the_nearest_other_is_not_the_point_itself() -> None:
+    assert nearest_other(np.array([[0.0], [3.0], [4.0]])).tolist() == [3, 1, 1]
+    assert nearest_other(np.array([[2.0], [2.0]])).tolist() == [0, 0]
+    assert nearest_other(np.zeros((1, 3))).tolist() == [np.inf]
 
 
 def test_many_queries_are_searched_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_distances_far_from_the_origin_do_not_cancel() -> None:
 def test_points_know_how_many_they_are() -> None:
     points = Points(np.zeros((7, 2)))
     assert len(points) == 7
-    distance, index = nearest(np.array([[3.0, 4.0]]), np.array([[9.0, 9.0], [0.0, 0.0]]))
+    distance, index = Points(np.array([[9.0, 9.0], [0.0, 0.0]])).nearest(np.array([[3.0, 4.0]]))
     assert (distance.tolist(), index.tolist()) == ([5.0], [1])
 
 

@@ -41,10 +41,6 @@ def test_apfd_by_hand() -> None:
     assert math.isnan(metric.apfd([False, False, False]))
 
 
-def test_found_curve_by_hand() -> None:
-    assert metric.found_curve(ORDER).tolist() == [1, 1, 2, 2, 2]
-
-
 def test_fault_types_by_hand() -> None:
     # 0->1 twice, 2->0 once, 1->1 is no fault
     assert metric.fault_types([0, 1, 2, 0], [1, 1, 0, 1]).tolist() == [1, -1, 6, 1]
@@ -156,7 +152,6 @@ def test_fault_metrics_equal_plain_loops(faults: list[bool], data: st.DataObject
     assert same(metric.apfd(faults), loop_apfd(faults))
     total = sum(faults)
     assert same(metric.relative_fdr(faults, m), loop_fdr(faults, m) * m / min(m, total) if total else None)
-    assert metric.found_curve(faults).tolist() == [sum(faults[: i + 1]) for i in range(len(faults))]
 
 
 @given(typed, st.data())

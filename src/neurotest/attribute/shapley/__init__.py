@@ -8,15 +8,6 @@ from neurotest.attribute.shapley.kernel import Estimate, kernel
 from neurotest.attribute.shapley.permutation import permutation
 
 __all__ = [
-    "Certified",
-    "Estimate",
-    "Game",
-    "MaskGradient",
-    "Players",
-    "certify",
-    "exact",
-    "hidden_layers",
-    "kernel",
-    "mask_gradient",
+    "Certified", "Estimate", "Game", "MaskGradient", "Players", "certify", "exact", "hidden_layers", "kernel", "mask_gradient",
     "permutation",
-]
+]  # fmt: skip

@@ -11,8 +11,8 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.attribute.shapley.game import Game
 from neurotest.attribute.shapley.permutation import check
-from neurotest.errors import BadInput
-from neurotest.stats.student import t_quantile
+from neurotest.checks import integer
+from neurotest.stats.bootstrap import t_quantile
 
 LEAST = 4  # rounds before anybody is dropped: an interval from fewer says little
 
@@ -33,24 +33,17 @@ class Certified:
 
 def certify(
     game: Game,
-    *,
-    k: int = 10,
-    rounds: int = 30,
-    level: float = 0.95,
-    drop: bool = True,
-    seed: int = 0,
+    *, k: int = 10, rounds: int = 30, level: float = 0.95, drop: bool = True, seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> Certified:
+) -> Certified:  # fmt: skip
     """Random orders, one per pair and round. With `drop`, a neuron goes once its interval lies below that of k others.
 
     A round's mean over the pairs is one draw, so Student's interval over rounds is about the mean value over these pairs. A
     neuron that was dropped keeps the interval it had; only neighbours of kept neurons are run, so rounds get cheaper.
     """
     check(rounds, level, 0.0)
-    if not isinstance(k, int) or k < 1:
-        raise BadInput(f"k={k!r}: expected an integer >= 1 (10 in the paper's figure).")
-    if rounds < 2:
-        raise BadInput(f"rounds={rounds}: expected an integer >= 2 (an interval needs two).")
+    integer("k", k, 1, "10 in the paper's figure")
+    integer("rounds", rounds, 2, "an interval needs two")
     race = _Race(game, level)
     ran = 0
     for number in range(rounds):
@@ -60,8 +53,7 @@ def certify(
         if drop and number + 1 >= LEAST and race.drop(k) and int(race.kept.sum()) <= k:
             break
     low, high = race.interval()
-    top = race.mean.argsort(descending=True, stable=True)
-    top = top[: min(k, int((race.seen > 0).sum()))]
+    top = race.mean.argsort(descending=True, stable=True)[: min(k, int((race.seen > 0).sum()))]
     others = torch.ones(len(game.players), dtype=torch.bool)
     others[top] = False
     rest = high[others & (race.seen > 0)]

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from neurotest.attribute.conductance import inner
+from neurotest.attribute.conductance import channels, inner
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
 from neurotest.target.layers import Layer
@@ -46,10 +46,6 @@ class Players:
     def want(self) -> Want:
         return Want(layers=",".join(layer.name for layer in self.layers), neuron=self.neuron, keep="map")
 
-    @property
-    def reduced(self) -> Want:
-        return Want(layers=",".join(layer.name for layer in self.layers), neuron=self.neuron)
-
     def name(self, number: int) -> tuple[str, int]:
         """Layer and place in it of a player."""
         for layer, size in zip(self.layers, self.sizes, strict=True):
@@ -70,15 +66,10 @@ class Players:
 
     def gathered(self, per_layer: Sequence[Tensor], how: Literal["sum", "mean", "peak"]) -> Tensor:
         """Maps of all layers as one row per input: (n, players)."""
-        return torch.cat([self._one(layer, maps, how) for layer, maps in zip(self.layers, per_layer, strict=True)], dim=1)
-
-    def _one(self, layer: Layer, maps: Tensor, how: str) -> Tensor:
-        others = tuple(d for d in range(1, maps.ndim) if d != layer.axis)
-        if self.neuron == "unit" or not others:
-            return maps.flatten(1) if how != "peak" else maps.flatten(1).abs()
-        if how == "peak":
-            return maps.abs().amax(others)
-        return maps.sum(others) if how == "sum" else maps.mean(others)
+        if self.neuron == "unit":
+            units = torch.cat([maps.flatten(1) for maps in per_layer], dim=1)
+            return units.abs() if how == "peak" else units
+        return torch.cat([channels(maps, layer, how) for layer, maps in zip(self.layers, per_layer, strict=True)], dim=1)
 
 
 def losses(logits: Tensor, y: Tensor) -> Tensor:
@@ -96,17 +87,9 @@ class Game:
     """
 
     def __init__(
-        self,
-        target: Target,
-        x: Tensor,
-        moved: Tensor,
-        y: Tensor,
-        *,
-        layers: str | None = None,
-        neuron: Neuron = "channel",
-        active_only: bool = True,
-        batch: int = 1000,
-    ) -> None:
+        self, target: Target, x: Tensor, moved: Tensor, y: Tensor,
+        *, layers: str | None = None, neuron: Neuron = "channel", active_only: bool = True, batch: int = 1000,
+    ) -> None:  # fmt: skip
         if not len(x) or x.shape != moved.shape or len(y) != len(x):
             raise BadInput(f"pairs: {tuple(x.shape)} seeds, {tuple(moved.shape)} changed ones, {len(y)} classes do not match.")
         self.target, self.x, self.moved, self.y, self.batch = target, x, moved, y, batch
@@ -122,15 +105,14 @@ class Game:
         return len(self.x)
 
     def _active(self) -> Tensor:
-        active = []
+        def loud(part: Tensor) -> Tensor:
+            values = probe(part).values
+            return self.players.gathered([values[layer.name] for layer in self.players.layers], "peak") > 0
+
         with Probe(self.target, self.players.want) as probe:
-            for first, second in zip(self.x.split(self.batch), self.moved.split(self.batch), strict=True):
-                peaks = []
-                for part in (first, second):
-                    values = probe(part).values
-                    peaks.append(self.players.gathered([values[layer.name] for layer in self.players.layers], "peak") > 0)
-                active.append(peaks[0] | peaks[1])
-                self.forwards += 2 * len(first)
+            parts = zip(self.x.split(self.batch), self.moved.split(self.batch), strict=True)
+            active = [loud(first) | loud(second) for first, second in parts]
+        self.forwards += 2 * len(self.x)
         return torch.cat(active).cpu()
 
     def value(self, rows: Tensor, masks: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 import torch
@@ -13,8 +13,11 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.attribute.shapley.game import Game
+from neurotest.checks import number
 from neurotest.errors import BadInput
-from neurotest.stats.student import t_quantile
+from neurotest.stats.bootstrap import t_quantile
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,7 @@ class Plan:
     """Coalitions (m, n), complements next to each other, and their weights; `sampled` are the last so many."""
 
     masks: NDArray[np.bool_]
-    weights: NDArray[np.float64]
+    weights: Floats
     sampled: int
 
 
@@ -43,8 +46,7 @@ def kernel(game: Game, row: int = 0, *, coalitions: int = 200, level: float = 0.
     The smallest and largest coalitions, which weigh most, are enumerated as far as the number goes; the rest is drawn, each with
     its complement, which cancels what two neurons do together.
     """
-    if not 0 < level < 1:
-        raise BadInput(f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
+    number("level", level, "0.95 is usual", above=0, below=1)
     who = torch.nonzero(game.active[row])[:, 0]
     n = len(who)
     if n > 2 and coalitions < 2 * n:
@@ -71,9 +73,7 @@ def choose(n: int, most: int, random: np.random.Generator) -> Plan:
     size = 1
     while size <= n // 2 and (count := _pairs(n, size)) * 2 <= _due(n, size, most - len(masks)):
         each = (n - 1) / (math.comb(n, size) * size * (n - size))
-        for number, members in enumerate(combinations(range(n), size)):
-            if number >= count:  # half of the sets of half size are the others' complements
-                break
+        for members in islice(combinations(range(n), size), count):  # half of the sets of half size are the others' complements
             one = np.zeros(n, dtype=bool)
             one[list(members)] = True
             masks += [one, ~one]
@@ -106,9 +106,7 @@ def _due(n: int, size: int, left: int) -> float:
     return float(left * mass[sizes == size].sum() * (1 if 2 * size == n else 2) / mass.sum())
 
 
-def _drawn(
-    n: int, sizes: NDArray[np.int64], chances: NDArray[np.float64], pairs: int, random: np.random.Generator
-) -> dict[bytes, int]:
+def _drawn(n: int, sizes: NDArray[np.int64], chances: Floats, pairs: int, random: np.random.Generator) -> dict[bytes, int]:
     """Distinct pairs, and how often each was drawn."""
     counts: dict[bytes, int] = {}
     for _ in range(20 * pairs):
@@ -121,7 +119,7 @@ def _drawn(
     return counts
 
 
-def fit(plan: Plan, worth: NDArray[np.float64], total: float, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def fit(plan: Plan, worth: Floats, total: float, level: float) -> tuple[Floats, Floats]:
     """Least squares under the condition that the values sum to `total`; half widths of the intervals beside them."""
     z = plan.masks.astype(np.float64)
     n = z.shape[1]

@@ -9,8 +9,8 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.attribute.shapley.game import Game
 from neurotest.attribute.shapley.kernel import Estimate
-from neurotest.errors import BadInput
-from neurotest.stats.student import t_quantile
+from neurotest.checks import integer, number
+from neurotest.stats.bootstrap import t_quantile
 
 BLOCK = 16  # neurons that join before an order is checked for further change
 
@@ -46,12 +46,9 @@ def permutation(
 
 
 def check(orders: int, level: float, truncate: float) -> None:
-    if not isinstance(orders, int) or orders < 1:
-        raise BadInput(f"orders={orders!r}: expected an integer >= 1 (50 or more give useful intervals).")
-    if not 0 < level < 1:
-        raise BadInput(f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
-    if not 0 <= truncate < 1:
-        raise BadInput(f"truncate={truncate}: expected a share from 0 (never) to below 1 (0.01 is usual).")
+    integer("orders", orders, 1, "50 or more give useful intervals")
+    number("level", level, "0.95 is usual", above=0, below=1)
+    number("truncate", truncate, "0: never, 0.01 is usual", least=0, below=1)
 
 
 def _fill(game: Game, row: int, who: Tensor, order: Tensor, worth: Tensor, near: float) -> int:

@@ -44,12 +44,6 @@ class _Linear:
         return (values - self.mean) @ self.turn
 
 
-def _spread(values: Tensor) -> Tensor:
-    """Standard deviations; a neuron that is silent in the sample must not be blown up when it speaks."""
-    deviations = values.std(dim=0, correction=0)
-    return deviations.clamp_min(1e-3 * float(deviations.max()) + 1e-9)
-
-
 def _components(values: Tensor, count: int) -> Tensor:
     """The directions of largest spread of centred values (n, d) -> (d, at most count); signs fixed."""
     n, d = values.shape
@@ -123,7 +117,9 @@ class Gather:
 
 
 def _scaled(values: Tensor) -> _Linear:
-    return _Linear(values.mean(dim=0), torch.diag(1 / _spread(values)))
+    """Divide by standard deviations; a neuron that is silent in the sample must not be blown up when it speaks."""
+    deviations = values.std(dim=0, correction=0)
+    return _Linear(values.mean(dim=0), torch.diag(1 / deviations.clamp_min(1e-3 * float(deviations.max()) + 1e-9)))
 
 
 def _parts(inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:

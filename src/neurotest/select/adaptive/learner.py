@@ -42,14 +42,14 @@ def corrected_head(x: Tensor, offset: Tensor, aims: Tensor, weights: Tensor, rid
     return coefficients
 
 
-def fault_regression(x: Tensor, faults: Tensor, ridge: float) -> Tensor:
-    """Logistic regression of "is it a fault?" on the features by Newton's method: (n, d), (n,) in {0, 1} -> (d,)."""
-    coefficients = torch.zeros(x.shape[1], dtype=x.dtype)
-    for _ in range(STEPS):
+def _logistic(x: Tensor, faults: Tensor, middle: Tensor, hold: Tensor, steps: int) -> Tensor:
+    """Logistic regression by Newton's method, each coefficient kept near `middle` by `hold`: (n, d), (n,) in {0, 1} -> (d,)."""
+    coefficients = middle
+    for _ in range(steps):
         chance = torch.sigmoid(x @ coefficients)
-        slope = x.T @ (chance - faults) + ridge * coefficients
+        slope = x.T @ (chance - faults) + hold * (coefficients - middle)
         curve = x.T @ (x * (chance * (1 - chance))[:, None])
-        curve.diagonal().add_(ridge)
+        curve.diagonal().add_(hold)
         step = torch.linalg.solve(curve, slope)
         coefficients = coefficients - step
         if float(step.abs().max()) < 1e-6:
@@ -57,20 +57,18 @@ def fault_regression(x: Tensor, faults: Tensor, ridge: float) -> Tensor:
     return coefficients
 
 
+def fault_regression(x: Tensor, faults: Tensor, ridge: float) -> Tensor:
+    """Regression of "is it a fault?" on the features: (n, d), (n,) in {0, 1} -> (d,)."""
+    zero = torch.zeros(x.shape[1], dtype=x.dtype)
+    return _logistic(x, faults, zero, torch.full_like(zero, ridge), STEPS)
+
+
 def scale(scores: Tensor, faults: Tensor, strength: float = 5.0) -> tuple[float, float]:
     """Intercept and slope that turn log-odds into those the labels show, kept near 0 and 1 by `strength` imagined labels."""
     x = torch.stack([torch.ones_like(scores), scores], dim=1)
-    middle = torch.tensor([0.0, 1.0], dtype=x.dtype)
-    hold = torch.diag(torch.tensor([strength / 5, strength], dtype=x.dtype))
-    coefficients = middle.clone()
-    for _ in range(25):
-        chance = torch.sigmoid(x @ coefficients)
-        slope = x.T @ (chance - faults) + hold @ (coefficients - middle)
-        step = torch.linalg.solve(x.T @ (x * (chance * (1 - chance))[:, None]) + hold, slope)
-        coefficients = coefficients - step
-        if float(step.abs().max()) < 1e-6:
-            break
-    return float(coefficients[0]), float(coefficients[1])
+    middle, hold = (torch.tensor(pair, dtype=x.dtype) for pair in ([0.0, 1.0], [strength / 5, strength]))
+    intercept, slope = _logistic(x, faults, middle, hold, 25).tolist()
+    return intercept, slope
 
 
 def stack(plain: Tensor, learned: Tensor, faults: Tensor) -> float:

@@ -85,8 +85,7 @@ class Loop:
         """Labels of some candidates; -1 where people could not tell. A second, different label is refused."""
         where, numbers = np.asarray(indices).ravel(), np.asarray(labels).ravel()
         self._check(where, numbers)
-        for position, label in zip(where.tolist(), numbers.tolist(), strict=True):
-            self.labels[position] = label
+        self.labels.update(zip(where.tolist(), numbers.tolist(), strict=True))
         self._now = None
 
     def _check(self, where: np.ndarray, labels: np.ndarray) -> None:
@@ -187,10 +186,8 @@ class Loop:
         if not recent:
             return 0.0, 1.0
         recent.sort()
-        trust = self.belief.trust
-        odds = torch.tensor(
-            [(1 - trust) * self.evidence[p][0] + trust * self.evidence[p][1] for p in recent], dtype=torch.float64
-        )
+        plain, learned = torch.tensor([self.evidence[p] for p in recent], dtype=torch.float64).T
+        odds = (1 - self.belief.trust) * plain + self.belief.trust * learned
         faults = torch.tensor([float(self.labels[p] != int(self.predictions[p])) for p in recent], dtype=torch.float64)
         return learner.scale(odds, faults, strength=20.0)
 

@@ -19,9 +19,10 @@ from neurotest.runs.store import Run
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.adaptive.remaining import Draw
-from neurotest.select.adaptive.selector import Adaptive, AdaptiveState, summary
-from neurotest.select.exchange import numbered, read_labels
+from neurotest.select.adaptive.selector import Adaptive, AdaptiveState, faults_of, summary
+from neurotest.select.exchange import classes_of, numbered, read_labels
 
+Entry = dict[str, Any]  # as JSON holds it
 FACTS = "adaptive.npz"
 ROUNDS, SETTINGS = "adaptive rounds", "adaptive settings"  # entries of the run
 LARGEST = 1 << 33
@@ -46,14 +47,14 @@ def _keep(run: Run, name: str, state: AdaptiveState) -> None:
         run[ROUNDS] = [_round(name, picks, loop)]
 
 
-def _round(name: str, positions: list[int], loop: Loop) -> dict[str, Any]:
+def _round(name: str, positions: list[int], loop: Loop) -> Entry:
     entry = {"ranking": name, "positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
     if loop.audit and loop.draws:
         entry |= {"random": list(loop.draws[-1].positions), "labelled": sorted(loop.draws[-1].labelled)}
     return entry
 
 
-def add_labels(path: str | Path, file: str | Path, by: str = "") -> dict[str, Any]:
+def add_labels(path: str | Path, file: str | Path, by: str = "") -> Entry:
     """Put a file of labels into an adaptive run: all of them or, with one sentence, none."""
     labels = read_labels(file)
     with Run.open(path, write=True) as run:
@@ -62,20 +63,18 @@ def add_labels(path: str | Path, file: str | Path, by: str = "") -> dict[str, An
         contents: dict[str, list[int]] = {}
         for row in inputs:
             contents.setdefault(row.content, []).append(row.position)
-        names = tuple(str(name) for name in run["classes"]) if "classes" in run else None
+        names = tuple(classes_of(run)) or None
         proposed = {p for one in rounds for p in one["positions"]}
         classes = _facts(run).logits.shape[1]
         stored = {row.position: row.label for row in run.labels()}
         fresh: dict[int, int] = {}
         for key, label in labels.items():
-            number = numbered(label, classes, names or None)
+            number = numbered(label, classes, names)
             for position in _places(key, contents, proposed, len(inputs), Path(file), run):
                 before = stored.get(position, fresh.get(position))
                 if before is not None and before != number:
-                    raise BadInput(
-                        f"{file}: input {position} is labelled {number}, but {run.path} has {before} for it: keep one. "
-                        "Nothing was added."
-                    )
+                    clash = f"input {position} is labelled {number}, but {run.path} has {before} for it"
+                    raise BadInput(f"{file}: {clash}: keep one. Nothing was added.")
                 if position not in stored:
                     fresh[position] = number
         with run.transaction(durable=True):
@@ -88,9 +87,7 @@ def _places(key: int | str, contents: Mapping[str, list[int]], proposed: set[int
     """Where an input stands. A bare position could be of any run, so it must be one that this run proposed."""
     if isinstance(key, str):
         if key not in contents:
-            raise BadInput(
-                f"{file}: no input of {run.path} has the content {key}: the file is of another run. Nothing was added."
-            )
+            raise BadInput(f"{file}: no input of {run.path} has content {key}: the file is of another run. Nothing was added.")
         return contents[key]
     if key not in proposed:
         why = f"the pool has {n} inputs" if key >= n else "this run never proposed it"
@@ -98,9 +95,7 @@ def _places(key: int | str, contents: Mapping[str, list[int]], proposed: set[int
     return [key]
 
 
-def resume(
-    path: str | Path, budget: int | None = None, *, pool: Source | str | None = None, files: int | None = None
-) -> dict[str, Any]:
+def resume(path: str | Path, budget: int | None = None, *, pool: Source | str | None = None, files: int | None = None) -> Entry:
     """Propose the next batch of an adaptive run, or say again what was proposed if nothing of it has a label yet.
 
     budget: size of the batch (default: that of the one before). pool: only for pictures of the proposals; zoo data and data of a
@@ -133,10 +128,7 @@ def _rounds(run: Run) -> list[dict[str, Any]]:
             "--out RUN` on a pool without labels."
         )
     rounds = run[ROUNDS]
-    fits = (
-        isinstance(rounds, list) and rounds and all(isinstance(one, dict) and {"positions", "said"} <= set(one) for one in rounds)
-    )
-    if not fits:
+    if not (isinstance(rounds, list) and rounds and all(isinstance(r, dict) and {"positions", "said"} <= set(r) for r in rounds)):
         raise BadInput(f"{run.path}: its rounds cannot be read; the run is damaged.")
     return list(rounds)
 
@@ -148,9 +140,7 @@ def _loop(run: Run, rounds: list[dict[str, Any]]) -> tuple[Loop, Adaptive]:
     method = registry.find("selector", "adaptive").make(**settings)
     loop = Loop(_facts(run), ridge=method.ridge, seed=seed, audit=method.audit)
     labels = {row.position: UNCLEAR if row.label is None else row.label for row in run.labels()}
-    evidence = {
-        int(p): (float(s[0]), float(s[1])) for one in rounds for p, s in zip(one["positions"], one["said"], strict=True) if s
-    }
+    evidence = {int(p): (float(s[0]), float(s[1])) for r in rounds for p, s in zip(r["positions"], r["said"], strict=True) if s}
     draws = [Draw(tuple(one["random"]), frozenset(one["labelled"])) for one in rounds if "random" in one]
     loop.restore(labels, evidence, draws)
     return loop, method
@@ -166,8 +156,7 @@ def _facts(run: Run) -> Facts:
             facts = Facts(arrays["features"], arrays["logits"])
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise BadInput(f"{path} cannot be read ({error}): the run is damaged.") from None
-    fits = facts.features.ndim == facts.logits.ndim == 2 and len(facts.features) == len(facts.logits) == len(run.inputs())
-    if not fits:
+    if not (facts.features.ndim == facts.logits.ndim == 2 and len(facts.features) == len(facts.logits) == len(run.inputs())):
         raise BadInput(f"{path} does not fit the inputs of the run: the run is damaged.")
     return facts
 
@@ -195,27 +184,14 @@ def _pictures(run: Run, pool: Source | str | None, batch: np.ndarray) -> list[st
 
 
 def _result(run: Run, loop: Loop, positions: list[int], number: int, *, again: bool, stop: float | None) -> dict[str, Any]:
-    rest = loop.remaining()
-    size = max(1, len(positions))
-    rate = loop.expected_rate(size)
+    rest, size = loop.remaining(), max(1, len(positions))
     content = {row.position: row.content for row in run.inputs()}
     return {
-        "method": "adaptive",
-        "round": number,
-        "again": again,
-        "indices": positions,
-        "contents": [content[p] for p in positions],
-        "scores": [float(loop.chances[p]) for p in positions],
-        "predicted": [int(loop.predictions[p]) for p in positions],
-        "labels": len(loop.labels),
-        "faults": sum(label not in (UNCLEAR, int(loop.predictions[p])) for p, label in loop.labels.items()),
-        "remaining": rest.value,
+        "method": "adaptive", "round": number, "again": again, "indices": positions, "contents": [content[p] for p in positions],
+        "scores": [float(loop.chances[p]) for p in positions], "predicted": [int(loop.predictions[p]) for p in positions],
+        "labels": len(loop.labels), "faults": faults_of(loop), "remaining": rest.value,
         "remaining_interval": [rest.low, rest.high],
         "remaining_by": f"{rest.random} random labels" if rest.random else "model",
-        "expected_rate": rate,
-        "trust": loop.belief.trust,
-        "suspects": [int(p) for p in loop.suspects()],
-        "stop": stop is not None and bool(loop.labels) and not positions,
-        "notes": [summary(loop, size)],
-        "run": str(run.path),
-    }
+        "expected_rate": loop.expected_rate(size), "trust": loop.belief.trust, "suspects": loop.suspects().tolist(),
+        "stop": stop is not None and bool(loop.labels) and not positions, "notes": [summary(loop, size)], "run": str(run.path),
+    }  # fmt: skip

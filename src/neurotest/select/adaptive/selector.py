@@ -15,22 +15,20 @@ from neurotest.jobs.opening import open_data, open_target
 from neurotest.registry import register
 from neurotest.scan import BATCH, Batch, Progress, each_batch
 from neurotest.select.adaptive.features import SAMPLE, WANT, Gather
-from neurotest.select.adaptive.learning import Loop
+from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.scorer import Pool, Scorer, check_outputs, sample_first
 from neurotest.stats.faults import budget as read_count
 from neurotest.target import Probe, Target, Trace, Want
 
 
 @register(
-    "selector",
-    "adaptive",
+    "selector", "adaptive", main="round",
     paper="ours; the corrected head builds on temperature and bias correction of trained classifiers",
     cost="one forward pass per input and a convex fit per round (seconds for 100,000 inputs), 4 (100 + classes) bytes per input",
     differs="A selector that gets labels while it works. Where the pool carries labels they are revealed round by round, as a "
     "person would give them; where it does not, the budget is the size of a batch, `neurotest labels RUN add FILE` brings labels "
     "and `neurotest select --resume RUN` proposes the next batch.",
-    main="round",
-)
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class Adaptive(Scorer):
     """Learn from the labels given so far which inputs the network gets wrong; DeepGini until there is something to learn.
@@ -112,12 +110,13 @@ class AdaptiveState:
 
     def _reveal(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rounds until the budget is spent; a label is looked at when its input has been proposed, not before."""
-        size = self.method.labels_per_round(len(self.pool))
+        size, stop = self.method.labels_per_round(len(self.pool)), self.method.stop
         picks: list[np.ndarray] = []
         chances: list[np.ndarray] = []
         wanted = min(self.pool.picked, len(self.loop.left))
         while (missing := wanted - sum(map(len, picks))) > 0:
-            self._note_stop(size)
+            if stop is not None and self.stopped is None and self.loop.labels and self.loop.expected_rate(size) < stop:
+                self.stopped = len(self.loop.labels)
             batch = self.loop.propose(min(size, missing))
             picks.append(batch)
             chances.append(self.loop.chances[batch])
@@ -133,11 +132,6 @@ class AdaptiveState:
             self.loop.record_odds(batch)
             self.loop.tell(batch, labels[batch])
 
-    def _note_stop(self, size: int) -> None:
-        stop = self.method.stop
-        if stop is not None and self.stopped is None and self.loop.labels and self.loop.expected_rate(size) < stop:
-            self.stopped = len(self.loop.labels)
-
     def notes(self) -> tuple[str, ...]:
         loop, notes = self.loop, []
         if loop.labels:
@@ -145,20 +139,15 @@ class AdaptiveState:
         if self.stopped is not None:
             notes.append(f"stop={self.method.stop:g} applied after {self.stopped} labels: the next batch promised fewer faults.")
         if len(odd := loop.suspects()):
-            notes.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {_first(odd)}.")
+            shown = ", ".join(map(str, odd[:10].tolist())) + (", ..." if len(odd) > 10 else "")
+            notes.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {shown}.")
         return tuple(notes)
 
 
 def loop(
-    target: Target | str,
-    pool: Source | str,
-    *,
-    ridge: float = 30.0,
-    seed: int = 0,
-    audit: float = 0.0,
-    batch: int = BATCH,
-    progress: Progress | None = None,
-) -> Loop:
+    target: Target | str, pool: Source | str,
+    *, ridge: float = 30.0, seed: int = 0, audit: float = 0.0, batch: int = BATCH, progress: Progress | None = None,
+) -> Loop:  # fmt: skip
     """Scan a pool once and begin: `propose(n)` says what to label next, `tell(indices, labels)` takes the labels."""
     target = open_target(target)
     source = open_data(target, pool)
@@ -173,19 +162,18 @@ def loop(
     return state.loop
 
 
+def faults_of(loop: Loop) -> int:
+    """How many labels say that the network is wrong."""
+    return sum(label not in (UNCLEAR, int(loop.predictions[p])) for p, label in loop.labels.items())
+
+
 def summary(loop: Loop, size: int) -> str:
     """Where the loop stands, in one sentence."""
     rest = loop.remaining()
     basis = f"by {rest.random} random labels" if rest.random else "the model's guess; audit=0.1 would measure it"
-    faults = sum(label not in (-1, int(loop.predictions[p])) for p, label in loop.labels.items())
     return (
-        f"adaptive: {len(loop.labels)} labels, {faults} faults; "
+        f"adaptive: {len(loop.labels)} labels, {faults_of(loop)} faults; "
         f"about {rest.value:.0f} faults left ({rest.low:.0f} .. {rest.high:.0f}, {basis}); "
         f"the next {size} are expected to hold {100 * loop.expected_rate(size):.0f} %; "
         f"the learner counts {100 * loop.belief.trust:.0f} %, DeepGini the rest."
     )
-
-
-def _first(positions: np.ndarray) -> str:
-    shown = ", ".join(str(p) for p in positions[:10].tolist())
-    return shown if len(positions) <= 10 else f"{shown}, ..."
