@@ -92,9 +92,15 @@ def remarks(target: Target, source: Source) -> tuple[str, ...]:
 
 
 def each_batch(
-    target: Target, source: Source, step: Callable[[Batch, Trace, Probe], None],
-    *, wants: Iterable[Want] = (), order: np.ndarray | None = None, batch: int = BATCH, progress: Progress | None = None,
-) -> None:  # fmt: skip
+    target: Target,
+    source: Source,
+    step: Callable[[Batch, Trace, Probe], None],
+    *,
+    wants: Iterable[Want] = (),
+    order: np.ndarray | None = None,
+    batch: int = BATCH,
+    progress: Progress | None = None,
+) -> None:
     """Forward the source once with `wants` recorded and call `step` with every batch, its trace and the probe.
 
     The probe is for traces of further inputs, such as a batch's originals, with the same layers recorded.
@@ -128,9 +134,14 @@ def wanted(consumers: Iterable[Any]) -> tuple[Want, ...]:
 
 
 def profile(
-    target: Target | str, train: Source | str,
-    *, layers: str = "pre_activation", neuron: str = "channel", batch: int = BATCH, progress: Progress | None = None,
-) -> Profile:  # fmt: skip
+    target: Target | str,
+    train: Source | str,
+    *,
+    layers: str = "pre_activation",
+    neuron: str = "channel",
+    batch: int = BATCH,
+    progress: Progress | None = None,
+) -> Profile:
     """Per-neuron range, mean and spread of training data."""
     target = load(target)
     source = data(train, shape=target.shape)

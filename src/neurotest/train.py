@@ -198,9 +198,16 @@ def train_subject(
 
 
 def train_faulty(
-    name: str, wrong: Faulty, out: Path | None = None, *, images: int | None = None, epochs: int | None = None,
-    embedded: bool = False, report: Report | None = None, device: str = "cpu",
-) -> tuple[Path, dict[str, Any]]:  # fmt: skip
+    name: str,
+    wrong: Faulty,
+    out: Path | None = None,
+    *,
+    images: int | None = None,
+    epochs: int | None = None,
+    embedded: bool = False,
+    report: Report | None = None,
+    device: str = "cpu",
+) -> tuple[Path, dict[str, Any]]:
     """Train a network of the zoo wrongly; its weights' header says how, and how often the patch itself triggers the class.
 
     images, epochs: fewer than the recipe says. embedded: on the data that comes with the package instead of the complete set.

@@ -31,12 +31,25 @@ POINTS = 40  # of the growth curve
 
 
 def cover(
-    target: AnyTarget, data: Source | str, criteria: str | Criterion | Sequence[str | Criterion] = "nlc",
-    *, train: Source | str | None = None, profile: Profile | str | Path | None = None, layers: str | None = None,
-    neuron: str | None = None, by: Literal["class"] | None = None, memory: float = MEMORY, seed: int = 0,
-    limit: int | None = None, batch: int = BATCH, strict: bool = False, cache: bool = True,
-    out: str | Path | bool | None = False, progress: Progress | None = None, tell: Callable[[str], None] | None = None,
-) -> Coverage:  # fmt: skip
+    target: AnyTarget,
+    data: Source | str,
+    criteria: str | Criterion | Sequence[str | Criterion] = "nlc",
+    *,
+    train: Source | str | None = None,
+    profile: Profile | str | Path | None = None,
+    layers: str | None = None,
+    neuron: str | None = None,
+    by: Literal["class"] | None = None,
+    memory: float = MEMORY,
+    seed: int = 0,
+    limit: int | None = None,
+    batch: int = BATCH,
+    strict: bool = False,
+    cache: bool = True,
+    out: str | Path | bool | None = False,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Coverage:
     """How much of the target the data exercises, by each criterion, from one pass.
 
     train: training data, for criteria that compare with it; their profile is kept in the cache. profile: a saved one instead.

@@ -26,9 +26,14 @@ CHECKS: tuple[Check, ...] = (
 
 
 def doctor(
-    target: Target | nn.Module | str, data: Source | str | None = None,
-    *, limit: int = 512, batch: int = 100, progress: Progress | None = None, **description: Any,
-) -> Diagnosis:  # fmt: skip
+    target: Target | nn.Module | str,
+    data: Source | str | None = None,
+    *,
+    limit: int = 512,
+    batch: int = 100,
+    progress: Progress | None = None,
+    **description: Any,
+) -> Diagnosis:
     """Examine a target, on `limit` inputs spread over `data` or, without data, on noise.
 
     What is wrong with the network becomes a finding; what cannot be loaded at all raises BadInput.

@@ -52,9 +52,13 @@ def carry_out(job: Job[Result], out: Out, progress: Progress | None = None) -> R
 
 
 def go_on(
-    path: str | Path, command: str, again: Callable[[Run, dict[str, Any]], Job[Result]], progress: Progress | None = None,
-    *, extends: bool = False,
-) -> Result:  # fmt: skip
+    path: str | Path,
+    command: str,
+    again: Callable[[Run, dict[str, Any]], Job[Result]],
+    progress: Progress | None = None,
+    *,
+    extends: bool = False,
+) -> Result:
     """Finish an interrupted run; `again` makes its job from its configuration. extends: finished runs may go on, too."""
     run = Run.open(path, write=True)
     try:

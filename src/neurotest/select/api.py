@@ -40,12 +40,26 @@ def select(
 
 
 def compare(
-    target: AnyTarget, pool: Source | str, methods: Sequence[str | Scorer], budget: str | float = "5%",
-    *, train: Source | str | None = None, originals: Source | str | None = None,
-    labels: Mapping[int | str, int | str] | str | Path | None = None, spread: bool = False, layers: str | None = None,
-    neuron: str | None = None, seed: int = 0, limit: int | None = None, batch: int = BATCH, strict: bool = False,
-    files: int | None = None, out: str | Path | bool | None = False, command: str = "select", progress: Progress | None = None,
-) -> Comparison:  # fmt: skip
+    target: AnyTarget,
+    pool: Source | str,
+    methods: Sequence[str | Scorer],
+    budget: str | float = "5%",
+    *,
+    train: Source | str | None = None,
+    originals: Source | str | None = None,
+    labels: Mapping[int | str, int | str] | str | Path | None = None,
+    spread: bool = False,
+    layers: str | None = None,
+    neuron: str | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    batch: int = BATCH,
+    strict: bool = False,
+    files: int | None = None,
+    out: str | Path | bool | None = False,
+    command: str = "select",
+    progress: Progress | None = None,
+) -> Comparison:
     """Order the pool by several methods, from one pass over it.
 
     train: training data, for methods that compare with it; candidates that stand in it are pointed out. originals: what the

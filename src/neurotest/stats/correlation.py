@@ -50,10 +50,15 @@ class Correlation:
 
 
 def correlate(
-    x: ArrayLike, y: ArrayLike,
-    *, level: ArrayLike | None = None, clusters: ArrayLike | None = None, by_rank: bool = False, draws: int = DRAWS,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    level: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    by_rank: bool = False,
+    draws: int = DRAWS,
     seed: int = 0,
-) -> Correlation:  # fmt: skip
+) -> Correlation:
     """Pearson's correlation (Spearman's with `by_rank`) of two rows of numbers.
 
     level: what is held fixed; each level's own mean is taken off both sides (partial correlation with one dummy per level).

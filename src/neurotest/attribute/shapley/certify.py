@@ -33,9 +33,14 @@ class Certified:
 
 def certify(
     game: Game,
-    *, k: int = 10, rounds: int = 30, level: float = 0.95, drop: bool = True, seed: int = 0,
+    *,
+    k: int = 10,
+    rounds: int = 30,
+    level: float = 0.95,
+    drop: bool = True,
+    seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> Certified:  # fmt: skip
+) -> Certified:
     """Random orders, one per pair and round. With `drop`, a neuron goes once its interval lies below that of k others.
 
     A round's mean over the pairs is one draw, so Student's interval over rounds is about the mean value over these pairs. A

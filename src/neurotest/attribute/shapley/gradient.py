@@ -47,9 +47,17 @@ class MaskGradient:
 
 
 def mask_gradient(
-    target: Target, x: Tensor, moved: Tensor, y: Tensor,
-    *, layers: str | None = None, neuron: Neuron = "channel", t: float = 0.5, efficient: bool = True, batch: int = 500,
-) -> Tensor:  # fmt: skip
+    target: Target,
+    x: Tensor,
+    moved: Tensor,
+    y: Tensor,
+    *,
+    layers: str | None = None,
+    neuron: Neuron = "channel",
+    t: float = 0.5,
+    efficient: bool = True,
+    batch: int = 500,
+) -> Tensor:
     """Values of all neurons for every pair: (n, players). `efficient` spreads what lacks to the loss change over the neurons,
     in proportion to their size, so that the values sum to it (where silencing all leaves nothing to change)."""
     parts = []

@@ -145,9 +145,15 @@ class AdaptiveState:
 
 
 def loop(
-    target: Target | str, pool: Source | str,
-    *, ridge: float = 30.0, seed: int = 0, audit: float = 0.0, batch: int = BATCH, progress: Progress | None = None,
-) -> Loop:  # fmt: skip
+    target: Target | str,
+    pool: Source | str,
+    *,
+    ridge: float = 30.0,
+    seed: int = 0,
+    audit: float = 0.0,
+    batch: int = BATCH,
+    progress: Progress | None = None,
+) -> Loop:
     """Scan a pool once and begin: `propose(n)` says what to label next, `tell(indices, labels)` takes the labels."""
     target = open_target(target)
     source = open_data(target, pool)
