@@ -254,9 +254,9 @@ def test_damaged_descriptions(config: dict[str, Any], folder: Path) -> None:
 
 
 def test_runs_without_a_target(folder: Path) -> None:
-    with Run.open(stored(folder / "run", something=1)) as run:
-        with pytest.raises(BadInput, match=r"names no target: .* run of 'test'"):
-            stored_target(run)
+    path, message = stored(folder / "run", something=1), r"names no target: .* run of 'test'"
+    with Run.open(path) as run, pytest.raises(BadInput, match=message):
+        stored_target(run)
 
 
 def test_the_warning_about_random_weights_comes_once(folder: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 import string
 import time
+import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,29 @@ def test_a_lock_whose_file_was_replaced_guards_nothing(small: Path) -> None:
     second.release()
     first.release()
     assert is_locked(small / "nowhere") is False
+
+
+def test_a_lock_that_cannot_be_written_is_let_go_at_once(small: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # as on a full disk
+    try:
+        with pytest.raises(BadInput, match=r"cannot lock .*: File too large\. Free some space") as refused:
+            Lock.attempt(small)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not is_locked(small)  # though the error, with everything it refers to, is still there
+    del refused
+
+
+def test_a_refused_lock_leaves_no_file_open(small: Path) -> None:
+    lock = Lock.take(small)
+    with warnings.catch_warnings(record=True) as unclosed:
+        warnings.simplefilter("always", ResourceWarning)
+        assert Lock.attempt(small) is None
+        assert is_locked(small)
+        lock.release()
+        assert not is_locked(small)
+    assert unclosed == []
 
 
 def test_age_is_counted_in_days(tmp_path: Path) -> None:

@@ -217,6 +217,19 @@ def test_one_point_is_a_very_narrow_kernel() -> None:
     assert np.isfinite(density).all()
 
 
+def test_two_points_and_one_alone() -> None:
+    from scipy.stats import gaussian_kde
+
+    line, places = np.array([[0.0], [3.0]]), np.array([[-1.0], [0.5], [4.0]])
+    assert Kernels(line).log_density(places) == pytest.approx(gaussian_kde(line.T).logpdf(places.T), rel=1e-9)
+    # One point has no spread: nothing is divided by nothing, and no direction is left to measure in.
+    with np.errstate(all="raise"):
+        assert Kernels(np.ones((1, 2)), "scott", "pinv").log_density(np.zeros((3, 2))).tolist() == [0, 0, 0]
+        assert Kernels(np.ones((1, 2))).shrunk
+        with pytest.raises(BadInput, match="inverse='none': a covariance is singular"):
+            Kernels(np.ones((1, 2)), "scott", "none")
+
+
 def test_single_precision_points_are_searched_in_double() -> None:
     random = np.random.default_rng(0)
     points = (1e4 + random.normal(size=(30, 4))).astype(np.float32)
