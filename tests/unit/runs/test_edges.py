@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sqlite3
 import string
@@ -69,11 +70,12 @@ def test_a_place_that_cannot_be_looked_into_is_one_sentence(tmp_path: Path, monk
 
 def test_a_lock_names_its_process_and_anything_else_is_not_repeated(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    (small / ".lock").write_text("9" * 15 + "\n")  # of a process before, with a longer number
     lock = Lock.take(small)
     try:
         assert is_locked(small)
         text = (small / ".lock").read_text()
-        assert text.endswith("\n")
+        assert text == f"{os.getpid()}\n"
         with pytest.raises(BadInput, match=rf"another process \(process {text.strip()}\): wait"):
             Lock.take(small)
         for content in (b"\xff\xfe evil \x1b[31m\n", b"", b"12 34"):
