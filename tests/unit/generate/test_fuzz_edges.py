@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,25 @@ class FirstClass(GuideState):
         assert len(trace.logits) == 1
 
 
-def by_first_class(budget: Budget, n: int = 60, **options: Any) -> Fuzzer:
-    target, source = Target(Net().eval(), shape=(1, 8, 8)), ArraySource(images(n), predictions(images(n)))
+class OncePerClass(GuideState):
+    """Keeps one mutant of every predicted class: what is kept takes the others' gain away."""
+
+    shrinking = True
+
+    def __init__(self) -> None:
+        self.classes: list[int] = []
+
+    def gain(self, trace: Trace) -> NDArray[np.float64]:
+        return np.array([float(number not in self.classes) for number in trace.logits.argmax(1).tolist()])
+
+    def keep(self, trace: Trace) -> None:
+        self.classes += trace.logits.argmax(1).tolist()
+
+
+def guided_by(guide: GuideState, budget: Budget, **options: Any) -> Fuzzer:
+    target, source = Target(Net().eval(), shape=(1, 8, 8)), ArraySource(images(60), predictions(images(60)))
     judges = oracles.build_oracles(target, "label")
-    return Fuzzer(target, choose_seeds(target, source, judges), FirstClass(), judges, Settings(**options), budget)
+    return Fuzzer(target, choose_seeds(target, source, judges), guide, judges, Settings(**options), budget)
 
 
 # -- the control
@@ -91,17 +107,35 @@ def test_what_was_run_after_a_turn_had_ended_is_not_counted_as_its() -> None:
     """Sixteen at once or one by one: the same mutants come out, and the same number of them was needed."""
     results = []
     for size in (1, 16):
-        loop = by_first_class(
-            Budget(iterations=25), batch=size, chunk=size, tries=20, max_depth=1, priority="uniform", every_fault=False
-        )  # fmt: skip
+        options: dict[str, Any] = {"tries": 20, "max_depth": 1, "priority": "uniform", "every_fault": False}
+        loop = guided_by(FirstClass(), Budget(iterations=25), batch=size, chunk=size, **options)
         mutants = sorted((m.iteration, m.content, m.accepted, m.fault) for m in outputs(loop))
         results.append((mutants, loop.tally.iterations, loop.tally.tested, loop.tally.rejected))
     assert results[0] == results[1]
     assert results[0][2] > len(results[0][0]) > 10
 
 
+@pytest.mark.parametrize("accept", ["first", "all"])
+def test_what_is_kept_first_takes_the_gain_of_what_comes_after_it_in_the_same_batch(accept: str) -> None:
+    guide = OncePerClass()
+    loop = guided_by(guide, Budget(iterations=40), batch=64, tries=8, accept=accept, every_fault=False)
+    with loop:
+        first = loop.step()  # all of them in one batch
+        rest = [m for batch in loop.run() for m in batch]
+    accepted = [m.predicted for m in first + rest if m.accepted]
+    assert sorted(accepted) == sorted(guide.classes) == sorted(set(guide.classes))
+    assert len(first) > 1
+
+
+def test_a_seed_has_been_used_as_often_as_a_mutant_of_it_was_accepted() -> None:
+    loop = fuzzer("random", Budget(iterations=24), n=12, batch=8, max_depth=1, every_fault=False)
+    accepted = Counter(m.root for m in outputs(loop))
+    assert {entry.root: entry.uses for entry in loop.corpus.entries} == {root: accepted[root] for root in range(12)}
+    assert max(accepted.values()) > 1
+
+
 def test_passes_of_the_guide_itself_are_counted() -> None:
-    loop = by_first_class(Budget(iterations=20), batch=16, tries=8, every_fault=False)
+    loop = guided_by(FirstClass(), Budget(iterations=20), batch=16, tries=8, every_fault=False)
     module: Any = loop.target.module
     before = module.inputs
     outputs(loop)
