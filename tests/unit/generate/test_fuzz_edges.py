@@ -199,6 +199,25 @@ def test_inputs_of_floats_in_other_bounds() -> None:
             assert m.predicted == int(target.logits(torch.from_numpy(m.x[None])).argmax())
 
 
+class Overheating(Net):
+    """Bright images have an infinite logit."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x)
+        bright = x.flatten(1).mean(1) > 0.55
+        return torch.where(bright[:, None] & (torch.arange(3) == 0), torch.inf, logits)
+
+
+def test_every_oracle_s_faults_are_run_again() -> None:
+    target, source = Target(Overheating().eval(), shape=(1, 8, 8)), ArraySource(images(20), predictions(images(20)))
+    judges = oracles.build_oracles(target, "label")
+    state = build_guide("random").start(Context(target=target), source)
+    loop = Fuzzer(target, choose_seeds(target, source, judges), state, judges, Settings(batch=32), Budget(iterations=100))
+    kinds = Counter(m.oracle for m in outputs(loop) if m.fault)
+    assert len(kinds) == 2  # no numbers, and another class
+    assert loop.tally.forwards - loop.tally.valid >= loop.tally.faults == kinds.total()
+
+
 # -- seeds, settings, and what was seen
 
 
