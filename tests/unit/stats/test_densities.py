@@ -167,6 +167,16 @@ def test_no_points(shape: tuple[int, ...]) -> None:
             density(np.empty(shape))
 
 
+def test_neurons_far_from_each_other_do_not_cancel() -> None:
+    """Each neuron is centred by its own mean."""
+    points = np.random.default_rng(0).normal([1e7, 0.0, -2e7], size=(40, 3))
+    plain = ((points[:, None] - points) ** 2).sum(axis=2)
+    np.fill_diagonal(plain, np.inf)
+    distance, index = Points(points[1:]).nearest(points[:1])
+    assert distance == pytest.approx(np.sqrt(plain[0].min()), rel=1e-6)
+    assert index[0] + 1 == plain[0].argmin()
+
+
 def test_distances_far_from_the_origin_do_not_cancel() -> None:
     points = 1e7 + np.random.default_rng(0).normal(size=(5, 3))
     squared = squared_distances(points, points)
