@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ class Parts:
             try:
                 with np.load(self._file(number), allow_pickle=False) as arrays:
                     yield dict(arrays)
-            except (OSError, ValueError, EOFError, KeyError) as error:
+            except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
                 raise BadInput(
                     f"{self._file(number)} cannot be read ({type(error).__name__}): the run is damaged; start a new one."
                 ) from error

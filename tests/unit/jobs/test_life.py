@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from neurotest.errors import BadInput, Interrupted
-from neurotest.jobs.life import begin, resumed_settings, whole
+from neurotest.jobs.life import begin, finish, resume_with, resumed_settings, unfinished, whole, withdraw
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.runs.store import Run
@@ -74,6 +75,7 @@ def test_a_job_in_memory_and_in_a_run(tmp_path: Path) -> None:
     assert result == Sum(6, tmp_path / "run")
     with Run.open(tmp_path / "run") as run:
         assert (run["state"], run["summary"], run["recorded"]) == ("done", {"total": 6}, 6)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["summary"] == {"total": 6}
     assert not (tmp_path / "run" / "parts").exists()
 
 
@@ -143,3 +145,124 @@ def test_settings_said_again(tmp_path: Path) -> None:
         resumed_settings(run, {"batch": 7, "limit": None, "sizes": (1, 2)}, {"batch": 7, "sizes": [1, 2], "limit": 5})
         with pytest.raises(BadInput, match=r"batch=8: .*run was started with 7"):
             resumed_settings(run, {"batch": 8}, {"batch": 7})
+
+
+def test_settings_that_a_run_does_not_hold_are_refused(tmp_path: Path) -> None:
+    with begin("adding", tmp_path / "run", {}) as run:
+        resumed_settings(run, {"new": None}, {})
+        with pytest.raises(BadInput, match=r"new=0: .*was started with None .*Leave it out"):
+            resumed_settings(run, {"new": 0}, {})
+
+
+@pytest.mark.parametrize("out", [None, True])
+def test_where_runs_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: bool | None) -> None:
+    monkeypatch.chdir(tmp_path)
+    with begin("adding", out, {}) as run:
+        assert run.path.parent == Path("neurotest-runs")
+        assert run.path.name.startswith("adding-")
+    with begin("adding", "here", {}) as run:
+        assert run.path == Path("here")
+
+
+def test_what_is_filled_in_is_there_before_the_work(tmp_path: Path) -> None:
+    class Filled(Adding):
+        def fill(self, run: Run) -> None:
+            run["classes"] = ["a"]
+
+        def work(self, run: Run | None, progress: Progress | None) -> Sum:
+            assert run is not None
+            assert run["classes"] == ["a"]
+            return super().work(run, progress)
+
+    assert carry_out(Filled([1]), tmp_path / "run").total == 1
+
+
+def test_withdrawing_a_run_that_somebody_removed(tmp_path: Path) -> None:
+    run = begin("adding", tmp_path / "run", {})
+    (tmp_path / "run").rename(tmp_path / "away")
+    withdraw(run)
+    assert not (tmp_path / "run").exists()
+    Run.open(tmp_path / "away", write=True).close()  # it was let go
+
+
+def test_finishing_with_a_table_and_without_a_run(tmp_path: Path) -> None:
+    finish(None, {"a": 1})
+    with begin("adding", tmp_path / "run", {}) as run:
+        finish(run, {"a": 1})
+        assert (run["state"], run["summary"]) == ("done", {"a": 1})
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "done"
+
+
+def test_the_command_that_goes_on(tmp_path: Path) -> None:
+    with begin("study", tmp_path / "one", {"study": "nss"}) as run:
+        assert resume_with(run) == f"neurotest study nss --resume {tmp_path / 'one'}"
+    with begin("fuzz", tmp_path / "two", {"study": "nss"}) as run:
+        assert resume_with(run) == f"neurotest fuzz --resume {tmp_path / 'two'}"
+
+
+def test_an_interrupt_before_anything_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted, match="interrupted after nothing was finished, everything is saved"):
+        carry_out(Adding([1], {0: KeyboardInterrupt()}), tmp_path / "run")
+    assert resumed(tmp_path / "run")[0].total == 1
+
+
+def test_which_runs_may_go_on(tmp_path: Path) -> None:
+    with begin("adding", tmp_path / "run", {"a": 1}) as run:
+        assert unfinished(run, "other", "adding") == {"a": 1}
+        run.finish({})
+        with pytest.raises(BadInput, match="is finished: there is nothing to resume"):
+            unfinished(run, "adding")
+        assert unfinished(run, "adding", again=True) == {"a": 1}
+        with pytest.raises(BadInput, match="a run of 'adding', not of other or another"):
+            unfinished(run, "other", "another", again=True)
+    with begin("adding", tmp_path / "list", [1]) as run, pytest.raises(BadInput, match="has no configuration: it is damaged"):  # type: ignore[arg-type]
+        unfinished(run, "adding")
+
+
+def test_a_finished_run_may_be_extended(tmp_path: Path) -> None:
+    carry_out(Adding([1, 2]), tmp_path / "run")
+    states: list[Any] = []
+
+    class Longer(Adding):
+        def work(self, run: Run | None, progress: Progress | None) -> Sum:
+            assert run is not None
+            states.append((run["state"], run["summary"]))
+            return Sum(7)
+
+    result = go_on(tmp_path / "run", "adding", lambda run, config: Longer([*config["numbers"], 4]), extends=True)
+    assert result == Sum(7, tmp_path / "run")
+    assert states == [("running", None)]  # while it goes on it is not finished
+    with Run.open(tmp_path / "run") as run:
+        assert (run["state"], run["summary"]) == ("done", {"total": 7})
+
+
+def test_a_job_goes_back_to_where_its_run_stands_and_may_refuse_it(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        carry_out(Adding([1, 2], {1: KeyboardInterrupt()}), tmp_path / "run")
+
+    class Refusing(Adding):
+        def restore(self, run: Run) -> None:
+            raise BadInput(f"{len(Parts(run))} numbers are not these data's")
+
+    with pytest.raises(BadInput, match="1 numbers are not these data's"):
+        go_on(tmp_path / "run", "adding", lambda run, config: Refusing(config["numbers"]))
+    assert resumed(tmp_path / "run")[0].total == 3
+
+
+def test_progress_reaches_the_work(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Showing(Adding):
+        def work(self, run: Run | None, progress: Progress | None) -> Sum:
+            assert progress is not None
+            seen.append(progress)
+            return super().work(run, progress)
+
+    def progress(*_: Any) -> None: ...
+
+    carry_out(Showing([1]), False, progress)
+    carry_out(Showing([1]), tmp_path / "run", progress)
+    with pytest.raises(Interrupted):
+        carry_out(Adding([1], {0: KeyboardInterrupt()}), tmp_path / "other")
+    go_on(tmp_path / "other", "adding", lambda run, config: Showing(config["numbers"]), progress)
+    assert seen == [progress] * 3

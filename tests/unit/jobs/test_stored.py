@@ -109,7 +109,7 @@ def test_gone_and_changed_weights(folder: Path) -> None:
     old = (folder / "w.safetensors").read_bytes()
     (folder / "w.safetensors").unlink()
     with Run.open(folder / "run") as run:
-        with pytest.raises(BadInput, match=r"w\.safetensors is gone .*--weights FILE"):
+        with pytest.raises(BadInput, match=r"w\.safetensors is gone .*say where it is now with --weights FILE\."):
             stored_target(run)
         save_file({"1.weight": torch.zeros(3, 4), "1.bias": torch.zeros(3)}, folder / "w.safetensors")
         with pytest.raises(BadInput, match=r"w\.safetensors has changed .*sha256 [0-9a-f]{16} now, [0-9a-f]{16} then"):

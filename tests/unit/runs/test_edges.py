@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import sqlite3
 import string
 import time
+import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -67,11 +70,12 @@ def test_a_place_that_cannot_be_looked_into_is_one_sentence(tmp_path: Path, monk
 
 def test_a_lock_names_its_process_and_anything_else_is_not_repeated(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    (small / ".lock").write_text("9" * 15 + "\n")  # of a process before, with a longer number
     lock = Lock.take(small)
     try:
         assert is_locked(small)
         text = (small / ".lock").read_text()
-        assert text.endswith("\n")
+        assert text == f"{os.getpid()}\n"
         with pytest.raises(BadInput, match=rf"another process \(process {text.strip()}\): wait"):
             Lock.take(small)
         for content in (b"\xff\xfe evil \x1b[31m\n", b"", b"12 34"):
@@ -113,6 +117,29 @@ def test_a_lock_whose_file_was_replaced_guards_nothing(small: Path) -> None:
     second.release()
     first.release()
     assert is_locked(small / "nowhere") is False
+
+
+def test_a_lock_that_cannot_be_written_is_let_go_at_once(small: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # as on a full disk
+    try:
+        with pytest.raises(BadInput, match=r"cannot lock .*: File too large\. Free some space") as refused:
+            Lock.attempt(small)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not is_locked(small)  # though the error, with everything it refers to, is still there
+    del refused
+
+
+def test_a_refused_lock_leaves_no_file_open(small: Path) -> None:
+    lock = Lock.take(small)
+    with warnings.catch_warnings(record=True) as unclosed:
+        warnings.simplefilter("always", ResourceWarning)
+        assert Lock.attempt(small) is None
+        assert is_locked(small)
+        lock.release()
+        assert not is_locked(small)
+    assert unclosed == []
 
 
 def test_age_is_counted_in_days(tmp_path: Path) -> None:

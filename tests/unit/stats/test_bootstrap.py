@@ -200,6 +200,23 @@ def test_order_interval_is_moved_against_the_bias(level: float) -> None:
         assert share - (1 + sign * level) / 2 > 6 * error  # uncorrected percentiles are far outside of that
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_correction_of_an_order_interval_that_lies_on_one_side_is_that_of_half_a_resample(sign: int) -> None:
+    """None of 20 is counted as half of one: 2.5 %, so that the correction is as long as the reach of the interval."""
+    values: list[float] = []
+
+    def distinct(items: np.ndarray) -> float:
+        values.append(sign * float(len(np.unique(items))))
+        return values[-1]
+
+    interval = bootstrap.order_interval(distinct, np.arange(60), draws=20)
+    resamples = values[:20]
+    assert (interval.value, values[20:]) == (sign * 60, [sign * 60])
+    assert interval[1:] == pytest.approx(
+        (np.quantile(resamples, 0.975), 60) if sign > 0 else (-60, np.quantile(resamples, 0.025)), rel=1e-6
+    )
+
+
 def test_order_interval_of_what_every_resample_underestimates() -> None:
     """How many different inputs there are: resamples hold about 63 % of them, so the interval starts at their top."""
     interval = bootstrap.order_interval(lambda items: float(len(np.unique(items))), np.arange(60), draws=300)

@@ -81,6 +81,21 @@ def test_the_interval_with_levels_and_clusters_is_that_of_written_out_resamples(
     assert result.p == pytest.approx(2 * stats.t.sf(t, 116))
 
 
+def test_levels_that_a_resample_holds_once_or_not_at_all() -> None:
+    """A level's only value says nothing about its spread, and a level that was not drawn says nothing at all."""
+    generator = np.random.default_rng(5)
+    level = np.repeat(np.arange(20), 2)  # each value is its own cluster: of two a resample often holds one, or none
+    x = 30.0 * level + generator.normal(size=40)
+    y = x - 60.0 * level + generator.normal(size=40)
+    result = correlate(x, y, level=level, draws=4000)
+    plain = [within(x[rows], y[rows], level[rows]) for rows in generator.integers(0, 40, (4000, 40))]
+    # Where a lone value counted with its distance from the mean of everything, the coefficients would be about -1.
+    shares = [np.mean(np.array(plain) <= end) for end in (result.low, result.high)]
+    assert shares == pytest.approx([0.025, 0.975], abs=5 * math.sqrt(2 * 0.025 * 0.975 / 4000))
+    with np.errstate(all="raise"):
+        assert correlate(x, y, level=level, draws=4000) == result
+
+
 def test_the_interval_does_not_depend_on_scale_and_place() -> None:
     generator = np.random.default_rng(4)
     x, y = generator.normal(size=25), generator.normal(size=25)

@@ -167,6 +167,16 @@ def test_no_points(shape: tuple[int, ...]) -> None:
             density(np.empty(shape))
 
 
+def test_neurons_far_from_each_other_do_not_cancel() -> None:
+    """Each neuron is centred by its own mean."""
+    points = np.random.default_rng(0).normal([1e7, 0.0, -2e7], size=(40, 3))
+    plain = ((points[:, None] - points) ** 2).sum(axis=2)
+    np.fill_diagonal(plain, np.inf)
+    distance, index = Points(points[1:]).nearest(points[:1])
+    assert distance == pytest.approx(np.sqrt(plain[0].min()), rel=1e-6)
+    assert index[0] + 1 == plain[0].argmin()
+
+
 def test_distances_far_from_the_origin_do_not_cancel() -> None:
     points = 1e7 + np.random.default_rng(0).normal(size=(5, 3))
     squared = squared_distances(points, points)
@@ -215,6 +225,19 @@ def test_one_point_is_a_very_narrow_kernel() -> None:
     density = Kernels(np.ones((1, 2))).log_density(np.array([[1.0, 1.0], [2.0, 1.0]]))
     assert density[0] > 0 > density[1]
     assert np.isfinite(density).all()
+
+
+def test_two_points_and_one_alone() -> None:
+    from scipy.stats import gaussian_kde
+
+    line, places = np.array([[0.0], [3.0]]), np.array([[-1.0], [0.5], [4.0]])
+    assert Kernels(line).log_density(places) == pytest.approx(gaussian_kde(line.T).logpdf(places.T), rel=1e-9)
+    # One point has no spread: nothing is divided by nothing, and no direction is left to measure in.
+    with np.errstate(all="raise"):
+        assert Kernels(np.ones((1, 2)), "scott", "pinv").log_density(np.zeros((3, 2))).tolist() == [0, 0, 0]
+        assert Kernels(np.ones((1, 2))).shrunk
+        with pytest.raises(BadInput, match="inverse='none': a covariance is singular"):
+            Kernels(np.ones((1, 2)), "scott", "none")
 
 
 def test_single_precision_points_are_searched_in_double() -> None:

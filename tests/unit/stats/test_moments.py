@@ -124,6 +124,22 @@ def test_a_small_spread_around_a_large_mean_survives() -> None:
     assert halves.variance[0] == pytest.approx(values.var(), rel=1e-6)
 
 
+def test_numbers_too_large_to_be_squared_make_no_noise() -> None:
+    """Whatever the caller does with floating-point errors: the spread is infinite, and that is the answer."""
+    with np.errstate(all="raise"):
+        whole = of(np.array([[1e200], [-1e200]]), np.array([[1e300]]), np.array([[np.inf]]), neurons=1)
+        first, second = of(np.array([[1e200]]), neurons=1), of(np.array([[-1e200]]), neurons=1)
+        first.merge(second)
+        endless = of(np.array([[np.inf]]), neurons=1)
+        endless.merge(of(np.array([[-np.inf]]), neurons=1))
+        sums = of(np.full((2, 1), 1.7e308), neurons=1)
+    assert (whole.count, whole.low[0], whole.high[0], whole.mean[0]) == (4, -1e200, np.inf, np.inf)
+    assert np.isnan(whole.m2[0])
+    assert (first.mean[0], first.m2[0]) == (0, np.inf)
+    assert np.isnan(endless.mean[0])
+    assert sums.mean[0] == np.inf
+
+
 def test_float32_is_summed_in_float64() -> None:
     values = np.full((1000, 1), 0.1, dtype=np.float32)
     assert of(*[values] * 50, neurons=1).mean[0] == pytest.approx(float(np.float32(0.1)), rel=1e-14)
