@@ -156,6 +156,8 @@ def test_weights_that_have_changed_are_named_with_both_hashes(project: Path, run
 def test_what_is_repeated_on_resume_is_used_or_refused(run: Path, cli: Cli) -> None:
     same = cli("fuzz", "--resume", run, "--guide", "kmnc:sections=10", "--seed", 0, "--mean", "0.3", "--iterations", 6, "-q")
     assert same.code == 0, same.err
+    default = cli("fuzz", "--resume", run, "--tries", 64, "--mutations", "rules95", "--iterations", 7, "-q")
+    assert default.code == 0, default.err  # spelled out, and what it was anyway
     other = cli("fuzz", "--resume", run, "--guide", "nlc", "--iterations", 7, "-q")
     assert other.code == 2
     assert "guide='nlc'" in other.err
@@ -163,6 +165,7 @@ def test_what_is_repeated_on_resume_is_used_or_refused(run: Path, cli: Cli) -> N
     other = cli("fuzz", "--resume", run, "--tries", 3, "--iterations", 7, "-q")
     assert other.code == 2
     assert "tries=3" in other.err
+    assert "started with 64" in other.err
     other = cli("fuzz", "--resume", run, "--mean", "0.9", "--iterations", 7, "-q")
     assert other.code == 2
     assert "not the one" in other.err

@@ -40,6 +40,10 @@ class Plan(ABC):
     def config(self) -> dict[str, Any]:
         """The settings as a run stores them."""
 
+    @abstractmethod
+    def effective(self) -> Any:
+        """The settings that the work uses, defaults included."""
+
     def same(self, name: str, before: Any, after: Any) -> bool:
         """Whether two different stored values of a setting mean the same."""
         return False
@@ -52,8 +56,14 @@ class Plan(ABC):
         before, after = (plain(config.pop("options") | config) for config in (self.config(), new.config()))
         for name, value in after.items():
             stored = before.get(name)
-            if stored != value and not (name == "train" and stored is None) and not self.same(name, stored, value):
-                raise other_setting(run, name, value, stored)
+            if stored == value or (name == "train" and stored is None) or self.same(name, stored, value):
+                continue
+            if name in new_options:  # a default that is spelled out is no change
+                now, then = (getattr(plan.effective(), name) for plan in (new, dataclasses.replace(new, options=self.options)))
+                if now == then:
+                    continue
+                stored = stored_method(then)
+            raise other_setting(run, name, value, stored)
         return new
 
 
@@ -113,6 +123,9 @@ class FuzzPlan(Plan):
 
     def read_guide(self) -> Guide:
         return read_guide(self.guide, layers=self.layers, neuron=self.neuron)
+
+    def effective(self) -> Settings:
+        return self.settings(self.read_guide())
 
     def settings(self, guide: Guide) -> Settings:
         """The guide's published settings, over which the user's options go."""
@@ -196,6 +209,9 @@ class SwarmPlan(Plan):
         fitness = self.fitness or PRESETS[self.preset].get("fitness", "excitability")
         built: Fitness = read_method("fitness", fitness) if isinstance(fitness, (str, Mapping)) else fitness
         return built
+
+    def effective(self) -> SwarmSettings:
+        return self.settings()
 
     def settings(self) -> SwarmSettings:
         options = _options("swarm", SwarmSettings, self.options)
