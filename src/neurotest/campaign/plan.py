@@ -62,7 +62,7 @@ class Plan(ABC):
                 now, then = (getattr(plan.effective(), name) for plan in (new, dataclasses.replace(new, options=self.options)))
                 if now == then:
                     continue
-                stored = stored_method(then)
+                stored = then if stored is None else stored
             raise other_setting(run, name, value, stored)
         return new
 
