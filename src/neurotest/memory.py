@@ -44,10 +44,8 @@ def size(number: float) -> str:
     >>> size(1_500), size(2.5e9), size(80e9)
     ('1.5 kB', '2.5 GB', '80 GB')
     """
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(number) < 1000:
-            break
+    units = ["TB", "GB", "MB", "kB", "B"]
+    while number >= 1000 and len(units) > 1:
         number /= 1000
-    else:
-        unit = "TB"
-    return f"{number:.1f} {unit}" if number < 10 and unit != "B" else f"{number:.0f} {unit}"
+        units.pop()
+    return f"{number:.1f} {units[-1]}" if number < 10 and units[-1] != "B" else f"{number:.0f} {units[-1]}"

@@ -22,6 +22,7 @@ from neurotest.jobs.stored import target_config
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
 from neurotest.measure.traces import part
+from neurotest.memory import check_memory
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.target import Probe, Profile, Target, Trace, Want
 
@@ -152,6 +153,9 @@ def _check_memory(chosen: Criteria, context: Context, inputs: int, allowed: floa
             f"{allowed / 1e9:g} GB are allowed: use {chosen[worst].shrink}, or allow it with --memory "
             f"{int(np.ceil(total / 1e9))}."
         )
+    names = ", ".join(chosen)
+    if total:
+        check_memory(total, names, f"use {chosen[max(each, key=lambda name: each[name])].shrink}")
     return total
 
 

@@ -46,7 +46,7 @@ def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     except program.Inputs as error:
         raise BadInput(f"pt2:{place} takes {error} inputs; neurotest tests networks that take one tensor of inputs.") from error
     except program.Outputs as error:
-        raise BadInput(f"pt2:{place} returns {error}; wrap it in a module that returns one tensor, logits (n, classes).") from error
+        raise BadInput(f"pt2:{place} returns {error}; wrap it in a module that returns logits (n, classes).") from error
     except (Refused, Malformed) as error:
         if not trust_pickle:
             raise BadInput(_refusal(path, error)) from error
@@ -161,7 +161,7 @@ def _pieces(tensor: Any, size: Any = 0, dim: int = 0, *_: Any) -> float:
 
 
 def rehearse(network: parts.Exported, shape: tuple[int, ...], place: str) -> None:
-    """Run the network without values: sizes that do not fit, or that no memory holds, are noticed before anything is asked for."""
+    """Run the network without values: sizes that do not fit, or that no memory holds, are noticed before it is asked for."""
     try:
         if math.prod(shape) > MOST_VALUES:
             raise Malformed(f"it takes inputs of size {shape}")

@@ -87,7 +87,12 @@ class Sound(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("window", torch.hann_window(32), persistent=False)
-        self.conv, self.norm, self.pool, self.head = nn.Conv1d(17, 8, 3, stride=2), nn.BatchNorm1d(8), nn.MaxPool1d(2), nn.Linear(8, 5)
+        self.conv, self.norm, self.pool, self.head = (
+            nn.Conv1d(17, 8, 3, stride=2),
+            nn.BatchNorm1d(8),
+            nn.MaxPool1d(2),
+            nn.Linear(8, 5),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         spectrum = torch.stft(x.flatten(1), 32, 16, window=self.window, return_complex=True).abs()
@@ -116,7 +121,11 @@ class Tied(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.place, self.attend, self.head = nn.Embedding(16, 12), nn.MultiheadAttention(12, 3, batch_first=True), nn.Linear(12, 5)
+        self.place, self.attend, self.head = (
+            nn.Embedding(16, 12),
+            nn.MultiheadAttention(12, 3, batch_first=True),
+            nn.Linear(12, 5),
+        )
         self.more = nn.ModuleDict({"3x3-a": nn.Linear(12, 12)})
         self.act = nn.Softplus()
 
@@ -150,8 +159,8 @@ class Twice(nn.Module):
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
-    "vision": Vision, "attention": Attention, "norms": Norms, "lstm": lambda: Recurrent(nn.LSTM), "gru": lambda: Recurrent(nn.GRU),
-    "sound": Sound, "modes": Modes, "tied": Tied, "twice": Twice,
+    "vision": Vision, "attention": Attention, "norms": Norms, "lstm": lambda: Recurrent(nn.LSTM),
+    "gru": lambda: Recurrent(nn.GRU), "sound": Sound, "modes": Modes, "tied": Tied, "twice": Twice,
 }  # fmt: skip
 
 

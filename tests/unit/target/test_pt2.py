@@ -253,7 +253,8 @@ def module_path(members: Members, mark: Path) -> None:
 
 
 TAMPERED = [
-    pickled_weight, pickled_constant, opaque_object, legacy_weights, operator, file_operator, variable_name, compiled_code, module_path,
+    pickled_weight, pickled_constant, opaque_object, legacy_weights, operator, file_operator, variable_name, compiled_code,
+    module_path,
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Every leaf and every key of an archive's JSON replaced by something hostile: no code runs, and nothing but BadInput is raised."""
+"""Every leaf and key of an archive's JSON replaced by something hostile: no code runs, nothing but BadInput is raised."""
 
 from __future__ import annotations
 
