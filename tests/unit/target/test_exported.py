@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -42,17 +44,20 @@ def assert_same(path: Path, shape: tuple[int, ...]) -> Target:
     return target
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", NETWORKS)
-def test_numbers_are_those_of_torch(tmp_path: Path, name: str, way: str) -> None:
-    if (name, way) in (("lstm", "core"), ("gru", "core")):
-        pytest.skip("thousands of nodes: torch needs half a minute to export them")
+def slow(values: list[Any], quick: Callable[[Any], bool]) -> list[Any]:
+    """Exporting takes seconds: some of each kind in every run, all of them with the slow tests."""
+    return [value if quick(value) else pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+@pytest.mark.parametrize("kind", slow([(name, way) for name in NETWORKS for way in WAYS], lambda kind: kind[1] == "plain"))
+def test_numbers_are_those_of_torch(tmp_path: Path, kind: tuple[str, str]) -> None:
+    name, way = kind
     torch.manual_seed(1)
     target = assert_same(save(NETWORKS[name](), tmp_path / "net.pt2", way=way), SHAPE)
     assert target.survey().layers
 
 
-@pytest.mark.parametrize("architecture", SUBJECTS)
+@pytest.mark.parametrize("architecture", slow(SUBJECTS, lambda kind: "lenet" in kind[1] or "conv" in kind[1]))
 def test_every_zoo_architecture(tmp_path: Path, architecture: tuple[tuple[int, ...], str]) -> None:
     shape, name = architecture
     subject = next(s for s in zoo.catalogue() if (s.shape, s.name.partition("-")[2]) == architecture)
