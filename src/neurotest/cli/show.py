@@ -34,7 +34,7 @@ class Plain:
 def plain_output() -> Iterator[None]:
     """Let everything that is printed pass through `Plain`; `console` is the way around it for our own colours and bars."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = Plain(sys.stdout), Plain(sys.stderr)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = Plain(sys.stdout), Plain(sys.stderr)
     try:
         yield
     finally:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from neurotest.target.failures import ForwardError
+
 Level = Literal["ok", "note", "warning", "problem"]
 ORDER: tuple[Level, ...] = ("problem", "warning", "note", "ok")
 
 
 def first_line(error: BaseException) -> str:
     """What an exception says first: a stranger's code may raise anything."""
+    if isinstance(error, ForwardError) and error.__cause__ is not None:
+        error = error.__cause__
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neurotest import memory
+from neurotest import memory, registry
 from neurotest.coverage import cover
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context
 from neurotest.scan import fit
 from neurotest.select import select
 from neurotest.target import Probe, Target, Want
@@ -162,13 +163,11 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_covariance_is_refused_before_it_is_asked_for(wide: Target, inputs: Source) -> None:
     with pytest.raises(BadInput, match=r"nlc.* would need 240 GB of memory, and 1\.0 GB are free: use --neuron channel"):
         cover(wide, inputs, ["nlc"], out=False, memory=1e15)
+    nlc, context = registry.build("criterion", "nlc"), Context(target=wide)
     with pytest.raises(BadInput, match=r"nlc on 2 layers \(the widest, 'wide', has 100,000 neurons\) would need 240 GB"):
-        from neurotest import registry
-        from neurotest.measure.context import Context
-
-        registry.build("criterion", "nlc").start(Context(target=wide))
+        nlc.start(context)
     with pytest.raises(BadInput, match=r"the covariance of 100,0\d\d neurons would need 240 GB of memory.*--layers"):
-        select(wide, inputs, "mdsa", 5, train=inputs, out=False)
+        select(wide, inputs, "mdsa:features=none,min_var=0", 5, train=inputs, out=False)
 
 
 @pytest.mark.usefixtures("small_memory")
