@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import number
+from neurotest.checks import setting
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
@@ -35,13 +35,11 @@ class CC(Criterion):
     What is kept depends on the order of the inputs, so states cannot be merged; the batch size makes no difference.
     """
 
-    threshold: float = 10.0
+    threshold: float = setting(10.0, "papers use 10 to 1000, a squared distance", least=0)
     count_first: bool = True
 
     starts_empty: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        number("threshold", self.threshold, "papers use 10 to 1000, a squared distance", least=0)
+    shrink: ClassVar[str] = "a threshold above {threshold:g} or fewer --layers"
 
     @property
     def mergeable(self) -> bool:
@@ -52,10 +50,6 @@ class CC(Criterion):
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return 16 * layout.neurons * inputs  # all kept, and room to grow
-
-    @property
-    def shrink(self) -> str:
-        return f"a threshold above {self.threshold:g} or fewer --layers"
 
 
 class _Kept:

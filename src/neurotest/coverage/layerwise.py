@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, number
+from neurotest.checks import setting
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, Values
@@ -38,13 +38,9 @@ class NLC(Criterion):
 
     mode: Literal["exact", "gated"] = "exact"
     accept_first: bool = True
-    offset: float = 0.0
+    offset: float = setting(0.0, "the published code adds 1")
 
     growing: ClassVar[bool] = False  # an input in the middle of the others lowers a covariance
-
-    def __post_init__(self) -> None:
-        choices(self)
-        number("offset", self.offset, "the published code adds 1")
 
     @property
     def mergeable(self) -> bool:

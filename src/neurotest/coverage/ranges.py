@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, integer, number
+from neurotest.checks import setting
 from neurotest.coverage.bits import Bits, BitState, Hits
 from neurotest.coverage.criterion import Criterion
 from neurotest.measure.context import Context
@@ -35,26 +35,19 @@ class KMNC(Criterion):
     edges: `closed`, or as `neural_coverage` or `dnn_tip` cut them. exclude_dead: leave neurons out that training never moved.
     """
 
-    sections: int = 1000
+    sections: int = setting(1000, "papers use 1000")
     edges: Literal["closed", "neural_coverage", "dnn_tip"] = "closed"
     exclude_dead: bool = False
 
     needs: ClassVar[str] = "profile"
     obligations: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        integer("sections", self.sections, 1, "papers use 1000")
-        choices(self)
+    shrink: ClassVar[str] = "fewer sections than {sections}, --neuron channel or fewer --layers"
 
     def start(self, context: Context) -> SectionState:
         return SectionState(self, context.layout(self.want), context.profile(self.want, "kmnc"))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return layout.neurons * self.sections
-
-    @property
-    def shrink(self) -> str:
-        return f"fewer sections than {self.sections}, --neuron channel or fewer --layers"
 
 
 class Span:
@@ -163,16 +156,13 @@ BEYOND = (
 class NBC(Criterion):
     """Share of the corners, two per neuron, that some input goes beyond: below low - scale * std, above high + scale * std."""
 
-    scale: float = 0.0
+    scale: float = setting(0.0, "DeepGauge uses 0, 0.5 and 1", least=0)
     strict: bool = True
     exclude_dead: bool = False
 
     needs: ClassVar[str] = "profile"
     obligations: ClassVar[bool] = True
     sides: ClassVar[tuple[str, ...]] = ("lower", "upper")
-
-    def __post_init__(self) -> None:
-        number("scale", self.scale, "DeepGauge uses 0, 0.5 and 1", least=0)
 
     def start(self, context: Context) -> CornerState:
         return CornerState(self, context.layout(self.want), context.profile(self.want, "nbc and snac"))

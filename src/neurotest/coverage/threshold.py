@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, number
+from neurotest.checks import setting
 from neurotest.coverage.bits import HitState
 from neurotest.coverage.criterion import Criterion
 from neurotest.measure.context import Context
@@ -34,15 +34,11 @@ class NC(Criterion):
     Every input covers the greatest neuron of every layer, and a layer of one neuron is never covered.
     """
 
-    threshold: float = 0.75
+    threshold: float = setting(0.75, "papers use 0 to 0.75")
     scaling: Literal["layer_minmax", "none", "sigmoid"] = "layer_minmax"
     scale_order: Literal["reduce_then_scale", "scale_then_reduce"] = "reduce_then_scale"
 
     obligations: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        number("threshold", self.threshold, "papers use 0 to 0.75")
-        choices(self)
 
     @property
     def maps(self) -> bool:
@@ -66,7 +62,7 @@ class NC(Criterion):
 class NAC(NC):
     """Share of neurons that some input drives above `threshold`, unscaled."""
 
-    threshold: float = 0.0
+    threshold: float = setting(0.0, "papers use 0 to 0.75")
     scaling: Literal["layer_minmax", "none", "sigmoid"] = "none"
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, integer
+from neurotest.checks import setting
 from neurotest.coverage.bits import Bits, HitState
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value, first_few
 from neurotest.measure.context import Context
@@ -36,14 +36,11 @@ def strongest(values: Values, k: int, *, weakest: bool = False) -> NDArray[np.in
 class TKNC(Criterion):
     """Share of neurons that are, on some input, among the `k` strongest of their layer (all of a layer that is no larger)."""
 
-    k: int = 10
+    k: int = setting(10, "papers use 1 to 10")
     positive_only: bool = False
 
     weakest: ClassVar[bool] = False
     obligations: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        integer("k", self.k, 1, "papers use 1 to 10")
 
     def start(self, context: Context) -> TopState:
         return TopState(self, context.layout(self.want))
@@ -107,15 +104,11 @@ class TKNP(Criterion):
     With k of 3 or more nearly every input is its own pattern.
     """
 
-    k: int = 3
+    k: int = setting(3, "DeepGauge uses 1 to 3, NSGen 50")
     pattern: Literal["ordered", "set"] = "ordered"
     mode: Literal["network", "layer"] = "network"
 
     starts_empty: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        integer("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")
-        choices(self)
 
     def start(self, context: Context) -> PatternState:
         return PatternState(self, context.layout(self.want))

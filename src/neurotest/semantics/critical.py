@@ -37,7 +37,7 @@ class Critic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticalSettings(ABC):
+class CriticalSettings(checks.Settings, ABC):
     """Settings of a critic."""
 
     @abstractmethod
@@ -98,10 +98,7 @@ class ByGradient(CriticalSettings):
 class ByMask(CriticalSettings):
     """The class's gradient towards each neuron's strength while all of them are at `strength`."""
 
-    strength: float = 0.5
-
-    def __post_init__(self) -> None:
-        checks.number("strength", self.strength, "0.5 is usual", above=0, most=1)
+    strength: float = checks.setting(0.5, "0.5 is usual", above=0, most=1)
 
     def start(self, target: Target, layers: tuple[Layer, ...], data: Source | None) -> Critic:
         return _slopes(target, layers, float(self.strength))

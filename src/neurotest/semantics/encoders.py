@@ -40,7 +40,7 @@ class Pairwise(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encoder(ABC):
+class Encoder(checks.Settings, ABC):
     """Settings; `start` takes every description there is and returns a function from texts to vectors, or a Pairwise."""
 
     @abstractmethod
@@ -84,10 +84,7 @@ class MiniLM(Encoder):
 class LSA(Encoder):
     """TF-IDF and truncated SVD, fitted on all descriptions of the network: words that occur together have similar vectors."""
 
-    dimensions: int = 64
-
-    def __post_init__(self) -> None:
-        checks.count("dimensions", self.dimensions, "64 is usual")
+    dimensions: int = checks.setting(64, "64 is usual")
 
     def start(self, bank: Sequence[str]) -> Encode:
         from sklearn.decomposition import TruncatedSVD

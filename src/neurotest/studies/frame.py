@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, ClassVar
 
 import numpy as np
@@ -90,6 +93,21 @@ class Study(ABC):
         tables, checks = self.results(scale, content)
         absent = (*self.absent, *self.left_out(scale, content), *self.subjects.absent(scale), *reasons.items())
         return {"tables": {**tables, self.absent_title: [{"what": w, "why": why} for w, why in absent]}, "checks": checks}
+
+
+def printed(study: str) -> Row:
+    """What a paper prints, from `STUDY/published.toml`; what it does not report is nan, or empty, there and None here."""
+    text = (resources.files("neurotest.studies") / study / "published.toml").read_text(encoding="utf-8")
+    numbers: Row = _reported(tomllib.loads(text))
+    return numbers
+
+
+def _reported(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _reported(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return tuple(_reported(part) for part in value) or None
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def repeated(done: dict[str, Any], pattern: str, count: int) -> list[Any]:

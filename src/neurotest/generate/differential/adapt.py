@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.checks import count
-from neurotest.generate.differential.dlfuzz import DLFuzz
-from neurotest.generate.differential.ensemble import Ensemble
-from neurotest.generate.differential.neurons import Covered, Neurons
-from neurotest.generate.differential.strategies import Chosen, Numbers, Selector
+from neurotest.checks import setting
+from neurotest.generate.differential.dlfuzz import Chosen, DLFuzz, Numbers, Selector
+from neurotest.generate.differential.ensemble import Covered, Ensemble, Neurons
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
@@ -45,11 +43,7 @@ class Adapt(DLFuzz):
     """
 
     name: ClassVar[str] = "adapt"
-    population: int = 24
-
-    def __post_init__(self) -> None:
-        self._check_numbers()
-        count("population", self.population, "24")
+    population: int = setting(24, "24")
 
     def selector(self, ensemble: Ensemble, random: int) -> Selector:
         return Evolving(ensemble.neurons[0], self.population, random)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import count, eps_share
+from neurotest.checks import Settings, eps_share, setting
 from neurotest.generate.gradient.engine import Engine
 from neurotest.registry import register
 
@@ -22,15 +23,18 @@ DIFFERS = (
 )
 
 
-class Attack(Protocol):
+class Attack(Settings, ABC):
     """Settings of an attack; `run` moves seeds (n, *shape) in [0, 1] away from their class y."""
 
     name: ClassVar[str]
-    regularised: ClassVar[bool]  # whether it can use the diversity regulariser
+    regularised: ClassVar[bool] = True  # whether it can use the diversity regulariser
 
     @property
-    def radius(self) -> float | None: ...
+    def radius(self) -> float | None:
+        """How far from its seed an output may lie, if there is a limit."""
+        return None
 
+    @abstractmethod
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor: ...
 
 
@@ -49,14 +53,10 @@ def climb(engine: Engine, u: Tensor, seed: Tensor, y: Tensor, *, eps: float, ste
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InBall:
-    """Stays within eps of its seed, and can use the regulariser."""
+class _InBall(Attack):
+    """Stays within eps of its seed."""
 
-    regularised: ClassVar[bool] = True
-    eps: float = 0.1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "eps", eps_share("eps", self.eps))
+    eps: float = setting(0.1, read=eps_share)
 
     @property
     def radius(self) -> float | None:
@@ -87,13 +87,8 @@ class BIM(_InBall):
     """FGSM in small steps, each brought back to within eps of the seed and into the bounds."""
 
     name: ClassVar[str] = "bim"
-    step: float = 0.01
-    steps: int = 40
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "step", eps_share("step", self.step))
-        count("steps", self.steps, "10 to 1000 in papers")
+    step: float = setting(0.01, read=eps_share)
+    steps: int = setting(40, "10 to 1000 in papers")
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
         return climb(engine, self.start(seed, positions, random), seed, y, eps=self.eps, step=self.step, steps=self.steps)

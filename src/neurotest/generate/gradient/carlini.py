@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from neurotest.checks import count, number, one_of
+from neurotest.checks import setting
+from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.engine import Engine, lead_of
 from neurotest.mutate.distances import SAME
 from neurotest.registry import register
@@ -32,29 +33,16 @@ MOST = 1e10
     presets={"mnist-code": {"rate": 5e-4, "steps": 1000}, "cifar10-code": {"rate": 1e-2, "steps": 1000}},
 )
 @dataclass(frozen=True, kw_only=True)
-class CW:
+class CW(Attack):
     """The smallest maximum change after which another class leads by at least kappa (in logits)."""
 
     name: ClassVar[str] = "cw"
-    regularised: ClassVar[bool] = True
-    kappa: float = 0.0
-    rate: float = 0.01
-    steps: int = 200
-    searches: int = 5
-    weight: float = 1e-3
+    kappa: float = setting(0.0, "the study uses 0, 20 and 40", least=0)
+    rate: float = setting(0.01, "0.01 is usual", above=0)
+    steps: int = setting(200, "200 to 1000")
+    searches: int = setting(5, "5 to 9")
+    weight: float = setting(1e-3, "0.001 is usual", above=0)
     on_failure: Literal["clean", "last"] = "clean"
-
-    def __post_init__(self) -> None:
-        number("kappa", self.kappa, "the study uses 0, 20 and 40", least=0)
-        number("rate", self.rate, "0.01 is usual", above=0)
-        number("weight", self.weight, "0.001 is usual", above=0)
-        count("steps", self.steps, "200 to 1000")
-        count("searches", self.searches, "5 to 9")
-        one_of("on_failure", self.on_failure, ("clean", "last"))
-
-    @property
-    def radius(self) -> float | None:
-        return None
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
         best = _Best(seed)

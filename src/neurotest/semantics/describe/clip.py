@@ -32,7 +32,7 @@ SURE = (0.998, 0.97)  # how probably a neuron's first and last top image belong 
     "layer, in 64-bit numbers.",
 )
 @dataclass(frozen=True, kw_only=True)
-class ClipDissect(Describer):
+class ClipDissect(checks.Settings, Describer):
     """Names the word whose images a neuron prefers, by soft weighted pointwise mutual information.
 
     images: a .npy with one embedding per input of the data, in its order; texts: a .npy with one per word; words: a text file
@@ -42,13 +42,13 @@ class ClipDissect(Describer):
     images: str
     texts: str
     words: str
-    top: int = 100
+    top: int = checks.setting(100, "100 is usual")
     sharpness: float = 10.0
     weight: float = 1.0
     least: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.count("top", self.top, "100 is usual")
+        super().__post_init__()
         if not self.sharpness > 0 or not self.weight >= 0:
             raise BadInput(f"sharpness={self.sharpness}, weight={self.weight}: expected numbers above 0.")
 

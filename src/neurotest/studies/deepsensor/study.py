@@ -35,7 +35,7 @@ class DeepSensorStudy(Study):
     """Whether swarms led by hidden neurons find more than noise of equal norm, and what of the papers' tables comes out again."""
 
     subjects = Subjects(("mnist-lenet1", MAIN, DEEP), ("mnist-lenet1", "mnist-lenet4", MAIN, DEEP))
-    absent = published.ABSENT
+    absent = published.PAPER["absent"]
 
     def each_cell(self, scale: str) -> Iterator[Cell]:
         size = SIZES[scale]

@@ -53,7 +53,7 @@ class NSGenStudy(Study):
     """What decision paths contribute to fuzzing, and how much of the published result the label gives for free."""
 
     subjects = Subjects(QUICK, (*QUICK, "fashion-lenet1", "fashion-resnet20", "cifar10-mobilenetv2", "cifar10-vgg16bn"))
-    absent = published.ABSENT
+    absent = published.PAPER["absent"]
 
     def each_cell(self, scale: str) -> Sequence[Cell]:
         """What decides comes first: NSGen, its controls and the baselines on every subject; then the rest."""

@@ -33,7 +33,7 @@ class NssStudy(Study):
     """Which method finds most faults, and most kinds of them, among mutated test images."""
 
     subjects = Subjects(QUICK, FULL)
-    absent = published.ABSENT
+    absent = published.PAPER["absent"]
 
     def each_cell(self, scale: str) -> Iterator[Cell]:
         limit = LIMIT[scale]
