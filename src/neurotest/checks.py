@@ -17,20 +17,25 @@ class Settings:
     """Base of dataclasses of settings: what is declared by `setting`, or by a `Literal` type, is checked when one is made."""
 
     def __post_init__(self) -> None:
-        choices(self)
-        for one in _declared(self.__class__):
-            value = getattr(self, one.name)
-            usual, read, limits = one.metadata["setting"]
-            kinds = _type_name(one.type).split(" | ")
-            if value is None and "None" in kinds:
-                continue
-            if read is not None:
-                value = read(one.name, value)
-                object.__setattr__(self, one.name, value)
-            if "int" in kinds:
-                integer(one.name, value, limits.get("least", 1), usual, limits.get("most"))
-            elif usual:
-                number(one.name, value, usual, **limits)
+        check(self)
+
+
+def check(settings: Any) -> None:
+    """Refuse settings that are not what their class declares; `read` is applied where it is declared."""
+    choices(settings)
+    for one in _declared(settings.__class__):
+        value = getattr(settings, one.name)
+        usual, read, limits = one.metadata["setting"]
+        kinds = _type_name(one.type).split(" | ")
+        if value is None and "None" in kinds:
+            continue
+        if read is not None:
+            value = read(one.name, value)
+            object.__setattr__(settings, one.name, value)
+        if "int" in kinds:
+            integer(one.name, value, limits.get("least", 1), usual, limits.get("most"))
+        elif usual:
+            number(one.name, value, usual, **limits)
 
 
 def setting(default: T, usual: str = "", *, read: Callable[[str, Any], Any] | None = None, **limits: float) -> T:
@@ -43,8 +48,8 @@ def setting(default: T, usual: str = "", *, read: Callable[[str, Any], Any] | No
 
 
 @cache
-def _declared(kind: type) -> list[Any]:
-    return [one for one in fields(kind) if "setting" in one.metadata]  # type: ignore[arg-type]
+def _declared(kind: Any) -> list[Any]:
+    return [one for one in fields(kind) if "setting" in one.metadata]
 
 
 def _type_name(annotation: Any) -> str:

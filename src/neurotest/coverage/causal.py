@@ -114,7 +114,6 @@ def _test(table: NDArray[np.float64], rule: Rule) -> Bits:
     "output of the layer registered before it (`parent=previous`). Without `sticky` the test is made on all counts whenever the "
     "value is read; the code tests after each batch and never takes back, which depends on order and batch size.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class CAC(Criterion):
     """Share of connections (input neuron -> output neuron of a layer) whose values depend on each other by a chi-square test.
 

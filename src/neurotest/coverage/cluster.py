@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,7 +27,6 @@ Floats = NDArray[np.float64]
     "approximate index. The first vector counts; NeuraL-Coverage keeps it without counting it (`count_first=false`). The "
     "threshold is a squared distance in units of the activations: it means something else in every network and layer.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class CC(Criterion):
     """How many activation vectors, summed over layers, are farther than sqrt(`threshold`) from all kept before them.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -28,7 +27,6 @@ QUEUE = 64  # inputs that wait to be added together: one matrix product instead 
     "only in layers whose norm rises (`mode=gated`), which makes the value depend on both, starts at 1 (`offset=1`), "
     "and never starts at all with batches of one (`accept_first=false`).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NLC(Criterion):
     """Sum over layers of the mean absolute entry of the covariance of the layer's neurons: grows without a bound.
 

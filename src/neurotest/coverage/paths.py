@@ -130,7 +130,6 @@ def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits
     "pseudo-counts. The distance of `variant=activation` is to the nearest training input of the cluster, measured "
     "in twice the greatest such distance within the cluster, because the paper's scale depends on the evaluated set.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NPC(Criterion):
     """Share of the buckets of closeness to the abstract decision paths of the predicted class that inputs fall into.
 

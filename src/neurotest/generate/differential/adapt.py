@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -35,7 +34,6 @@ MEMORY = 3  # generations whose strategies may be parents
     "and not here; normalisation, pooling and joins are not told apart here, so three of the seven kinds of layer stay 0.",
     main="population",
 )
-@dataclass(frozen=True, kw_only=True)
 class Adapt(DLFuzz):
     """DLFuzz with neurons chosen by strategies that evolve: features of a neuron x strategy is its score, the best are driven up.
 

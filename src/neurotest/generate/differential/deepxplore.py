@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -79,7 +78,6 @@ WEIGHTS = "the paper uses 1, 0.1 and 0"
                         "patches": None},
     },
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class DeepXplore(Method):
     """Climb sum of the other targets' logits of the common class - `class_weight` x the pushed target's + `neuron_weight` x one
     uncovered neuron of each target, under a constraint, until the targets disagree.

@@ -90,7 +90,6 @@ GAIN = 0.01  # of coverage, over the number of the step: less makes no new seed
     "MNIST is past the published bound of .02 after one step, so nothing is tried again there (`within=0.1` lets it be).",
     main="strategy",
 )
-@dataclass(frozen=True, kw_only=True)
 class DLFuzz(Method):
     """Climb `class_weight` x the logits of the next four classes - that of the seed's class + `neuron_weight` x ten neurons.
 

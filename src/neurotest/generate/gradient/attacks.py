@@ -64,7 +64,6 @@ class _InBall(Attack):
 
 
 @register("attack", "fgsm", paper=f"Goodfellow et al., ICLR 2015; {STUDY}", cost="one step", differs=DIFFERS, main="eps")
-@dataclass(frozen=True, kw_only=True)
 class FGSM(_InBall):
     """One step of size eps along the sign of the gradient."""
 
@@ -82,7 +81,6 @@ class FGSM(_InBall):
     differs=DIFFERS,
     main="eps",
 )
-@dataclass(frozen=True, kw_only=True)
 class BIM(_InBall):
     """FGSM in small steps, each brought back to within eps of the seed and into the bounds."""
 
@@ -108,7 +106,6 @@ class BIM(_InBall):
     main="eps",
     presets={"mnist-code": {"step": 0.01, "steps": 10}, "cifar10-code": {"step": 0.01, "steps": 1000}},
 )
-@dataclass(frozen=True, kw_only=True)
 class PGD(BIM):
     """BIM from a random point within eps of the seed."""
 

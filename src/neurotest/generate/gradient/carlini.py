@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -32,7 +31,6 @@ MOST = 1e10
     main="kappa",
     presets={"mnist-code": {"rate": 5e-4, "steps": 1000}, "cifar10-code": {"rate": 1e-2, "steps": 1000}},
 )
-@dataclass(frozen=True, kw_only=True)
 class CW(Attack):
     """The smallest maximum change after which another class leads by at least kappa (in logits)."""
 

@@ -123,7 +123,6 @@ def installed() -> bool:
     "a larger `overshoot` keeps more of them.",
     main="overshoot",
 )
-@dataclass(frozen=True, kw_only=True)
 class DeepFool(_Toolbox):
     """Small steps to the nearest border of the classes, as if they were planes; then `overshoot` farther."""
 
@@ -146,7 +145,6 @@ class DeepFool(_Toolbox):
     differs=THROUGH + " The aimed class is drawn anew for every input, as the toolbox does where none is given.",
     main="theta",
 )
-@dataclass(frozen=True, kw_only=True)
 class JSMA(_Toolbox):
     """Change few values a lot: those that raise the aimed class most, by `theta` each, up to a share `gamma` of them."""
 
@@ -173,7 +171,6 @@ class JSMA(_Toolbox):
     "instead of 5,000: hours become minutes.",
     main="eps",
 )
-@dataclass(frozen=True, kw_only=True)
 class AutoAttack(_Toolbox):
     """Four attacks one after the other, each on what the ones before it did not break, within eps.
 

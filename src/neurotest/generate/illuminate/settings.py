@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import torch
@@ -116,7 +115,6 @@ BACKWARD = 2  # what a backward pass is counted as, in forward passes
     cost="about ten forward passes per cell, a backward pass counted as two",
     differs="Cells are (true class, predicted class, way of change), and the quality of a cell is how small the change is.",
 )
-@dataclass(frozen=True, kw_only=True)
 class Illuminate(Settings):
     """Fill an archive with one fault per (true class, predicted class, way of change), the smallest change that was found.
 

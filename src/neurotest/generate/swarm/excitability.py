@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -37,7 +36,6 @@ NOT_FINITE = "a gradient of the target's loss towards its hidden neurons is not 
     main="estimate",
     presets={"paper": {"estimate": "particle", "value": "count", "lam": 0.5}},
 )
-@dataclass(frozen=True, kw_only=True)
 class Excitability(Settings):
     """The Shapley values of hidden neurons in the change of the loss.
 

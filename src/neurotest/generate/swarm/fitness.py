@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -46,7 +45,6 @@ def _lam(name: str, value: Any) -> float | str:
         "code": {"scale": "minmax", "signed": False, "divide": "none", "lam": 0.2, "value": "count"},
     },
 )
-@dataclass(frozen=True, kw_only=True)
 class Sensitivity(Settings):
     """How many neurons the change of the input moves far.
 
@@ -166,7 +164,6 @@ def _scaled(maps: Tensor) -> Tensor:
     cost="one forward pass per position",
     differs="A control, made of the logits alone: what a fitness of hidden neurons has to be compared with.",
 )
-@dataclass(frozen=True, kw_only=True)
 class Margin:
     """How far the other classes are ahead of the seed's class, in log-odds."""
 

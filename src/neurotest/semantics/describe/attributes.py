@@ -104,7 +104,6 @@ class Dissection:
     "(colour, direction, texture, ...), each word's area counted alike, because a fixed quantile gives frequent words a small "
     "IoU whatever the neuron does. A neuron without a map is judged by whole images.",
 )
-@dataclass(frozen=True, kw_only=True)
 class Attributes(checks.Settings, Describer):
     """Says which colours, brightness, directions, frequencies, textures, sizes and positions light a neuron up.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,6 @@ SURE = (0.998, 0.97)  # how probably a neuron's first and last top image belong 
     differs="The encoder is left to the user: any image and text embeddings of one space will do. Similarities are computed per "
     "layer, in 64-bit numbers.",
 )
-@dataclass(frozen=True, kw_only=True)
 class ClipDissect(checks.Settings, Describer):
     """Names the word whose images a neuron prefers, by soft weighted pointwise mutual information.
 

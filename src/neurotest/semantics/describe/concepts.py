@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +30,6 @@ LEAST = 2  # images per concept
     main="folder",
     differs="No direction is fitted: a neuron alone has to separate a concept's images from the others, by AUC.",
 )
-@dataclass(frozen=True, kw_only=True)
 class Concepts(checks.Settings, Describer):
     """Names the concept whose images a neuron separates from all others, from a folder with one sub-folder of images per concept.
 

@@ -69,7 +69,6 @@ class Decoders:
     "as encoder, so that it says attributes and class names of the corpus and nothing else. The temperature is .2, as in both "
     "published programs; the papers' equation has 1.",
 )
-@dataclass(frozen=True, kw_only=True)
 class Milan(checks.Settings, Describer):
     """Says in words what a neuron's exemplars have in common under their masks; labels of the data are never looked at.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +24,6 @@ SURE = 4.0  # standard errors
     "values (outputs, convolutions before their activation) have lifts too. A rectified neuron that is often silent has floor 0 "
     "and nothing changes.",
 )
-@dataclass(frozen=True, kw_only=True)
 class ClassProfile(checks.Settings, Describer):
     """Names up to `most` classes whose mean pooled activation is at least `lift` times the mean over classes.
 

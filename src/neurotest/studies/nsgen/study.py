@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
@@ -48,7 +47,6 @@ SINGLE: dict[str, Callable[[str, str], Row]] = {"pool": pool.pool, "tau": pool.t
     "the label, with random words. Seeds are odd test images; settings were chosen on even ones. Seeds the target gets wrong are "
     "set aside and faults do not become seeds.",
 )
-@dataclass(frozen=True, kw_only=True)
 class NSGenStudy(Study):
     """What decision paths contribute to fuzzing, and how much of the published result the label gives for free."""
 
