@@ -22,7 +22,6 @@ class Settings:
 
 def check(settings: Any) -> None:
     """Refuse settings that are not what their class declares; `read` is applied where it is declared."""
-    choices(settings)
     for one in _declared(settings.__class__):
         value = getattr(settings, one.name)
         usual, read, limits = one.metadata["setting"]
@@ -36,6 +35,7 @@ def check(settings: Any) -> None:
             integer(one.name, value, limits.get("least", 1), usual, limits.get("most"))
         elif usual:
             number(one.name, value, usual, **limits)
+    choices(settings)
 
 
 def setting(default: T, usual: str = "", *, read: Callable[[str, Any], Any] | None = None, **limits: float) -> T:

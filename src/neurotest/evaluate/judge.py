@@ -15,9 +15,9 @@ from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput, near
 from neurotest.evaluate import frechet, pixels
+from neurotest.evaluate.bias import impartiality
 from neurotest.evaluate.compare import Comparison, compare
 from neurotest.evaluate.features import Extractor, Features
-from neurotest.evaluate.impartiality import impartiality
 from neurotest.evaluate.manifold import Manifold, spread
 from neurotest.generate.outcome import Outcome
 from neurotest.mutate.space import to_unit

@@ -30,6 +30,10 @@ def _lam(name: str, value: Any) -> float | str:
     return number(name, value, "0.5 in the papers; or a quantile on random noise such as q0.95")
 
 
+def _word(name: str, value: Any) -> Any:
+    return "none" if value is None else value  # the word none, read as a value
+
+
 @register(
     "fitness",
     "sensitivity",
@@ -58,14 +62,9 @@ class Sensitivity(Settings):
 
     scale: Literal["raw", "minmax", "std"] = "std"
     signed: bool = False
-    divide: Literal["l2", "linf", "none"] = "l2"
+    divide: Literal["l2", "linf", "none"] = setting("l2", read=_word)
     lam: float | str = setting("q0.95", read=_lam)
     value: Literal["count", "mean"] = "count"
-
-    def __post_init__(self) -> None:
-        if self.divide is None:  # the word none, read as a value
-            object.__setattr__(self, "divide", "none")
-        super().__post_init__()
 
     def begin(self, problem: Problem) -> Measure:
         layers = problem.layers or "pre_activation"
