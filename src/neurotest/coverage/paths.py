@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 from neurotest.attribute import Relevance
 from neurotest.attribute.relevance import Plan
 from neurotest.checks import setting
-from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
+from neurotest.coverage.bits import PackedState
+from neurotest.coverage.criterion import Criterion, Share, Value
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, Values, checked
@@ -236,7 +236,7 @@ class _Paths:
         return np.concatenate(paths), np.concatenate(values), np.concatenate(self.predicted)
 
 
-class PathState(State):
+class PathState(PackedState):
     """One bit per abstract path (and layer) and bucket."""
 
     criterion: NPC
@@ -246,7 +246,7 @@ class PathState(State):
         super().__init__(criterion, layout)
         self.reader, self.abstract, self.unused, self._notes = reader, abstract, unused, notes
         self.parts = list(layout.slices.values()) if criterion.scope == "layer" else [slice(0, layout.neurons)]
-        self.bits: Bits = np.zeros((len(abstract), len(self.parts), criterion.buckets + (criterion.edges == "ceil")), dtype=bool)
+        self.bits = np.zeros((len(abstract), len(self.parts), criterion.buckets + (criterion.edges == "ceil")), dtype=bool)
 
     def read(self, trace: Trace) -> Joined:
         return checked(self.reader(trace).values, self.layout.starts)
@@ -298,9 +298,6 @@ class PathState(State):
         new = ~self.bits.reshape(-1)[flat]
         return np.bincount(rows[new], minlength=len(trace.logits)) / self.total
 
-    def _merge(self, other: Self) -> None:
-        self.bits |= other.bits
-
     def value(self) -> Value:
         dead = {name: int(np.count_nonzero(self.unused[place])) for name, place in self.layout.slices.items()}
         whole = Share.ratio(int(np.count_nonzero(self.bits)), self.total, sum(dead.values()))
@@ -311,12 +308,3 @@ class PathState(State):
             layers = {name: Share.ratio(int(n), total, dead[name]) for name, n in zip(self.layout.names, each, strict=True)}
         notes = (*self.warnings(), *self._notes, *self.abstract.notes, f"relevance by {RULES[self.reader.plan.rule]}.")
         return Value(whole, layers, {}, self.nonfinite(), notes)
-
-    def arrays(self) -> Arrays:
-        return {"bits": np.packbits(self.bits.ravel())}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        packed = np.asarray(state["bits"], dtype=np.uint8)
-        if packed.size != (self.bits.size + 7) // 8:
-            raise BadInput("the saved state of npc is of other abstract paths: start from the same training data.")
-        self.bits = np.unpackbits(packed, count=self.bits.size).astype(bool).reshape(self.bits.shape)
