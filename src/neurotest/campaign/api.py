@@ -153,6 +153,7 @@ class _Campaign(Job[FuzzResult]):
         self.driver.restore()
         with run.transaction():
             run["budget"] = self.budget.to_dict()
+            run["classes"] = run["classes"] or list(self.target.classes or ())
 
     def kept(self, run: Run) -> str:
         return f"{self.fuzzer.tally.faults:,} faults" if self.fuzzer.tally.batches else ""

@@ -267,6 +267,7 @@ class _SwarmJob(Job[SwarmResult]):
         """Back to the last finished group."""
         Store(run).check_seeds(self.seeds)
         Store(run).sweep()
+        run["classes"] = run["classes"] or list(self.classes or ())
         if "swarm" not in run:
             return
         try:
