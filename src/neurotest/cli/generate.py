@@ -45,7 +45,7 @@ def attack(
     description: dict[str, Any],
 ) -> opt.Result:
     """Move seeds away from their class along the target's gradient; what still fails as it is saved is a fault."""
-    opt.start_or_resume("attack", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
+    opt.start_or_resume("attack", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.generate.gradient import attack as run
 
     loaded = opt.open_target(target, description, resume)
@@ -111,7 +111,7 @@ def diff(
     description: dict[str, Any],
 ) -> opt.Result:
     """Find inputs on which networks that agreed on the seed differ; what still differs as it is saved is a fault."""
-    opt.start_or_resume("diff", "TARGET... and --seeds DATA", bool(targets) and seeds is not None, resume, out)
+    opt.start_or_resume("diff", "TARGET... and --seeds DATA", bool(targets) and seeds is not None, resume)
     from neurotest.generate.differential import diff as run
 
     loaded = _load_targets(targets or [], weights or [], description, resume)
@@ -202,7 +202,7 @@ def illuminate(
 ) -> opt.Result:
     """Fill the map of what is taken for what: for every true and predicted class the smallest change that does it."""
     opt.at_least("forwards", forwards)
-    opt.start_or_resume("illuminate", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
+    opt.start_or_resume("illuminate", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.generate.illuminate import illuminate as run
 
     loaded = opt.open_target(target, description, resume)
@@ -280,7 +280,7 @@ def swarm(
     description: dict[str, Any],
 ) -> opt.Result:
     """Look for faults close to each seed with swarms led by hidden neurons; noise, PGD and a margin swarm run beside."""
-    opt.start_or_resume("swarm", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
+    opt.start_or_resume("swarm", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.campaign import swarm as search
 
     controls = None if beside is None else [name for name in beside.replace(" ", "").split(",") if name not in ("", "none")]
