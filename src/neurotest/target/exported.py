@@ -157,7 +157,7 @@ def _pieces(tensor: Any, size: Any = 0, dim: int = 0, *_: Any) -> float:
     """How many tensors a split or unbind returns, at most."""
     if isinstance(size, (list, tuple)):
         return len(size)
-    return float(max(tensor.shape, default=0)) / max(1, size if isinstance(dim, int) else 1)
+    return float(max(tensor.shape, default=0) / max(1, size if isinstance(dim, int) else 1))
 
 
 def rehearse(network: parts.Exported, shape: tuple[int, ...], place: str) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
-import torch
 from torch import Tensor
 
 from neurotest.errors import BadInput
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _NETWORKS = (_PACKAGE / "zoo", _PACKAGE / "target" / "parts.py")  # code of ours that is a network
-_TORCH = Path(torch.__file__).resolve().parent
+_PASSING = ("__torch_function__", "__torch_dispatch__", "function", "_function")  # ours, around a function of the network
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "unable to allocate")
 
 
@@ -21,14 +19,16 @@ class ForwardError(BadInput):
 
 
 def ours(error: BaseException) -> bool:
-    """Whether the error comes from neurotest's own code, called by a hook: that is a bug, and not the network's."""
-    files: list[Path] = []
-    trace: TracebackType | None = error.__traceback__
+    """Whether the error comes from a hook of neurotest, or from what that calls: that is not the network's fault."""
+    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None  # below the frame that ran the network
     while trace is not None:
-        files.append(Path(trace.tb_frame.f_code.co_filename))
+        code = trace.tb_frame.f_code
+        file = Path(code.co_filename)
+        network = any(file.is_relative_to(place) for place in _NETWORKS)
+        if file.is_relative_to(_PACKAGE) and not network and code.co_name not in _PASSING:
+            return True
         trace = trace.tb_next
-    last = next((file for file in reversed(files[1:]) if not file.is_relative_to(_TORCH)), None)
-    return last is not None and last.is_relative_to(_PACKAGE) and not any(last.is_relative_to(place) for place in _NETWORKS)
+    return False
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ ran. Names are keys of dictionaries here and nothing else; size expressions, rem
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -150,7 +151,7 @@ class _Reader:
             raise Outputs(f"{len(specs)} values")
         calls = archive.field(module, "module_call_graph", list)
         for call in calls[:1]:  # what the network returns may be a dictionary or a tuple with one tensor
-            layout = archive.json.loads(archive.field(archive.field(call, "signature", dict), "out_spec", str))
+            layout = json.loads(archive.field(archive.field(call, "signature", dict), "out_spec", str))
             if type(layout) is not list or len(layout) != 2 or type(layout[1]) is not dict:
                 raise Malformed("'out_spec' is no description of an output")
             if layout[1].get("type") is not None:
@@ -242,11 +243,11 @@ class Outputs(Exception):
 def _mode(settings: list[Any]) -> tuple[str, Mode]:
     if len(settings) == 1 and type(settings[0]) is bool:
         return f"grad={settings[0]}", partial(torch.set_grad_enabled, settings[0])
-    device, dtype, enabled, cache = settings if len(settings) == 4 else [None] * 4
+    device, dtype, enabled, cache = settings if len(settings) == 4 else ("", None, None, None)
     fits = device in ("cpu", "cuda") and type(enabled) is bool and type(cache) in (bool, type(None))
     if not fits or dtype not in (None, torch.float16, torch.bfloat16, torch.float32):
         raise Malformed("a mode has settings that do not fit")
-    return f"autocast={settings}", partial(torch.autocast, device, dtype=dtype, enabled=enabled, cache_enabled=cache)
+    return f"autocast={settings}", partial(torch.autocast, device, dtype=dtype, enabled=bool(enabled), cache_enabled=cache)
 
 
 def _only(union: Any) -> tuple[str, Any]:
@@ -295,7 +296,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _typed(kind: type, value: Any) -> Any:
-    if type(value) is not kind or (kind is int and abs(value) > MOST * 2):
+    if type(value) is not kind or (isinstance(value, int) and abs(value) > MOST * 2):
         raise Malformed(f"{str(value)[:40]!r} is no {kind.__name__}")
     return value
 

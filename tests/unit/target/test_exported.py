@@ -123,16 +123,17 @@ def test_odd_tensors(tmp_path: Path) -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv = nn.Conv2d(3, 5, 3).to(memory_format=torch.channels_last)
+            self.conv = nn.Conv2d(3, 5, 3)
+            self.conv.weight.data = self.conv.weight.data.contiguous(memory_format=torch.channels_last)
             self.one, self.two = nn.Linear(5, 5), nn.Linear(5, 5)
             self.two.weight = self.one.weight
-            self.register_buffer("half", torch.rand(5).half())
+            self.register_buffer("factors", torch.rand(5).half())
             self.register_buffer("mask", torch.tensor([True, False, True, True, True]))
             self.register_buffer("order", torch.tensor([4, 3, 2, 1, 0]))
             self.register_buffer("none", torch.empty(0, 5))
 
         def forward(self, x: Tensor) -> Tensor:
-            x = self.two(self.one(self.conv(x).mean((2, 3)))) * self.half
+            x = self.two(self.one(self.conv(x).mean((2, 3)))) * self.factors
             return torch.cat([torch.where(self.mask, x, -x)[:, self.order], self.none])
 
     torch.manual_seed(1)
