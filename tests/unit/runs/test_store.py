@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from neurotest.errors import BadInput
 from neurotest.runs import Run, schema
-from neurotest.runs.plain import plain
+from neurotest.runs.plain import dumps, plain
 from neurotest.runs.rows import InputRow, MethodRow, RankedRow
 
 
@@ -349,5 +349,6 @@ def test_plain_by_hand(tmp_path: Path) -> None:
     value = {"a": np.float32(0.5), 1: (True, None, {3, 1}), "p": Path("x/y"), "n": [math.nan, -math.inf, np.array([[1, 2]])]}
     assert plain(value) == {"a": 0.5, "1": [True, None, [1, 3]], "p": "x/y", "n": [None, None, [[1, 2]]]}
     json.dumps(plain(value), allow_nan=False)
+    assert dumps({"b": 1, "a": {"d": 2, "c": 3}}) == dumps({"a": {"c": 3, "d": 2}, "b": 1}) == '{"a": {"c": 3, "d": 2}, "b": 1}'
     with pytest.raises(TypeError, match="object has no place"):
         plain({"a": object()})
