@@ -120,6 +120,12 @@ def test_a_ranking_without_scores_or_with_scores_that_are_no_numbers(tmp_path: P
         assert [row.name for row in run.methods()] == ["random", "odd"]
 
 
+@pytest.mark.parametrize("positions", [[[0, 1]], [0.0, 1.0], 1])
+def test_a_ranking_is_one_row_of_integers(tmp_path: Path, positions: Any) -> None:
+    with new(tmp_path, 2) as run, pytest.raises(BadInput, match="ranking nss: expected positions as one row of integers"):
+        run.add_ranking("nss", positions, None, 0)
+
+
 def test_stored_inputs_come_back_exactly(tmp_path: Path) -> None:
     floats = np.random.default_rng(0).normal(size=(3, 4, 4)).astype(np.float32)
     pixels = np.arange(16, dtype=np.uint8).reshape(1, 4, 4)
