@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Unpack
 
 from torch import Tensor, nn
 
-from neurotest.data.source import Source
-from neurotest.data.spec import data as open_data
+from neurotest.data.objects import AnyData
 from neurotest.doctor import behaviour, cost, fit, structure
 from neurotest.doctor.diagnosis import ORDER, Diagnosis, Finding, first_line
 from neurotest.doctor.examined import Examined
 from neurotest.errors import BadInput
-from neurotest.scan import aligned, remarks
+from neurotest.public import public
+from neurotest.scan import aligned, read, remarks
 from neurotest.target import Target
-from neurotest.target.load import load
+from neurotest.target.load import LoadOptions, load
 
 Progress = Callable[[int, int], None]
 Check = Callable[[Examined], Iterator[Finding]]
@@ -25,14 +25,15 @@ CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 
 
+@public(load)
 def doctor(
     target: Target | nn.Module | str,
-    data: Source | str | None = None,
+    data: AnyData | None = None,
     *,
     limit: int = 512,
     batch: int = 100,
     progress: Progress | None = None,
-    **description: Any,
+    **description: Unpack[LoadOptions],
 ) -> Diagnosis:
     """Examine a target, on `limit` inputs spread over `data` or, without data, on noise.
 
@@ -42,7 +43,7 @@ def doctor(
         raise BadInput(f"limit={limit}, batch={batch}: expected integers >= 1.")
     loaded = load(target, **description)
     findings: list[Finding] = []
-    source = None if data is None else open_data(data, shape=loaded.shape)
+    source = None if data is None else read(loaded, data)
     if source is not None:
         findings += [Finding("data", "note", remark) for remark in remarks(loaded, source)]
         try:
