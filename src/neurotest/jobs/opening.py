@@ -54,10 +54,10 @@ def stored_spec(source: AnyData | None) -> str | None:
     return f"{prefix}:{os.path.join(os.getcwd(), rest)}"
 
 
-def stored_source(where: Path, stored: Any, given: AnyData | None, name: str = "seeds") -> AnyData:
+def stored_source(where: Path, stored: Any, repeated: AnyData | None, name: str = "seeds") -> AnyData:
     """What is given again, or the source that a run was started with."""
-    if given is not None:
-        return given
+    if repeated is not None:
+        return repeated
     if not isinstance(stored, str) or not stored:
         raise BadInput(f"{where} was started with {name} that a Python program held in memory: give them again.")
     return stored
