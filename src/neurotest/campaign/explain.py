@@ -17,7 +17,7 @@ from neurotest.campaign.store import FAULTS, StoredMutant
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.outcome import Outcome
-from neurotest.jobs.opening import AnyTarget, open_data
+from neurotest.jobs.opening import AnyTarget, open_data, stored_source
 from neurotest.mutate.chain import words
 from neurotest.runs.store import Run
 from neurotest.semantics.descriptions import DEFAULT
@@ -174,7 +174,7 @@ def _train(reader: FaultReader, train: Source | str | None) -> Source | str:
     if train is not None:
         return train
     if isinstance(stored := reader.config.get("train"), str) and stored:
-        return stored
+        return stored_source(reader.run, stored, None, "training data")
     spec = str(reader.config.get("target"))
     if spec.startswith("zoo:") and spec[4:] in zoo.names():
         return f"zoo:{zoo.find(spec[4:]).dataset}/train"

@@ -13,14 +13,16 @@ import numpy as np
 
 from neurotest import rng
 from neurotest.errors import BadInput
-from neurotest.files import whole, write_json
 from neurotest.runs.export import cell
+from neurotest.runs.folder import Folder, own
 from neurotest.semantics.descriptions import Description, Descriptions, read_rows
 from neurotest.stats.bootstrap import mean_interval
 
 if TYPE_CHECKING:
     from neurotest.semantics.describe.sheets import Sheet
 
+SHEET, KEY = "rating.csv", "rating-key.json"
+own(r"rating\.csv|rating-key\.json")
 PAIRS = 100
 ANSWERS = {"yes": 1.0, "maybe": 0.5, "no": 0.0}
 COLUMNS = ("item", "layer", "neuron", "description", "sheet", "rater", "answer")
@@ -39,7 +41,9 @@ class Rated:
         return {"own": list(self.own), "decoys": list(self.decoys), "answers": self.answers, "raters": self.raters}
 
 
-def write_rating(folder: Path, table: Descriptions, sheets: Sequence[Sheet], *, pairs: int = PAIRS, seed: int = 0) -> Path | None:
+def write_rating(
+    folder: Folder, table: Descriptions, sheets: Sequence[Sheet], *, pairs: int = PAIRS, seed: int = 0
+) -> Path | None:
     """Write rating.csv, to be copied per rater and filled in, and rating-key.json, which says which rows are decoys.
 
     Half of the rows carry the description of another neuron: without them nobody knows what an average of answers is worth.
@@ -55,16 +59,16 @@ def write_rating(folder: Path, table: Descriptions, sheets: Sequence[Sheet], *, 
         rows.append((row, others[int(random.integers(len(others)))], False))
     order = random.permutation(len(rows))
     where = {(s.layer, n): s.file for s in sheets for n in range(s.first, s.first + s.rows)}
-    place = folder / "rating.csv"
-    with whole(place) as part, open(part, "w", newline="", encoding="utf-8") as out:
+    with folder.file(SHEET).writing_text() as out:
         writer = csv.writer(out)
         writer.writerow(COLUMNS)
         for item, number in enumerate(order):
             row, text, _ = rows[number]
             sheet = where.get((row.layer, row.neuron), "")
             writer.writerow([item, cell(row.layer), row.neuron, cell(text), f"sheets/{sheet}" if sheet else "", "", ""])
-    write_json(folder / "rating-key.json", {"own": [item for item, number in enumerate(order) if rows[number][2]]})
-    return place
+    key = {"own": [item for item, number in enumerate(order) if rows[number][2]]}
+    folder.file(KEY).write(json.dumps(key, indent=1) + "\n")
+    return folder.file(SHEET).path
 
 
 def read_rating(files: Iterable[str | Path], key: str | Path, *, seed: int = 0) -> Rated:

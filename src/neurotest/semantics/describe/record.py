@@ -6,19 +6,20 @@ import csv
 from dataclasses import asdict
 from typing import Any
 
-from neurotest.files import whole
 from neurotest.jobs.life import finish
 from neurotest.jobs.opening import stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.runs.export import cell
+from neurotest.runs.folder import own
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.describe.rating import write_rating
 from neurotest.semantics.describe.sheets import write_sheets
-from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions
+from neurotest.semantics.descriptions import DEAD, TABLE, UNKNOWN, Descriptions
 
-SHEETS = "sheets"
+EXEMPLARS = "exemplars.csv"
+own(r"descriptions\.csv|exemplars\.csv")
 
 
 def config(material: Material, describer: Describer) -> dict[str, Any]:
@@ -32,13 +33,13 @@ def config(material: Material, describer: Describer) -> dict[str, Any]:
 
 
 def fill(run: Run, material: Material, table: Descriptions) -> None:
-    table.to_csv(run.path / "descriptions.csv")
+    run.file(TABLE).write(table.text())
     sheets = []
     if material.data is not None:
         _write_exemplars(run, material)
-        sheets = write_sheets(run.path / SHEETS, material, table)
+        sheets = write_sheets(run.folder, material, table)
         if sheets:
-            write_rating(run.path, table, sheets, seed=material.seed)
+            write_rating(run.folder, table, sheets, seed=material.seed)
     with run.transaction():
         run["sheets"] = [asdict(sheet) for sheet in sheets]
     finish(run, summary(table))
@@ -63,7 +64,7 @@ def _write_exemplars(run: Run, material: Material) -> None:
     """exemplars.csv: neuron by neuron the positions in the data, best first; the inputs themselves are rows of the run."""
     source, exemplars = material.source, material.exemplars
     used: set[int] = set()
-    with whole(run.path / "exemplars.csv") as part, open(part, "w", newline="", encoding="utf-8") as out:
+    with run.file(EXEMPLARS).writing_text() as out:
         writer = csv.writer(out)
         writer.writerow(["layer", "neuron", "rank", "position", "value", "content"])
         ids = source.ids()
