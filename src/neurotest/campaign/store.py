@@ -182,7 +182,7 @@ class Store:
         return [((expected, predicted, operator), oracle is not None) for expected, predicted, operator, oracle in rows]
 
     def _read(self, row: tuple[Any, ...]) -> StoredMutant:
-        where = self.run.path / "run.sqlite"
+        where = self.run.file("run.sqlite").path
         try:
             number, batch, iteration, root = (int(v) for v in row[:4])
             distance = (float(row[11]), float(row[12]), float(row[13]))

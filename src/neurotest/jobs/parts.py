@@ -17,7 +17,7 @@ from neurotest.runs.folder import LARGEST, RunFile, own
 from neurotest.runs.store import Run
 
 FOLDER, DIGESTS = "parts", "parts digests"  # entries of the run
-OURS = own(rf"{FOLDER}/[0-9]{{6,}}\.npz")
+OURS = own(rf"{FOLDER}/[0-9]{{6,}}\.npz", FOLDER)
 Arrays = dict[str, NDArray[Any]]
 
 

@@ -28,12 +28,17 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 _own: list[re.Pattern[str]] = []
+_own_folders: set[str] = set()
 
 
-def own(pattern: str) -> re.Pattern[str]:
-    """Declare names of files that neurotest itself puts into runs (relative, a regular expression); no others can be written."""
+def own(pattern: str, *folders: str) -> re.Pattern[str]:
+    """Declare names of files that neurotest itself puts into runs (relative, a regular expression); no others can be written.
+
+    folders: those that are made for them.
+    """
     compiled = re.compile(pattern)
     _own.append(compiled)
+    _own_folders.update(folders)
     return compiled
 
 
@@ -107,9 +112,12 @@ class Folder:
 
     def clear(self) -> None:
         """Remove every file that neurotest put here, but for the database and the lock; what a person put here stays."""
+        self.sweep()
         for name in list(self.names()):
             if is_own(name):
                 self.file(name).remove()
+        for folder in _own_folders:
+            self.remove_folder(folder)
 
     def withdraw(self) -> None:
         """Remove what this process has put here."""

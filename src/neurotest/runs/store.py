@@ -32,7 +32,7 @@ OWN = ("id", "command", "config", "version", "created", "state", "finished", "su
 ROLE = re.compile(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*")
 ENDING = r"(png|npy|view\.png)"
 own(r"run\.json|selection\.csv")  # exports
-STORED = own(rf"{INPUTS}/{ROLE.pattern}-[0-9]{{6,}}\.{ENDING}|faults/(fault|shrunk)-[0-9]{{6,}}\.{ENDING}")
+STORED = own(rf"{INPUTS}/{ROLE.pattern}-[0-9]{{6,}}\.{ENDING}|faults/(fault|shrunk)-[0-9]{{6,}}\.{ENDING}", INPUTS, "faults")
 
 WHOLE = ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK")
 PART = ("SAVEPOINT part", "RELEASE part", "ROLLBACK TO part")

@@ -49,7 +49,7 @@ class Description:
         code = code_of(spec)
         return cls(
             spec=spec, weights=target.weights and str(target.weights.path), sha256=target.weights and target.weights.sha256,
-            code=None if code.file is None else sha256(code.file), folder=code.folder and str(code.folder),
+            code=None if code.file is None else sha256(code.file), folder=None if code.folder is None else str(code.folder),
             module=str(code.file) if code.folder else None,
             imports=tuple(f"{sha256(file)} {file}" for file in code.imports) or None,
             bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=target.classes,

@@ -131,9 +131,8 @@ def test_what_a_killed_command_that_cannot_go_on_left_is_replaced(tmp_path: Path
         begin("fuzz", tmp_path / "run", {})
     with pytest.raises(BadInput, match=r"holds notes\.md"), whole("cover", tmp_path / "run", {"a": 2}):
         pass
-    assert names(tmp_path / "run") == [".lock", "inputs", "notes.md"]
+    assert names(tmp_path / "run") == [".lock", "notes.md"]
     (tmp_path / "run" / "notes.md").unlink()
-    (tmp_path / "run" / "inputs").rmdir()
     with whole("cover", tmp_path / "run", {"a": 2}) as again:
         assert again is not None
         finish(again, {})

@@ -20,7 +20,7 @@ from neurotest.semantics.exemplars import regions
 if TYPE_CHECKING:
     from PIL import Image
 
-own(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.png")
+own(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.png", SHEETS)
 ROWS = 64  # per picture: larger ones no viewer likes
 LEFT = 330  # pixels for the words
 SMALL, LARGE = 48, 112  # sides of a tile
