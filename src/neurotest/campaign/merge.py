@@ -33,6 +33,7 @@ def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[st
     with ExitStack() as stack:
         runs = [stack.enter_context(Run.open(path)) for path in paths]
         config = _common(runs)
+        # Its configuration is theirs: what it names must not be loaded as if this user had named it.
         merged = stack.enter_context(whole("merge", out, config, trusted=all(run.made_here for run in runs)))
         assert merged is not None
         return _Merge(merged).fill(runs)

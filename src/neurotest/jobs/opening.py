@@ -59,10 +59,10 @@ def stored_spec(source: Source | str | None) -> str | None:
     return f"{prefix}:{os.path.join(os.getcwd(), rest)}"
 
 
-def stored_source(run: Run, stored: Any, given: Source | str | None, name: str = "seeds") -> Source | str:
+def stored_source(run: Run, stored: Any, repeated: Source | str | None, name: str = "seeds") -> Source | str:
     """What is given again, or the source that a run was started with; a run from elsewhere does not make us open our files."""
-    if given is not None:
-        return given
+    if repeated is not None:
+        return repeated
     if not isinstance(stored, str) or not stored:
         raise BadInput(f"{run.path} was started with {name} that a Python program held in memory: give them again.")
     if not (run.made_here or stored.startswith("zoo:")):

@@ -68,7 +68,7 @@ def illuminate(
             network, source = stored_target(run, target), stored_source(run, config["seeds"], seeds)
             return _Illumination.begin(network, source, old, chosen)
 
-        return go_on(resume, "illuminate", again, progress)
+        return go_on(resume, "illuminate", again, progress, out=out)
     if target is None or seeds is None:
         raise BadInput("illuminate needs a target and seeds (or resume=RUN to go on with a run).")
     chosen = new_settings(settings, forwards=_budget(FORWARDS if forwards is None else forwards))
