@@ -23,7 +23,7 @@ from neurotest.files import alive
 LARGEST = 1 << 33  # bytes of a file, unless its reader allows less
 DEEPEST = 4  # folders in folders that a run has at most
 # What is being written, by which process, and whether it is the owner of the run's lock or somebody beside it.
-PART = re.compile(r"\..+\.(?P<process>[0-9]+)(?P<beside>\.beside)?\.part(-journal|-wal|-shm)?")
+PART = re.compile(r"\.(?P<name>.+)\.(?P<process>[0-9]+)(?P<beside>\.beside)?\.part(-journal|-wal|-shm)?")
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
@@ -224,8 +224,7 @@ class RunFile:
         part = f".{self.base}.{os.getpid()}{'' if self.folder.owner else '.beside'}.part"
         try:
             with self.folder.handle(self._outer, make=True) as handle:
-                with suppress(FileNotFoundError):
-                    os.unlink(part, dir_fd=handle)  # of a process before us with the same number
+                self._remove_stale(handle, part)
                 try:
                     yield handle, part
                     os.replace(part, self.base, src_dir_fd=handle, dst_dir_fd=handle)
@@ -234,6 +233,16 @@ class RunFile:
                         os.unlink(part, dir_fd=handle)
         except OSError as error:
             raise BadInput(f"cannot write {self}: {error.strerror or error}. Choose another place or free some space.") from error
+
+    def _remove_stale(self, handle: int, part: str) -> None:
+        """Of processes that died: one with our number, and any that wrote beside the owner, who sweeps up after the others."""
+        names = [part]
+        if not self.folder.owner:
+            parts = [match for name in os.listdir(handle) if (match := PART.fullmatch(name))]
+            names += [p[0] for p in parts if p["beside"] and p["name"] == self.base and not alive(int(p["process"]))]
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=handle)
 
     def write(self, content: bytes | str) -> None:
         with self.writing() as file:

@@ -109,6 +109,15 @@ def test_whoever_writes_beside_the_owner_is_left_alone(tmp_path: Path) -> None:
     assert len(list((tmp_path / "run").glob(".report*"))) == 1
 
 
+def test_a_report_takes_away_what_an_earlier_one_left_that_died(tmp_path: Path) -> None:
+    begin("test", tmp_path / "run", {}).close()
+    for name in (".run.json.999999999.beside.part", ".other.json.999999999.beside.part"):
+        (tmp_path / "run" / name).touch()
+    with Run.open(tmp_path / "run") as run:
+        run.export()
+    assert names(tmp_path / "run") == [".lock", ".other.json.999999999.beside.part", "run.json", "run.sqlite"]
+
+
 class Death(BaseException):
     """The process is gone: nothing is cleaned up."""
 
