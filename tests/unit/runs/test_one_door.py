@@ -25,7 +25,7 @@ DOOR = {"runs/folder.py", "runs/places.py", "runs/lock.py", "runs/schema.py", "r
 # Where a path that the user named is opened, never one out of a run: (module, function) and why.
 NAMED_BY_USERS = {
     ("semantics/descriptions.py", "to_csv"): "a table is written where its user says",
-    ("semantics/describe/rating.py", "read_rating"): "sheets that raters filled in, named by the user",
+    ("semantics/describe/record.py", "read_rating"): "sheets that raters filled in, named by the user",
     ("select/exchange.py", "export"): "the place for an export, named by the user",
     ("select/exchange.py", "_write_csv"): "the place for an export, named by the user",
     ("select/exchange.py", "_write_folder"): "the place for an export, named by the user",
