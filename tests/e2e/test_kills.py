@@ -38,8 +38,9 @@ def kill(*options: str) -> dict[str, Any]:
 
 
 def test_a_few_kills_leave_nothing_behind() -> None:
-    result = kill("--kills", str(2 * len(SHORT)), "--seed", "1", "--only", ",".join(SHORT))
-    assert result["scenarios"] == dict.fromkeys(SHORT, 2)
+    result = kill("--kills", "6", "--seed", "1", "--only", ",".join(SHORT))
+    assert result["kills"] >= 6
+    assert result["scenarios"].keys() == set(SHORT)
     assert result["wrong"] == []
 
 
