@@ -87,15 +87,14 @@ def fuzz(
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
     screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None))
-    with show.interruptible() as stop:
-        try:
-            result = start(
-                loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
-                neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen, stop=stop,
-                **{k: v for k, v in {**settings, **budget}.items() if v is not None},
-            )  # fmt: skip
-        finally:
-            screen.close()
+    try:
+        result = start(
+            loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
+            neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen,
+            **{k: v for k, v in {**settings, **budget}.items() if v is not None},
+        )  # fmt: skip
+    finally:
+        screen.close()
     return result.to_dict(), lambda: print_result(result)
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from neurotest import registry
 from neurotest.data.source import Array, ArraySource, Skipped, Source, Wanted, content_ids
 from neurotest.errors import BadInput
+from neurotest.reading import reason, user_path
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -45,7 +46,7 @@ class _File:
 )
 def open_folder(rest: str, wanted: Wanted) -> Source:
     """PNG, JPEG and WebP files: `dir:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled."""
-    folder = Path(rest).expanduser()
+    folder = user_path(rest, f"dir:{rest}")
     skipped: list[Skipped] = []
     listed, classes, warned = _list(folder, skipped)
     files = list(_with_headers(listed, skipped))
@@ -140,7 +141,7 @@ def _open(file: _File) -> Image.Image:
 
 def _reason(error: Exception) -> str:
     """The decoder's words without the address of the file object, which changes from run to run."""
-    return "damaged or not an image" if "cannot identify" in str(error) else str(error) or type(error).__name__
+    return "damaged or not an image" if "cannot identify" in str(error) else reason(error)
 
 
 def _bomb(file: _File, size: str) -> BadInput:

@@ -14,6 +14,7 @@ from neurotest import registry
 from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
 from neurotest.data.stream import check_size, fill, readable
 from neurotest.errors import BadInput, near
+from neurotest.reading import user_path
 
 
 class _Header(NamedTuple):
@@ -27,7 +28,7 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
     """Arrays of a numpy archive: `npz:FILE#x,y`; `#x` alone is unlabelled, a last word `nhwc` says that channels come last."""
     path, words = _split(rest)
     what = f"npz:{path}"
-    with readable(what), _open(path) as archive:
+    with readable(what, "a numpy archive"), _open(path) as archive:
         x_name, y_name, nhwc = _choose(archive, words, path)
         with archive.open(f"{x_name}.npy") as stream:
             header = _read_header(stream, f"{what}: {x_name}")
@@ -42,9 +43,9 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
 
 def _split(rest: str) -> tuple[Path, list[str]]:
     file, mark, names = rest.rpartition("#")
-    if not mark or Path(rest).expanduser().is_file():  # a file name may hold a #
+    if not mark or user_path(rest, f"npz:{rest}").is_file():  # a file name may hold a #
         file, names = rest, ""
-    return Path(file).expanduser(), [name.strip() for name in names.split(",") if name.strip()]
+    return user_path(file, f"npz:{file}"), [name.strip() for name in names.split(",") if name.strip()]
 
 
 def _open(path: Path) -> zipfile.ZipFile:

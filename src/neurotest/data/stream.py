@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from lzma import LZMAError
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import IO, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from neurotest.data.source import CHUNK, Array, shape_text
 from neurotest.errors import BadInput
+from neurotest.reading import reading
 
 MAX_BYTES = 8 << 30
 DEFLATE = 1032  # deflate cannot expand more than this, so a larger claim is false
 
 
-@contextmanager
-def readable(what: str) -> Iterator[None]:
-    """Turn whatever a damaged file makes its decoder raise into one sentence."""
-    try:
-        yield
-    except (OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zlib.error, LZMAError, BadZipFile) as error:
-        raise BadInput(f"{what} cannot be read ({error or type(error).__name__}): damaged? Make or fetch it again.") from error
-    except MemoryError as error:
-        raise BadInput(f"{what} does not fit into memory; read a part of it with a slice such as [:1000].") from error
+def readable(what: str, kind: str) -> AbstractContextManager[None]:
+    """Around the reading of arrays: a damaged file is one sentence."""
+    return reading(what, kind, hint="Make or fetch it again, or read a part of it with a slice such as [:1000].")
 
 
 def check_size(what: str, promised: int, stored: int, *, compressed: bool, needed: int) -> None:

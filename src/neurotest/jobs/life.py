@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from neurotest import interrupts
 from neurotest.errors import BadInput, Interrupted
 from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
 
 Out = str | Path | bool | None
+NOTHING_KEPT = "interrupted: nothing was kept of the unfinished work. Start the command again."
 
 
 class Result(Protocol):
@@ -26,14 +28,15 @@ def begin(command: str, out: Out, config: dict[str, Any], fill: Callable[[Run], 
 
     out: where (None or True: a new place in ./neurotest-runs). fill: what the run holds from the beginning on.
     """
-    run = Run.create(None if out in (None, True) else Path(str(out)), command, config)
-    try:
-        if fill is not None:
-            with run.transaction():
-                fill(run)
-    except BaseException:
-        withdraw(run)
-        raise
+    with interrupts.deferred():
+        run = Run.create(None if out in (None, True) else Path(str(out)), command, config)
+        try:
+            if fill is not None:
+                with run.transaction():
+                    fill(run)
+        except BaseException:
+            withdraw(run)
+            raise
     return run
 
 
@@ -51,11 +54,24 @@ def whole(command: str, out: Out, config: dict[str, Any]) -> Iterator[Run | None
         return
     run = begin(command, out, config)
     try:
-        yield run
-    except BaseException:
+        with interrupts.deferred():
+            yield run
+    except BaseException as error:
         withdraw(run)
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(NOTHING_KEPT) from None
         raise
     run.close()
+
+
+@contextmanager
+def stoppable(kept: str) -> Iterator[None]:
+    """Around work that is no run: an interrupt says what is kept, and how to go on."""
+    try:
+        with interrupts.deferred():
+            yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {kept}") from None
 
 
 @contextmanager
@@ -66,11 +82,11 @@ def safe_point(run: Run, kept: Callable[[], str], *, new: bool) -> Iterator[None
     """
     with run:
         try:
-            yield
+            with interrupts.deferred():
+                yield
         except (KeyboardInterrupt, Interrupted):
-            raise Interrupted(
-                f"interrupted after {kept() or 'nothing was finished'}, everything is saved. Go on with: {resume_with(run)}"
-            ) from None
+            state = f"after {kept()}, everything is saved" if kept() else "before anything was finished"
+            raise Interrupted(f"interrupted {state}. Go on with: {resume_with(run)}") from None
         except BaseException:
             if new and not kept():
                 withdraw(run)

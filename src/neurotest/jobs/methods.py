@@ -41,7 +41,7 @@ def read_method(kind: str, stored: Any) -> Any:
         raise BadInput(f"the run was made with {stored['object']}, which a Python program brought along: give it again.")
     try:
         if isinstance(stored, Mapping):
-            return registry.find(kind, str(stored["name"])).make(**stored["options"])
+            return _made(registry.find(kind, str(stored["name"])), dict(stored["options"]))
         name = registry.parse(stored)[0]
         for entry in registry.entries(kind).values():
             if entry.name != name and getattr(entry.make, "__name__", "") == name:
@@ -49,3 +49,10 @@ def read_method(kind: str, stored: Any) -> Any:
         return registry.build(kind, stored)
     except (KeyError, TypeError):
         raise BadInput("the run's configuration does not name its method as this version knows it: start a new run.") from None
+
+
+def _made(entry: registry.Entry, options: dict[str, Any]) -> Any:
+    try:
+        return registry.make(entry, options)
+    except BadInput as error:
+        raise BadInput(f"the run's configuration does not fit its method ({error}) as this version knows it: start a new run.") from None

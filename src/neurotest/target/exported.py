@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 
 from neurotest import registry
 from neurotest.errors import BadInput
+from neurotest.reading import user_path
 from neurotest.target.archive import checked
 from neurotest.target.target import Target
 
@@ -31,7 +32,7 @@ def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     Layers carry the names they had in the exported module. An archive that could run code is refused unless
     `--trust-pickle` says that it may.
     """
-    path = Path(place).expanduser()
+    path = user_path(place, f"pt2:{place}")
     if not path.is_file():
         raise BadInput(f"pt2:{place}: there is no such file.")
     program, module = _open(path, path if trust_pickle else checked(path))

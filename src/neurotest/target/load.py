@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,9 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from neurotest import registry
+from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
+from neurotest.reading import LARGEST_TEXT, read_text, reason, user_path
 from neurotest.target.target import Outputs, Target, WeightsFile
 
+LARGEST_INPUT = 1 << 32  # values of one input
 RANDOM_WEIGHTS = "{} has random weights: two calls give different ones, so nothing measured on it repeats. Pass --weights FILE."
 
 
@@ -49,7 +53,7 @@ def load(
     network = _source(spec, trust_pickle, check_random=weights is None) if isinstance(spec, str) else spec
     origin: dict[str, Any] = {"spec": text, "device": device, "trust_pickle": trust_pickle}
     if weights is not None:
-        file = Path(weights).expanduser().resolve()
+        file = user_path(weights, f"weights {weights}").resolve()
         load_weights(network.module if isinstance(network, Target) else network, file)
         origin["weights"] = WeightsFile(file, sha256(file))
     if isinstance(network, Target):
@@ -72,10 +76,10 @@ def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
         return None
     try:
         shape = tuple(int(part) for part in (size.lower().split("x") if isinstance(size, str) else size))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         shape = ()
-    if not shape or min(shape) < 1:
-        raise BadInput(f"size={size!r}: expected channels x height x width, for example 1x28x28.")
+    if not 0 < len(shape) <= 8 or min(shape) < 1 or math.prod(shape) > LARGEST_INPUT:
+        raise BadInput(f"size={shown(size)}: expected channels x height x width, for example 1x28x28.")
     return shape
 
 
@@ -85,18 +89,16 @@ def read_classes(classes: str | Path | Iterable[str] | None) -> Sequence[str] | 
     if not isinstance(classes, (str, Path)):
         if isinstance(classes, Iterable):
             return list(classes)
-        raise BadInput(f"classes={classes!r}: expected a file with one class name per line, or the names.")
-    try:
-        return [line.strip() for line in Path(classes).read_text().splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"classes: cannot read {classes} (one class name per line expected): {error}") from error
+        raise BadInput(f"classes={shown(classes)}: expected a file with one class name per line, or the names.")
+    text = read_text(user_path(classes, f"classes {classes}"), "a file with one class name per line", limit=LARGEST_TEXT)
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _device(device: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise BadInput(f"device={device!r} is not available here: {str(error).splitlines()[0]}") from error
+        raise BadInput(f"device={device!r} is not available here: {reason(error)}") from error
     return device
 
 
