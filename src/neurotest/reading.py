@@ -41,7 +41,9 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
     except Exception as error:
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
-        raise BadInput(f"{path} cannot be read as {kind} ({reason(error)}). {hint or 'It is damaged or something else.'}") from error
+        raise BadInput(
+            f"{path} cannot be read as {kind} ({reason(error)}). {hint or 'It is damaged or something else.'}"
+        ) from error
 
 
 def _ours(error: BaseException) -> bool:

@@ -53,9 +53,21 @@ def oversee(names: list[str], inputs: int, seed: int) -> list[dict[str, Any]]:
         file, start, left = Path(place, "outcomes"), 0, list(names)
         while left:
             file.write_bytes(b"")
-            command = [sys.executable, "-m", "tests.fuzz", "--inputs", str(inputs), "--seed", str(seed), "--readers", ",".join(left)]
+            command = [
+                sys.executable,
+                "-m",
+                "tests.fuzz",
+                "--inputs",
+                str(inputs),
+                "--seed",
+                str(seed),
+                "--readers",
+                ",".join(left),
+            ]
             environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "NEUROTEST_CACHE": f"{place}/cache"}
-            done = subprocess.run([*command, "--worker", str(start), str(file)], cwd=ROOT, env=environment, capture_output=True, text=True)
+            done = subprocess.run(
+                [*command, "--worker", str(start), str(file)], cwd=ROOT, env=environment, capture_output=True, text=True
+            )
             for line in file.read_text().splitlines():
                 join(outcomes, json.loads(line))
                 left.pop(0)
@@ -66,7 +78,19 @@ def oversee(names: list[str], inputs: int, seed: int) -> list[dict[str, Any]]:
                 raise SystemExit(f"the fuzzing process failed before its first input:\n{done.stderr[-3000:]}")
             (start,) = struct.unpack("<q", file.with_suffix(".at").read_bytes())
             finding = {"input": start, "kind": "died", "detail": f"exit {done.returncode}: {done.stderr[-300:]}"}
-            join(outcomes, {"reader": left[0], "inputs": 1, "violations": 1, "findings": [finding], "accepted": 0, "refused": 0, "seconds": 0.0, "slowest": 0.0})
+            join(
+                outcomes,
+                {
+                    "reader": left[0],
+                    "inputs": 1,
+                    "violations": 1,
+                    "findings": [finding],
+                    "accepted": 0,
+                    "refused": 0,
+                    "seconds": 0.0,
+                    "slowest": 0.0,
+                },
+            )
             start += 1
     return list(outcomes.values())
 
@@ -142,7 +166,14 @@ def show(outcomes: list[dict[str, Any]], *, table: bool) -> None:
     if table:
         print("| reader | inputs | read | refused in a sentence | anything else | slowest |\n|---|---|---|---|---|---|")
     for one in outcomes:
-        cells = [one["reader"], f"{one['inputs']:,}", f"{one['accepted']:,}", f"{one['refused']:,}", f"{one['violations']:,}", f"{one['slowest']:.1f} s"]
+        cells = [
+            one["reader"],
+            f"{one['inputs']:,}",
+            f"{one['accepted']:,}",
+            f"{one['refused']:,}",
+            f"{one['violations']:,}",
+            f"{one['slowest']:.1f} s",
+        ]
         print("| " + " | ".join(cells) + " |" if table else f"{cells[0]:16}" + "".join(f"{cell:>10}" for cell in cells[1:]))
         for finding in one["findings"]:
             print(f"  {one['reader']} --only {finding['input']}: {finding['kind']}: {finding['detail']}", file=sys.stderr)

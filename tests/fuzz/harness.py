@@ -81,7 +81,18 @@ ACTS = (
     "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen", "socket.connect", "socket.bind",
     "socket.sendto", "urllib.Request", "webbrowser.open", "os.kill", "pickle.find_class", "os.putenv", "os.chdir", "pty.spawn",
 )  # fmt: skip
-CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.chown", "os.truncate", "shutil.rmtree")
+CHANGES = (
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.mkdir",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.chown",
+    "os.truncate",
+    "shutil.rmtree",
+)
 
 
 class Watch:
@@ -171,7 +182,9 @@ def stream(reader: str, seed: int, number: int) -> Rng:
     return np.random.default_rng([zlib.crc32(reader.encode()), seed, number])
 
 
-def run(reader: Reader, folder: Path, numbers: Iterator[int] | range, seed: int, watch: Watch, step: Callable[[int], None]) -> Outcome:
+def run(
+    reader: Reader, folder: Path, numbers: Iterator[int] | range, seed: int, watch: Watch, step: Callable[[int], None]
+) -> Outcome:
     """Read every input; `step` is called with its number before."""
     outcome = Outcome(reader.name)
     began = time.monotonic()

@@ -38,7 +38,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
-
 class _Commands(TyperGroup):
     """typer would end an interrupted command with 130 and no word."""
 

@@ -67,7 +67,7 @@ def _read(path: Path, dimensions: int, first: int | None) -> tuple[int, Array]:
     """How many items the file holds, and the first of them."""
     packed = path.suffix == ".gz"
     what = f"idx:{path}"
-    with readable(what, "an idx file"), cast(IO[bytes], gzip.open(path)) if packed else open(path, "rb") as stream:
+    with readable(what), cast(IO[bytes], gzip.open(path)) if packed else open(path, "rb") as stream:
         head = 4 + 4 * dimensions
         shape = _header(stream.read(head), dimensions, what)
         size = math.prod(shape)

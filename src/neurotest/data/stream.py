@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import IO, Any
 
 import numpy as np
 
+from neurotest.arrays import DEFLATE
+from neurotest.arrays import readable as readable
 from neurotest.data.source import CHUNK, Array, shape_text
 from neurotest.errors import BadInput
-from neurotest.reading import reading
 
 MAX_BYTES = 8 << 30
-DEFLATE = 1032  # deflate cannot expand more than this, so a larger claim is false
-
-
-def readable(what: str, kind: str) -> AbstractContextManager[None]:
-    """Around the reading of arrays: a damaged file is one sentence."""
-    return reading(what, kind, hint="Make or fetch it again, or read a part of it with a slice such as [:1000].")
 
 
 def check_size(what: str, promised: int, stored: int, *, compressed: bool, needed: int) -> None:
@@ -26,6 +20,11 @@ def check_size(what: str, promised: int, stored: int, *, compressed: bool, neede
     possible = promised <= stored * DEFLATE if compressed else promised == stored
     if not possible:
         raise BadInput(f"{what}: its header promises {promised} bytes, the file holds {stored}: damaged? Fetch it again.")
+    check_needed(what, needed)
+
+
+def check_needed(what: str, needed: int) -> None:
+    """Refuse what does not fit into memory at once."""
     if needed > MAX_BYTES:
         raise BadInput(f"{what}: {needed} bytes exceed the {MAX_BYTES} read at once; read a part with a slice such as [:1000].")
 

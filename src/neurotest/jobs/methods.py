@@ -55,4 +55,6 @@ def _made(entry: registry.Entry, options: dict[str, Any]) -> Any:
     try:
         return registry.make(entry, options)
     except BadInput as error:
-        raise BadInput(f"the run's configuration does not fit its method ({error}) as this version knows it: start a new run.") from None
+        raise BadInput(
+            f"the run's configuration does not fit its method ({error}) as this version knows it: start a new run."
+        ) from None

@@ -157,7 +157,9 @@ def read_labels(path: str | Path) -> dict[Key, Label]:
     with reading(path, KIND):
         for where, key, label in _rows(path):
             if key in labels and labels[key] != label:
-                raise BadInput(f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one.")
+                raise BadInput(
+                    f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one."
+                )
             labels[key], seen[key] = label, where
     if not labels:
         raise BadInput(f"{path} holds no label: fill in the column `label` (or annotate the tasks) first.")

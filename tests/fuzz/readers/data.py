@@ -73,7 +73,9 @@ class Npz:
         self.seeds.append(archive({"x.npy": npy(X.astype(np.float32))}))
 
     def case(self, rng: Rng, folder: Path) -> Read:
-        content = mutate_bytes(rng, pick(rng, self.seeds), self.seeds) if rng.random() < 0.5 else odd_archive(rng, {"x": X, "y": Y})
+        content = (
+            mutate_bytes(rng, pick(rng, self.seeds), self.seeds) if rng.random() < 0.5 else odd_archive(rng, {"x": X, "y": Y})
+        )
         file = folder / "a.npz"
         file.write_bytes(content)
         self.last = content
@@ -111,10 +113,16 @@ class Images:
         from PIL import Image
 
         self.seeds: list[tuple[str, bytes]] = []
-        for form, modes in (("PNG", ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")), ("JPEG", ("L", "RGB", "CMYK")), ("WEBP", ("RGB", "RGBA"))):
+        for form, modes in (
+            ("PNG", ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")),
+            ("JPEG", ("L", "RGB", "CMYK")),
+            ("WEBP", ("RGB", "RGBA")),
+        ):
             for mode in modes:
                 out = io.BytesIO()
-                Image.new(mode, (6, 6), 1 if mode in ("1", "L", "P", "I;16") else tuple([120] * len(Image.new(mode, (1, 1)).getbands()))).save(out, form)
+                Image.new(
+                    mode, (6, 6), 1 if mode in ("1", "L", "P", "I;16") else tuple([120] * len(Image.new(mode, (1, 1)).getbands()))
+                ).save(out, form)
                 self.seeds.append((form.lower(), out.getvalue()))
 
     def case(self, rng: Rng, folder: Path) -> Read:
@@ -199,7 +207,9 @@ class LabelsFolder:
             word = pick(rng, ("coat", "3", " ", *WORDS)).replace("/", "_").replace("\0", "_")[:60]
             name = mutate_text(rng, "00001-3-00000000000000ff.png").replace("/", "_").replace("\0", "_")[:60]
             try:
-                place = root / (word if word.strip(".") else "_") / (name if rng.random() < 0.5 else "00001-3-00000000000000ff.png")
+                place = (
+                    root / (word if word.strip(".") else "_") / (name if rng.random() < 0.5 else "00001-3-00000000000000ff.png")
+                )
                 place.parent.mkdir(exist_ok=True)
                 place.write_bytes(b"x")
             except (OSError, UnicodeError):
@@ -221,7 +231,10 @@ class Descriptions:
 
     def case(self, rng: Rng, folder: Path) -> Read:
         mark = self.target.fingerprint
-        rows = [["layer", "neuron", "description", "score", "method", "fingerprint"], *([self.layer, str(n), "an edge", "0.5", "a", mark] for n in range(2))]
+        rows = [
+            ["layer", "neuron", "description", "score", "method", "fingerprint"],
+            *([self.layer, str(n), "an edge", "0.5", "a", mark] for n in range(2)),
+        ]
         for _ in range(int(rng.integers(1, 4))):
             row = pick(rng, rows)
             row[int(rng.integers(len(row)))] = pick(rng, (*WORDS, "9" * 140_000, json.dumps(str(nasty(rng)))[:100]))

@@ -23,7 +23,9 @@ class Safetensors:
     def prepare(self, folder: Path) -> None:
         from safetensors.numpy import save
 
-        self.seed = save({"a.weight": np.ones((3, 4), np.float32), "a.bias": np.zeros(3, np.float32)}, {"about": '{"accuracy": 0.9}'})
+        self.seed = save(
+            {"a.weight": np.ones((3, 4), np.float32), "a.bias": np.zeros(3, np.float32)}, {"about": '{"accuracy": 0.9}'}
+        )
 
     def change(self, rng: Rng, content: bytes) -> bytes:
         if rng.random() < 0.5:

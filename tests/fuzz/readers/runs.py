@@ -229,12 +229,16 @@ class Tampered(Stored):
 
     def _row(self, rng: Rng, file: Path) -> None:
         database = sqlite3.connect(file)
-        tables = [t for (t,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")]
+        tables = [
+            t for (t,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        ]
         filled = [t for t in tables if database.execute(f"SELECT 1 FROM {t} LIMIT 1").fetchone()]
         table = pick(rng, filled)
         column = pick(rng, [row[1] for row in database.execute(f"PRAGMA table_info({table})")])
         database.close()
-        value = pick(rng, (None, b"", b"\xff\0", pick(rng, NUMBERS), pick(rng, FLOATS), pick(rng, WORDS), "{}", "[]", "[1]", '{"a": 1}'))
+        value = pick(
+            rng, (None, b"", b"\xff\0", pick(rng, NUMBERS), pick(rng, FLOATS), pick(rng, WORDS), "{}", "[]", "[1]", '{"a": 1}')
+        )
         self.last = (table, column, value)
         execute(file, (f"UPDATE OR IGNORE {table} SET {column} = ?", (value,)))
 
@@ -286,7 +290,10 @@ class Pictures:
     def prepare(self, folder: Path) -> None:
         from neurotest.runs import codec
 
-        self.seeds = [codec.encode(x, folder / str(n)) for n, x in enumerate((np.zeros((3, 6, 6), np.uint8), np.zeros((1, 6, 6), np.float32)))]
+        self.seeds = [
+            codec.encode(x, folder / str(n))
+            for n, x in enumerate((np.zeros((3, 6, 6), np.uint8), np.zeros((1, 6, 6), np.float32)))
+        ]
         self.contents = [file.read_bytes() for file in self.seeds]
 
     def case(self, rng: Rng, folder: Path) -> Read:

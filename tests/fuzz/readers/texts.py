@@ -23,7 +23,9 @@ class TargetSpec:
     name, outside = "target-spec", True
 
     def prepare(self, folder: Path) -> None:
-        (folder / "model.py").write_text("from torch import nn\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).eval()\n")
+        (folder / "model.py").write_text(
+            "from torch import nn\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).eval()\n"
+        )
         self.seeds = ("zoo:mnist-lenet1", "zoo:mnist-lenet1+polluted10", "pt2:net.pt2", "onnx:net.onnx", "timm:resnet18", "resnet18", "",
                       "py:model.py:build", "py:no_such_module:build", f"py:{folder}/none.py:build")  # fmt: skip
 
@@ -116,7 +118,10 @@ class StoredMethod:
         kind = pick(rng, self.kinds)
         entry = pick(rng, list(registry.entries(kind).values()))
         options = {name: nasty(rng) for name in entry.options if rng.random() < 0.3}
-        stored = pick(rng, ({"name": entry.name, "options": options}, {"name": nasty(rng), "options": nasty(rng)}, nasty(rng), repr(options)))
+        stored = pick(
+            rng,
+            ({"name": entry.name, "options": options}, {"name": nasty(rng), "options": nasty(rng)}, nasty(rng), repr(options)),
+        )
         self.last = stored
         return lambda: read_method(kind, stored)
 
@@ -140,7 +145,9 @@ class Toml:
 
         lines = TOML.splitlines()
         for _ in range(int(rng.integers(1, 3))):
-            lines[int(rng.integers(1, len(lines)))] = f"{pick(rng, (*DESCRIPTION, 'spec', 'trust_pickle'))} = {pick(rng, TOML_VALUES)}"
+            lines[int(rng.integers(1, len(lines)))] = (
+                f"{pick(rng, (*DESCRIPTION, 'spec', 'trust_pickle'))} = {pick(rng, TOML_VALUES)}"
+            )
         text = "\n".join(line for line in lines if rng.random() < 0.9)
         text = mutate_text(rng, text) if rng.random() < 0.4 else text
         Path("neurotest.toml").write_bytes(encode(rng, text))
