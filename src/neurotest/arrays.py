@@ -45,7 +45,7 @@ class Header(NamedTuple):
 
 
 def readable(
-    what: str, advice: str = "Make or fetch it again, or read a part of it with a slice such as [:1000]."
+    what: str, advice: str = "It is damaged, or too large: make or fetch it again, or read a part with a slice such as [:1000]."
 ) -> AbstractContextManager[None]:
     """Around the reading of arrays: a damaged file is one sentence."""
     return reading(what, "arrays of numbers", hint=advice)

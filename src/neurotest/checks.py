@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 import types
@@ -99,7 +98,7 @@ def eps_share(name: str, value: Any) -> float:
 
 
 def option(name: str, hint: Any, value: Any) -> Any:
-    """The value of a method's option, if it is of a type that the annotation allows; words and fractions become what they mean."""
+    """The value of a method's option, if the annotation allows its type; words and fractions become what they mean."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     for kind in kinds:
         fits, meant = _as_kind(kind, value)

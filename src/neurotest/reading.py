@@ -59,7 +59,9 @@ def reason(error: BaseException) -> str:
     """A decoder's words: one line, printable, not too long."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    words = " ".join(str(error).split())
+    if isinstance(error, UnicodeError):
+        return "no text in UTF-8"
+    words = f"{'no JSON: ' if isinstance(error, json.JSONDecodeError) else ''}{' '.join(str(error).split())}"
     words = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in words[: 2 * LONGEST_REASON])
     if not words or isinstance(error, (KeyError, RecursionError)):
         words = f"{type(error).__name__}{words and ': '}{words}"
@@ -71,6 +73,8 @@ def user_path(text: str | os.PathLike[str], what: str = "") -> Path:
 
     what: how the sentence begins, by default the text itself.
     """
+    if not isinstance(text, str | os.PathLike):
+        raise BadInput(f"{what or text!r:.200}: a path is text, not a {type(text).__name__}.")
     typed = os.fspath(text)
     shown = what or (typed if len(typed) <= LONGEST_REASON else typed[:LONGEST_REASON] + "...")
     if "\0" in typed:

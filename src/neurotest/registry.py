@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import functools
 import importlib
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -241,6 +242,12 @@ def make(entry: Entry, options: dict[str, Any]) -> Any:
     for option in options:
         if option not in entry.options:
             raise BadInput(f"{entry.name} has no option {checks.shown(option)}. {near(str(option), entry.options)}")
+    required = [
+        name for name, parameter in inspect.signature(entry.make).parameters.items() if parameter.default is parameter.empty
+    ]
+    if missing := [name for name in required if name not in options]:
+        needs = ", ".join(f"{name}=..." for name in missing)
+        raise BadInput(f"{entry.name} needs {needs}: write {entry.name}:{needs.replace(', ', ',')}")
     if not entry.options:
         return entry.make()
     hints = checks.hints(entry.make)

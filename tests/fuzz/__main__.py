@@ -77,6 +77,7 @@ def oversee(names: list[str], inputs: int, seed: int) -> list[dict[str, Any]]:
             if not file.with_suffix(".at").exists():
                 raise SystemExit(f"the fuzzing process failed before its first input:\n{done.stderr[-3000:]}")
             (start,) = struct.unpack("<q", file.with_suffix(".at").read_bytes())
+            print(f"{left[0]} --only {start}: the process ended with {done.returncode}", file=sys.stderr, flush=True)
             finding = {"input": start, "kind": "died", "detail": f"exit {done.returncode}: {done.stderr[-300:]}"}
             join(
                 outcomes,

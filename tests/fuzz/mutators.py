@@ -1,4 +1,4 @@
-"""Inputs that nobody would write: bytes, texts and JSON values, changed at random or replaced by what has broken readers before."""
+"""Inputs that nobody would write: bytes, texts and JSON values, changed at random or replaced by what breaks readers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def mutate_bytes(rng: Rng, content: bytes, others: Sequence[bytes] = ()) -> byte
     out = bytearray(content)
     for _ in range(1 + int(rng.geometric(0.4))):
         if not out:
-            out += pick(rng, BYTES)
+            out += pick(rng, BYTES) or b"\0"
         place = int(rng.integers(len(out) + 1))
         length = min(int(rng.geometric(0.05)), len(out))
         match int(rng.integers(9)):

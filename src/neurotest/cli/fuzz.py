@@ -70,7 +70,6 @@ def fuzz(
     description: dict[str, Any],
 ) -> opt.Result:
     """Mutate seeds under a guide and keep what breaks the network; Ctrl-C stops it so that it can be resumed."""
-    from neurotest.cli import show
 
     if str(description.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
         max_outputs = max_outputs or int(description.pop("outputs"))

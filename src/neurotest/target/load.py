@@ -97,7 +97,7 @@ def read_classes(classes: str | Path | Iterable[str] | None) -> Sequence[str] | 
 def _device(device: str) -> str:
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise BadInput(f"device={device!r} is not available here: {reason(error)}") from error
     return device
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from tests.fuzz.harness import Read
-from tests.fuzz.mutators import FLOATS, NUMBERS, WORDS, Rng, encode, mutate_text, nasty, pick
+from tests.fuzz.mutators import FLOATS, NUMBERS, WORDS, Rng, dump, encode, mutate_text, nasty, pick
 
 from neurotest import registry
 
@@ -120,7 +120,7 @@ class StoredMethod:
         options = {name: nasty(rng) for name in entry.options if rng.random() < 0.3}
         stored = pick(
             rng,
-            ({"name": entry.name, "options": options}, {"name": nasty(rng), "options": nasty(rng)}, nasty(rng), repr(options)),
+            ({"name": entry.name, "options": options}, {"name": nasty(rng), "options": nasty(rng)}, nasty(rng), dump(options)),
         )
         self.last = stored
         return lambda: read_method(kind, stored)
