@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=1000)
-    parser.add_argument("--readers", default="")
+    parser.add_argument("--readers", default="", help="NAME,NAME=INPUTS,...")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int)
     parser.add_argument("--json", type=Path)
@@ -32,38 +32,30 @@ def main() -> int:
     options = parser.parse_args()
     from tests.fuzz.readers import READERS
 
-    names = [name for name in options.readers.split(",") if name] or list(READERS)
-    if unknown := [name for name in names if name not in READERS]:
+    pairs = [one.partition("=") for one in options.readers.split(",") if one] or [(name, "", "") for name in READERS]
+    inputs = {name: int(count) if count else options.inputs for name, _, count in pairs}
+    if unknown := [name for name in inputs if name not in READERS]:
         parser.error(f"no reader {unknown[0]}; there are {', '.join(READERS)}")
     if options.only is not None:
-        return repeat(names[0], options.seed, options.only)
+        return repeat(next(iter(inputs)), options.seed, options.only)
     if options.worker:
-        return work(names, options.inputs, options.seed, int(options.worker[0]), Path(options.worker[1]))
-    outcomes = oversee(names, options.inputs, options.seed)
+        return work(inputs, options.seed, int(options.worker[0]), Path(options.worker[1]))
+    outcomes = oversee(inputs, options.seed)
     if options.json:
         options.json.write_text(json.dumps(outcomes, indent=1) + "\n")
     show(outcomes, table=options.table)
     return int(any(one["violations"] for one in outcomes))
 
 
-def oversee(names: list[str], inputs: int, seed: int) -> list[dict[str, Any]]:
+def oversee(inputs: dict[str, int], seed: int) -> list[dict[str, Any]]:
     """Let a process of its own read; one that dies over an input is a finding, and the next goes on behind it."""
     outcomes: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as place:
-        file, start, left = Path(place, "outcomes"), 0, list(names)
+        file, start, left = Path(place, "outcomes"), 0, list(inputs)
         while left:
             file.write_bytes(b"")
-            command = [
-                sys.executable,
-                "-m",
-                "tests.fuzz",
-                "--inputs",
-                str(inputs),
-                "--seed",
-                str(seed),
-                "--readers",
-                ",".join(left),
-            ]
+            readers = ",".join(f"{name}={inputs[name]}" for name in left)
+            command = [sys.executable, "-m", "tests.fuzz", "--seed", str(seed), "--readers", readers]
             environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "NEUROTEST_CACHE": f"{place}/cache"}
             done = subprocess.run(
                 [*command, "--worker", str(start), str(file)], cwd=ROOT, env=environment, capture_output=True, text=True
@@ -81,16 +73,7 @@ def oversee(names: list[str], inputs: int, seed: int) -> list[dict[str, Any]]:
             finding = {"input": start, "kind": "died", "detail": f"exit {done.returncode}: {done.stderr[-300:]}"}
             join(
                 outcomes,
-                {
-                    "reader": left[0],
-                    "inputs": 1,
-                    "violations": 1,
-                    "findings": [finding],
-                    "accepted": 0,
-                    "refused": 0,
-                    "seconds": 0.0,
-                    "slowest": 0.0,
-                },
+                {**dict.fromkeys(SUMS, 0), "reader": left[0], "inputs": 1, "violations": 1, "findings": [finding], "slowest": 0},
             )
             start += 1
     return list(outcomes.values())
@@ -107,7 +90,7 @@ def join(outcomes: dict[str, dict[str, Any]], one: dict[str, Any]) -> None:
 SUMS = ("inputs", "accepted", "refused", "violations", "seconds")
 
 
-def work(names: list[str], inputs: int, seed: int, start: int, file: Path) -> int:
+def work(inputs: dict[str, int], seed: int, start: int, file: Path) -> int:
     """In the process of its own: limits on, then reader after reader."""
     from tests.fuzz import harness
     from tests.fuzz.readers import READERS
@@ -115,7 +98,7 @@ def work(names: list[str], inputs: int, seed: int, start: int, file: Path) -> in
     with tempfile.TemporaryDirectory() as place:
         scratch = Path(place).resolve()
         os.environ["NEUROTEST_CACHE"] = str(scratch / "cache")
-        readers = [READERS[name]() for name in names]
+        readers = [READERS[name]() for name in inputs]
         for reader in readers:
             folder = scratch / reader.name
             folder.mkdir()
@@ -134,7 +117,7 @@ def work(names: list[str], inputs: int, seed: int, start: int, file: Path) -> in
                     at.seek(0)
                     at.write(struct.pack("<q", number))
 
-                outcome = harness.run(reader, scratch / reader.name, range(start, inputs), seed, watch, step)
+                outcome = harness.run(reader, scratch / reader.name, range(start, inputs[reader.name]), seed, watch, step)
                 out.write(json.dumps(outcome.plain()) + "\n")
                 out.flush()
                 start = 0

@@ -78,9 +78,24 @@ class Outcome:
 # -- what is watched while an input is read
 
 ACTS = (
-    "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "subprocess.Popen", "socket.connect", "socket.bind",
-    "socket.sendto", "urllib.Request", "webbrowser.open", "os.kill", "pickle.find_class", "os.putenv", "os.chdir", "pty.spawn",
-)  # fmt: skip
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.fork",
+    "os.forkpty",
+    "subprocess.Popen",
+    "socket.connect",
+    "socket.bind",
+    "socket.sendto",
+    "urllib.Request",
+    "webbrowser.open",
+    "os.kill",
+    "pickle.find_class",
+    "os.putenv",
+    "os.chdir",
+    "pty.spawn",
+)
 CHANGES = (
     "os.remove",
     "os.rename",

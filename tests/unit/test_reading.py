@@ -30,7 +30,7 @@ def raising(error: BaseException, module: str, **options: Any) -> None:
 )
 @pytest.mark.parametrize("module", ["zipfile", "neurotest.data.npz"])
 def test_what_data_cause_is_a_sentence_wherever_it_is_raised(error: Exception, module: str) -> None:
-    with pytest.raises(BadInput, match="^file cannot be read as a table"):
+    with pytest.raises(BadInput, match=r"^file cannot be read as a table"):
         raising(error, module)
 
 
@@ -56,7 +56,7 @@ def test_values_of_unknown_types_may_be_taken_apart_but_bugs_still_pass() -> Non
 def test_interrupts_and_our_own_sentences_pass() -> None:
     with pytest.raises(KeyboardInterrupt), reading("file", "a table"):
         raise KeyboardInterrupt
-    with pytest.raises(BadInput, match="^as it is$"), reading("file", "a table"):
+    with pytest.raises(BadInput, match=r"^as it is$"), reading("file", "a table"):
         raise BadInput("as it is")
     with pytest.raises(BadInput, match="does not fit into memory"), reading("file", "a table"):
         raise MemoryError
@@ -71,8 +71,14 @@ def test_a_decoders_words_are_one_printable_line() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "match"),
-    [("~nobody-is-called-so/x", "no user"), ("a\0b", "NUL"), ("\ud800", "half a character"), ("x" * 300, "longer"), ("a/" * 3000, "longer")],
-)  # fmt: skip
+    [
+        ("~nobody-is-called-so/x", "no user"),
+        ("a\0b", "NUL"),
+        ("\ud800", "half a character"),
+        ("x" * 300, "longer"),
+        ("a/" * 3000, "longer"),
+    ],
+)
 def test_paths_that_are_none(typed: str, match: str) -> None:
     with pytest.raises(BadInput, match=match):
         user_path(typed)
@@ -99,9 +105,24 @@ def test_texts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["idx:/", "idx:.", "npz:~nobody-here/x", "dir:~nobody-here", "idx:~nobody-here/t", "npz:a\0b", "dir:\0", "idx:a\0/t", "\0", "npz:\ud800",
-     "npz:" + "x" * 300, "dir:" + "x/" * 3000, "~nobody-here", "npz:x[" + "9" * 5000 + ":]", "zoo:mnist/nss-pool@" + "9" * 5000],
-)  # fmt: skip
+    [
+        "idx:/",
+        "idx:.",
+        "npz:~nobody-here/x",
+        "dir:~nobody-here",
+        "idx:~nobody-here/t",
+        "npz:a\0b",
+        "dir:\0",
+        "idx:a\0/t",
+        "\0",
+        "npz:\ud800",
+        "npz:" + "x" * 300,
+        "dir:" + "x/" * 3000,
+        "~nobody-here",
+        "npz:x[" + "9" * 5000 + ":]",
+        "zoo:mnist/nss-pool@" + "9" * 5000,
+    ],
+)
 def test_data_specs(spec: str) -> None:
     with pytest.raises(BadInput):
         data(spec)
@@ -117,9 +138,18 @@ def test_target_specs(spec: str) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["{'descr': [], 'fortran_order': False, 'shape': (2, 2)}", "{'descr': '<f4', 'fortran_order': 7, 'shape': 3}", "{[]: 1}", "-" * 5000, "(" * 200,
-     "{'descr': '<f4', 'fortran_order': False, 'shape': (1e9, 2)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 2)}", "\0", "{1:2"],
-)  # fmt: skip
+    [
+        "{'descr': [], 'fortran_order': False, 'shape': (2, 2)}",
+        "{'descr': '<f4', 'fortran_order': 7, 'shape': 3}",
+        "{[]: 1}",
+        "-" * 5000,
+        "(" * 200,
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1e9, 2)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 2)}",
+        "\0",
+        "{1:2",
+    ],
+)
 def test_npz_headers(tmp_path: Path, header: str) -> None:
     import zipfile
 
@@ -145,7 +175,7 @@ def test_npz_headers(tmp_path: Path, header: str) -> None:
 )
 def test_label_json(tmp_path: Path, tasks: Any) -> None:
     (tmp_path / "labels.json").write_text(json.dumps(tasks))
-    with pytest.raises(BadInput, match="labels.json"):
+    with pytest.raises(BadInput, match=r"labels\.json"):
         read_labels(tmp_path / "labels.json")
 
 
@@ -161,8 +191,23 @@ def test_deep_json_and_long_fields_and_a_folder_that_names_no_class(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "value",
-    ["[]", "{}", "{1}", "b'x'", "...", "1j", "(1,2)", "'a'", "10" + "0" * 400, "-1e999", "nan", "9" * 5000, "1" + "0" * 30, "criterion/kmnc(sections=[])"],
-)  # fmt: skip
+    [
+        "[]",
+        "{}",
+        "{1}",
+        "b'x'",
+        "...",
+        "1j",
+        "(1,2)",
+        "'a'",
+        "10" + "0" * 400,
+        "-1e999",
+        "nan",
+        "9" * 5000,
+        "1" + "0" * 30,
+        "criterion/kmnc(sections=[])",
+    ],
+)
 @pytest.mark.parametrize(
     "spec",
     [
@@ -228,9 +273,18 @@ def test_a_toml_that_is_none(content: bytes, tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize(
     "change",
-    [{"layers": 5}, {"layers": [1]}, {"want": []}, {"want": {"x": 1}}, {"want": {"layers": []}}, {"fingerprint": 3}, {"want": {"keep": "map"}},
-     {"layers": {"a": {}}}, {"want": None}],
-)  # fmt: skip
+    [
+        {"layers": 5},
+        {"layers": [1]},
+        {"want": []},
+        {"want": {"x": 1}},
+        {"want": {"layers": []}},
+        {"fingerprint": 3},
+        {"want": {"keep": "map"}},
+        {"layers": {"a": {}}},
+        {"want": None},
+    ],
+)
 def test_profiles(tmp_path: Path, change: dict[str, Any]) -> None:
     from neurotest.stats.moments import Moments
     from neurotest.target.probe import Want

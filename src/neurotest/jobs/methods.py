@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neurotest import registry
+from neurotest.checks import shown
 from neurotest.errors import BadInput, near
 
 
@@ -38,10 +39,12 @@ def read_method(kind: str, stored: Any) -> Any:
     if not isinstance(stored, (str, Mapping)):
         raise BadInput("the run's configuration does not name its method: it is damaged; start a new run.")
     if isinstance(stored, Mapping) and "object" in stored:
-        raise BadInput(f"the run was made with {stored['object']}, which a Python program brought along: give it again.")
+        raise BadInput(f"the run was made with {shown(stored['object'])}, which a Python program brought along: give it again.")
     try:
         if isinstance(stored, Mapping):
-            return _made(registry.find(kind, str(stored["name"])), dict(stored["options"]))
+            if not isinstance(stored["name"], str) or not isinstance(stored["options"], Mapping):
+                raise TypeError("no name with options")
+            return _made(registry.find(kind, stored["name"]), dict(stored["options"]))
         name = registry.parse(stored)[0]
         for entry in registry.entries(kind).values():
             if entry.name != name and getattr(entry.make, "__name__", "") == name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -107,10 +108,22 @@ def _write_csv(chosen: list[Pick], out: Path) -> None:
 
 
 def _write_folder(shown: list[Pick], out: Path) -> None:
-    """One folder per class the network says; moving a file to another folder is a label."""
+    """One folder per class the network says; moving a file to another folder is a label. It is there whole or not at all."""
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        _fill_folder(shown, part)
+        os.replace(part, out)  # an empty folder may be in its place
+    except OSError as error:
+        raise BadInput(f"--out {out}: cannot be written: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _fill_folder(shown: list[Pick], folder: Path) -> None:
+    folder.mkdir(parents=True)
     for pick in shown:
         assert pick.picture is not None
-        place = out / _safe(pick.label or pick.predicted) / f"{pick.rank:05d}-{pick.position}-{pick.content}.png"
+        place = folder / _safe(pick.label or pick.predicted) / f"{pick.rank:05d}-{pick.position}-{pick.content}.png"
         with files.whole(place) as part:
             shutil.copyfile(pick.picture, part)
 

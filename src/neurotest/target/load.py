@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import io
 import math
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -231,15 +233,16 @@ def read_state(file: Path) -> dict[str, Tensor]:
             from safetensors.torch import load_file
 
             return load_file(file)
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        # A pickle that stands alone may promise any length: of bytes in memory no more is read than there are.
+        source = file if zipfile.is_zipfile(file) else io.BytesIO(file.read_bytes())
+        content = torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise whatever their parser meets
         if "weights_only" in str(error).lower() or "WeightsUnpickler" in str(error):
             raise BadInput(
                 f"weights {file} hold pickled objects, which could run code: refused. Save a plain state dict "
                 "(torch.save(model.state_dict(), ...)) or safetensors."
             ) from error
-        first = (str(error) or type(error).__name__).splitlines()[0]
-        raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {first}") from error
+        raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {reason(error)}") from error
     for wrapper in ("state_dict", "model"):
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]

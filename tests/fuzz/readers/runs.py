@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from tests.fuzz.harness import Read
@@ -66,7 +66,7 @@ def look(path: Path) -> None:
             run.ranking(method.name)
         for file in run.files():
             run.load_input(file.position, file.role)
-        for key in run.keys():
+        for key in list(run.keys()):
             _ = run[key]
 
 
@@ -146,12 +146,14 @@ class Stored:
     """Runs of several commands, copied and changed for every input."""
 
     outside = False
+    homes: ClassVar[list[Path]] = []  # made once for both readers
 
     def prepare(self, folder: Path) -> None:
-        self.home = folder / "kept"
-        self.home.mkdir()
-        for name, (make, _) in RUNS.items():
-            make(self.home / name)
+        if not Stored.homes:
+            Stored.homes.append(folder / "kept")
+            for name, (make, _) in RUNS.items():
+                make(folder / "kept" / name)
+        self.home = Stored.homes[0]
 
     def copy(self, rng: Rng, folder: Path) -> tuple[Path, Callable[[Path], None]]:
         name = pick(rng, list(RUNS))
@@ -167,11 +169,21 @@ class Database(Stored):
 
     name = "database"
     SCHEMA = (
-        "CREATE VIEW evil AS SELECT 1", "CREATE TABLE sqlite_evil (a)", "CREATE  VIRTUAL TABLE f USING fts5(a)", "DROP TABLE meta",
-        "CREATE TRIGGER t AFTER INSERT ON meta BEGIN SELECT load_extension('x'); END", "ALTER TABLE input ADD COLUMN more",
-        "CREATE TABLE \"a'b\" (x)", "PRAGMA user_version=99", "PRAGMA user_version=-1", "PRAGMA application_id=1", "DELETE FROM meta",
-        "ALTER TABLE input RENAME COLUMN content TO other", "CREATE INDEX i ON input (abs(label))", "PRAGMA user_version=1",
-    )  # fmt: skip
+        "CREATE VIEW evil AS SELECT 1",
+        "CREATE TABLE sqlite_evil (a)",
+        "CREATE  VIRTUAL TABLE f USING fts5(a)",
+        "DROP TABLE meta",
+        "CREATE TRIGGER t AFTER INSERT ON meta BEGIN SELECT load_extension('x'); END",
+        "ALTER TABLE input ADD COLUMN more",
+        'CREATE TABLE "a\'b" (x)',
+        "PRAGMA user_version=99",
+        "PRAGMA user_version=-1",
+        "PRAGMA application_id=1",
+        "DELETE FROM meta",
+        "ALTER TABLE input RENAME COLUMN content TO other",
+        "CREATE INDEX i ON input (abs(label))",
+        "PRAGMA user_version=1",
+    )
 
     def case(self, rng: Rng, folder: Path) -> Read:
         place, command = self.copy(rng, folder)

@@ -14,9 +14,30 @@ from tests.fuzz.mutators import FLOATS, NUMBERS, WORDS, Rng, dump, encode, mutat
 from neurotest import registry
 
 VALUES = (
-    *WORDS, *map(str, NUMBERS), *map(str, FLOATS), "b'x'", "{1}", "{}", "{1: 2}", "[1, 'a']", "(1, 2)", "...", "1j", "'a'", "f'{1}'",
-    "True", "8/255", "1/0", "1/3/5", "0.5", "3", "criterion/kmnc(sections=10)", "criterion/kmnc(sections=[])", "selector/x()", "lambda: 1",
-)  # fmt: skip
+    *WORDS,
+    *map(str, NUMBERS),
+    *map(str, FLOATS),
+    "b'x'",
+    "{1}",
+    "{}",
+    "{1: 2}",
+    "[1, 'a']",
+    "(1, 2)",
+    "...",
+    "1j",
+    "'a'",
+    "f'{1}'",
+    "True",
+    "8/255",
+    "1/0",
+    "1/3/5",
+    "0.5",
+    "3",
+    "criterion/kmnc(sections=10)",
+    "criterion/kmnc(sections=[])",
+    "selector/x()",
+    "lambda: 1",
+)
 
 
 class TargetSpec:
@@ -26,8 +47,18 @@ class TargetSpec:
         (folder / "model.py").write_text(
             "from torch import nn\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).eval()\n"
         )
-        self.seeds = ("zoo:mnist-lenet1", "zoo:mnist-lenet1+polluted10", "pt2:net.pt2", "onnx:net.onnx", "timm:resnet18", "resnet18", "",
-                      "py:model.py:build", "py:no_such_module:build", f"py:{folder}/none.py:build")  # fmt: skip
+        self.seeds = (
+            "zoo:mnist-lenet1",
+            "zoo:mnist-lenet1+polluted10",
+            "pt2:net.pt2",
+            "onnx:net.onnx",
+            "timm:resnet18",
+            "resnet18",
+            "",
+            "py:model.py:build",
+            "py:no_such_module:build",
+            f"py:{folder}/none.py:build",
+        )
 
     def case(self, rng: Rng, folder: Path) -> Read:
         from neurotest.target.load import load
@@ -57,8 +88,23 @@ class DataSpec:
 
     def prepare(self, folder: Path) -> None:
         np.savez(folder / "a.npz", x=np.zeros((4, 1, 6, 6), np.uint8), y=np.zeros(4, np.int64))
-        self.seeds = (f"npz:{folder}/a.npz#x,y", f"npz:{folder}/a.npz", "zoo:mnist/test[:3]", "zoo:mnist/test@0:3", "idx:/", "idx:a/t",
-                      "dir:.", "npz:~nobody/x", "mnist/test", "", "npz:", "parquet:a#b", "wav:x", "a.npz", f"npz:{folder}/a.npz[::2]")  # fmt: skip
+        self.seeds = (
+            f"npz:{folder}/a.npz#x,y",
+            f"npz:{folder}/a.npz",
+            "zoo:mnist/test[:3]",
+            "zoo:mnist/test@0:3",
+            "idx:/",
+            "idx:a/t",
+            "dir:.",
+            "npz:~nobody/x",
+            "mnist/test",
+            "",
+            "npz:",
+            "parquet:a#b",
+            "wav:x",
+            "a.npz",
+            f"npz:{folder}/a.npz[::2]",
+        )
 
     def case(self, rng: Rng, folder: Path) -> Read:
         from neurotest.data.spec import data
@@ -126,9 +172,39 @@ class StoredMethod:
         return lambda: read_method(kind, stored)
 
 
-TOML = '[target]\nbounds = [0, 1]\nmean = [0.5]\nstd = 0.5\nsize = "1x28x28"\nclasses = ["a", "b"]\noutputs = "logits"\nweights = "w.pt"\n'
-TOML_VALUES = ('"x"', "1", "-1", "[]", "[1]", "[1, 2]", '["a", 1]', "{}", "{a = 1}", "true", "1979-05-27", "nan", "inf", "[[1]]", "1e999",
-               "0x" + "f" * 40, '""', '"\\u0000"', "'''\n'''", "9" * 5000, "[" * 500, '"~nobody/x"')  # fmt: skip
+TOML = """[target]
+bounds = [0, 1]
+mean = [0.5]
+std = 0.5
+size = "1x28x28"
+classes = ["a", "b"]
+outputs = "logits"
+weights = "w.pt"
+"""
+TOML_VALUES = (
+    '"x"',
+    "1",
+    "-1",
+    "[]",
+    "[1]",
+    "[1, 2]",
+    '["a", 1]',
+    "{}",
+    "{a = 1}",
+    "true",
+    "1979-05-27",
+    "nan",
+    "inf",
+    "[[1]]",
+    "1e999",
+    "0x" + "f" * 40,
+    '""',
+    '"\\u0000"',
+    "'''\n'''",
+    "9" * 5000,
+    "[" * 500,
+    '"~nobody/x"',
+)
 
 
 class Toml:
