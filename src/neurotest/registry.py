@@ -88,10 +88,10 @@ def register(
     """Class decorator. `main` names the option that `name:VALUE` sets; `cost` and `differs` go to the docs page."""
 
     def add(make: T) -> T:
-        known = _entries.setdefault(kind, {})
-        if name in known and known[name].make.__qualname__ != make.__qualname__:
+        registered = _entries.setdefault(kind, {})
+        if name in registered and registered[name].make.__qualname__ != make.__qualname__:
             raise ValueError(f"{kind} {name!r} is registered twice")
-        known[name] = Entry(
+        registered[name] = Entry(
             kind=kind, name=name, make=make, paper=paper, cost=cost, differs=differs, main=main, presets=presets or {}
         )
         return make
@@ -131,13 +131,13 @@ def entries(kind: str) -> dict[str, Entry]:
 
 
 def find(kind: str, name: str) -> Entry:
-    known = entries(kind)
-    if name not in known:
-        for entry in known.values():  # by class: older runs store what repr gives
+    registered = entries(kind)
+    if name not in registered:
+        for entry in registered.values():  # by class: older runs store what repr gives
             if name in (entry.make.__name__, *getattr(entry.make, "formerly", ())):
                 return entry
-        raise BadInput(f"unknown {kind} {name!r}. {near(name, known)}")
-    return known[name]
+        raise BadInput(f"unknown {kind} {name!r}. {near(name, registered)}")
+    return registered[name]
 
 
 NESTED = re.compile(r"([a-z]+(?: [a-z]+)*)/([\w.+-]+\(.*\))", re.DOTALL)  # criterion/kmnc(sections=10), inside another method

@@ -44,7 +44,7 @@ def attack(
     """Move seeds away from their class along the target's gradient; what still fails as it is saved is a fault."""
     from neurotest.cli import show
 
-    opt.start_or_resume("attack", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
+    opt.start_or_resume("attack", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.generate.gradient import attack as run
 
     loaded = opt.open_target(target, description, resume)

@@ -39,7 +39,7 @@ def diff(
     """Find inputs on which networks that agreed on the seed differ; what still differs as it is saved is a fault."""
     from neurotest.cli import show
 
-    opt.start_or_resume("diff", "TARGET... and --seeds DATA", bool(targets) and seeds is not None, resume, out)
+    opt.start_or_resume("diff", "TARGET... and --seeds DATA", bool(targets) and seeds is not None, resume)
     from neurotest.generate.differential import diff as run
 
     loaded = _load(targets or [], weights or [], description, resume)

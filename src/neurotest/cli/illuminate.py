@@ -34,7 +34,7 @@ def illuminate(
     from neurotest.cli import show
 
     opt.at_least("forwards", forwards)
-    opt.start_or_resume("illuminate", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
+    opt.start_or_resume("illuminate", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.generate.illuminate import illuminate as run
 
     loaded = opt.open_target(target, description, resume)

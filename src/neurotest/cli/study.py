@@ -16,7 +16,7 @@ SHOWN = 80  # rows of a table on the screen; the run holds all
 @opt.reports_result
 def study(
     name: Annotated[str, typer.Argument(help="nss, fuzzing, coverage, ... (`neurotest list study`)")],
-    scale: Annotated[str, typer.Option("--scale", help="quick (15 minutes) or full")] = "quick",
+    scale: Annotated[str | None, typer.Option("--scale", help="quick (15 minutes, the default) or full")] = None,
     only: Annotated[str | None, typer.Option("--only", help="Only cells whose names begin so, e.g. select/mnist-lenet1.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this run; finished cells stay.")] = None,
     from_csv: Annotated[

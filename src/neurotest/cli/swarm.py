@@ -60,7 +60,7 @@ def swarm(
     """Look for faults close to each seed with swarms led by hidden neurons; noise, PGD and a margin swarm run beside."""
     from neurotest.cli import show
 
-    opt.start_or_resume("swarm", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
+    opt.start_or_resume("swarm", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.campaign import swarm as search
 
     controls = None if beside is None else [name for name in beside.replace(" ", "").split(",") if name not in ("", "none")]

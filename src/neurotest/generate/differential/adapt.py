@@ -34,7 +34,7 @@ MEMORY = 3  # generations whose strategies may be parents
     differs="Experimental. Only the choice of neurons is ADAPT's; the loop around it is DLFuzz's, whose aim has the "
     "runners-up in it. One population of strategies serves all seeds, where the published tool begins anew for every input, and "
     "it has 24 members instead of 100. The features are the 29 of the published code, of which one weight band is empty there "
-    "and not here; normalisation, pooling and joins are not told apart here, so three of the seven kinds of layer stay 0.",
+    "and not here; normalisation, pooling and joins are not distinguished here, so three of the seven kinds of layer stay 0.",
     main="population",
 )
 @dataclass(frozen=True, kw_only=True)

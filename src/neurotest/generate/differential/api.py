@@ -75,7 +75,7 @@ def diff(
             chosen = old_settings(run, config, settings)
             return _Diff.begin(stored_targets(run, named), stored_source(run.path, config["seeds"], seeds), old, chosen)
 
-        return go_on(resume, "diff", again, progress)
+        return go_on(resume, "diff", again, progress, out=out)
     if targets is None or seeds is None:
         raise BadInput("diff needs targets and seeds (or resume=RUN to go on with a run).")
     if not named:

@@ -67,7 +67,7 @@ def illuminate(
             source = stored_source(run.path, config["seeds"], seeds)
             return _Illumination.begin(stored_target(run, target), source, old, chosen)
 
-        return go_on(resume, "illuminate", again, progress)
+        return go_on(resume, "illuminate", again, progress, out=out)
     if target is None or seeds is None:
         raise BadInput("illuminate needs a target and seeds (or resume=RUN to go on with a run).")
     chosen = new_settings(settings, forwards=_budget(FORWARDS if forwards is None else forwards))
