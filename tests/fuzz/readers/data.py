@@ -58,7 +58,7 @@ def odd_archive(rng: Rng, arrays: dict[str, np.ndarray]) -> bytes:
             shape = tuple(pick(rng, (1, 2, 2**20, 2**31, 2**62, 2**64)) for _ in range(int(rng.integers(1, 5))))
             members[name] = npy(x, f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}")
         case 3:
-            members[mutate_text(rng, name).replace("\ud800", "?")[:60_000] or "x"] = members.pop(name)
+            members[mutate_text(rng, name).replace("\ud800", "?").split("\0")[0][:60_000] or "x"] = members.pop(name)
         case _:
             members[name] = mutate_bytes(rng, members[name])
     packed = archive(members, pick(rng, METHODS))

@@ -118,7 +118,7 @@ class Pt2:
                 content = packed(members)
             case 2:
                 name = pick(rng, list(members))
-                members[mutate_text(rng, name).replace("\ud800", "?")[:60_000] or "x"] = members.pop(name)
+                members[mutate_text(rng, name).replace("\ud800", "?").split("\0")[0][:60_000] or "x"] = members.pop(name)
                 content = packed(members)
             case _:
                 name = pick(rng, list(self.texts))
