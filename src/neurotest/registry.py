@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from neurotest import checks
 from neurotest.errors import BadInput, near
@@ -75,6 +75,7 @@ class Entry:
 _entries: dict[str, dict[str, Entry]] = {}
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def register(
     kind: str,
     name: str,
@@ -85,9 +86,15 @@ def register(
     main: str | None = None,
     presets: dict[str, dict[str, Any]] | None = None,
 ) -> Callable[[T], T]:
-    """Class decorator. `main` names the option that `name:VALUE` sets; `cost` and `differs` go to the docs page."""
+    """Decorator; a class becomes a frozen, keyword-only dataclass of its settings, unless it is a dataclass by itself.
+
+    `main` names the option that `name:VALUE` sets; `cost` and `differs` go to the docs page.
+    """
 
     def add(make: T) -> T:
+        settings: Any = make
+        if isinstance(settings, type) and "__dataclass_fields__" not in vars(settings):
+            dataclass(frozen=True, kw_only=True)(settings)  # in place
         registered = _entries.setdefault(kind, {})
         if name in registered and registered[name].make.__qualname__ != make.__qualname__:
             raise ValueError(f"{kind} {name!r} is registered twice")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
 
 SHOWN = 80  # rows of a table on the screen; the run holds all
 
@@ -28,7 +29,6 @@ def study(
 ) -> opt.Result:
     """Rerun a paper's tables: ours beside theirs, random, intervals; every finished cell is kept."""
     from neurotest import registry
-    from neurotest.cli import show
 
     registry.find("study", name)
     opt.set_threads(threads)
@@ -41,8 +41,6 @@ def study(
 
 
 def print_tables(result: dict[str, Any]) -> None:
-    from neurotest.cli import show
-
     for title, rows in result["tables"].items():
         if rows:
             columns = [name for name in rows[0] if not name.endswith("png")]  # pictures are for the report

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from neurotest.data.source import Source
 from neurotest.data.spec import data as open_data
-from neurotest.doctor import behaviour, cost, fit, structure
-from neurotest.doctor.diagnosis import ORDER, Diagnosis, Finding, first_line
-from neurotest.doctor.examined import Examined
+from neurotest.doctor import behaviour, fit, structure
+from neurotest.doctor.examined import ORDER, Diagnosis, Examined, Finding, first_line
 from neurotest.errors import BadInput, Remark
 from neurotest.scan import aligned, remarks
 from neurotest.target import Target
@@ -22,7 +21,7 @@ Progress = Callable[[int, int], None]
 Check = Callable[[Examined], Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
     behaviour.determinism, behaviour.batches, behaviour.finite, behaviour.outputs, fit.bounds, fit.classes, fit.accuracy,
-    structure.layers, structure.dead, behaviour.gradients, cost.memory, cost.speed,
+    structure.layers, structure.dead, behaviour.gradients, structure.memory, structure.speed,
 )  # fmt: skip
 
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from neurotest import registry
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble
+from neurotest.generate.differential.ensemble import Ensemble, rows_of
 from neurotest.generate.differential.method import Method, Outcome, Search
-from neurotest.generate.differential.neurons import rows_of
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ENOUGH
