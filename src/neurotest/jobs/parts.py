@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import files
-from neurotest.errors import BadInput
+from neurotest.arrays import read_npz
+from neurotest.reading import reading
 from neurotest.runs.store import Run
 
 FOLDER = "parts"
+LARGEST = 1 << 32  # bytes of a part
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -38,13 +38,10 @@ class Parts:
 
     def __iter__(self) -> Iterator[Arrays]:
         for number in range(len(self)):
-            try:
-                with np.load(self._file(number), allow_pickle=False) as arrays:
-                    yield dict(arrays)
-            except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-                raise BadInput(
-                    f"{self._file(number)} cannot be read ({type(error).__name__}): the run is damaged; start a new one."
-                ) from error
+            file = self._file(number)
+            with reading(file, "a part of a run", hint="The run is damaged; start a new one."), open(file, "rb") as stream:
+                arrays = read_npz(stream, str(file), largest=LARGEST)
+            yield arrays
 
     def clear(self) -> None:
         """The run is finished: everything is in its suite now."""

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import files
+from neurotest.arrays import DEFLATE
 from neurotest.errors import BadInput
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def _check_png(path: Path, image: Image.Image) -> None:
         _damaged(path, f"its colour mode is {image.mode}, expected L or RGB")
     if image.width * image.height > MAX_PIXELS:
         _damaged(path, f"{image.width} x {image.height} pixels are more than {MAX_PIXELS:,}")
+    if image.width * image.height > 8 * DEFLATE * path.stat().st_size:
+        _damaged(path, f"{image.width} x {image.height} pixels cannot be packed into so small a file")
 
 
 def _read_npy(path: Path) -> Input:
