@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
@@ -15,19 +15,21 @@ from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import FuzzResult
 from neurotest.campaign.store import Store
 from neurotest.coverage.criterion import Criterion
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.fuzz.guides import Guide, RandomGuide
 from neurotest.generate.fuzz.loop import Fuzzer
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seeds import choose_seeds
-from neurotest.generate.fuzz.settings import Budget
+from neurotest.generate.fuzz.settings import Budget, FuzzOptions, Settings
 from neurotest.jobs.methods import stored_method
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.measure.context import Context
 from neurotest.oracles import Oracle, build_oracles
+from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -36,13 +38,14 @@ BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults")
 FULL = "the limit of --disk was reached: later faults are rows without an image (`neurotest replay` makes them again)."
 
 
+@public(Budget, Settings)
 def fuzz(
     target: AnyTarget | None = None,
-    seeds: Source | str | None = None,
+    seeds: AnyData | None = None,
     guide: str | Guide | Criterion | None = None,
     budget: Budget | None = None,
     *,
-    train: Source | str | None = None,
+    train: AnyData | None = None,
     oracle: str | Oracle | Sequence[str | Oracle] | None = None,
     keep_wrong: bool | None = None,
     limit: int | None = None,
@@ -55,7 +58,7 @@ def fuzz(
     resume: str | Path | None = None,
     watch: Watcher | None = None,
     stop: Callable[[], bool] | None = None,
-    **options: Any,
+    **options: Unpack[FuzzOptions],
 ) -> FuzzResult:
     """Mutate seeds under a guide until the budget is spent, and keep what the oracles reject.
 
@@ -66,14 +69,14 @@ def fuzz(
     control: let a random campaign of as many forward passes run beside it (default). stop: asked after every batch; True ends it
     so that it can be resumed (raises Interrupted).
     """
-    parts = {name: options.pop(name, None) for name in BUDGETS}
-    parts = {name: value for name, value in parts.items() if value is not None}
+    named: dict[str, Any] = dict(options)
+    parts = {name: value for name in BUDGETS if (value := named.pop(name, None)) is not None}
     if budget is not None and parts:
         raise BadInput("budget: give a Budget or its parts (iterations=, forwards=, ...), not both.")
     if oracle is not None:
         oracle = (oracle,) if isinstance(oracle, str) or not isinstance(oracle, Sequence) else tuple(oracle)
     settings: dict[str, Any] = {
-        "guide": guide, "oracle": oracle, "train": train, "options": options, "keep_wrong": keep_wrong, "limit": limit,
+        "guide": guide, "oracle": oracle, "train": train, "options": named, "keep_wrong": keep_wrong, "limit": limit,
         "layers": layers, "neuron": neuron, "keep": keep, "disk": disk, "control": control,
     }  # fmt: skip
     callbacks: dict[str, Any] = {"watch": watch, "stop": stop or interrupts.requested}
@@ -118,7 +121,7 @@ class _Campaign(Job[FuzzResult]):
     driver: Driver | None = None
 
     @classmethod
-    def prepare(cls, target: Target, seeds: Source | str, plan: FuzzPlan, budget: Budget, callbacks: dict[str, Any]) -> _Campaign:
+    def prepare(cls, target: Target, seeds: AnyData, plan: FuzzPlan, budget: Budget, callbacks: dict[str, Any]) -> _Campaign:
         source = open_data(target, seeds, limit=plan.limit)
         guide = plan.read_guide()
         settings = plan.settings(guide)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from neurotest import interrupts
 from neurotest.campaign.plan import SwarmPlan
 from neurotest.campaign.store import Store
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.fuzz.mutants import Mutant, Tally
@@ -28,12 +29,14 @@ from neurotest.generate.swarm import Ball, Fitness, Hit, Problem, Settings, Swar
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
 from neurotest.generate.swarm.result import SwarmResult
+from neurotest.generate.swarm.settings import SwarmOptions
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.mutate.chain import FREE, Step
 from neurotest.mutate.distances import distances
 from neurotest.oracles import build_oracles, predicted
+from neurotest.public import public
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, profile
@@ -46,13 +49,14 @@ UNLABELLED = (
 )
 
 
+@public(Settings)
 def swarm(
     target: AnyTarget | None = None,
-    seeds: Source | str | None = None,
+    seeds: AnyData | None = None,
     fitness: str | Fitness | None = None,
     *,
     preset: str | None = None,
-    train: Source | str | None = None,
+    train: AnyData | None = None,
     layers: str | None = None,
     neuron: str | None = None,
     labels_from: str | None = None,
@@ -63,7 +67,7 @@ def swarm(
     resume: str | Path | None = None,
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
-    **options: Any,
+    **options: Unpack[SwarmOptions],
 ) -> SwarmResult:
     """Look for faults in the ball around each seed with swarms led by hidden neurons.
 
@@ -118,7 +122,7 @@ class _SwarmJob(Job[SwarmResult]):
     notes: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def prepare(cls, plan: SwarmPlan, target: Target, seeds: Source | str, stop: Callable[[], bool] | None) -> _SwarmJob:
+    def prepare(cls, plan: SwarmPlan, target: Target, seeds: AnyData, stop: Callable[[], bool] | None) -> _SwarmJob:
         fitness, settings, source = plan.read_fitness(), plan.settings(), open_data(target, seeds, limit=plan.limit)
         if source.labels is None and fitness.labels and plan.labels_from == "data":
             raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))

@@ -35,6 +35,16 @@ Mean = Annotated[str | None, typer.Option("--mean", help="Preprocessing: mean pe
 Std = Annotated[str | None, typer.Option("--std", help="Preprocessing: standard deviation per channel, comma separated.")]
 Size = Annotated[str | None, typer.Option("--size", help="Size of one input, e.g. 1x28x28.")]
 Classes = Annotated[Path | None, typer.Option("--classes", help="File with one class name per line.")]
+Resize = Annotated[
+    str | None, typer.Option("--resize", help="Fit pictures of any size: 224 or 224x320 (height x width), antialiased.")
+]
+Crop = Annotated[
+    str | None, typer.Option("--crop", help="centre: the middle of each picture, its shorter side resized to --resize before.")
+]
+Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
+Interpolation = Annotated[
+    str | None, typer.Option("--interpolation", help="Of --resize: bilinear (default), bicubic, nearest or lanczos.")
+]
 Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network returns: logits, probs or sigmoid.")]
 
 
@@ -63,10 +73,17 @@ _TARGET: dict[str, tuple[Any, Any]] = {
     "size": (Size, None),
     "classes": (Classes, None),
     "outputs": (Outputs, None),
+    "resize": (Resize, None),
+    "crop": (Crop, None),
+    "grey": (Grey, False),
+    "interpolation": (Interpolation, None),
     "device": (Device, "cpu"),
     "threads": (Threads, None),
 }
-DESCRIPTION = ("weights", "bounds", "mean", "std", "size", "classes", "outputs")  # what ./neurotest.toml may say
+# What ./neurotest.toml may say.
+DESCRIPTION = (
+    "weights", "bounds", "mean", "std", "size", "classes", "outputs", "resize", "crop", "grey", "interpolation",
+)  # fmt: skip
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -225,7 +242,7 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     for key in ("mean", "std"):
         if options.get(key) is not None:
             options[key] = numbers(key, options[key])
-    typed = {key: value for key, value in options.items() if value is not None}
+    typed = {key: value for key, value in options.items() if value is not None and value is not False}
     file = Path("neurotest.toml")
     if not toml or not file.is_file():
         return typed
@@ -255,7 +272,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
         if key not in DESCRIPTION:  # a target to load is not among them: a file found by chance must not run code
             raise BadInput(f"{file}: [target] has no key {shown(key)}. {near(key, DESCRIPTION)}")
         if not _fits_toml(key, value):
-            raise BadInput(f"{file}: {key} = {shown(value)}: expected {TOML[key]}.")
+            raise BadInput(f"{file}: {key} = {shown(value)}: expected {TOML.get(key, 'something else')}.")
     return content
 
 
@@ -267,18 +284,26 @@ TOML = {
     "bounds": "two numbers, [0, 1]",
     "mean": "a number for all channels, or a list with one for each",
     "std": "a number for all channels, or a list with one for each",
+    "resize": 'an integer, or text such as "224x320"',
+    "crop": "text in quotation marks",
+    "interpolation": "text in quotation marks",
+    "grey": "true or false",
 }
 
 
 def _fits_toml(key: str, value: Any) -> bool:
     """Whether a value of the file has the type that its key needs; the network's own checks say more."""
     values = value if isinstance(value, list) and 0 < len(value) <= 100_000 else [value]
-    if key in ("weights", "outputs"):
+    if key == "grey":
+        return isinstance(value, bool)
+    if key in ("weights", "outputs", "crop", "interpolation"):
         return isinstance(value, str)
     if key == "classes":
         return all(isinstance(one, str) for one in values)
-    if key == "size" and isinstance(value, str):
+    if key in ("size", "resize") and isinstance(value, str):
         return True
+    if key == "resize":
+        return type(value) is int and abs(value) < 2**63
     kinds = (int,) if key == "size" else (int, float)
     fits = all(isinstance(one, kinds) and not isinstance(one, bool) and abs(one) < 2**63 for one in values)
     return fits and (key != "bounds" or len(values) == 2) and (key != "size" or isinstance(value, list))

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from neurotest import registry
+from neurotest.data.objects import AnyData
+from neurotest.data.source import Source
+from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.jobs.opening import AnyTarget, open_target
+from neurotest.pictures import Preprocess
 from neurotest.runs.store import Run
 from neurotest.target import Target
 from neurotest.target.description import Description, absolute
@@ -48,6 +52,14 @@ def stored_targets(run: Run, targets: Sequence[AnyTarget] = ()) -> list[Target]:
     named: Sequence[AnyTarget | None] = targets or [None] * len(descriptions)
     opened = [_opened(run, one, target) for one, target in zip(descriptions, named, strict=True)]
     return [_checked(run, target, [print_]) for target, print_ in zip(opened, fingerprints, strict=True)]
+
+
+def stored_data(run: Run, source: AnyData) -> Source:
+    """Data of a run, in the size and fitted as its target takes them; the target itself is not loaded."""
+    _, (description, *_) = _stored(run)
+    fitting = {"resize": description.resize, "crop": description.crop, "interpolation": description.interpolation}
+    preprocess = Preprocess(grey=description.grey, **{name: value for name, value in fitting.items() if value is not None})  # type: ignore[arg-type]
+    return data(source, shape=description.size, preprocess=preprocess)
 
 
 def _stored(run: Run) -> tuple[list[Any], list[Description]]:

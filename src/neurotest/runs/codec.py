@@ -6,6 +6,7 @@ eyes only and never read back.
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import struct
@@ -100,7 +101,7 @@ def _read_png(path: Path) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=("PNG",)) as image:
+        with Image.open(io.BytesIO(path.read_bytes()), formats=("PNG",)) as image:  # of a promised length only what is there
             _check_png(path, image)
             pixels = np.asarray(image)  # (H, W) or (H, W, 3) uint8
     except Image.DecompressionBombError as error:

@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from neurotest.errors import BadInput, near
 from neurotest.files import write_text
+from neurotest.public import public
 from neurotest.runs.export import cell
 
 if TYPE_CHECKING:
-    from neurotest.data.source import Source
+    from neurotest.data.objects import AnyData
+    from neurotest.jobs.opening import AnyTarget
     from neurotest.scan import Progress
     from neurotest.target import Target
 
@@ -176,9 +178,10 @@ def plain(text: str) -> str:
     return text[1:] if text[:1] == "'" and cell(text[1:]) == text else text
 
 
+@public()
 def describe(
-    target: Target | str,
-    data: Source | str | None,
+    target: AnyTarget,
+    data: AnyData | None,
     method: Any = DEFAULT,
     layers: str | None = None,
     *,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from neurotest.errors import BadInput
+from neurotest.pictures import Preprocess
 from neurotest.reading import user_path
 from neurotest.target.load import is_file, load, on_path, sha256
 from neurotest.target.target import Outputs, Target
@@ -36,6 +37,10 @@ class Description:
     size: tuple[int, ...] | None = None
     classes: tuple[str, ...] | None = None
     outputs: Outputs | None = None
+    resize: str | None = None
+    crop: str | None = None
+    grey: bool = False
+    interpolation: str | None = None
     device: str | None = None
     trust_pickle: bool = False
 
@@ -49,7 +54,7 @@ class Description:
             code=sha256(file) if file is not None and spec and spec.startswith("py:") else None,
             folder=str(Path.cwd()) if spec and spec.startswith("py:") and file is None else None,
             bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=target.classes,
-            outputs=target.outputs, trust_pickle=target.trust_pickle,
+            outputs=target.outputs, trust_pickle=target.trust_pickle, **_fitting(target.preprocess),
         )  # fmt: skip
 
     @classmethod
@@ -63,7 +68,7 @@ class Description:
                 allowed = types.get(name, (str,))
                 fits = value is None or (isinstance(value, list) and all(isinstance(one, allowed) for one in value))
                 values[name] = tuple(value) if fits and value is not None else None
-            elif name == "trust_pickle":
+            elif name in ("trust_pickle", "grey"):
                 fits, values[name] = isinstance(value, bool | None), bool(value)
             else:
                 fits = isinstance(value, str | None)
@@ -92,6 +97,7 @@ class Description:
             return load(
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
+                resize=self.resize, crop=self.crop, grey=self.grey or None, interpolation=self.interpolation,
             )  # fmt: skip
 
     def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:
@@ -104,6 +110,16 @@ class Description:
                 f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
                 f"old file back or name it with {option}; a changed network needs a new run."
             )
+
+
+def _fitting(preprocess: Preprocess) -> dict[str, Any]:
+    """What is not as usual."""
+    resize = None if preprocess.resize is None else str(preprocess.resize)
+    usual = preprocess.interpolation == Preprocess().interpolation
+    return {
+        "resize": resize, "crop": preprocess.crop, "grey": preprocess.grey,
+        "interpolation": None if usual else preprocess.interpolation,
+    }  # fmt: skip
 
 
 def absolute(spec: str) -> str:

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +21,35 @@ from torch import Tensor, nn
 from neurotest import registry
 from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
+from neurotest.pictures import Preprocess
+from neurotest.public import public
 from neurotest.reading import LARGEST_TEXT, read_text, reason, user_path
 from neurotest.target.target import Outputs, Target, WeightsFile
 
 LARGEST_INPUT = 1 << 32  # values of one input
+OWN = ("bounds", "mean", "std", "shape", "classes", "outputs", "weights", "preprocess")  # what a target knows of itself
 RANDOM_WEIGHTS = "{} has random weights: two calls give different ones, so nothing measured on it repeats. Pass --weights FILE."
 
 
+class LoadOptions(TypedDict, total=False):
+    """The keywords of `load`, for functions that pass them on."""
+
+    weights: str | Path | None
+    bounds: Sequence[float] | None
+    mean: float | Sequence[float] | None
+    std: float | Sequence[float] | None
+    size: str | Sequence[int] | None
+    classes: str | Path | Sequence[str] | None
+    outputs: Outputs | None
+    resize: int | str | None
+    crop: str | None
+    grey: bool | None
+    interpolation: str | None
+    device: str | None
+    trust_pickle: bool
+
+
+@public()
 def load(
     spec: str | nn.Module | Target,
     *,
@@ -38,28 +60,38 @@ def load(
     size: str | Sequence[int] | None = None,
     classes: str | Path | Sequence[str] | None = None,
     outputs: Outputs | None = None,
+    resize: int | str | None = None,
+    crop: str | None = None,
+    grey: bool | None = None,
+    interpolation: str | None = None,
     device: str | None = None,
     trust_pickle: bool = False,
 ) -> Target:
     """Load the network under test; what is given here overrides what the source says of itself.
 
+    resize, crop, grey, interpolation: how pictures of any size become its inputs, see `neurotest.pictures.Preprocess`.
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
     """
     described: dict[str, Any] = {"bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "outputs": outputs}
-    options = {key: value for key, value in (described | {"classes": read_classes(classes)}).items() if value is not None}
+    described |= {"classes": read_classes(classes)}
+    options = {key: value for key, value in described.items() if value is not None}
+    fitting: dict[str, Any] = {"resize": resize, "crop": crop, "grey": grey, "interpolation": interpolation}
+    fitting = {key: value for key, value in fitting.items() if value is not None}
     device = _device(device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
-    if isinstance(spec, Target) and not options and weights is None and spec.device == torch.device(device):
+    if isinstance(spec, Target) and not options and not fitting and weights is None and spec.device == torch.device(device):
         return spec
     text = spec if isinstance(spec, str) else ""
     network = _source(spec, trust_pickle, check_random=weights is None) if isinstance(spec, str) else spec
     origin: dict[str, Any] = {"spec": text, "device": device, "trust_pickle": trust_pickle}
+    if fitting:
+        options["preprocess"] = Preprocess(**{**(vars(network.preprocess) if isinstance(network, Target) else {}), **fitting})
     if weights is not None:
         file = user_path(weights, f"weights {weights}").resolve()
         load_weights(network.module if isinstance(network, Target) else network, file)
         origin["weights"] = WeightsFile(file, sha256(file))
     if isinstance(network, Target):
-        own = {name: getattr(network, name) for name in ("bounds", "mean", "std", "shape", "classes", "outputs", "weights")}
+        own = {name: getattr(network, name) for name in OWN}
         origin["spec"] = text or (network.spec if network.loaded else "")
         return Target(network.module, **{**own, **origin, **options})
     if text:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from neurotest import files as disk
 from neurotest.checks import count
-from neurotest.data.source import Source
+from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.engine import Engine
@@ -30,6 +30,7 @@ from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import distances
 from neurotest.oracles import predicted
+from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -91,9 +92,10 @@ FORWARDS = 2000
 FAULTS = "faults.npz"
 
 
+@public()
 def illuminate(
     target: AnyTarget | None = None,
-    seeds: Source | str | None = None,
+    seeds: AnyData | None = None,
     forwards: int | None = None,
     *,
     method: str | Illuminate | None = None,
@@ -104,14 +106,17 @@ def illuminate(
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    changes: str | None = None,
+    steps: int | None = None,
+    batch: int | None = None,
 ) -> IlluminateResult:
     """Search for faults of every (true class, predicted class, way of change) until `forwards` passes (2000) are spent.
 
-    A backward pass counts as two forward passes; choosing the seeds is not counted. options: changes=, steps=, batch=. Seeds the
-    target gets wrong are set aside unless `keep_wrong`. out, resume: as in `neurotest.attack`; a resumed run may get another
-    number of passes.
+    A backward pass counts as two forward passes; choosing the seeds is not counted. changes, steps, batch: those of the method.
+    Seeds the target gets wrong are set aside unless `keep_wrong`. out, resume: as in `neurotest.attack`; a resumed run may get
+    another number of passes.
     """
+    options = {"changes": changes, "steps": steps, "batch": batch}
     settings = {"keep_wrong": keep_wrong, "limit": limit, "seed": seed, "files": files}
     if resume is not None:
 
@@ -142,7 +147,7 @@ class _Illumination(Work[IlluminateResult]):
     all_faults: Arrays = field(default_factory=dict)  # also those that lost their cell
 
     @classmethod
-    def begin(cls, target: Target, seeds: Source | str, method: Illuminate, settings: Mapping[str, Any]) -> _Illumination:
+    def begin(cls, target: Target, seeds: AnyData, method: Illuminate, settings: Mapping[str, Any]) -> _Illumination:
         source = open_data(target, seeds, limit=settings["limit"])
         chosen = choose_seeds(target, source, keep_wrong=settings["keep_wrong"])
         return cls(targets=[target], source=source, seeds=chosen, method=method, settings=settings)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from neurotest import files, registry
-from neurotest.data.source import Source
-from neurotest.data.spec import data
+from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
+from neurotest.jobs.stored import stored_data
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
@@ -95,7 +95,7 @@ def _places(key: int | str, contents: Mapping[str, list[int]], proposed: set[int
     return [key]
 
 
-def resume(path: str | Path, budget: int | None = None, *, pool: Source | str | None = None, files: int | None = None) -> Entry:
+def resume(path: str | Path, budget: int | None = None, *, pool: AnyData | None = None, files: int | None = None) -> Entry:
     """Propose the next batch of an adaptive run, or say again what was proposed if nothing of it has a label yet.
 
     budget: size of the batch (default: that of the one before). pool: only for pictures of the proposals; zoo data and data of a
@@ -161,7 +161,7 @@ def _facts(run: Run) -> Facts:
     return facts
 
 
-def _pictures(run: Run, pool: Source | str | None, batch: np.ndarray) -> list[str]:
+def _pictures(run: Run, pool: AnyData | None, batch: np.ndarray) -> list[str]:
     """Store the proposals as pictures where the pool can be read; a run from elsewhere does not make us open files it names."""
     spec = run["config"].get("pool")
     if pool is None:
@@ -169,7 +169,7 @@ def _pictures(run: Run, pool: Source | str | None, batch: np.ndarray) -> list[st
             return ["no pictures: the run was made elsewhere; give its pool as POOL."]
         pool = str(spec)
     try:
-        source = data(pool)
+        source = stored_data(run, pool)
         contents = {row.position: row.content for row in run.inputs()}
         if any(str(source.take(np.array([p])).ids()[0]) != contents[p] for p in batch[:3].tolist()):
             return [f"no pictures: {spec} does not hold the inputs of this run any more."]
