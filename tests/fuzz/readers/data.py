@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import struct
 import zipfile
 from pathlib import Path
@@ -237,7 +236,7 @@ class Descriptions:
         ]
         for _ in range(int(rng.integers(1, 4))):
             row = pick(rng, rows)
-            row[int(rng.integers(len(row)))] = pick(rng, (*WORDS, "9" * 140_000, json.dumps(str(nasty(rng)))[:100]))
+            row[int(rng.integers(len(row)))] = pick(rng, (*WORDS, "9" * 140_000, dump(nasty(rng))[:100]))
         out = io.StringIO()
         csv.writer(out).writerows(rows)
         text = mutate_text(rng, out.getvalue()) if rng.random() < 0.5 else out.getvalue()
