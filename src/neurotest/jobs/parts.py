@@ -31,7 +31,6 @@ class Parts:
         return int(self.run[FOLDER]) if FOLDER in self.run else 0
 
     def add(self, arrays: Arrays) -> None:
-        self.folder.mkdir(exist_ok=True)
         with files.whole(self._file(len(self))) as part, open(part, "wb") as out:
             np.savez_compressed(out, allow_pickle=False, **arrays)
         self.run[FOLDER] = len(self) + 1

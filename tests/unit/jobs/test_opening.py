@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, Remark
 from neurotest.jobs.opening import open_counted, open_data, open_target, stored_source, stored_spec
 from neurotest.target import Target
 from neurotest.target.description import Description
@@ -77,6 +77,15 @@ def test_a_file_that_cannot_be_read_is_left_out_or_refused(folder: Path) -> None
     for opened in (open_data, open_counted):
         with pytest.raises(BadInput, match=r"broken\.png"):
             opened(target, f"dir:{folder / 'data'}", strict=True)
+
+
+def test_what_a_user_should_know_of_the_data_is_warned_about(folder: Path) -> None:
+    with pytest.warns(Remark) as warned:
+        open_data(network(shape=(1, 2, 2)), f"dir:{folder / 'data'}")
+    skipped, numbered = (str(one.message) for one in warned)
+    assert skipped.startswith("1 file skipped (first: ")
+    assert "broken.png" in skipped
+    assert "(0 = bird, 1 = fish, ...): pass --classes" in numbered
 
 
 @pytest.mark.parametrize("prefix", ["npz", "dir", "idx", "parquet", "wav"])
