@@ -24,7 +24,7 @@ from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.fuzz.settings import Budget, FuzzOptions, Settings
 from neurotest.jobs.methods import stored_method
-from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
+from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.measure.context import Context
@@ -86,8 +86,8 @@ def fuzz(
             plan = FuzzPlan.read(config).repeated(run, settings)
             stored = run["budget"] if "budget" in run else config["budget"]
             total = budget or Budget(**{**stored, **parts})
-            source = stored_source(run.path, config["seeds"], seeds)
-            return _Campaign.prepare(stored_target(run, target), source, plan, total, callbacks)
+            network = stored_target(run, target)
+            return _Campaign.prepare(network, stored_source(run, config["seeds"], seeds), plan, total, callbacks)
 
         return go_on(_fuzz_run(resume), "fuzz", stored_job, extends=True, out=out)
     if target is None or seeds is None:
@@ -118,6 +118,7 @@ class _Campaign(Job[FuzzResult]):
     budget: Budget
     fuzzer: Fuzzer
     callbacks: dict[str, Any]
+    train: Source | None = None
     driver: Driver | None = None
 
     @classmethod
@@ -134,12 +135,12 @@ class _Campaign(Job[FuzzResult]):
         fuzzer = Fuzzer(target, chosen, state, oracles, settings, budget)
         if plan.control and not isinstance(guide, RandomGuide):
             fuzzer = fuzzer.controlled()
-        return cls(target, source, plan, budget, fuzzer, callbacks)
+        return cls(target, source, plan, budget, fuzzer, callbacks, train)
 
     def config(self) -> dict[str, Any]:
         return {
             **target_config(self.target), "seeds": stored_spec(self.source), "threads": torch.get_num_threads(),
-            **self.plan.config(), "budget": self.budget.to_dict(),
+            **self.plan.config(), "budget": self.budget.to_dict(), "digests": digests(seeds=self.source, train=self.train),
         }  # fmt: skip
 
     def fill(self, run: Run) -> None:
@@ -152,7 +153,6 @@ class _Campaign(Job[FuzzResult]):
     def restore(self, run: Run) -> None:
         store = Store(run)
         store.check_seeds(self.fuzzer.seeds)
-        store.sweep()
         self.driver = self._driver(store)
         self.driver.restore()
         with run.transaction():

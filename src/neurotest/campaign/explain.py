@@ -17,7 +17,7 @@ from neurotest.campaign.store import FAULTS, StoredMutant
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.generate.outcome import Outcome
-from neurotest.jobs.opening import AnyTarget, open_data
+from neurotest.jobs.opening import AnyTarget, open_data, stored_source
 from neurotest.mutate.chain import words
 from neurotest.public import public
 from neurotest.runs.store import Run
@@ -179,7 +179,7 @@ def _train(reader: FaultReader, train: AnyData | None) -> AnyData:
     if train is not None:
         return train
     if isinstance(stored := reader.config.get("train"), str) and stored:
-        return stored
+        return stored_source(reader.run, stored, None, "training data")
     spec = str(reader.config.get("target"))
     if spec.startswith("zoo:") and spec[4:] in zoo.names():
         return f"zoo:{zoo.find(spec[4:]).dataset}/train"

@@ -30,7 +30,7 @@ from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
 from neurotest.generate.swarm.result import SwarmResult
 from neurotest.generate.swarm.settings import SwarmOptions
-from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
+from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.mutate.chain import FREE, Step
@@ -87,7 +87,7 @@ def swarm(
 
         def stored_job(run: Run, config: dict[str, Any]) -> _SwarmJob:
             plan = SwarmPlan.read(run, config).repeated(run, settings)
-            return _SwarmJob.prepare(plan, stored_target(run, target), stored_source(run.path, config["seeds"], seeds), stop)
+            return _SwarmJob.prepare(plan, stored_target(run, target), stored_source(run, config["seeds"], seeds), stop)
 
         return go_on(resume, "swarm", stored_job, progress, extends=True, out=out)
     if target is None or seeds is None:
@@ -110,6 +110,7 @@ class _SwarmJob(Job[SwarmResult]):
     settings: Settings
     plan: SwarmPlan
     profile: Profile | None
+    train: Source | None
     classes: tuple[str, ...] | None
     tally: Tally = field(default_factory=Tally)
     labels: int = 0
@@ -133,7 +134,7 @@ class _SwarmJob(Job[SwarmResult]):
                 f"radius={settings.radius:g}: less than one step of 8-bit data (1/255, 0.0039): no saved image could differ "
                 "from its seed."
             )
-        spread = None
+        spread = train = None
         if plan.train is not None and getattr(fitness, "scale", None) == "std":
             train = open_data(target, plan.train)
             spread = profile(target, train, layers=plan.layers or "pre_activation", neuron=plan.neuron)
@@ -141,14 +142,14 @@ class _SwarmJob(Job[SwarmResult]):
         return cls(
             target=target, source=source, seeds=chosen, fitness=fitness, settings=settings, plan=plan, profile=spread,
             classes=tuple(target.classes or source.classes or ()) or None, controls={name: Control() for name in beside},
-            stop=stop or interrupts.requested,
+            stop=stop or interrupts.requested, train=train,
         )  # fmt: skip
 
     def config(self) -> dict[str, Any]:
         return {
             **target_config(self.target), "seeds": stored_spec(self.source), "guide": f"swarm, {self.fitness.name}",
             "oracle": [self.plan.oracle(self.source)], "threads": torch.get_num_threads(), "options": self.plan.options,
-            "plan": self.plan.config(),
+            "plan": self.plan.config(), "digests": digests(seeds=self.source, train=self.train),
         }  # fmt: skip
 
     def fill(self, run: Run) -> None:
@@ -271,7 +272,6 @@ class _SwarmJob(Job[SwarmResult]):
     def restore(self, run: Run) -> None:
         """Back to the last finished group."""
         Store(run).check_seeds(self.seeds)
-        Store(run).sweep()
         run["classes"] = run["classes"] or list(self.classes or ())
         if "swarm" not in run:
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -12,6 +11,7 @@ from torch import nn
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, Remark
+from neurotest.runs.store import Run
 from neurotest.scan import aligned, fit, read, remarks
 from neurotest.target import Target
 from neurotest.target.description import Description
@@ -45,6 +45,11 @@ def open_counted(target: Target, source: AnyData, *, limit: int | None = None, s
     return opened, fit(target, opened)
 
 
+def digests(**sources: Source | None) -> dict[str, str]:
+    """What a run stores of the content of its data, so that it goes on with the same."""
+    return {name: source.digest() for name, source in sources.items() if source is not None}
+
+
 def stored_spec(source: AnyData | None) -> str | None:
     """A source as a run stores it: with absolute paths, so that it is found from anywhere; None for data in memory."""
     spec = source.spec if isinstance(source, Source) else source if isinstance(source, str) else None
@@ -54,10 +59,12 @@ def stored_spec(source: AnyData | None) -> str | None:
     return f"{prefix}:{os.path.join(os.getcwd(), rest)}"
 
 
-def stored_source(where: Path, stored: Any, repeated: AnyData | None, name: str = "seeds") -> AnyData:
-    """What is given again, or the source that a run was started with."""
+def stored_source(run: Run, stored: Any, repeated: AnyData | None, name: str = "seeds") -> AnyData:
+    """What is given again, or the source that a run was started with; a run from elsewhere does not make us open our files."""
     if repeated is not None:
         return repeated
     if not isinstance(stored, str) or not stored:
-        raise BadInput(f"{where} was started with {name} that a Python program held in memory: give them again.")
+        raise BadInput(f"{run.path} was started with {name} that a Python program held in memory: give them again.")
+    if not (run.made_here or stored.startswith("zoo:")):
+        raise BadInput(f"{run.path} was made elsewhere and names {stored!r} as its {name}: give the data yourself.")
     return stored

@@ -13,7 +13,7 @@ from neurotest import registry, zoo
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_shape, content_ids
 from neurotest.errors import BadInput
-from neurotest.jobs.life import whole
+from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
@@ -125,8 +125,9 @@ def compare(
             with several.attempt(name):
                 selections[name] = _selection(candidates, name, scorer, scores, spread=spread, **about)
         if run is not None:
-            record(run, target, source, selections, files)
+            summary = record(run, target, source, selections, files)
             keep_open(run, several.left(dict(scores.states)))
+            finish(run, summary)
     return selections
 
 

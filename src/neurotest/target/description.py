@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
 from neurotest.reading import user_path
-from neurotest.target.load import is_file, load, on_path, sha256
+from neurotest.target.load import imported, is_file, load, on_path, sha256
 from neurotest.target.target import Outputs, Target
 
 FILES = ("pt2", "onnx")  # sources whose spec is a file
@@ -23,7 +24,8 @@ class Description:
     """Where a network comes from and how it is fed; None: as the source itself says.
 
     spec: with the absolute path of its file. weights, sha256: the file of the weights and its hash. code: the hash of the
-    file that `py:` runs. folder: where a `py:` module was looked for.
+    file that the spec names (of a `py:` module: `module`, found from `folder`). imports: files beside it that it imported,
+    each as HASH PATH.
     """
 
     spec: str | None = None
@@ -31,6 +33,8 @@ class Description:
     sha256: str | None = None
     code: str | None = None
     folder: str | None = None
+    module: str | None = None
+    imports: tuple[str, ...] | None = None
     bounds: tuple[float, ...] | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
@@ -48,11 +52,12 @@ class Description:
     def of(cls, target: Target) -> Description:
         """The description of a target that `load` has opened, or of one that lives in memory only (spec None)."""
         spec = absolute(target.spec) if target.loaded else None
-        file = source_file(spec)
+        code = code_of(spec)
         return cls(
             spec=spec, weights=target.weights and str(target.weights.path), sha256=target.weights and target.weights.sha256,
-            code=sha256(file) if file is not None and spec and spec.startswith("py:") else None,
-            folder=str(Path.cwd()) if spec and spec.startswith("py:") and file is None else None,
+            code=None if code.file is None else sha256(code.file), folder=None if code.folder is None else str(code.folder),
+            module=str(code.file) if code.folder else None,
+            imports=tuple(f"{sha256(file)} {file}" for file in code.imports) or None,
             bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=target.classes,
             outputs=target.outputs, trust_pickle=target.trust_pickle, **_fitting(target.preprocess),
         )  # fmt: skip
@@ -64,7 +69,7 @@ class Description:
         values: dict[str, Any] = {field.name: holds.get(field.name) for field in dataclasses.fields(cls)}
         types: dict[str, tuple[type, ...]] = {"bounds": (int, float), "mean": (int, float), "std": (int, float), "size": (int,)}
         for name, value in values.items():
-            if name in types or name == "classes":
+            if name in types or name in ("classes", "imports"):
                 allowed = types.get(name, (str,))
                 fits = value is None or (isinstance(value, list) and all(isinstance(one, allowed) for one in value))
                 values[name] = tuple(value) if fits and value is not None else None
@@ -84,7 +89,7 @@ class Description:
         """The stored description with what is said here in its place; the hash of the weights stays that of the run."""
         changes = {name: value for name, value in vars(self).items() if value}
         if self.spec is not None:
-            changes |= {"code": None, "folder": None}
+            changes |= {"code": None, "folder": None, "module": None, "imports": None}
         return dataclasses.replace(stored, **changes)
 
     def open(self) -> Target:
@@ -92,8 +97,13 @@ class Description:
         if self.spec is None:
             raise BadInput("the network was given in memory, by a Python program: pass it again as the target.")
         self._check("weights", self.weights, self.sha256, "--weights FILE")
-        self._check("the code", source_file(self.spec), self.code, f"--target {self.spec}")
-        with nullcontext() if self.folder is None else on_path(Path(self.folder)):  # where its `py:` module was found
+        option = f"--target {self.spec}"
+        what = "the code" if self.spec.startswith("py:") else "the network"
+        self._check(what, self.module or source_file(self.spec), self.code, option)
+        for entry in self.imports or ():
+            expected, _, file = entry.partition(" ")
+            self._check("the code", file, expected, option)
+        with nullcontext() if self.folder is None else on_path(Path(self.folder), 0):  # where its `py:` module was found
             return load(
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
@@ -133,6 +143,30 @@ def absolute(spec: str) -> str:
     if file is None:
         return spec
     return f"{prefix}:{file.resolve()}" + (f":{rest.rpartition(':')[2]}" if prefix == "py" else "")
+
+
+class Code(NamedTuple):
+    """What a loaded spec ran: its file, the folder a module was found from, and what it imported from beside it."""
+
+    file: Path | None = None
+    folder: Path | None = None
+    imports: tuple[Path, ...] = ()
+
+
+def code_of(spec: str | None) -> Code:
+    """The files behind a spec that was loaded in this process."""
+    file = source_file(spec)
+    if not spec or not spec.startswith("py:"):
+        return Code(file if file is not None and file.is_file() else None)
+    where = spec.removeprefix("py:").rpartition(":")[0]
+    if file is not None:
+        return Code(file, None, imported(file.resolve()))
+    origin = getattr(sys.modules.get(where), "__file__", None)
+    if origin is None:
+        return Code()
+    file = Path(origin).resolve()
+    outer = where.count(".") + (file.name == "__init__.py")
+    return Code(file, file.parents[outer], imported(file))
 
 
 def source_file(spec: str | None) -> Path | None:

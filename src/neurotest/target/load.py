@@ -189,7 +189,7 @@ def from_python(place: str) -> nn.Module | Target:
     if not colon or not where or not name:
         raise BadInput(f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.")
     # A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too.
-    with on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()):
+    with on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()), _noting_imports(where):
         build = _callable(where, name)
         try:
             network = build()
@@ -202,6 +202,35 @@ def from_python(place: str) -> nn.Module | Target:
 
 def is_file(where: str) -> bool:
     return where.endswith(".py") or Path(where).is_file()
+
+
+_imports: dict[Path, set[Path]] = {}
+
+
+@contextmanager
+def _noting_imports(where: str) -> Iterator[None]:
+    """Note which files beside the user's own it imports: they are its code, too."""
+    before = set(sys.modules)
+    yield
+    origin = where if is_file(where) else getattr(sys.modules.get(where), "__file__", None)
+    if origin is None:
+        return
+    file = Path(origin).resolve()
+    top = file.parent if is_file(where) else file.parents[where.count(".") + (file.name == "__init__.py")]
+    installed = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    for name in set(sys.modules) - before:
+        other = getattr(sys.modules.get(name), "__file__", None)
+        if not isinstance(other, str) or not other.endswith(".py"):
+            continue
+        path = Path(other).resolve()
+        foreign = installed & set(path.parents) or {"site-packages", "dist-packages"} & set(path.parts)
+        if path != file and path.is_relative_to(top) and not foreign:
+            _imports.setdefault(file, set()).add(path)
+
+
+def imported(file: Path) -> tuple[Path, ...]:
+    """The files beside a `py:` file that it imported while it was loaded in this process."""
+    return tuple(sorted(_imports.get(file, ())))
 
 
 @contextmanager

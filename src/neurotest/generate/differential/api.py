@@ -75,7 +75,7 @@ def diff(
         def again(run: Run, config: dict[str, Any]) -> _Diff:
             old = old_method(run, config, "differential", method, options)
             chosen = old_settings(run, config, settings)
-            return _Diff.begin(stored_targets(run, named), stored_source(run.path, config["seeds"], seeds), old, chosen)
+            return _Diff.begin(stored_targets(run, named), stored_source(run, config["seeds"], seeds), old, chosen)
 
         return go_on(resume, "diff", again, progress, out=out)
     if targets is None or seeds is None:

@@ -76,8 +76,8 @@ def attack(
             if diversity is not None and regulariser != old:
                 raise other_setting(run, "diversity", regulariser, old)
             method = old_method(run, config, "attack", attack, options)
-            source = stored_source(run.path, config["seeds"], seeds)
-            return _Attack.begin(stored_target(run, target), source, method, old, old_settings(run, config, settings))
+            network, source = stored_target(run, target), stored_source(run, config["seeds"], seeds)
+            return _Attack.begin(network, source, method, old, old_settings(run, config, settings))
 
         return go_on(resume, "attack", again, progress, out=out)
     if target is None or seeds is None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import files as disk
 from neurotest.checks import count
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
@@ -31,6 +30,7 @@ from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import distances
 from neurotest.oracles import predicted
 from neurotest.public import public
+from neurotest.runs.folder import own
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -90,6 +90,7 @@ class IlluminateResult(AttackResult):
 
 FORWARDS = 2000
 FAULTS = "faults.npz"
+own(r"faults\.npz")
 
 
 @public()
@@ -124,8 +125,8 @@ def illuminate(
             budget = _budget(config["forwards"] if forwards is None else forwards)
             chosen = {**old_settings(run, config, settings), "forwards": budget}
             old = old_method(run, config, "generator", method, options)
-            source = stored_source(run.path, config["seeds"], seeds)
-            return _Illumination.begin(stored_target(run, target), source, old, chosen)
+            network, source = stored_target(run, target), stored_source(run, config["seeds"], seeds)
+            return _Illumination.begin(network, source, old, chosen)
 
         return go_on(resume, "illuminate", again, progress, out=out)
     if target is None or seeds is None:
@@ -156,7 +157,7 @@ class _Illumination(Work[IlluminateResult]):
         return f"{len(Parts(run))} rounds" if len(Parts(run)) else ""
 
     def record(self, run: Run, result: IlluminateResult) -> None:
-        with disk.whole(run.path / FAULTS) as part, open(part, "wb") as stream:
+        with run.file(FAULTS).writing() as stream:
             np.savez_compressed(stream, allow_pickle=False, **self.all_faults)
         super().record(run, result)
 
