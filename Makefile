@@ -22,7 +22,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test test-all test-peers test-kernels lint types contracts docs bench setup check clean
+.PHONY: help demo test fuzz test-all test-peers test-kernels lint types contracts docs bench setup check clean
 .DEFAULT_GOAL := help
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -30,6 +30,7 @@ export NO_MKDOCS_2_WARNING := 1
 help:
 	@echo 'make demo       what neurotest does, on the embedded subject (under two minutes after installation)'
 	@echo 'make test       the test suite without the slow tests      make test-all   all of it'
+	@echo 'make fuzz       generated inputs through every reader (N=100000 READERS=npz,idx)'
 	@echo 'make test-peers against captum, foolbox, torchmetrics, dnn-tip and ART, in $(PEERS)'
 	@echo 'make test-kernels  the numeric tests with the instructions of an older processor'
 	@echo 'make check      lint, types, contracts, docs               make bench      costs as ratios (ARGS="probe --json")'
@@ -47,6 +48,12 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile $(ARGS)
+
+# Generated inputs through every reader: make fuzz N=100000 READERS=npz,idx
+N ?= 1000
+READERS ?=
+fuzz: $(VENV)/.dev
+	PYTHONPATH=src:. $(BIN)/python -m tests.fuzz --inputs $(N) --readers "$(READERS)" $(ARGS)
 
 # A skipped comparison fails, and so does a run in which one of the packages was compared with by no test.
 test-peers: export NEUROTEST_PEERS := required

@@ -40,6 +40,7 @@ FIXED: list[dict[str, str]] = [
     {"Illumination": "illumination.md"},
     {"Swarms": "swarm.md"},
     {"Judging a suite": "evaluate.md"},
+    {"Promises": "promises.md"},
     {"Design": "design.md"},
 ]
 PACKAGES = "<!-- packages -->"

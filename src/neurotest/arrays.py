@@ -7,12 +7,9 @@ import math
 import mmap
 import os
 import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from lzma import LZMAError
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple
 
@@ -20,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
+from neurotest.reading import reading
 
 Array = NDArray[Any]
 
@@ -34,12 +32,6 @@ TEXT = re.compile(rf"{NUMBERS.pattern}|[<>|=]?[US][1-9][0-9]{{0,5}}")
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 OTHERS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 
-# What decoders raise at damaged files; KeyError and TypeError are not among them, they would be mistakes of ours.
-DECODING = (
-    OSError, EOFError, ValueError, OverflowError, RuntimeError, NotImplementedError, struct.error, zlib.error, LZMAError,
-    zipfile.BadZipFile,
-)  # fmt: skip
-
 
 class Header(NamedTuple):
     """What a `.npy` says of itself."""
@@ -53,15 +45,11 @@ class Header(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-@contextmanager
-def readable(what: str, advice: str = "damaged? Make or fetch it again.") -> Iterator[None]:
-    """Turn whatever a damaged file makes its decoder raise into one sentence."""
-    try:
-        yield
-    except DECODING as error:
-        raise BadInput(f"{what} cannot be read ({error or type(error).__name__}): {advice}") from error
-    except MemoryError as error:
-        raise BadInput(f"{what} does not fit into memory; read a part of it with a slice such as [:1000].") from error
+def readable(
+    what: str, advice: str = "It is damaged, or too large: make or fetch it again, or read a part with a slice such as [:1000]."
+) -> AbstractContextManager[None]:
+    """Around the reading of arrays: a damaged file is one sentence."""
+    return reading(what, "arrays of numbers", hint=advice)
 
 
 def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:

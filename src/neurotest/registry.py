@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import functools
 import importlib
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar, dataclass_transform
 
+from neurotest import checks
 from neurotest.errors import BadInput, near
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -148,10 +150,13 @@ def find(kind: str, name: str) -> Entry:
 NESTED = re.compile(r"([a-z]+(?: [a-z]+)*)/([\w.+-]+\(.*\))", re.DOTALL)  # criterion/kmnc(sections=10), inside another method
 
 
+LONGEST, DEEPEST = 10_000, 20  # characters of a method, brackets inside each other: beyond that Python's parser may fall over
+
+
 def _value(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, OverflowError, MemoryError, RecursionError):
         pass
     nested = NESTED.fullmatch(text)
     if nested and nested[1] in KINDS:
@@ -170,9 +175,10 @@ def parse(text: str) -> tuple[str, list[Any], dict[str, Any]]:
 
 
 def _split(text: str) -> tuple[str, list[str], dict[str, str]]:
-    match = re.fullmatch(r"\s*([\w.+-]+)\s*(?::(.*)|\((.*)\))?\s*", text, re.DOTALL)
+    match = re.fullmatch(r"\s*([\w.+-]+)\s*(?::(.*)|\((.*)\))?\s*", text, re.DOTALL) if _readable(text) else None
     if not match:
-        raise BadInput(f"cannot read the method {text!r}: write name, name:value, name:option=value,... or name(option=value).")
+        spellings = "name, name:value, name:option=value,... or name(option=value)"
+        raise BadInput(f"cannot read the method {checks.shown(text)}: write {spellings}.")
     name, colon, parens = match.groups()
     bare: list[str] = []
     options: dict[str, str] = {}
@@ -183,6 +189,15 @@ def _split(text: str) -> tuple[str, list[str], dict[str, str]]:
         else:
             bare.append(piece)
     return name, bare, options
+
+
+def _readable(text: str) -> bool:
+    """Whether it is short and flat enough to be somebody's method."""
+    depth = deepest = 0
+    for sign in text[: LONGEST + 1]:
+        depth += (sign in "([{") - (sign in ")]}")
+        deepest = max(deepest, depth)
+    return len(text) <= LONGEST and deepest <= DEEPEST and "\0" not in text and not re.search(r"[-+~]{20}", text)
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -220,16 +235,30 @@ def build(kind: str, method: Any) -> Any:
     if bare:
         if entry.main is None or len(bare) > 1:
             allowed = f"its options: {', '.join(entry.options)}" if entry.options else "it has no options"
-            raise BadInput(f"{name} takes no bare value {bare[0]!r}; {allowed}.")
+            raise BadInput(f"{name} takes no bare value {checks.shown(bare[0])}; {allowed}.")
         options = {entry.main: _read(entry, entry.main, bare[0]), **options}
     if (preset := options.pop("preset", None)) is not None:
-        if preset not in entry.presets:
-            raise BadInput(f"{name} has no preset {preset!r}. {near(str(preset), entry.presets)}")
+        if not isinstance(preset, str) or preset not in entry.presets:
+            raise BadInput(f"{name} has no preset {checks.shown(preset)}. {near(str(preset), entry.presets)}")
         options = {**entry.presets[preset], **options}
+    return make(entry, options)
+
+
+def make(entry: Entry, options: dict[str, Any]) -> Any:
+    """The method with these options, which may be anybody's: names and types are checked before its class sees them."""
     for option in options:
         if option not in entry.options:
-            raise BadInput(f"{name} has no option {option!r}. {near(option, entry.options)}")
-    return entry.make(**options)
+            raise BadInput(f"{entry.name} has no option {checks.shown(option)}. {near(str(option), entry.options)}")
+    required = [
+        name for name, parameter in inspect.signature(entry.make).parameters.items() if parameter.default is parameter.empty
+    ]
+    if missing := [name for name in required if name not in options]:
+        needs = ", ".join(f"{name}=..." for name in missing)
+        raise BadInput(f"{entry.name} needs {needs}: write {entry.name}:{needs.replace(', ', ',')}")
+    if not entry.options:
+        return entry.make()
+    hints = checks.hints(entry.make)
+    return entry.make(**{name: checks.option(name, hints.get(name, Any), value) for name, value in options.items()})
 
 
 def entry_of(method: Any) -> Entry:

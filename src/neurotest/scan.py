@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from neurotest import interrupts
 from neurotest.callable_module import callable_module
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_shape
@@ -49,6 +50,7 @@ def batches(target: Target, source: Source, *, batch: int = BATCH, order: np.nda
         raise BadInput(f"batch={batch}: expected an integer >= 1.")
     order = np.arange(len(source)) if order is None else order
     for start in range(0, len(order), batch):
+        interrupts.check()
         index = order[start : start + batch]
         yield Batch(index, target.prepare(source.read(index)))
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 import torch
 
+from neurotest import interrupts
 from neurotest.campaign.driver import Driver, Watcher, progress
 from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import FuzzResult
@@ -78,7 +79,7 @@ def fuzz(
         "guide": guide, "oracle": oracle, "train": train, "options": named, "keep_wrong": keep_wrong, "limit": limit,
         "layers": layers, "neuron": neuron, "keep": keep, "disk": disk, "control": control,
     }  # fmt: skip
-    callbacks: dict[str, Any] = {"watch": watch, "stop": stop or (lambda: False)}
+    callbacks: dict[str, Any] = {"watch": watch, "stop": stop or interrupts.requested}
     if resume is not None:
 
         def stored_job(run: Run, config: dict[str, Any]) -> _Campaign:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from neurotest import interrupts
 from neurotest.campaign.plan import SwarmPlan
 from neurotest.campaign.store import Store
 from neurotest.data.objects import AnyData
@@ -141,7 +142,7 @@ class _SwarmJob(Job[SwarmResult]):
         return cls(
             target=target, source=source, seeds=chosen, fitness=fitness, settings=settings, plan=plan, profile=spread,
             classes=tuple(target.classes or source.classes or ()) or None, controls={name: Control() for name in beside},
-            stop=stop or (lambda: False), train=train,
+            stop=stop or interrupts.requested, train=train,
         )  # fmt: skip
 
     def config(self) -> dict[str, Any]:

@@ -8,16 +8,31 @@ import warnings
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from neurotest import __version__
+from neurotest import __version__, interrupts
 from neurotest.cli import bench, cover, describe, evaluate, explain, fuzz, generate, labels, neurons, select, show, study, tools
-from neurotest.errors import NeurotestError, Remark, visible
+from neurotest.errors import Interrupted, NeurotestError, Remark, visible
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
+
+class _Commands(TyperGroup):
+    """typer would end an interrupted command with 130 and no word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            from neurotest.jobs.life import NOTHING_KEPT
+
+            raise Interrupted(NOTHING_KEPT) from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # its help costs half of the start-up
@@ -63,11 +78,12 @@ def main() -> None:
 
 def _run() -> None:
     try:
-        app()
+        with interrupts.listening():
+            app()
     except NeurotestError as error:
         fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        fail("interrupted; what was already written stays.", 3)
+    except KeyboardInterrupt:  # between the commands and here
+        fail("interrupted.", Interrupted.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
@@ -76,10 +92,9 @@ def _run() -> None:
     except MemoryError as error:
         fail(f"there is not enough memory ({error}): use fewer --layers, --neuron channel, a smaller --batch or less data.", 2)
     except Exception as error:
-        import traceback
+        from neurotest.cli.bug import bug_report
 
-        traceback.print_exc()
-        fail(f"internal error ({type(error).__name__}: {error}); please report it with the lines above.", 4)
+        fail(f"internal error ({type(error).__name__}: {error}); {bug_report(error)}", 4)
 
 
 def _show_warning(

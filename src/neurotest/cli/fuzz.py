@@ -70,7 +70,6 @@ def fuzz(
     description: dict[str, Any],
 ) -> opt.Result:
     """Mutate seeds under a guide and keep what breaks the network; Ctrl-C stops it so that it can be resumed."""
-    from neurotest.cli import show
 
     if str(description.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
         max_outputs = max_outputs or int(description.pop("outputs"))
@@ -87,15 +86,14 @@ def fuzz(
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
     screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None))
-    with show.interruptible() as stop:
-        try:
-            result = start(
-                loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
-                neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen, stop=stop,
-                **{k: v for k, v in {**settings, **budget}.items() if v is not None},
-            )  # fmt: skip
-        finally:
-            screen.close()
+    try:
+        result = start(
+            loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
+            neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen,
+            **{k: v for k, v in {**settings, **budget}.items() if v is not None},
+        )  # fmt: skip
+    finally:
+        screen.close()
     return result.to_dict(), lambda: print_result(result)
 
 

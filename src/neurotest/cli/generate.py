@@ -289,11 +289,11 @@ def swarm(
         "iterations": iterations, "labels": labels, "enough": enough, "start": start, "batch": batch, "seed": seed,
     }  # fmt: skip
     loaded = opt.open_target(target, description, resume)
-    with show.ticking("searching", quiet=quiet) as progress, show.interruptible() as stop:
+    with show.ticking("searching", quiet=quiet) as progress:
         result = search(
             loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron,
             labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=controls, out=out, resume=resume,
-            progress=progress, stop=stop,
+            progress=progress,
             **{name: value for name, value in options.items() if value is not None},
         )  # fmt: skip
     content = result.to_dict()

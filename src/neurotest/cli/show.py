@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 
+from neurotest import interrupts
 from neurotest.errors import BadInput, visible
 
 
@@ -94,6 +94,7 @@ class Ticker:
         self.task: Any = None
 
     def __call__(self, done: int, total: int) -> None:
+        interrupts.check()  # what is done is kept by now
         if self.quiet:
             return
         if sys.stderr.isatty():
@@ -129,24 +130,6 @@ def ticking(what: str, *, quiet: bool = False) -> Iterator[Ticker]:
         yield ticker
     finally:
         ticker.close()
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Whether to stop: the first Ctrl-C or SIGTERM lets the batch finish, a second Ctrl-C stops at once."""
-    signals: list[int] = []
-
-    def note(number: int, _: Any) -> None:
-        signals.append(number)
-        print("\nneurotest: finishing the batch; press Ctrl-C again to stop at once", file=sys.stderr)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(signals)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 _CONDITION = re.compile(r"\s*([\w./:%@-]+?)\s*(>=|<=|==|>|<)\s*([-+.\deE]+)\s*")

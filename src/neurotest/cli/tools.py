@@ -155,9 +155,11 @@ def zoo_train(
     opt.at_least("images", images)
     opt.at_least("epochs", epochs)
     opt.set_threads(threads)
+    from neurotest.jobs.life import stoppable
     from neurotest.train import Step, train_faulty, train_subject
 
-    with show.ticking(f"training {name}", quiet=quiet) as ticker:
+    again = "finished epochs are kept, the same command goes on."
+    with show.ticking(f"training {name}", quiet=quiet) as ticker, stoppable(again):
 
         def report(step: Step) -> None:
             ticker.what = f"training {name}, epoch {step.epoch} of {step.epochs}, loss {step.loss:.3f}"
@@ -211,8 +213,10 @@ def data_get(
 ) -> opt.Result:
     """Fetch a complete data set from its own address (or a folder) and check it against its pinned SHA-256."""
     from neurotest.data.fetch import get
+    from neurotest.jobs.life import stoppable
 
-    with show.ticking(f"getting {name}", quiet=quiet) as progress:
+    again = "files that are complete are kept, the same command goes on."
+    with show.ticking(f"getting {name}", quiet=quiet) as progress, stoppable(again):
         place = get(name, source_dir=source, progress=progress)
     sentence = f"{name}: complete, in {place}; use it as zoo:{name}-full/train and zoo:{name}-full/test"
     return {"name": name, "path": str(place)}, lambda: print(sentence)
@@ -251,13 +255,15 @@ def runs_clean(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> opt.Result:
     """Remove runs; never one that is being written, never a folder that is no run."""
+    from neurotest.jobs.life import stoppable
     from neurotest.runs.listing import clean
 
     if keep is None and older_than is None and not unfinished:
         raise BadInput("say which runs: --keep N, --older-than DAYS or --unfinished.")
     if not yes and not typer.confirm(f"remove runs from {root}?", err=True):
         raise typer.Exit(0)
-    removed = clean(root, keep=keep, older_than_days=older_than, unfinished=unfinished)
+    with stoppable("some runs are removed already, the same command goes on."):
+        removed = clean(root, keep=keep, older_than_days=older_than, unfinished=unfinished)
     return {"removed": [str(path) for path in removed]}, lambda: print(f"removed {len(removed)} runs")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from neurotest import pictures, registry
 from neurotest.data.source import Array, ArraySource, Skipped, Source, Wanted, content_ids, shape_text
 from neurotest.errors import BadInput
 from neurotest.pictures import Pixels, Preprocess, Unusable
+from neurotest.reading import reason, user_path
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -44,7 +46,7 @@ class File:
 )
 def open_folder(rest: str, wanted: Wanted) -> Source:
     """PNG, JPEG and WebP files: `dir:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled."""
-    folder = Path(rest).expanduser()
+    folder = user_path(rest, f"dir:{rest}")
     skipped: list[Skipped] = []
     listed, classes, warned = _list(folder, skipped)
     about: dict[str, Any] = {"spec": f"dir:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
@@ -143,7 +145,8 @@ def _open(file: File) -> Image.Image:
             return file.image()
         if file.path.stat().st_size > MAX_FILE:
             raise Unusable(f"larger than {MAX_FILE >> 20} MiB")
-        image = Image.open(file.path, formats=("PNG", "JPEG", "WEBP"))
+        # From memory: of a length that a damaged file promises no more is read than there is.
+        image = Image.open(io.BytesIO(file.path.read_bytes()), formats=("PNG", "JPEG", "WEBP"))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _bomb(file, "too many pixels") from error
     except Unusable:
@@ -159,7 +162,7 @@ def _open(file: File) -> Image.Image:
 
 def _reason(error: Exception) -> str:
     """The decoder's words without the address of the file object, which changes from run to run."""
-    return "damaged or not an image" if "cannot identify" in str(error) else str(error) or type(error).__name__
+    return "damaged or not an image" if "cannot identify" in str(error) else reason(error)
 
 
 def _bomb(file: File, size: str) -> BadInput:

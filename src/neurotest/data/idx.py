@@ -13,6 +13,7 @@ from neurotest import registry
 from neurotest.data.source import Array, ArraySource, Source, Wanted
 from neurotest.data.stream import check_size, fill, readable
 from neurotest.errors import BadInput, near
+from neurotest.reading import user_path
 
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 BYTE = 0x08  # the only value type of the image sets
@@ -21,7 +22,10 @@ BYTE = 0x08  # the only value type of the image sets
 @registry.register("data source", "idx", paper="", cost="the images are held in memory")
 def open_idx(rest: str, wanted: Wanted) -> Source:
     """The MNIST format: `idx:FOLDER/PREFIX` reads PREFIX-images-idx3-ubyte and, if there, PREFIX-labels-idx1-ubyte (or .gz)."""
-    return read_pair(Path(rest).expanduser(), wanted, spec=f"idx:{rest}")
+    prefix = user_path(rest, f"idx:{rest}")
+    if not prefix.name:
+        raise BadInput(f"idx:{rest} names no files: write idx:FOLDER/PREFIX. {_prefixes(prefix)}")
+    return read_pair(prefix, wanted, spec=f"idx:{rest}")
 
 
 def read_pair(prefix: Path, wanted: Wanted, *, spec: str, classes: tuple[str, ...] | None = None) -> Source:
@@ -39,6 +43,8 @@ def read_pair(prefix: Path, wanted: Wanted, *, spec: str, classes: tuple[str, ..
 
 def find_file(prefix: Path, ending: str) -> Path | None:
     """The plain or the gzipped file, if there is one."""
+    if not prefix.name:  # the root of the disk, or the current folder
+        return None
     places = (prefix.with_name(prefix.name + ending), prefix.with_name(prefix.name + ending + ".gz"))
     return next((place for place in places if place.is_file()), None)
 

@@ -13,6 +13,7 @@ from neurotest.arrays import MAGIC, Header, open_archive, opened
 from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
 from neurotest.data.stream import check_needed, fill, readable
 from neurotest.errors import BadInput, near
+from neurotest.reading import user_path
 
 
 @registry.register("data source", "npz", paper="", cost="the arrays are held in memory; float64 is read as float32")
@@ -35,9 +36,9 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
 
 def _split(rest: str) -> tuple[Path, list[str]]:
     file, mark, names = rest.rpartition("#")
-    if not mark or Path(rest).expanduser().is_file():  # a file name may hold a #
+    if not mark or user_path(rest, f"npz:{rest}").is_file():  # a file name may hold a #
         file, names = rest, ""
-    return Path(file).expanduser(), [name.strip() for name in names.split(",") if name.strip()]
+    return user_path(file, f"npz:{file}"), [name.strip() for name in names.split(",") if name.strip()]
 
 
 def _open(path: Path) -> zipfile.ZipFile:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from neurotest.pictures import Preprocess
 
 # Importing a reader registers it.
 from neurotest.public import public
+from neurotest.reading import user_path
 from neurotest.zoo import embedded
 
 __all__ = ["data", "folder", "idx", "npz", "sets"]
@@ -70,7 +70,7 @@ def split_slice(spec: str) -> tuple[str, slice]:
     ('npz:pool.npz#x,y', slice(10, 20, None))
     """
     match = _BRACKETS.fullmatch(spec) or _AT.fullmatch(spec)
-    if match is None or Path(spec.partition(":")[2]).expanduser().exists():  # a file may be called photos[1]
+    if match is None or _exists(spec):  # a file may be called photos[1]
         return spec, slice(None)
     where, inner = match.groups()
     pieces = [piece.strip() for piece in inner.split(":")]
@@ -78,9 +78,13 @@ def split_slice(spec: str) -> tuple[str, slice]:
     if not numbers or len(pieces) not in (2, 3) or (pieces[2:] and pieces[2] and int(pieces[2]) == 0):
         raise BadInput(f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000].")
     second = _BRACKETS.fullmatch(where) or (_AT.fullmatch(where) and ":" in where)
-    if second and not Path(where.partition(":")[2]).expanduser().exists():
+    if second and not _exists(where):
         raise BadInput(f"{spec}: two slices; write one.")
     return where, slice(*(int(piece) if piece else None for piece in pieces))
+
+
+def _exists(spec: str) -> bool:
+    return user_path(spec.partition(":")[2], spec).exists()
 
 
 def _first(part: slice, limit: int | None) -> int | None:
@@ -111,14 +115,14 @@ def _open(where: str, wanted: Wanted) -> Source:
             raise BadInput(f"{where} names nothing after the colon: write {SPELLINGS}.")
         source: Source = readers[prefix].make(rest, wanted)
         return source
-    if colon and re.fullmatch(r"[a-z]\w+", prefix) and not Path(where).exists():
+    if colon and re.fullmatch(r"[a-z]\w+", prefix) and not user_path(where).exists():
         raise BadInput(f"{where}: there is no data source {prefix!r}. {near(prefix, readers)} Write {SPELLINGS}.")
     raise BadInput(f"{where or 'the empty text'} has no source. {_suggestion(where)}")
 
 
 def _suggestion(where: str) -> str:
     """The spellings that would work for a spec without a source, most likely first."""
-    path = Path(where.partition("#")[0]).expanduser()
+    path = user_path(where.partition("#")[0])
     likely: list[str] = []
     if where and path.is_dir():
         likely += [f"idx:{where.rstrip('/')}/{prefix}" for prefix in idx.prefixes(path)] or [f"dir:{where}"]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from neurotest import interrupts
 from neurotest.errors import BadInput, Interrupted
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import named_code
@@ -14,6 +15,7 @@ from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
 
 Out = str | Path | bool | None
+NOTHING_KEPT = "interrupted: nothing was kept of the unfinished work. Start the command again."
 
 
 class Result(Protocol):
@@ -38,12 +40,13 @@ def begin(
     """
     if code := named_code(config):
         config = {**config, "code": code}
-    run = Run.create(None if out in (None, True) else Path(str(out)), command, config, resumable=resumable, trusted=trusted)
-    try:
-        filled(run, fill)
-    except BaseException:
-        withdraw(run)
-        raise
+    with interrupts.deferred():
+        run = Run.create(None if out in (None, True) else Path(str(out)), command, config, resumable=resumable, trusted=trusted)
+        try:
+            filled(run, fill)
+        except BaseException:
+            withdraw(run)
+            raise
     return run
 
 
@@ -68,11 +71,24 @@ def whole(command: str, out: Out, config: dict[str, Any], *, trusted: bool = Tru
         return
     run = begin(command, out, config, resumable=False, trusted=trusted)
     try:
-        yield run
-    except BaseException:
+        with interrupts.deferred():
+            yield run
+    except BaseException as error:
         withdraw(run)
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(NOTHING_KEPT) from None
         raise
     run.close()
+
+
+@contextmanager
+def stoppable(kept: str) -> Iterator[None]:
+    """Around work that is no run: an interrupt says what is kept, and how to go on."""
+    try:
+        with interrupts.deferred():
+            yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {kept}") from None
 
 
 @contextmanager
@@ -83,11 +99,11 @@ def safe_point(run: Run, kept: Callable[[], str], *, new: bool) -> Iterator[None
     """
     with run:
         try:
-            yield
+            with interrupts.deferred():
+                yield
         except (KeyboardInterrupt, Interrupted):
-            raise Interrupted(
-                f"interrupted after {kept() or 'nothing was finished'}, everything is saved. Go on with: {resume_with(run)}"
-            ) from None
+            state = f"after {kept()}, everything is saved" if kept() else "before anything was finished"
+            raise Interrupted(f"interrupted {state}. Go on with: {resume_with(run)}") from None
         except BaseException:
             if new and not kept():
                 withdraw(run)

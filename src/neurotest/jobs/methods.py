@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neurotest import registry
+from neurotest.checks import shown
 from neurotest.errors import BadInput, near
 
 
@@ -38,10 +39,21 @@ def read_method(kind: str, stored: Any) -> Any:
     if not isinstance(stored, (str, Mapping)):
         raise BadInput("the run's configuration does not name its method: it is damaged; start a new run.")
     if isinstance(stored, Mapping) and "object" in stored:
-        raise BadInput(f"the run was made with {stored['object']}, which a Python program brought along: give it again.")
+        raise BadInput(f"the run was made with {shown(stored['object'])}, which a Python program brought along: give it again.")
     try:
         if isinstance(stored, Mapping):
-            return registry.find(kind, str(stored["name"])).make(**stored["options"])
+            if not isinstance(stored["name"], str) or not isinstance(stored["options"], Mapping):
+                raise TypeError("no name with options")
+            return _made(registry.find(kind, stored["name"]), dict(stored["options"]))
         return registry.build(kind, stored)
     except (KeyError, TypeError):
         raise BadInput("the run's configuration does not name its method as this version knows it: start a new run.") from None
+
+
+def _made(entry: registry.Entry, options: dict[str, Any]) -> Any:
+    try:
+        return registry.make(entry, options)
+    except BadInput as error:
+        raise BadInput(
+            f"the run's configuration does not fit its method ({error}) as this version knows it: start a new run."
+        ) from None

@@ -78,9 +78,12 @@ def go_on(
         if run["state"] == "done":
             run.reopen()
     except BaseException as error:
+        blamed = run.blamed(error)
         run.close()
         if isinstance(error, (KeyError, TypeError)):
             raise BadInput(f"{path} has a configuration that does not fit: it is damaged or older than this version.") from error
+        if blamed is not None:
+            raise blamed from error
         raise
     return _finished(run, job, progress, new=False)
 

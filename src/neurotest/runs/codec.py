@@ -6,6 +6,7 @@ eyes only and never read back.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.arrays import DEFLATE
 from neurotest.errors import BadInput
 from neurotest.runs.folder import Folder, RunFile
 
@@ -101,19 +103,23 @@ def _read_png(file: RunFile) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
-        with file.open(MAX_BYTES) as stream, Image.open(stream, formats=("PNG",)) as image:
-            _check_png(file, image)
+        # From memory: of a length that a damaged file promises no more is read than there is.
+        content = file.read(MAX_BYTES)
+        with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
+            _check_png(file, image, len(content))
             pixels = np.asarray(image)  # (H, W) or (H, W, 3) uint8
     except Image.DecompressionBombError as error:
         _damaged(file, str(error))
     return np.ascontiguousarray(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
 
 
-def _check_png(path: RunFile, image: Image.Image) -> None:
+def _check_png(path: RunFile, image: Image.Image, size: int) -> None:
     if image.mode not in ("L", "RGB"):
         _damaged(path, f"its colour mode is {image.mode}, expected L or RGB")
     if image.width * image.height > MAX_PIXELS:
         _damaged(path, f"{image.width} x {image.height} pixels are more than {MAX_PIXELS:,}")
+    if image.width * image.height > 8 * DEFLATE * size:
+        _damaged(path, f"{image.width} x {image.height} pixels cannot be packed into so small a file")
 
 
 def _read_npy(file: RunFile) -> Input:

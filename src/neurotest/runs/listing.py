@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from neurotest import interrupts
 from neurotest.errors import BadInput
 from neurotest.runs import lock, schema, seal
 from neurotest.runs.places import ROOT
@@ -96,6 +97,7 @@ def clean(
 
 
 def _remove(info: RunInfo) -> bool:
+    interrupts.check()
     guard = lock.Lock.attempt(info.path)
     if guard is None:  # somebody began to write it a moment ago
         return False

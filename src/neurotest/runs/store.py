@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from neurotest import __version__
 from neurotest.errors import BadInput, near
+from neurotest.reading import reason
 from neurotest.runs import codec, places, schema, seal
 from neurotest.runs.folder import Folder, RunFile, own
 from neurotest.runs.lock import NAME as LOCK
@@ -28,7 +29,12 @@ from neurotest.runs.rows import FileRow, InputRow, LabelRow, MethodRow, RankedRo
 
 INPUTS = "inputs"
 # What the run itself keeps in meta; everything else there belongs to the command.
-OWN = ("id", "command", "config", "version", "created", "state", "finished", "summary", "resumable", "filled")
+OWN: dict[str, tuple[type, ...]] = {
+    "id": (object,), "command": (str,), "config": (object,), "version": (str,), "created": (str,), "state": (str,),
+    "finished": (str, type(None)), "summary": (dict, type(None)), "resumable": (object,), "filled": (object,),
+}  # fmt: skip
+# What taking apart values of other types raises.
+UNFIT = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 ROLE = re.compile(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*")
 ENDING = r"(png|npy|view\.png)"
 own(r"run\.json|selection\.csv")  # exports
@@ -155,7 +161,20 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        blamed = None if error is None else self.blamed(error)
         self.close()
+        if blamed is not None:
+            raise blamed from error
+
+    def blamed(self, error: BaseException) -> BadInput | None:
+        """A sentence in place of an error that comes from what the run holds. Runs of our own making hold what fits: then the
+        mistake is ours, and stays what it is."""
+        if not isinstance(error, UNFIT):
+            return None
+        with suppress(BadInput):
+            if self.made_here:
+                return None
+        return BadInput(f"{self.path} holds what no run of neurotest holds ({reason(error)}): it is damaged or was changed.")
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -220,9 +239,12 @@ class Run:
 
     def __getitem__(self, key: str) -> Any:
         rows = self._rows("SELECT value FROM meta WHERE key = ?", key)
-        if not rows:
+        if not rows and key not in OWN:
             raise KeyError(key)
-        return loads(rows[0][0], self._file)
+        value = loads(rows[0][0], self._file) if rows else None
+        if key in OWN and not isinstance(value, OWN[key]):
+            raise BadInput(f"{self._file} has no {key!r} that fits: it is damaged or no run of neurotest.")
+        return value
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key in OWN:

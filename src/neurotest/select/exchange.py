@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import files
+from neurotest.checks import shown
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
+from neurotest.reading import read_text, reading, user_path
 from neurotest.runs import codec
 from neurotest.runs.export import cell
 from neurotest.runs.folder import RunFile
@@ -27,6 +29,7 @@ from neurotest.target import Target
 FORMATS = ("csv", "folder", "label-studio")
 COLUMNS = ("rank", "position", "content", "score", "predicted", "label", "file")
 LARGEST = 1 << 28  # bytes of a labels file, and of a picture
+KIND = "a labels file"
 IN_NAME = re.compile(r"(?:\d+-)?(\d+)-([0-9a-f]{16})")  # rank-position-content, as the folder export names its files
 Key = int | str  # a position in the pool, or a content id
 Label = int | str  # a class number, or a name
@@ -149,32 +152,26 @@ def read_labels(path: str | Path) -> dict[Key, Label]:
 
     A row without a label is no label. Two labels for the same input that differ are refused, because one of them is wrong.
     """
-    path = Path(path)
-    if path.is_dir():
-        rows = _folder_rows(path)
-    else:
-        text = _text(path)
-        rows = _task_rows(text, path) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text, path)
+    path = user_path(path)
     labels: dict[Key, Label] = {}
     seen: dict[Key, str] = {}
-    for where, key, label in rows:
-        if key in labels and labels[key] != label:
-            raise BadInput(f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one.")
-        labels[key], seen[key] = label, where
+    with reading(path, KIND):
+        for where, key, label in _rows(path):
+            if key in labels and labels[key] != label:
+                raise BadInput(
+                    f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one."
+                )
+            labels[key], seen[key] = label, where
     if not labels:
         raise BadInput(f"{path} holds no label: fill in the column `label` (or annotate the tasks) first.")
     return labels
 
 
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > LARGEST:
-            raise BadInput(f"{path} has {path.stat().st_size / 1e6:.0f} MB: no labels file is that large.")
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise BadInput(f"cannot read the labels file {path}: {error.strerror or error}.") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is no text: labels are a CSV file with the columns position or content, and label.") from None
+def _rows(path: Path) -> Iterator[tuple[str, Key, Label]]:
+    if path.is_dir():
+        return _folder_rows(path)
+    text = read_text(path, KIND, limit=LARGEST, hint="Labels are a CSV file with the columns position or content, and label.")
+    return _task_rows(text, path) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text, path)
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
@@ -194,20 +191,22 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
 
 def _key(content: Any, position: Any, where: str) -> Key:
     """The content where there is one: it holds in any order of the pool."""
-    if content not in (None, ""):
-        return str(content).strip().lower()
+    if isinstance(content, str) and content.strip():
+        return content.strip().lower()
     try:
+        if not isinstance(position, int | str) or len(str(position)) > 18:
+            raise ValueError
         number = int(str(position).strip())
         if number < 0:
             raise ValueError
     except ValueError:
-        raise BadInput(f"{where}: position {position!r} is no number of an input (0 is the first).") from None
+        raise BadInput(f"{where}: position {shown(position)} is no number of an input (0 is the first).") from None
     return number
 
 
 def _label(text: Any) -> Label | None:
     """A number as a number; a name as it is, without the apostrophe that keeps spreadsheets from taking it for a formula."""
-    if text is None or str(text).strip() == "":
+    if not isinstance(text, str | int) or isinstance(text, bool) or str(text).strip() == "":
         return None
     word = str(text).strip()
     if word[0] == "'" and len(word) > 1 and word[1] in "=+-@":
@@ -217,10 +216,7 @@ def _label(text: Any) -> Label | None:
 
 def _task_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     """Tasks as Label Studio exports them (JSON), or its short form (JSON-MIN)."""
-    try:
-        tasks = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is no JSON that can be read: {error}.") from None
+    tasks = json.loads(text)
     for number, task in enumerate(tasks if isinstance(tasks, list) else [tasks], start=1):
         if not isinstance(task, dict):
             raise BadInput(f"{path}: task {number} is no object: expected what Label Studio exports as JSON.")
@@ -235,11 +231,11 @@ def _task_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
 def _choices(task: dict[str, Any]) -> Iterator[Label]:
     """What people chose; annotations that were cancelled are none."""
     chosen: list[Any] = []
-    for annotation in task.get("annotations") or task.get("completions") or ():
+    for annotation in _list(task.get("annotations") or task.get("completions")):
         if isinstance(annotation, dict) and not annotation.get("was_cancelled"):
-            for result in annotation.get("result") or ():
+            for result in _list(annotation.get("result")):
                 value = result.get("value") if isinstance(result, dict) else None
-                chosen += value.get("choices") or () if isinstance(value, dict) else ()
+                chosen += _list(value.get("choices")) if isinstance(value, dict) else ()
     if "annotations" not in task and isinstance(task.get("label"), (str, int)):
         chosen.append(task["label"])
     for one in chosen:
@@ -247,12 +243,17 @@ def _choices(task: dict[str, Any]) -> Iterator[Label]:
             yield label
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _folder_rows(path: Path) -> Iterator[tuple[str, Key, Label]]:
     for file in sorted(path.glob("*/*")):
         match = IN_NAME.fullmatch(file.stem)
         if match and file.is_file():
             label = _label(file.parent.name)
-            assert label is not None
+            if label is None:
+                raise BadInput(f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its pictures.")
             yield str(file.relative_to(path)), match[2], label
 
 

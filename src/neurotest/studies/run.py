@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from neurotest import registry
+from neurotest import interrupts, registry
 from neurotest.errors import BadInput, near
 from neurotest.jobs.life import begin, finish, in_place, resumed_settings, safe_point
 from neurotest.runs.store import Run
@@ -56,6 +56,7 @@ def _compute(run: Run, cells: Sequence[Cell], done: dict[str, Any], only: str | 
     for number, cell in enumerate(cells, start=1):
         if cell.key in done or not (cell.key.startswith(only) if only else not cell.optional):
             continue
+        interrupts.check()
         began = time.monotonic()
         try:
             run[_key(cell)] = cell.make()

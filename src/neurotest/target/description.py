@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
+from neurotest.reading import user_path
 from neurotest.target.load import imported, is_file, load, on_path, sha256
 from neurotest.target.target import Outputs, Target
 
@@ -174,4 +175,4 @@ def source_file(spec: str | None) -> Path | None:
     if prefix == "py":
         where = rest.rpartition(":")[0]
         return Path(where) if where and is_file(where) else None
-    return Path(rest).expanduser() if prefix in FILES else None
+    return user_path(rest, spec or "") if prefix in FILES else None

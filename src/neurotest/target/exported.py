@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.memory import free_memory
+from neurotest.reading import user_path
 from neurotest.target import parts, program
 from neurotest.target.archive import CONSTANTS, GRAPH, WEIGHTS, Archive, Malformed, Refused
 from neurotest.target.target import Target
@@ -38,7 +39,7 @@ def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     Layers carry the names they had in the exported module. An archive with more than tensors and known operators is
     refused unless `--trust-pickle` says that torch may open it.
     """
-    path = Path(place).expanduser()
+    path = user_path(place, f"pt2:{place}")
     if not path.is_file():
         raise BadInput(f"pt2:{place}: there is no such file.")
     try:

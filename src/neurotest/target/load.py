@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import io
+import math
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,11 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from neurotest import registry
+from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
 from neurotest.pictures import Preprocess
 from neurotest.public import public
+from neurotest.reading import LARGEST_TEXT, read_text, reason, user_path
 from neurotest.target.target import Outputs, Target, WeightsFile
 
+LARGEST_INPUT = 1 << 32  # values of one input
 OWN = ("bounds", "mean", "std", "shape", "classes", "outputs", "weights", "preprocess")  # what a target knows of itself
 RANDOM_WEIGHTS = "{} has random weights: two calls give different ones, so nothing measured on it repeats. Pass --weights FILE."
 
@@ -81,7 +87,7 @@ def load(
     if fitting:
         options["preprocess"] = Preprocess(**{**(vars(network.preprocess) if isinstance(network, Target) else {}), **fitting})
     if weights is not None:
-        file = Path(weights).expanduser().resolve()
+        file = user_path(weights, f"weights {weights}").resolve()
         load_weights(network.module if isinstance(network, Target) else network, file)
         origin["weights"] = WeightsFile(file, sha256(file))
     if isinstance(network, Target):
@@ -104,10 +110,10 @@ def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
         return None
     try:
         shape = tuple(int(part) for part in (size.lower().split("x") if isinstance(size, str) else size))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         shape = ()
-    if not shape or min(shape) < 1:
-        raise BadInput(f"size={size!r}: expected channels x height x width, for example 1x28x28.")
+    if not 0 < len(shape) <= 8 or min(shape) < 1 or math.prod(shape) > LARGEST_INPUT:
+        raise BadInput(f"size={shown(size)}: expected channels x height x width, for example 1x28x28.")
     return shape
 
 
@@ -117,18 +123,16 @@ def read_classes(classes: str | Path | Iterable[str] | None) -> Sequence[str] | 
     if not isinstance(classes, (str, Path)):
         if isinstance(classes, Iterable):
             return list(classes)
-        raise BadInput(f"classes={classes!r}: expected a file with one class name per line, or the names.")
-    try:
-        return [line.strip() for line in Path(classes).read_text().splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"classes: cannot read {classes} (one class name per line expected): {error}") from error
+        raise BadInput(f"classes={shown(classes)}: expected a file with one class name per line, or the names.")
+    text = read_text(user_path(classes, f"classes {classes}"), "a file with one class name per line", limit=LARGEST_TEXT)
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _device(device: str) -> str:
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise BadInput(f"device={device!r} is not available here: {str(error).splitlines()[0]}") from error
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise BadInput(f"device={device!r} is not available here: {reason(error)}") from error
     return device
 
 
@@ -290,15 +294,16 @@ def read_state(file: Path) -> dict[str, Tensor]:
             from safetensors.torch import load_file
 
             return load_file(file)
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        # A pickle that stands alone may promise any length: of bytes in memory no more is read than there are.
+        source = file if zipfile.is_zipfile(file) else io.BytesIO(file.read_bytes())
+        content = torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise whatever their parser meets
         if "weights_only" in str(error).lower() or "WeightsUnpickler" in str(error):
             raise BadInput(
                 f"weights {file} hold pickled objects, which could run code: refused. Save a plain state dict "
                 "(torch.save(model.state_dict(), ...)) or safetensors."
             ) from error
-        first = (str(error) or type(error).__name__).splitlines()[0]
-        raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {first}") from error
+        raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {reason(error)}") from error
     for wrapper in ("state_dict", "model"):
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]

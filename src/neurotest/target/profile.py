@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,11 +10,15 @@ import numpy as np
 
 from neurotest.errors import BadInput
 from neurotest.files import write_bytes, write_json
+from neurotest.reading import read_json, reading, regular, user_path
 from neurotest.stats.moments import Moments
 from neurotest.target.probe import Trace, Want
 from neurotest.target.target import Target
 
 FORMAT = 1
+KIND = "a profile"
+AGAIN = "Make the profile again."
+LARGEST = 1 << 32  # bytes
 
 
 @dataclass
@@ -83,26 +86,25 @@ class Profile:
     @classmethod
     def load(cls, path: str | Path, target: Target | None = None) -> Profile:
         """Read a saved profile; with `target`, refuse one that was made for another."""
-        from safetensors import SafetensorError
         from safetensors.numpy import load
 
-        base = _base(path)
-        try:
-            about = json.loads(_beside(base, ".json").read_text())
+        base = _base(user_path(path))
+        with reading(f"{base}.safetensors", KIND, hint=AGAIN):
+            about = read_json(_beside(base, ".json"), KIND, hint=AGAIN)
+            regular(_beside(base, ".safetensors"), KIND, LARGEST)
             content = _beside(base, ".safetensors").read_bytes()
-        except (OSError, ValueError) as error:
-            raise BadInput(f"cannot read the profile {base}.json: {error}") from error
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise BadInput(f"{base}.json is no profile of format {FORMAT}: make it again.")
         if hashlib.sha256(content).hexdigest() != about.get("sha256"):
             raise BadInput(f"{base}.safetensors does not belong to {base}.json (its hash differs): make the profile again.")
-        try:
+        with reading(f"{base}.json", KIND, untyped=True, hint=AGAIN):
             tensors = load(content)
             keys = list(Moments(1).state_dict())
             layers = {name: Moments.load({key: tensors[f"{name}/{key}"] for key in keys}) for name in about["layers"]}
-            profile = cls(about["fingerprint"], Want(**about["want"]), layers)
-        except (SafetensorError, KeyError, TypeError) as error:
-            raise BadInput(f"{base}.json is damaged ({error}): make the profile again.") from error
+            want = Want(**about["want"])
+            if not isinstance(about["fingerprint"], str) or want.keep != "reduced":
+                raise ValueError("its fingerprint or what it wants is none")
+            profile = cls(about["fingerprint"], want, layers)
         if target is not None:
             profile.check(target)
         return profile

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neurotest.checks import shown
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
 from neurotest.target.failures import ForwardError, failure, ours
@@ -304,10 +305,10 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _bounds(bounds: Sequence[float]) -> tuple[float, float]:
     try:
         values = tuple(float(b) for b in bounds)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         values = ()
     if len(values) != 2 or not values[0] < values[1] or not np.isfinite(values).all():
-        raise BadInput(f"bounds={bounds}: expected two finite numbers, the lower first, for example 0 1.")
+        raise BadInput(f"bounds={shown(bounds)}: expected two finite numbers, the lower first, for example 0 1.")
     return values[0], values[1]
 
 
@@ -316,8 +317,8 @@ def _statistic(name: str, values: float | Sequence[float] | None, shape: tuple[i
         return None
     try:
         numbers = tuple(float(v) for v in ([values] if isinstance(values, (str, int, float)) else values))
-    except (TypeError, ValueError):
-        raise BadInput(f"{name}={values!r}: expected a number for all channels, or one for each.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput(f"{name}={shown(values)}: expected a number for all channels, or one for each.") from None
     if shape is not None and len(numbers) not in (1, shape[0]):
         raise BadInput(f"{name}: {len(numbers)} values for {shape[0]} channels.")
     return numbers

@@ -169,7 +169,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "labels").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadInput, match="no text"):
         read_labels(tmp_path / "labels")
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(BadInput, match="cannot be read as a labels file"):
         read_labels(tmp_path / "nowhere")
 
 

@@ -12,7 +12,7 @@ import pytest
 import neurotest
 from neurotest import zoo
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, Interrupted
 from neurotest.runs.store import Run
 from neurotest.select import compare, select
 from neurotest.zoo import embedded
@@ -123,6 +123,6 @@ def test_a_selection_that_fails_leaves_no_run(tmp_path: Path) -> None:
         if done > 20:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Interrupted, match="nothing was kept"):
         select(target(), exact_pool(), "deepgini", 3, out=tmp_path / "run", batch=10, progress=stop)
     assert not (tmp_path / "run").exists()

@@ -135,7 +135,7 @@ def test_a_profile_of_other_layers_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot read the profile"):
+    with pytest.raises(BadInput, match="cannot be read as a profile"):
         Profile.load(tmp_path / "absent.json")
     file = profile([X]).save(tmp_path / "p")
     file.with_suffix(".safetensors").unlink()

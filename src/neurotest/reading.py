@@ -1,0 +1,115 @@
+"""Reading what a user brings: one place turns whatever a file makes its decoder raise into a sentence.
+
+    with reading(path, "a profile"):
+        about = json.loads(path.read_text())
+
+Bugs of our own pass: an error that only a wrong program makes, raised by a line of ours, is no fault of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from neurotest.errors import BadInput, NeurotestError
+
+LONGEST_PATH, LONGEST_NAME = 4096, 255  # bytes, as file systems have it
+LONGEST_REASON = 200  # characters of a decoder's own words
+LARGEST_TEXT = 1 << 26  # bytes of a text file
+# What a line of ours raises because it is wrong, not because of what it read.
+BUGS = (TypeError, AttributeError, NameError, LookupError, AssertionError, ImportError, NotImplementedError, ZeroDivisionError)
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, hint: str = "") -> Iterator[None]:
+    """Around the reading of a user's file: what goes wrong is one sentence that names the file and its kind.
+
+    kind: with its article, `a numpy archive`. untyped: the block takes apart values of which nothing is known, so a missing key
+    or another type is the file's fault; keep such blocks small. hint: the next step, a sentence.
+    """
+    try:
+        yield
+    except NeurotestError:
+        raise
+    except MemoryError as error:
+        raise BadInput(f"{path}: {kind} that does not fit into memory{hint and '; '}{hint or '.'}") from error
+    except Exception as error:
+        if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
+            raise
+        raise BadInput(
+            f"{path} cannot be read as {kind} ({reason(error)}). {hint or 'It is damaged or something else.'}"
+        ) from error
+
+
+def _ours(error: BaseException) -> bool:
+    """Whether it is our mistake: raised by our own line, and of a kind that data do not cause by themselves."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+    return isinstance(error, BUGS) and module.partition(".")[0] == "neurotest"
+
+
+def reason(error: BaseException) -> str:
+    """A decoder's words: one line, printable, not too long."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, UnicodeError):
+        return "no text in UTF-8"
+    words = f"{'no JSON: ' if isinstance(error, json.JSONDecodeError) else ''}{' '.join(str(error).split())}"
+    words = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in words[: 2 * LONGEST_REASON])
+    if not words or isinstance(error, (KeyError, RecursionError)):
+        words = f"{type(error).__name__}{words and ': '}{words}"
+    return words if len(words) <= LONGEST_REASON else words[:LONGEST_REASON] + "..."
+
+
+def user_path(text: str | os.PathLike[str], what: str = "") -> Path:
+    """The path a user typed, with its home folder; what cannot be the name of a file is refused here.
+
+    what: how the sentence begins, by default the text itself.
+    """
+    if not isinstance(text, str | os.PathLike):
+        raise BadInput(f"{what or text!r:.200}: a path is text, not a {type(text).__name__}.")
+    typed = os.fspath(text)
+    shown = what or (typed if len(typed) <= LONGEST_REASON else typed[:LONGEST_REASON] + "...")
+    if "\0" in typed:
+        raise BadInput(f"{ascii(shown)[1:-1]}: a path holds no NUL character; check what was typed.")
+    try:
+        path = Path(typed).expanduser()
+        encoded = os.fsencode(path)
+    except RuntimeError:
+        user = typed.partition("/")[0]
+        raise BadInput(f"{shown}: there is no user {user[1:]!r} here; write ./{user} if a folder is called so.") from None
+    except UnicodeError:
+        raise BadInput(f"{ascii(shown)[1:-1]}: no path, it holds half a character; check what was typed.") from None
+    if len(encoded) >= LONGEST_PATH or any(len(name) > LONGEST_NAME for name in encoded.split(b"/")):
+        raise BadInput(f"{shown}: longer than a path can be ({LONGEST_PATH} bytes, {LONGEST_NAME} for one name).")
+    return path
+
+
+def regular(path: Path, what: str, limit: int) -> None:
+    """Refuse what is no plain file (a pipe would never end) or larger than a file of its kind can sensibly be."""
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise BadInput(f"{path} is a folder, a pipe or a device; {what} is a file.")
+    if about.st_size > limit:
+        raise BadInput(f"{path} has {about.st_size / 1e6:.0f} MB: no {what.partition(' ')[2]} is that large.")
+
+
+def read_text(path: Path, kind: str, *, limit: int = LARGEST_TEXT, hint: str = "") -> str:
+    """The text of a user's file, which is UTF-8; a byte order mark is left out."""
+    with reading(path, kind, hint=hint):
+        regular(path, kind, limit)
+        return path.read_text(encoding="utf-8-sig")
+
+
+def read_json(path: Path, kind: str, *, hint: str = "") -> Any:
+    """What a JSON file holds; nothing is known of its types."""
+    text = read_text(path, kind, hint=hint)
+    with reading(path, kind, hint=hint):
+        return json.loads(text)
