@@ -92,7 +92,9 @@ def test_killed_in_the_middle_of_writing_everything_committed_stays(tmp_path: Pa
             last = line(writer)
     finally:
         writer.send_signal(signal.SIGKILL)
-    rest = writer.communicate()[0].split()
+    assert writer.stdout is not None
+    rest = writer.stdout.read().split()  # not communicate, which forgets what readline has fetched ahead
+    writer.wait()
     committed = int(rest[-1] if rest else last)
     with Run.open(tmp_path / "run") as run:
         kept = run["step"]
