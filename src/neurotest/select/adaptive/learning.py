@@ -14,6 +14,7 @@ from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.select.adaptive import learner
 from neurotest.select.adaptive.features import Facts
+from neurotest.select.adaptive.outputs import Outputs
 from neurotest.select.adaptive.remaining import Draw, Remaining, modelled, sampled
 
 HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
@@ -36,14 +37,14 @@ class Loop:
     seed: int = 0
     audit: float = 0.0
     labels: dict[int, int] = field(default_factory=dict)  # by position; UNCLEAR where nobody could tell
-    evidence: dict[int, tuple[float, float]] = field(default_factory=dict)  # log-odds of DeepGini and learner, before the label
+    evidence: dict[int, tuple[float, ...]] = field(default_factory=dict)  # log-odds of each expert, before the label
     draws: list[Draw] = field(default_factory=list)
-    _now: _Belief | None = field(default=None, repr=False)
+    _now: Belief | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.logits = torch.from_numpy(np.ascontiguousarray(self.facts.logits)).double()
-        probs = self.logits.softmax(dim=1)
-        self.predictions = self.logits.argmax(dim=1)
+        self.outputs = self.facts.outputs
+        probs = self.outputs.probs()
+        self.predictions = self.outputs.predicted
         self.confidence = probs.amax(dim=1)
         self.gini = learner.log_odds(1 - probs.square().sum(dim=1))
         x = torch.from_numpy(np.ascontiguousarray(self.facts.features)).double()
@@ -77,9 +78,8 @@ class Loop:
 
     def record_odds(self, positions: np.ndarray) -> None:
         """Write down the log-odds of these before their labels come."""
-        belief = self.belief
-        plain, learned = belief.plain[positions].tolist(), belief.learned[positions].tolist()
-        self.evidence.update(zip(positions.tolist(), zip(plain, learned, strict=True), strict=True))
+        rows = self.belief.experts[positions].tolist()
+        self.evidence.update(zip(positions.tolist(), map(tuple, rows), strict=True))
 
     def tell(self, indices: ArrayLike, labels: ArrayLike) -> None:
         """Labels of some candidates; -1 where people could not tell. A second, different label is refused."""
@@ -89,7 +89,7 @@ class Loop:
         self._now = None
 
     def _check(self, where: np.ndarray, labels: np.ndarray) -> None:
-        n, classes = self.logits.shape
+        n, classes = len(self.outputs), self.outputs.count
         if len(where) != len(labels):
             raise BadInput(f"{len(where)} indices, but {len(labels)} labels: expected one label per index.")
         if not len(where):
@@ -120,15 +120,15 @@ class Loop:
         return np.array(sorted(p for p, label in self.labels.items() if label != UNCLEAR), dtype=np.int64)
 
     @property
-    def belief(self) -> _Belief:
+    def belief(self) -> Belief:
         if self._now is None:
             self._now = self._learn()
         return self._now
 
-    def _learn(self) -> _Belief:
+    def _learn(self) -> Belief:
         labelled = self.labelled
         if not len(labelled):
-            return _Belief(self.gini, self.gini, 0.0, 1 - self.confidence)
+            return self._mixed(self.gini, self.gini, 0.0, 1 - self.confidence)
         labels = torch.tensor([self.labels[p] for p in labelled.tolist()])
         faults = (labels != self.predictions[labelled]).double()
         intercept, slope = learner.scale(self.gini[labelled], faults)
@@ -136,18 +136,26 @@ class Loop:
         chance = self._head(labelled, labels)
         wrong = self.x @ learner.fault_regression(self.x[labelled], faults, self.ridge)
         learned = HEAD * learner.log_odds(chance) + REGRESSION * wrong
-        return _Belief(plain, learned, self._trust(labelled, faults), chance)
+        return self._mixed(plain, learned, self._trust(labelled, faults), chance)
+
+    def _mixed(self, plain: Tensor, learned: Tensor, trust: float, chance: Tensor) -> Belief:
+        return Belief((1 - trust) * plain + trust * learned, chance, trust, torch.stack([plain, learned], dim=1))
 
     def _head(self, labelled: np.ndarray, labels: Tensor) -> Tensor:
         """Fault probabilities: one minus what the corrected head gives to the class the network predicts."""
+        probs = self._corrected(self.outputs, labelled, labels).probs()
+        column = self.predictions if self.outputs.classes is None else torch.zeros_like(self.predictions)
+        return 1 - probs.gather(1, column[:, None]).squeeze(1)
+
+    def _corrected(self, base: Outputs, labelled: np.ndarray, labels: Tensor) -> Outputs:
+        """By a head learned from the pool's labels on top of `base`, to which anchors hold it."""
         anchors = np.setdiff1d(self.anchors, labelled)
         rows = np.concatenate([labelled, anchors])
-        aims = self.logits[rows].softmax(dim=1)
-        aims[: len(labelled)] = torch.nn.functional.one_hot(labels, self.logits.shape[1]).double()
+        some = base[rows]
+        aims = some.probs()
+        aims[: len(labelled)] = base[labelled].aims(labels)
         weights = torch.cat([torch.ones(len(labelled)), torch.full((len(anchors),), ANCHOR)]).double()
-        added = learner.corrected_head(self.x[rows], self.logits[rows], aims, weights, self.ridge)
-        probs = (self.logits + self.x @ added).softmax(dim=1)
-        return 1 - probs.gather(1, self.predictions[:, None]).squeeze(1)
+        return base.corrected(self.x, learner.corrected_head(self.x[rows], some, aims, weights, self.ridge))
 
     def _trust(self, labelled: np.ndarray, faults: Tensor) -> float:
         """From the log-odds before the labels came. The first batch does not count: there the learner had learned nothing.
@@ -186,10 +194,13 @@ class Loop:
         if not recent:
             return 0.0, 1.0
         recent.sort()
-        plain, learned = torch.tensor([self.evidence[p] for p in recent], dtype=torch.float64).T
-        odds = (1 - self.belief.trust) * plain + self.belief.trust * learned
+        odds = self._mix(torch.tensor([self.evidence[p] for p in recent], dtype=torch.float64))
         faults = torch.tensor([float(self.labels[p] != int(self.predictions[p])) for p in recent], dtype=torch.float64)
         return learner.scale(odds, faults, strength=20.0)
+
+    def _mix(self, experts: Tensor) -> Tensor:
+        """The log-odds that follow from what the experts said (n, experts), weighed as now."""
+        return (1 - self.belief.trust) * experts[:, 0] + self.belief.trust * experts[:, 1]
 
     def remaining(self) -> Remaining:
         """How many faults are left: by the labels of random draws (`audit`), or else by what the model believes."""
@@ -218,21 +229,17 @@ class Loop:
         suspicious: np.ndarray = odd[(agree >= AGREEING).numpy()]
         return suspicious
 
-    def restore(self, labels: Mapping[int, int], evidence: Mapping[int, tuple[float, float]], draws: Sequence[Draw] = ()) -> None:
+    def restore(self, labels: Mapping[int, int], evidence: Mapping[int, tuple[float, ...]], draws: Sequence[Draw] = ()) -> None:
         """Take up what was saved."""
         self.labels, self.evidence, self.draws, self._now = dict(labels), dict(evidence), list(draws), None
 
 
 @dataclass(frozen=True)
-class _Belief:
-    """What DeepGini (`plain`) and the learner say in log-odds about every candidate, how far the learner is trusted, and the
-    head's own fault probability."""
+class Belief:
+    """Log-odds of every candidate, the corrected head's own fault probability, how far the learner is trusted, and what each
+    expert says: (n, experts) log-odds."""
 
-    plain: Tensor
-    learned: Tensor
-    trust: float
+    odds: Tensor
     chance: Tensor
-
-    @property
-    def odds(self) -> Tensor:
-        return (1 - self.trust) * self.plain + self.trust * self.learned
+    trust: float
+    experts: Tensor

@@ -77,7 +77,7 @@ class AdaptiveState:
 
     def __init__(self, method: Adaptive, pool: Pool) -> None:
         self.method, self.pool = method, pool
-        self.gather = Gather(pool)
+        self.gather = Gather(len(pool))
         self.stopped: int | None = None  # labels there were when the stop rule first applied
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:

@@ -1,0 +1,126 @@
+"""The bank: training images as they are and changed in known ways, and what the network does on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest import rng
+from neurotest.data.source import Source
+from neurotest.mutate.base import Mutations
+from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
+from neurotest.mutate.space import from_unit, to_unit
+from neurotest.scan import Progress, batches
+from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather, Parts, parts_of
+from neurotest.target import Probe, Target
+
+MOST = 5000  # training images
+PLAIN = "plain"
+COPIES: tuple[Mutations | None, ...] = (None, NssMutations(), NssMutations(), ViewMutations(), CorruptionMutations())
+
+
+@dataclass(frozen=True)
+class Bank:
+    """One row per copy of an image: what the network does, the true class, how it was changed, and of which image it is."""
+
+    facts: Facts
+    labels: np.ndarray  # (n,) int64
+    operators: np.ndarray  # (n,) numbers in `names`
+    images: np.ndarray  # (n,)
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def without(self, names: Sequence[str]) -> Bank:
+        """As if these changes had not been simulated."""
+        left = tuple(name for name in self.names if name not in names)
+        numbers = np.array([left.index(name) if name in left else -1 for name in self.names])[self.operators]
+        kept = numbers >= 0
+        return Bank(self.facts.only(kept), self.labels[kept], numbers[kept], self.images[kept], left)
+
+
+def sample_of(train: Source, seed: int) -> Source:
+    """At most MOST labelled images, drawn at random."""
+    if len(train) <= MOST:
+        return train
+    return train.take(np.sort(rng.stream("select.bank.images", seed).permutation(len(train))[:MOST]))
+
+
+def names_of(copies: Sequence[Mutations | None] = COPIES) -> tuple[str, ...]:
+    names = [PLAIN] if None in copies else []
+    return tuple(dict.fromkeys([*names, *(name for one in copies if one is not None for name in one.names)]))
+
+
+class _Copies:
+    """The images of a source, changed; each draw depends on the seed, the number of the copy and the image's place alone."""
+
+    def __init__(self, target: Target, source: Source, seed: int, copies: Sequence[Mutations | None]) -> None:
+        self.target, self.source, self.copies, self.names = target, source, copies, names_of(copies)
+        self.draws = [
+            None if one is None else one.draw(rng.stream("select.bank", seed, number), len(source))
+            for number, one in enumerate(copies)
+        ]
+
+    def operators(self, number: int) -> np.ndarray:
+        draws = self.draws[number]
+        if draws is None:
+            return np.zeros(len(self.source), dtype=np.int64)
+        return np.array([self.names.index(name) for name in draws.names])[draws.kind]
+
+    def each(self, number: int, order: np.ndarray, batch: int = BLOCK) -> Iterator[Tensor]:
+        mutations, draws = self.copies[number], self.draws[number]
+        for part in batches(self.target, self.source, order=order, batch=batch):
+            if mutations is None or draws is None:
+                yield part.x
+                continue
+            unit = to_unit(part.x, self.target.bounds)
+            changed = mutations.apply(unit, draws[part.index], eight_bit=self.source.dtype == np.uint8)
+            yield from_unit(changed, self.target.bounds)
+
+
+def fit_basis(target: Target, source: Source, *, seed: int = 0, copies: Sequence[Mutations | None] = COPIES) -> Basis:
+    """From SAMPLE rows of the bank, as many of each copy."""
+    changed = _Copies(target, source, seed, copies)
+    each = -(-SAMPLE // len(copies))
+    parts: list[Parts] = []
+    logits: list[Tensor] = []
+    with Probe(target, WANT) as probe:
+        for number in range(len(copies)):
+            order = np.sort(rng.stream("select.bank.sample", seed, number).permutation(len(source))[:each])
+            for x in changed.each(number, order):
+                trace = probe(x)
+                parts.append(parts_of(trace))
+                logits.append(trace.logits.cpu())
+    hidden, early, picture = (torch.cat(list(part)) for part in zip(*parts, strict=True))
+    return Basis.fit((hidden, early, picture), torch.cat(logits))
+
+
+def build(
+    target: Target,
+    source: Source,
+    labels: np.ndarray,
+    basis: Basis,
+    *,
+    seed: int = 0,
+    copies: Sequence[Mutations | None] = COPIES,
+    progress: Progress | None = None,
+) -> Bank:
+    """Forward every copy of every image once."""
+    changed, n = _Copies(target, source, seed, copies), len(source)
+    total = n * len(copies)
+    gather = Gather(total, basis)
+    with Probe(target, WANT) as probe:
+        for number in range(len(copies)):
+            for start, x in zip(range(0, n, BLOCK), changed.each(number, np.arange(n)), strict=True):
+                gather.update(number * n + np.arange(start, start + len(x)), probe(x))
+                if progress is not None:
+                    progress(gather.seen, total)
+    operators = np.concatenate([changed.operators(number) for number in range(len(copies))])
+    images = np.tile(np.arange(n), len(copies))
+    return Bank(gather.value(), labels[images], operators, images, changed.names)

@@ -1,0 +1,88 @@
+"""The loop with a prior: five experts give log-odds, and a stack weighs them by what each said before the labels came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest.select.adaptive import learner
+from neurotest.select.adaptive.learning import Belief, Loop
+from neurotest.select.adaptive.outputs import LIMIT
+from neurotest.select.adaptive.prior import Prior
+
+EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
+SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
+REGRESSION = 0.1  # the regression's weight before the first label
+LEAD = 1.0  # nats by which the stack must foretell labels better than DeepGini where nothing true was learned beforehand
+
+
+@dataclass
+class PriorLoop(Loop):
+    """As `Loop`, with what was learned before the first label. Evidence: the log-odds of the five experts before the label."""
+
+    prior: Prior | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert self.prior is not None
+        self.gini = self.gini.clamp(-LIMIT, LIMIT)
+        self.corrected = self.outputs.corrected(self.x, self.prior.head)
+        self.foreseen = self.corrected.fault_odds(self.predictions)
+
+    @property
+    def middle(self) -> Tensor:
+        """Weights of constant and experts before the first label."""
+        assert self.prior is not None
+        constant, plain, head = self.prior.stack
+        known = self.prior.trained and not self.prior.guarded
+        weights = [constant, plain, head / 2, head / 2, REGRESSION if known else 0.0, 0.0]
+        return torch.tensor(weights, dtype=torch.float64)
+
+    def _learn(self) -> Belief:
+        labelled = self.labelled
+        labels = torch.tensor([self.labels[p] for p in labelled.tolist()], dtype=torch.int64)
+        experts = self._experts(labelled, labels)
+        weights = self._weights(labelled, labels)
+        odds = weights[0] + experts @ weights[1:]
+        trust = 1 - float(weights[1] / weights[1:].sum().clamp_min(1e-9))
+        return Belief(odds, torch.sigmoid(odds), trust, experts)
+
+    def _mix(self, experts: Tensor) -> Tensor:
+        labelled = self.labelled
+        weights = self._weights(labelled, torch.tensor([self.labels[p] for p in labelled.tolist()], dtype=torch.int64))
+        return weights[0] + experts @ weights[1:]
+
+    def _experts(self, labelled: np.ndarray, labels: Tensor) -> Tensor:
+        """(n, 5) what each expert says now."""
+        if not len(labelled):
+            plain = self.outputs.fault_odds()
+            return torch.stack([self.gini, self.foreseen, self.foreseen, torch.zeros_like(self.gini), plain], dim=1)
+        faults = (labels != self.predictions[labelled]).double()
+        wrong = self.x @ learner.fault_regression(self.x[labelled], faults, self.ridge)
+        heads = [
+            self._corrected(base, labelled, labels).fault_odds(self.predictions) for base in (self.corrected, self.outputs)
+        ]
+        return torch.stack([self.gini, self.foreseen, heads[0], wrong.clamp(-LIMIT, LIMIT), heads[1]], dim=1)
+
+    def _weights(self, labelled: np.ndarray, labels: Tensor) -> Tensor:
+        """Constant and weights of the experts: the prior's, moved by what each said about labels before they came."""
+        judged = [(i, *self.evidence[p]) for i, p in enumerate(labelled.tolist()) if p in self.evidence]
+        middle = self.middle
+        if not judged:
+            return middle
+        rows, *columns = (torch.tensor(column) for column in zip(*judged, strict=True))
+        x = torch.stack(columns, dim=1).double()
+        faults = (labels[rows] != self.predictions[labelled][rows]).double()
+        hold = torch.full_like(middle, SPREAD**-2)
+        hold[0] = SPREAD_CONSTANT**-2
+        ones = torch.ones(len(x), dtype=torch.float64)
+        weights = learner.rising(x, faults, ones, middle, hold)
+        if self.prior is not None and not self.prior.trained:
+            alone = learner.rising(x[:, :1], faults, ones, middle[:2], hold[:2])
+            alone = torch.cat([alone, middle[2:]])
+            fits = [learner.log_posterior(x, faults, w, middle, hold) for w in (weights, alone)]
+            return weights if fits[0] - fits[1] >= LEAD else alone
+        return weights
