@@ -10,7 +10,7 @@ import typer
 from neurotest.cli import options as opt
 
 TARGET = "zoo:fashion-lenet5"
-METHODS = ["nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
+METHODS = ["adaptive", "foreseen", "nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
 
 
 @opt.reports_result

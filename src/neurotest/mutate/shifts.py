@@ -173,15 +173,17 @@ class _Range(Mutations):
 @registry.register("mutation", "views", paper="", cost="about a twentieth of a LeNet-5 forward pass per input")
 @dataclass(frozen=True, kw_only=True)
 class ViewMutations(_Range):
-    """Coarse pixels (squares of 2 to 4), a grey square over a part (a quarter to half of the side), gamma (0.2 to 0.6, 2 to 5)."""
+    """Coarse pixels (squares of 2 to 4), a grey square over a part (a quarter to half the side), gamma (0.2 to 0.6, 2 to 5)."""
 
-    operators = {"coarse": Coarse, "occlusion": Occlusion, "gamma": Gamma}
+    operators: ClassVar = {"coarse": Coarse, "occlusion": Occlusion, "gamma": Gamma}
 
 
-@registry.register("mutation", "corruptions", paper="after Hendrycks and Dietterich, ICLR 2019", cost="mostly JPEG: 0.1 ms per small image",
-                   differs="Three of the corruptions, with ranges of our own.")  # fmt: skip
+@registry.register(
+    "mutation", "corruptions", paper="after Hendrycks and Dietterich, ICLR 2019", cost="mostly JPEG: 0.1 ms per small image",
+    differs="Three of the corruptions, with ranges of our own.",
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class CorruptionMutations(_Range):
     """Normal noise (spread 0.1 to 0.3), JPEG (quality 5 to 24), and a fog-like loss of contrast."""
 
-    operators = {"noise": NormalNoise, "jpeg": Jpeg, "fog": Fog}
+    operators: ClassVar = {"noise": NormalNoise, "jpeg": Jpeg, "fog": Fog}

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,6 +16,8 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.data.source import Source
+from neurotest.errors import BadInput
+from neurotest.files import cache_dir, whole
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
@@ -20,6 +27,7 @@ from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts
 from neurotest.target import Probe, Target
 
 MOST = 5000  # training images
+FORMAT = 1  # of a bank in the cache
 PLAIN = "plain"
 COPIES: tuple[Mutations | None, ...] = (None, NssMutations(), NssMutations(), ViewMutations(), CorruptionMutations())
 
@@ -124,3 +132,59 @@ def build(
     operators = np.concatenate([changed.operators(number) for number in range(len(copies))])
     images = np.tile(np.arange(n), len(copies))
     return Bank(gather.value(), labels[images], operators, images, changed.names)
+
+
+# -- the cache: a bank depends on the target, on the training images and their labels, and on nothing else
+
+
+def of_training(
+    target: Target, train: Source, *, copies: Sequence[Mutations | None] = COPIES, progress: Progress | None = None
+) -> tuple[Bank, Basis]:
+    """The bank of some training data in a basis of its own, from the cache or made and put there."""
+    images = sample_of(train, 0)
+    assert images.labels is not None
+    place = cache_dir() / "banks" / f"{_key(target, images, copies)}.npz"
+    if (kept := _read(place, names_of(copies))) is not None:
+        return kept
+    basis = fit_basis(target, images, copies=copies)
+    bank = build(target, images, images.labels, basis, copies=copies, progress=progress)
+    with suppress(BadInput), whole(place) as part, open(part, "wb") as file:  # a cache that cannot be written costs time only
+        np.savez(file, **_arrays(bank, basis))
+    return bank, basis
+
+
+def _key(target: Target, images: Source, copies: Sequence[Mutations | None]) -> str:
+    about = (FORMAT, target.fingerprint, images.digest(), tuple(map(repr, copies)))
+    return blake2b(repr(about).encode(), digest_size=16).hexdigest()
+
+
+def _arrays(bank: Bank, basis: Basis) -> dict[str, np.ndarray]:
+    facts = {f"facts.{name}": value for name, value in bank.facts.arrays().items() if name != "embedding"}
+    rows = {"labels": bank.labels, "operators": bank.operators, "images": bank.images}
+    return {**facts, **rows, **{f"basis.{name}": value for name, value in basis.state().items()}}
+
+
+def _read(place: Path, names: tuple[str, ...]) -> tuple[Bank, Basis] | None:
+    """None where there is none, or a damaged one: it is made again."""
+    try:
+        with np.load(place, allow_pickle=False) as file:
+            arrays = dict(file)
+        basis = Basis.read({name[6:]: value for name, value in arrays.items() if name.startswith("basis.")})
+        facts = Facts(
+            **{name[6:]: value for name, value in arrays.items() if name.startswith("facts.")}, embedding=basis.embedding
+        )
+        bank = Bank(facts, arrays["labels"], arrays["operators"], arrays["images"], names)
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
+        return None
+    rows = {len(a) for a in (facts.features, facts.logits, bank.labels, bank.operators, bank.images)}
+    return (bank, basis) if len(rows) == 1 and bank.operators.max(initial=0) < len(names) else None
+
+
+def of_pool(target: Target, pool: Source, facts: Facts, basis: Basis, *, progress: Progress | None = None) -> Bank:
+    """Without training data: the half of the pool of which the network is surest, its predictions taken for the truth."""
+    outputs = facts.outputs
+    surest = np.argsort(outputs.gini_odds().numpy(), kind="stable")[: len(facts) // 2]
+    if len(surest) > MOST:
+        surest = rng.stream("select.bank.images", 0).permutation(surest)[:MOST]
+    surest = np.sort(surest)
+    return build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, progress=progress)

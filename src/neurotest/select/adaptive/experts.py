@@ -16,7 +16,7 @@ from neurotest.select.adaptive.prior import Prior
 EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
 SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
 REGRESSION = 0.1  # the regression's weight before the first label
-LEAD = 1.0  # nats by which the stack must foretell labels better than DeepGini where nothing true was learned beforehand
+LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must foretell labels better than DeepGini, where that is the start
 
 
 @dataclass
@@ -33,12 +33,17 @@ class PriorLoop(Loop):
         self.foreseen = self.corrected.fault_odds(self.predictions)
 
     @property
+    def doubted(self) -> bool:
+        """Nothing true was learned beforehand, or the pool looks natural: DeepGini decides until the stack is ahead."""
+        assert self.prior is not None
+        return self.prior.guarded or not self.prior.trained
+
+    @property
     def middle(self) -> Tensor:
         """Weights of constant and experts before the first label."""
         assert self.prior is not None
         constant, plain, head = self.prior.stack
-        known = self.prior.trained and not self.prior.guarded
-        weights = [constant, plain, head / 2, head / 2, REGRESSION if known else 0.0, 0.0]
+        weights = [constant, plain, head / 2, head / 2, 0.0 if self.doubted else REGRESSION, 0.0]
         return torch.tensor(weights, dtype=torch.float64)
 
     def _learn(self) -> Belief:
@@ -62,9 +67,7 @@ class PriorLoop(Loop):
             return torch.stack([self.gini, self.foreseen, self.foreseen, torch.zeros_like(self.gini), plain], dim=1)
         faults = (labels != self.predictions[labelled]).double()
         wrong = self.x @ learner.fault_regression(self.x[labelled], faults, self.ridge)
-        heads = [
-            self._corrected(base, labelled, labels).fault_odds(self.predictions) for base in (self.corrected, self.outputs)
-        ]
+        heads = [self._corrected(base, labelled, labels).fault_odds(self.predictions) for base in (self.corrected, self.outputs)]
         return torch.stack([self.gini, self.foreseen, heads[0], wrong.clamp(-LIMIT, LIMIT), heads[1]], dim=1)
 
     def _weights(self, labelled: np.ndarray, labels: Tensor) -> Tensor:
@@ -80,9 +83,9 @@ class PriorLoop(Loop):
         hold[0] = SPREAD_CONSTANT**-2
         ones = torch.ones(len(x), dtype=torch.float64)
         weights = learner.rising(x, faults, ones, middle, hold)
-        if self.prior is not None and not self.prior.trained:
+        if self.prior is not None and self.doubted:
             alone = learner.rising(x[:, :1], faults, ones, middle[:2], hold[:2])
             alone = torch.cat([alone, middle[2:]])
             fits = [learner.log_posterior(x, faults, w, middle, hold) for w in (weights, alone)]
-            return weights if fits[0] - fits[1] >= LEAD else alone
+            return weights if fits[0] - fits[1] >= (LEAD_NATURAL if self.prior.guarded else LEAD) else alone
         return weights

@@ -107,9 +107,7 @@ class Basis:
 
     @classmethod
     def read(cls, state: Mapping[str, np.ndarray]) -> Basis:
-        hidden, early, picture, last = (
-            _Linear(*(torch.from_numpy(state[f"{i}.{name}"]) for name in LINE)) for i in range(4)
-        )
+        hidden, early, picture, last = (_Linear(*(torch.from_numpy(state[f"{i}.{name}"]) for name in LINE)) for i in range(4))
         return cls((hidden, early, picture), last, float(state["limit"]), state.get("embedding"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -73,7 +74,8 @@ class Loop:
             return left[:0]
         count = max(1, round(self.audit * n))
         drawn = np.sort(rng.stream("select.audit", self.seed, len(self.draws)).permutation(left)[:count])
-        self.draws.append(Draw(tuple(drawn.tolist()), frozenset(self.labels)))
+        expected = float(self.belief.chance[drawn].sum())
+        self.draws.append(Draw(tuple(drawn.tolist()), frozenset(self.labels), expected))
         return drawn
 
     def record_odds(self, positions: np.ndarray) -> None:
@@ -189,6 +191,17 @@ class Loop:
         intercept, slope = self._calibration()
         return float(torch.sigmoid(intercept + slope * odds).mean())
 
+    def compared(self) -> Compared:
+        """Faults found so far beside those among as many of DeepGini's first; where one of those has no label, its chance."""
+        labelled = self.labelled
+        first = torch.argsort(-self.gini, stable=True).numpy()[: len(labelled)]
+        faulty = {p: self.labels[p] != int(self.predictions[p]) for p in labelled.tolist()}
+        shared = [faulty[p] for p in first.tolist() if p in faulty]
+        others = torch.from_numpy(np.setdiff1d(first, labelled))
+        intercept, slope = self._calibration()
+        guess = float(torch.sigmoid(intercept + slope * self.belief.odds[others]).sum())
+        return Compared(len(labelled), sum(faulty.values()), sum(shared) + guess, len(shared))
+
     def _calibration(self, window: int = 100) -> tuple[float, float]:
         recent = [p for p in self.labels if p in self.evidence and self.labels[p] != UNCLEAR][-window:]
         if not recent:
@@ -232,6 +245,15 @@ class Loop:
     def restore(self, labels: Mapping[int, int], evidence: Mapping[int, tuple[float, ...]], draws: Sequence[Draw] = ()) -> None:
         """Take up what was saved."""
         self.labels, self.evidence, self.draws, self._now = dict(labels), dict(evidence), list(draws), None
+
+
+class Compared(NamedTuple):
+    """Labels and faults so far, the faults DeepGini would have found with as many labels, and how many of its picks have one."""
+
+    labels: int
+    faults: int
+    deepgini: float
+    shared: int
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Draw:
 
     positions: tuple[int, ...]
     labelled: frozenset[int]
+    expected: float | None = None  # faults the model expected among them; None in runs of older versions
 
 
 class Remaining(NamedTuple):
