@@ -40,6 +40,7 @@ class Loop:
     labels: dict[int, int] = field(default_factory=dict)  # by position; UNCLEAR where nobody could tell
     evidence: dict[int, tuple[float, ...]] = field(default_factory=dict)  # log-odds of each expert, before the label
     draws: list[Draw] = field(default_factory=list)
+    batches: list[tuple[int, ...]] = field(default_factory=list)  # positions that were proposed together
     _now: Belief | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -63,10 +64,14 @@ class Loop:
         n = min(n, len(left))
         drawn = self._draw(left, n)
         free = np.setdiff1d(left, drawn)
-        best = free[torch.argsort(-self.belief.odds[free], stable=True).numpy()[: n - len(drawn)]]
+        best = free[self._best(free, n - len(drawn))]
         batch: np.ndarray = np.concatenate([best, drawn])
         self.record_odds(batch)
         return batch
+
+    def _best(self, free: np.ndarray, n: int) -> np.ndarray:
+        """Which n of the free candidates to label next."""
+        return torch.argsort(-self.belief.odds[free], stable=True).numpy()[:n]
 
     def _draw(self, left: np.ndarray, n: int) -> np.ndarray:
         """The audit's share of a proposal: every candidate that is left has the same chance."""
@@ -82,6 +87,7 @@ class Loop:
         """Write down the log-odds of these before their labels come."""
         rows = self.belief.experts[positions].tolist()
         self.evidence.update(zip(positions.tolist(), map(tuple, rows), strict=True))
+        self.batches.append(tuple(positions.tolist()))
 
     def tell(self, indices: ArrayLike, labels: ArrayLike) -> None:
         """Labels of some candidates; -1 where people could not tell. A second, different label is refused."""
@@ -149,15 +155,16 @@ class Loop:
         column = self.predictions if self.outputs.classes is None else torch.zeros_like(self.predictions)
         return 1 - probs.gather(1, column[:, None]).squeeze(1)
 
-    def _corrected(self, base: Outputs, labelled: np.ndarray, labels: Tensor) -> Outputs:
-        """By a head learned from the pool's labels on top of `base`, to which anchors hold it."""
+    def _corrected(self, base: Outputs, labelled: np.ndarray, labels: Tensor, of: np.ndarray | None = None) -> Outputs:
+        """By a head learned from the pool's labels on top of `base`, to which anchors hold it; of all candidates or some."""
         anchors = np.setdiff1d(self.anchors, labelled)
         rows = np.concatenate([labelled, anchors])
         some = base[rows]
         aims = some.probs()
         aims[: len(labelled)] = base[labelled].aims(labels)
         weights = torch.cat([torch.ones(len(labelled)), torch.full((len(anchors),), ANCHOR)]).double()
-        return base.corrected(self.x, learner.corrected_head(self.x[rows], some, aims, weights, self.ridge))
+        head = learner.corrected_head(self.x[rows], some, aims, weights, self.ridge)
+        return base.corrected(self.x, head) if of is None else base[of].corrected(self.x[of], head)
 
     def _trust(self, labelled: np.ndarray, faults: Tensor) -> float:
         """From the log-odds before the labels came. The first batch does not count: there the learner had learned nothing.
@@ -242,9 +249,16 @@ class Loop:
         suspicious: np.ndarray = odd[(agree >= AGREEING).numpy()]
         return suspicious
 
-    def restore(self, labels: Mapping[int, int], evidence: Mapping[int, tuple[float, ...]], draws: Sequence[Draw] = ()) -> None:
+    def restore(
+        self,
+        labels: Mapping[int, int],
+        evidence: Mapping[int, tuple[float, ...]],
+        draws: Sequence[Draw] = (),
+        batches: Sequence[Sequence[int]] = (),
+    ) -> None:
         """Take up what was saved."""
         self.labels, self.evidence, self.draws, self._now = dict(labels), dict(evidence), list(draws), None
+        self.batches = [tuple(batch) for batch in batches]
 
 
 class Compared(NamedTuple):

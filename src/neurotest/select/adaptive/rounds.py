@@ -154,7 +154,7 @@ def _loop(run: Run, rounds: list[dict[str, Any]]) -> tuple[Loop, Adaptive]:
     labels = {row.position: UNCLEAR if row.label is None else row.label for row in run.labels()}
     evidence = {int(p): tuple(map(float, s)) for r in rounds for p, s in zip(r["positions"], r["said"], strict=True) if s}
     draws = [Draw(tuple(r["random"]), frozenset(r["labelled"]), r.get("expected")) for r in rounds if "random" in r]
-    loop.restore(labels, evidence, draws)
+    loop.restore(labels, evidence, draws, [one["positions"] for one in rounds])
     return loop, method
 
 

@@ -110,12 +110,17 @@ class AdaptiveState:
         else:
             picks, chances = self._reveal(revealed)
         scores: np.ndarray = self.loop.chances.copy()
-        if revealed is not None or self.method.audit:
+        if revealed is not None or set(picks.tolist()) != set(self._first(len(picks)).tolist()):
             scores = np.clip(scores, 0.0, 0.999999)
             scores[picks] = np.arange(len(picks), 0, -1) + np.clip(chances, 0.0, 0.999999)
         if labels is not None:
             scores[labels >= 0] -= 2
         return scores
+
+    def _first(self, n: int) -> np.ndarray:
+        """The n most probable faults among those without a label."""
+        left = self.loop.left
+        return left[np.argsort(-self.loop.chances[left], kind="stable")[:n]]
 
     def _reveal(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rounds until the budget is spent; a label is looked at when its input has been proposed, not before."""
