@@ -80,6 +80,7 @@ def tell_round(proposal: dict[str, Any]) -> None:
         promised = "" if last["expected"] is None else f", expected were {last['expected']:.1f}"
         print(f"the last batch held {last['faults']} faults in {last['labels']} labels{promised}")
         gain = 100 * (c["faults"] - c["deepgini"]) / max(c["labels"], 1)
-        print(f"so far {c['faults']} faults in {c['labels']} labels, deepgini's first about {c['deepgini']:.0f}: {gain:+.1f} points")
+        so_far = f"so far {c['faults']} faults in {c['labels']} labels"
+        print(f"{so_far}, deepgini's first would hold about {c['deepgini']:.0f}: {gain:+.1f} points")
     if proposal["suspects"]:
         print(f"labels that look wrong: {', '.join(map(str, proposal['suspects'][:20]))}")

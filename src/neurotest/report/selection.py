@@ -63,7 +63,8 @@ def _held(rounds: list[Row]) -> Iterator[Row]:
     for number, row in enumerate(rounds, start=1):
         held = row["faults"] - before
         before = row["faults"]
-        yield {**row, "number": number, "measured": held / row["size"], "gain": (before - row["deepgini"]) / max(row["labels"], 1)}
+        gain = (before - row["deepgini"]) / max(row["labels"], 1)
+        yield {**row, "number": number, "measured": held / row["size"], "gain": gain}
 
 
 @section("accuracy", title="Accuracy, estimated from the labelled picks", order=10, commands=COMMANDS)

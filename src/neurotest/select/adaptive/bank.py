@@ -11,7 +11,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from neurotest import rng
@@ -23,7 +22,7 @@ from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress, batches
-from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather, Parts, parts_of
+from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather
 from neurotest.target import Probe, Target
 
 MOST = 5000  # training images
@@ -92,46 +91,32 @@ class _Copies:
             yield from_unit(changed, self.target.bounds)
 
 
-def fit_basis(target: Target, source: Source, *, seed: int = 0, copies: Sequence[Mutations | None] = COPIES) -> Basis:
-    """From SAMPLE rows of the bank, as many of each copy."""
-    changed = _Copies(target, source, seed, copies)
-    each = -(-SAMPLE // len(copies))
-    parts: list[Parts] = []
-    logits: list[Tensor] = []
-    with Probe(target, WANT) as probe:
-        for number in range(len(copies)):
-            order = np.sort(rng.stream("select.bank.sample", seed, number).permutation(len(source))[:each])
-            for x in changed.each(number, order):
-                trace = probe(x)
-                parts.append(parts_of(trace))
-                logits.append(trace.logits.cpu())
-    hidden, early, picture = (torch.cat(list(part)) for part in zip(*parts, strict=True))
-    return Basis.fit((hidden, early, picture), torch.cat(logits))
-
-
 def build(
     target: Target,
     source: Source,
     labels: np.ndarray,
-    basis: Basis,
+    basis: Basis | None = None,
     *,
     seed: int = 0,
     copies: Sequence[Mutations | None] = COPIES,
     progress: Progress | None = None,
-) -> Bank:
-    """Forward every copy of every image once."""
+) -> tuple[Bank, Basis]:
+    """Forward every copy of every image once. Without a basis, one is fitted on SAMPLE rows, as many of each copy."""
     changed, n = _Copies(target, source, seed, copies), len(source)
-    total = n * len(copies)
+    total, each = n * len(copies), -(-SAMPLE // len(copies))
+    shuffled = [rng.stream("select.bank.sample", seed, number).permutation(n) for number in range(len(copies))]
     gather = Gather(total, basis)
     with Probe(target, WANT) as probe:
-        for number in range(len(copies)):
-            for start, x in zip(range(0, n, BLOCK), changed.each(number, np.arange(n)), strict=True):
-                gather.update(number * n + np.arange(start, start + len(x)), probe(x))
-                if progress is not None:
-                    progress(gather.seen, total)
+        for part in (slice(None, each), slice(each, None)):
+            for number, order in enumerate(np.sort(images[part]) for images in shuffled):
+                for start, x in zip(range(0, len(order), BLOCK), changed.each(number, order), strict=True):
+                    gather.update(number * n + order[start : start + BLOCK], probe(x))
+                    if progress is not None:
+                        progress(gather.seen, total)
+    assert gather.basis is not None
     operators = np.concatenate([changed.operators(number) for number in range(len(copies))])
-    images = np.tile(np.arange(n), len(copies))
-    return Bank(gather.value(), labels[images], operators, images, changed.names)
+    rows = np.tile(np.arange(n), len(copies))
+    return Bank(gather.value(), labels[rows], operators, rows, changed.names), gather.basis
 
 
 # -- the cache: a bank depends on the target, on the training images and their labels, and on nothing else
@@ -146,8 +131,7 @@ def of_training(
     place = cache_dir() / "banks" / f"{_key(target, images, copies)}.npz"
     if (kept := _read(place, names_of(copies))) is not None:
         return kept
-    basis = fit_basis(target, images, copies=copies)
-    bank = build(target, images, images.labels, basis, copies=copies, progress=progress)
+    bank, basis = build(target, images, images.labels, copies=copies, progress=progress)
     with suppress(BadInput), whole(place) as part, open(part, "wb") as file:  # a cache that cannot be written costs time only
         np.savez(file, **_arrays(bank, basis))
     return bank, basis
@@ -187,4 +171,4 @@ def of_pool(target: Target, pool: Source, facts: Facts, basis: Basis, *, progres
     if len(surest) > MOST:
         surest = rng.stream("select.bank.images", 0).permutation(surest)[:MOST]
     surest = np.sort(surest)
-    return build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, progress=progress)
+    return build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, progress=progress)[0]

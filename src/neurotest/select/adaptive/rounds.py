@@ -233,12 +233,14 @@ def _result(
     rest, size = loop.remaining(), max(1, len(positions))
     content = {row.position: row.content for row in run.inputs()}
     return {
-        "method": "adaptive", "round": len(rounds), "again": again, "indices": positions, "contents": [content[p] for p in positions],
+        "method": "adaptive", "round": len(rounds), "again": again, "indices": positions,
+        "contents": [content[p] for p in positions],
         "scores": [float(loop.chances[p]) for p in positions], "predicted": [int(loop.predictions[p]) for p in positions],
         "labels": len(loop.labels), "faults": faults_of(loop), "remaining": rest.value,
         "remaining_interval": [rest.low, rest.high],
         "remaining_by": f"{rest.random} random labels" if rest.random else "model",
-        "last_round": _last_round(loop, rounds), "compared": loop.compared()._asdict(), "expected_rate": loop.expected_rate(size), "trust": loop.belief.trust,
+        "last_round": _last_round(loop, rounds), "compared": loop.compared()._asdict(),
+        "expected_rate": loop.expected_rate(size), "trust": loop.belief.trust,
         "suspects": loop.suspects().tolist(),
         "stop": stop is not None and bool(loop.labels) and not positions, "notes": [summary(loop, size)], "run": str(run.path),
     }  # fmt: skip
