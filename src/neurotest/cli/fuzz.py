@@ -75,7 +75,7 @@ def fuzz(
     if str(description.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
         max_outputs = max_outputs or int(description.pop("outputs"))
     budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults}
-    opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
+    opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     opt.set_threads(threads)
     from neurotest.campaign import fuzz as start
     from neurotest.cli.screen import Screen
