@@ -12,6 +12,7 @@ from neurotest import rng
 from neurotest.select.adaptive import prior as priors
 from neurotest.select.adaptive.batch import diverse
 from neurotest.select.adaptive.experts import LARGE, PriorLoop
+from neurotest.select.adaptive.remaining import Draw, combined
 
 from .test_prior import bank, scanned
 
@@ -98,3 +99,40 @@ def test_a_batch_without_weight_on_diversity_is_the_top(seed: int, n: int) -> No
     assert diverse(odds, x, classes, n, 0.0).tolist() == torch.argsort(-odds, stable=True)[:n].tolist()
     spread = diverse(odds, x, classes, n, 0.5).tolist()
     assert len(set(spread)) == n
+
+
+# -- faults left
+
+
+def test_faults_left_by_two_models_by_hand() -> None:
+    """Models that agree on 20: the spread is 0.2, so a factor of exp(1.96 x 0.2) either way, and the noise of coin tosses."""
+    chance = torch.full((100,), 0.2, dtype=torch.float64)
+    rest = combined(chance, chance, [], {})
+    noise = 3 + 2 * 4
+    assert rest.value == pytest.approx(20, rel=0.02)
+    assert (rest.low, rest.high) == pytest.approx((20 * np.exp(-0.392) - noise, 20 * np.exp(0.392) + noise), rel=0.03)
+
+
+def test_random_labels_move_the_guess_as_a_plain_sum_over_factors_says() -> None:
+    head, mixed = torch.full((200,), 0.05).double(), torch.full((200,), 0.2).double()
+    draws = [Draw((0, 1, 2), frozenset(), 0.3), Draw((3, 4), frozenset({0, 1, 2}), 0.2)]
+    faulty = {0: True, 1: True, 2: False, 3: True, 4: True}
+    rest = combined(head, mixed, draws, faulty)
+    spread = 0.2 + 0.35 * np.log(4)
+    factors = np.exp(np.linspace(-4 * spread, 4 * spread, 20_001))
+    chance = np.exp(-0.5 * (np.log(factors) / spread) ** 2)
+    for expected, faults in ((0.3, 2), (0.2, 2)):
+        chance = chance * (factors * expected) ** faults * np.exp(-factors * expected)
+    shares = np.cumsum(chance) / chance.sum()
+    assert rest.value == pytest.approx(20 * factors[np.searchsorted(shares, 0.5)], rel=0.05)
+    assert rest.random == 5
+    assert rest.value > combined(head, mixed, [], {}).value
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0.001, 0.9), st.floats(0.001, 0.9), st.integers(0, 20), st.integers(0, 20))
+def test_the_interval_holds_the_estimate_and_stays_in_the_pool(a: float, b: float, faults: int, others: int) -> None:
+    n = faults + others
+    draws = [Draw(tuple(range(n)), frozenset(), 0.1 * n)] if n else []
+    rest = combined(torch.full((50,), a).double(), torch.full((50,), b).double(), draws, {i: i < faults for i in range(n)})
+    assert 0 <= rest.low <= rest.value <= rest.high <= 50

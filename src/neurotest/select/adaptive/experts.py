@@ -10,9 +10,10 @@ from torch import Tensor
 
 from neurotest.select.adaptive import learner
 from neurotest.select.adaptive.batch import diverse
-from neurotest.select.adaptive.learning import Belief, Loop
+from neurotest.select.adaptive.learning import UNCLEAR, Belief, Loop
 from neurotest.select.adaptive.outputs import LIMIT
 from neurotest.select.adaptive.prior import Prior
+from neurotest.select.adaptive.remaining import Remaining, combined
 
 EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
 SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
@@ -63,7 +64,13 @@ class PriorLoop(Loop):
         weights = self._weights(labelled, labels)
         odds = weights[0] + experts @ weights[1:]
         trust = 1 - float(weights[1] / weights[1:].sum().clamp_min(1e-9))
-        return Belief(odds, torch.sigmoid(odds), trust, experts)
+        return Belief(odds, torch.sigmoid(experts[:, EXPERTS.index("corrected")]), trust, experts)
+
+    def remaining(self) -> Remaining:
+        """How many faults are left: by two models, corrected by the labels of random draws (`audit`)."""
+        left = self.left
+        faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
+        return combined(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]), self.draws, faulty)
 
     def _mix(self, experts: Tensor) -> Tensor:
         labelled = self.labelled

@@ -16,7 +16,7 @@ from neurotest.errors import BadInput
 from neurotest.select.adaptive import learner
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.outputs import Outputs
-from neurotest.select.adaptive.remaining import Draw, Remaining, modelled, sampled
+from neurotest.select.adaptive.remaining import Draw, Remaining, between, modelled, sampled
 
 HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
 ANCHORS, ANCHOR = 500, 0.1  # unlabelled candidates that hold the head to the network, and what each counts
@@ -79,7 +79,8 @@ class Loop:
             return left[:0]
         count = max(1, round(self.audit * n))
         drawn = np.sort(rng.stream("select.audit", self.seed, len(self.draws)).permutation(left)[:count])
-        expected = float(self.belief.chance[drawn].sum())
+        belief = self.belief
+        expected = between(float(belief.chance[drawn].sum()), float(torch.sigmoid(belief.odds[drawn]).sum()))
         self.draws.append(Draw(tuple(drawn.tolist()), frozenset(self.labels), expected))
         return drawn
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 
 from neurotest import files, registry
+from neurotest.arrays import read_npz
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
@@ -178,11 +178,11 @@ def _facts(run: Run) -> tuple[Facts, np.ndarray | None]:
     if path.is_symlink() or path.stat().st_size > LARGEST:
         raise BadInput(f"{path} is a link or too large: refused.")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
+        with open(path, "rb") as file:
+            arrays = read_npz(file, str(path), largest=LARGEST)
         head = arrays.pop("head", None)
         facts = Facts(**arrays)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, TypeError) as error:
         raise BadInput(f"{path} cannot be read ({error}): the run is damaged.") from None
     rows = [facts.features, facts.logits, *([] if facts.classes is None else [facts.classes])]
     fitting = all(a.ndim == 2 and len(a) == len(run.inputs()) for a in rows) and (facts.classes is None) == (
