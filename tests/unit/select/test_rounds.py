@@ -116,7 +116,7 @@ def test_a_label_that_contradicts_an_earlier_one(begun: Path, tmp_path: Path) ->
 def test_the_stop_rule(pool: ArraySource, tmp_path: Path) -> None:
     assert pool.labels is not None
     blind = ArraySource(pool.read(np.arange(300)))
-    select("zoo:mnist-lenet1", blind, "adaptive:stop=0.9", 15, out=tmp_path / "run")
+    select("zoo:mnist-lenet1", blind, "adaptive:stop=0.9,prior=none", 15, out=tmp_path / "run")
     first = rounds.resume(tmp_path / "run")["indices"]
     rounds.add_labels(tmp_path / "run", write(tmp_path / "a.csv", first, pool.labels[first].tolist()))
     proposal = rounds.resume(tmp_path / "run")

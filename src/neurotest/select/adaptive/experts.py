@@ -17,7 +17,7 @@ from neurotest.select.adaptive.remaining import Remaining, combined
 
 EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
 SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
-LARGE, FOLDS = 60, 4  # labels of a batch beyond which experts are judged within it, and in how many parts
+LARGE, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
 DIVERSITY, MOST = 0.5, 2000  # what crowding costs in log-odds, and the largest batch that is made diverse
 REGRESSION = 0.1  # the regression's weight before the first label
 LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must foretell labels better than DeepGini, where that is the start
