@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from neurotest import files, registry
+from neurotest import registry
 from neurotest.arrays import read_npz
-from neurotest.data.source import Source
-from neurotest.data.spec import data
+from neurotest.data.objects import AnyData
+from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
+from neurotest.jobs.stored import stored_data
+from neurotest.runs.folder import own
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.experts import PriorLoop
 from neurotest.select.adaptive.features import Facts
@@ -27,6 +29,7 @@ from neurotest.select.exchange import classes_of, numbered, read_labels
 
 Entry = dict[str, Any]  # as JSON holds it
 FACTS = "adaptive.npz"
+own(r"adaptive\.npz")
 ROUNDS, SETTINGS, PRIOR = "adaptive rounds", "adaptive settings", "adaptive prior"  # entries of the run
 LARGEST = 1 << 33
 
@@ -44,7 +47,7 @@ def _keep(run: Run, name: str, state: AdaptiveState) -> None:
     prior = loop.prior if isinstance(loop, PriorLoop) else None
     content = io.BytesIO()
     np.savez(content, **facts.arrays(), **({} if prior is None else {"head": prior.head.numpy()}))
-    files.write_bytes(run.path / FACTS, content.getvalue())
+    run.file(FACTS).write(content.getvalue())
     picks = [row.position for row in run.ranking(name) if row.picked]
     with run.transaction(durable=True):
         run[SETTINGS] = {**dataclasses.asdict(state.method), "seed": state.pool.seed, "bounds": list(state.pool.target.bounds)}
@@ -103,7 +106,7 @@ def _places(key: int | str, contents: Mapping[str, list[int]], proposed: set[int
     return [key]
 
 
-def resume(path: str | Path, budget: int | None = None, *, pool: Source | str | None = None, files: int | None = None) -> Entry:
+def resume(path: str | Path, budget: int | None = None, *, pool: AnyData | None = None, files: int | None = None) -> Entry:
     """Propose the next batch of an adaptive run, or say again what was proposed if nothing of it has a label yet.
 
     budget: size of the batch (default: that of the one before). pool: only for pictures of the proposals; zoo data and data of a
@@ -115,23 +118,34 @@ def resume(path: str | Path, budget: int | None = None, *, pool: Source | str | 
         last = rounds[-1]
         size = budget or len(last["positions"])
         if not any(p in loop.labels for p in last["positions"]) and (budget is None or budget == len(last["positions"])):
-            return _result(run, loop, last["positions"], rounds, again=True, stop=method.stop)
+            return _proposed_before(run, loop, rounds, pool, files, method.stop)
         if method.stop is not None and loop.expected_rate(size) < method.stop:
             return _result(run, loop, [], rounds, again=False, stop=method.stop)
         batch = loop.propose(size)
         name = f"{rounds[0]['ranking']} round {len(rounds) + 1}"
         rounds = [*rounds, _round(name, batch.tolist(), loop)]
-        with run.transaction(durable=True):
+        with run.transaction(durable=True):  # files, then the rows: whoever dies between has proposed nothing
+            missing = _pictures(run, pool, batch if files is None else batch[:files])
             run.add_ranking(name, batch, loop.chances[batch], len(batch))
             run[ROUNDS] = rounds
-        missing = _pictures(run, pool, batch if files is None else batch[:files])
-        run.export()
+            run.export()
         result = _result(run, loop, batch.tolist(), rounds, again=False, stop=method.stop)
         return {**result, "notes": [*result["notes"], *missing]}
 
 
+def _proposed_before(run: Run, loop: Loop, rounds: list[Entry], pool: Any, files: int | None, stop: float | None) -> Entry:
+    """The last proposal again; pictures that a later round still lacks are made up for."""
+    positions, missing = rounds[-1]["positions"], []
+    if len(rounds) > 1:
+        with run.transaction():
+            missing = _pictures(run, pool, np.array(positions[:files], dtype=np.int64))
+            run.export()
+    result = _result(run, loop, positions, rounds, again=True, stop=stop)
+    return {**result, "notes": [*result["notes"], *missing]}
+
+
 def _rounds(run: Run) -> list[dict[str, Any]]:
-    if ROUNDS not in run or not (run.path / FACTS).is_file():
+    if ROUNDS not in run:
         raise BadInput(
             f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
             "--out RUN` on a pool without labels."
@@ -174,26 +188,23 @@ def _prior(run: Run, head: np.ndarray) -> Prior:
 
 def _facts(run: Run) -> tuple[Facts, np.ndarray | None]:
     """The saved scan and the prior's head, if there is one, read as data and nothing else."""
-    path = run.path / FACTS
-    if path.is_symlink() or path.stat().st_size > LARGEST:
-        raise BadInput(f"{path} is a link or too large: refused.")
+    file = run.file(FACTS)
+    with file.open(LARGEST) as stream:
+        arrays = read_npz(stream, str(file), largest=LARGEST)
+    head = arrays.pop("head", None)
     try:
-        with open(path, "rb") as file:
-            arrays = read_npz(file, str(path), largest=LARGEST)
-        head = arrays.pop("head", None)
         facts = Facts(**arrays)
-    except (OSError, TypeError) as error:
-        raise BadInput(f"{path} cannot be read ({error}): the run is damaged.") from None
+    except TypeError:
+        raise BadInput(f"{file} does not hold a scan: the run is damaged.") from None
     rows = [facts.features, facts.logits, *([] if facts.classes is None else [facts.classes])]
-    fitting = all(a.ndim == 2 and len(a) == len(run.inputs()) for a in rows) and (facts.classes is None) == (
-        facts.embedding is None
-    )
+    fitting = all(a.ndim == 2 and len(a) == len(run.inputs()) for a in rows)
+    fitting = fitting and (facts.classes is None) == (facts.embedding is None)
     if not fitting or (head is not None and head.shape != (facts.features.shape[1] + 1, facts.outputs.rank)):
-        raise BadInput(f"{path} does not fit the inputs of the run: the run is damaged.")
+        raise BadInput(f"{file} does not fit the inputs of the run: the run is damaged.")
     return facts, head
 
 
-def _pictures(run: Run, pool: Source | str | None, batch: np.ndarray) -> list[str]:
+def _pictures(run: Run, pool: AnyData | None, batch: np.ndarray) -> list[str]:
     """Store the proposals as pictures where the pool can be read; a run from elsewhere does not make us open files it names."""
     spec = run["config"].get("pool")
     if pool is None:
@@ -201,15 +212,17 @@ def _pictures(run: Run, pool: Source | str | None, batch: np.ndarray) -> list[st
             return ["no pictures: the run was made elsewhere; give its pool as POOL."]
         pool = str(spec)
     try:
-        source = data(pool)
+        source = stored_data(run, pool)
         contents = {row.position: row.content for row in run.inputs()}
-        if any(str(source.take(np.array([p])).ids()[0]) != contents[p] for p in batch[:3].tolist()):
-            return [f"no pictures: {spec} does not hold the inputs of this run any more."]
         bounds = run[SETTINGS].get("bounds", [0.0, 1.0])
         stored = {row.position for row in run.files("picked")}
         new = np.array([p for p in batch.tolist() if p not in stored], dtype=np.int64)
-        if len(new):
-            run.save_inputs(new, source.read(new), "picked", (float(bounds[0]), float(bounds[1])))
+        if not len(new):
+            return []
+        x = source.read(new)
+        if content_ids(x).tolist() != [contents[p] for p in new.tolist()]:
+            return [f"no pictures: {spec} does not hold the inputs of this run any more."]
+        run.save_inputs(new, x, "picked", (float(bounds[0]), float(bounds[1])))
     except (BadInput, IndexError) as error:
         return [f"no pictures: {error}"]
     return []

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from neurotest.checks import number, one_of
-from neurotest.data.source import Source
+from neurotest.data.objects import AnyData
 from neurotest.jobs.opening import known_training, open_data, open_target
 from neurotest.registry import register
 from neurotest.scan import BATCH, Batch, Progress, each_batch
@@ -166,9 +166,9 @@ class AdaptiveState:
 
 def loop(
     target: Target | str,
-    pool: Source | str,
+    pool: AnyData,
     *,
-    train: Source | str | None = None,
+    train: AnyData | None = None,
     prior: Literal["train", "self"] | None = "train",
     ridge: float = 30.0,
     seed: int = 0,
