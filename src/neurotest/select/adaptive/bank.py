@@ -78,7 +78,7 @@ class _Copies:
         draws = self.draws[number]
         if draws is None:
             return np.zeros(len(self.source), dtype=np.int64)
-        return np.array([self.names.index(name) for name in draws.names])[draws.kind]
+        return np.asarray(np.array([self.names.index(name) for name in draws.names])[draws.kind])
 
     def each(self, number: int, order: np.ndarray, batch: int = BLOCK) -> Iterator[Tensor]:
         mutations, draws = self.copies[number], self.draws[number]
@@ -133,7 +133,7 @@ def of_training(
         return kept
     bank, basis = build(target, images, images.labels, copies=copies, progress=progress)
     with suppress(BadInput), whole(place) as part, open(part, "wb") as file:  # a cache that cannot be written costs time only
-        np.savez(file, **_arrays(bank, basis))
+        np.savez(file, allow_pickle=False, **_arrays(bank, basis))
     return bank, basis
 
 

@@ -49,12 +49,12 @@ def learn(bank: Bank, pool: Facts, *, ridge: float = 30.0, seed: int = 0) -> Pri
     head, oof = crossfit(bank, weights, ridge)
     faults = (labels != outputs.predicted).double()
     gini = outputs.gini_odds()
-    stack = learner.stacked(torch.stack([gini, oof], dim=1), faults, weights)
-    mixed = stack[0] + stack[1] * gini + stack[2] * oof
+    constant, plain, slope = learner.stacked(torch.stack([gini, oof], dim=1), faults, weights)
+    mixed = constant + plain * gini + slope * oof
     promise = gain(mixed.numpy(), gini.numpy(), faults.numpy() > 0.5, portion)
     by_name = dict(zip(bank.names, pi.tolist(), strict=True))
     guarded = by_name.get(PLAIN, 0.0) >= NATURAL and promise < LITTLE
-    return Prior(head, (0.0, 1.0, 0.0) if guarded else stack, by_name, promise, guarded)
+    return Prior(head, (0.0, 1.0, 0.0) if guarded else (constant, plain, slope), by_name, promise, guarded)
 
 
 def crossfit(bank: Bank, weights: Tensor, ridge: float) -> tuple[Tensor, Tensor]:

@@ -99,4 +99,4 @@ def combined(head: Tensor, mixed: Tensor, draws: Sequence[Draw], faulty: Mapping
     low, value, high = (middle * math.exp(logs[np.searchsorted(chance, q * chance[-1])]) for q in (0.025, 0.5, 0.975))
     noise = 3 + 2 * math.sqrt(float((head * (1 - head)).sum()))
     most = float(len(head))
-    return Remaining(min(value, most), max(0.0, low - noise), min(most, high + noise), labels)
+    return Remaining(min(value, most), min(most, max(0.0, low - noise)), min(most, high + noise), labels)

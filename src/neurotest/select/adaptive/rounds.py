@@ -46,7 +46,8 @@ def _keep(run: Run, name: str, state: AdaptiveState) -> None:
     facts, loop = state.loop.facts, state.loop
     prior = loop.prior if isinstance(loop, PriorLoop) else None
     content = io.BytesIO()
-    np.savez(content, **facts.arrays(), **({} if prior is None else {"head": prior.head.numpy()}))
+    arrays = facts.arrays() | ({} if prior is None else {"head": prior.head.numpy()})
+    np.savez(content, allow_pickle=False, **arrays)
     run.file(FACTS).write(content.getvalue())
     picks = [row.position for row in run.ranking(name) if row.picked]
     with run.transaction(durable=True):
