@@ -198,6 +198,6 @@ def _statistics(picture: Tensor) -> Tensor:
     """Mean, spread, largest, smallest, and how rough it is along and across."""
     flat = picture.flatten(1)
     statistics = [flat.mean(dim=1), flat.std(dim=1, correction=0), flat.amax(dim=1), flat.amin(dim=1)]
-    if picture.ndim == 4:
+    if picture.ndim == 4 and min(picture.shape[2:]) > 1:
         statistics += [picture.diff(dim=3).abs().mean(dim=(1, 2, 3)), picture.diff(dim=2).abs().mean(dim=(1, 2, 3))]
     return torch.stack(statistics, dim=1)
