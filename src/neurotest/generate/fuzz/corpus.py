@@ -71,6 +71,10 @@ class Corpus:
         dropped = set([int(i) for i in order if self.entries[int(i)].number not in kept][:over])
         self.entries = [entry for i, entry in enumerate(self.entries) if i not in dropped]
 
+    def drop(self, numbers: set[int]) -> None:
+        if numbers:
+            self.entries = [entry for entry in self.entries if entry.number not in numbers]
+
     def potential(self, x: NDArray[np.generic], reference: NDArray[np.generic]) -> float:
         """How much room for change is left: what validity allows in all, less what was changed."""
         if self.settings.energy == "constant":
