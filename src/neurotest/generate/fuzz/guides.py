@@ -1,6 +1,6 @@
 """Guides: which mutants are worth keeping. Every coverage criterion is one; DeepHunter's, TensorFuzz's and random stand beside.
 
-`gain` judges a batch and changes nothing, `keep` takes mutants in.
+`gain` judges a batch and changes nothing, `keep` takes mutants in. A guide that has a `planner` also says which mutants are made.
 """
 
 from __future__ import annotations
@@ -163,6 +163,11 @@ class GuideState(ABC):
     usual: int = 4  # mutants a turn is expected to take before any turn has ended
     planner: Planner | None = None  # plans the mutants of each batch, if the guide does so
 
+    @property
+    def wants(self) -> tuple[Want, ...]:
+        """What is recorded of every mutant."""
+        return () if self.want is None else (self.want,)
+
     def prepare(self, trace: Trace, batch: BatchContext) -> Trace:
         """Called once per batch, first; a guide that needs more than recorded values adds it to the trace."""
         return trace
@@ -184,6 +189,10 @@ class GuideState(ABC):
 
     def value(self) -> float | None:
         """The guide's own measure of progress, for the screen."""
+        return None
+
+    def expected(self) -> float | None:
+        """How many new goals it expects of the next 1,000 forward passes; None: it cannot say (yet)."""
         return None
 
     def details(self) -> dict[str, Any]:

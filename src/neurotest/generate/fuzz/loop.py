@@ -49,8 +49,10 @@ class Fuzzer:
         self.tally = Tally()
         self.seen = Seen(int(content, 16) for content in seeds.contents.tolist())
         planner = guide.planner
+        if budget.until_dry is not None and planner is None:
+            raise BadInput("until_dry: this guide does not say what it expects: take --guide goals, or another budget.")
         self.schedule: Schedule = TurnSchedule(self, purpose) if planner is None else PlanSchedule(self, planner)
-        self._probe = Probe(target, *([guide.want] if guide.want is not None else []))
+        self._probe = Probe(target, *guide.wants)
 
     @property
     def turns(self) -> list[Turn]:
@@ -82,6 +84,9 @@ class Fuzzer:
         """What ends the campaign now, if anything does; `seconds` are spent outside it."""
         if self.tally.idle >= MOST_IDLE:
             return "mutants"
+        dry, expected = self.budget.until_dry, None if self.budget.until_dry is None else self.guide.expected()
+        if dry is not None and expected is not None and expected < dry:
+            return "new goals"
         counts = self.tally.counts()
         return self.budget.spent({**counts, "seconds": counts["seconds"] + seconds})
 

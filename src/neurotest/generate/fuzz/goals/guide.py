@@ -23,18 +23,19 @@ from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
 from neurotest.generate.fuzz.goals.goal import CellGoalState, Goal, GoalStates, GoalSubject, Outcomes
 from neurotest.generate.fuzz.goals.parents import Cell, ParentRows, Parents
 from neurotest.generate.fuzz.goals.planning import Chooser, Forecasts, chances
-from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideBatch, GuideState, Plan, Planner
+from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideBatch, GuideState, Plan, Planner, build_guide
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.settings import Settings
 from neurotest.measure.context import Context
 from neurotest.measure.traces import array
-from neurotest.target import Target, Trace
+from neurotest.target import Target, Trace, Want
 
 GOALS = ("family", "pair", "seed", "smaller")
 MANY, TOP = 32, 16  # beyond so many classes only so many of each parent count
 DEPTHS = 8  # of mutants, for which the shares of valid ones are counted
 FEW_VALID, CHECKED = 0.25, 8  # a rule of which fewer are valid, after so many checks, is not planned at that depth
 RAMP = 8  # the planning batch is a share of the forward passes so far
+RAISED = 0.5  # what a parent counts more that raised the criterion of `coverage`
 WINDOW = 1000  # forward passes that expectations are about
 
 
@@ -53,12 +54,13 @@ class Goals(Guide):
     goals: what counts (`neurotest list goal`), a name or several; each may have options: `('family', 'seed:2')`. features: what
     forecasts are made from beside logits and label: `neurons` (principal components of the last hidden layer), `pixels` (of the input:
     the control) or `logits` (nothing). first_batch, batch: mutants planned together, from the beginning to the end of a ramp.
-    explore: share of random mutants. parents: how many are planned over at a time, drawn anew for each batch. start: random mutants before
-    the first plan.
+    explore: share of random mutants. parents: how many are planned over at a time, drawn anew for each batch. start_random: mutants
+    before the first plan. coverage: a criterion; parents that raised it count half as much again (no gain was ever measured).
     """
 
     goals: tuple[str | Goal, ...] | str = GOALS
     features: Literal["neurons", "pixels", "logits"] = "neurons"
+    coverage: str = ""
     first_batch: int = 64
     batch: int = 256
     explore: float = 0.1
@@ -81,7 +83,8 @@ class Goals(Guide):
         number("explore", self.explore, "0.1 by default", least=0, most=1)
 
     def start(self, context: Context, seeds: Source) -> GuideState:
-        return GoalsState(self)
+        bonus = build_guide(self.coverage).start(context, seeds) if self.coverage else None
+        return GoalsState(self, bonus, _hidden(context.need_target()))
 
     def build_goals(self) -> dict[str, Goal]:
         built = [registry.build("goal", goal) for goal in self.goals]
@@ -98,27 +101,39 @@ class PlannedBatch(GuideBatch):
         return next((row for row in rows if self.gains[row] > 0), None)
 
 
+def _hidden(target: Target) -> bool:
+    """Whether the target has a last hidden layer."""
+    try:
+        return bool(target.survey().find(HIDDEN.layers))
+    except BadInput:
+        return False
+
+
 class GoalsState(GuideState, Planner):
     """Regressions, temperature, goals and parents of a campaign: all of it is state, saved and restored."""
 
-    def __init__(self, settings: Goals) -> None:
-        self.settings = settings
+    def __init__(self, settings: Goals, bonus: GuideState | None = None, hidden: bool = True) -> None:
+        self.settings, self.bonus = settings, bonus
         self.planner = self
-        goals = settings.build_goals()
-        if settings.features == "neurons" or any(goal.top_neurons for goal in goals.values()):
-            self.want = HIDDEN
-        self._goals = goals
+        self._goals = settings.build_goals()
+        self.kind = settings.features if hidden or settings.features != "neurons" else "logits"  # a network without such a layer
+        looks_inside = self.kind == "neurons" or any(goal.top_neurons for goal in self._goals.values())
+        self._wants = (*([HIDDEN] if looks_inside else []), *(bonus.wants if bonus is not None else ()))
         self._plan: Planned | None = None
         self._retired: set[int] = set()
         self.rates = np.array([[1.0, 1.0], [0.0, 1.0]])  # faults and mutants, of predictions that changed and that did not
         self.passes = 0  # forward passes of the mutants so far
         self.recent: deque[tuple[int, float, int]] = deque()  # passes, goals expected and reached, of the last WINDOW passes
 
+    @property
+    def wants(self) -> tuple[Want, ...]:
+        return self._wants
+
     # -- the campaign
 
     def begin(self, target: Target, seeds: Seeds, settings: Settings) -> None:
         self.seeds, self.campaign = seeds, settings
-        self.features = Features(target, seeds, self.settings.features)
+        self.features = Features(target, seeds, self.kind)
         self.arms = Arms.of(settings.mutations)
         self.neurons = Standing(target, seeds, max(goal.top_neurons for goal in self._goals.values()))
         subject = GoalSubject(len(seeds), seeds.classes, settings.mutations.names, self.neurons.count, tuple(target.classes or ()))
@@ -144,7 +159,7 @@ class GoalsState(GuideState, Planner):
         zeros = np.zeros(n, dtype=np.int64)
         return ParentRows(
             np.arange(n), np.arange(n), np.zeros(n, dtype=bool), zeros, np.zeros(n), self.features.seeds.astype(np.float32),
-            classes, logits, self.neurons.seeds,
+            classes, logits, self.neurons.seeds, np.ones(n),
         )  # fmt: skip
 
     def _top(self, logits: NDArray[Any], true: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -271,11 +286,19 @@ class GoalsState(GuideState, Planner):
         """The mutants of a batch as parents to be; their numbers are given when they are admitted."""
         logits = np.nan_to_num(array(trace.logits).astype(np.float64))
         classes, top = self._top(logits, true)
-        values = values_of(self.settings.features, batch.x, trace)
+        values = values_of(self.kind, batch.x, trace)
         return ParentRows(
             np.full(len(true), -1), plan.parents.root, plan.parents.used | self.arms.once[plan.arms], plan.parents.depth + 1, size,
-            self.features(logits, true, values).astype(np.float32), classes, top, self.neurons(trace),
+            self.features(logits, true, values).astype(np.float32), classes, top, self.neurons(trace), self._bonus(trace),
         )  # fmt: skip
+
+    def _bonus(self, trace: Trace) -> NDArray[np.float64]:
+        """(n,) by how much parents count more because they raised the coverage criterion, which takes them all in."""
+        if self.bonus is None:
+            return np.ones(len(trace.logits))
+        gains = self.bonus.gain(trace)
+        self.bonus.keep(trace)
+        return np.where(gains > 0, 1 + RAISED, 1.0)
 
     def _learn(
         self, plan: Planned, mutants: ParentRows, trace: Trace, finite: NDArray[np.bool_], size: NDArray[np.float64]
@@ -370,8 +393,8 @@ class GoalsState(GuideState, Planner):
         return float(sum(self.goals.counts.values()))
 
     def details(self) -> dict[str, Any]:
-        return {"goals": self.goals.counts, "expected_in_next_1000": self.expected(), "temperature": self.temperature.value,
-                "parents": int(self.parents.alive.sum())}  # fmt: skip
+        return {"goals": self.goals.counts, "expected_in_next_1000": self.expected(), "features": self.kind,
+                "temperature": self.temperature.value, "parents": int(self.parents.alive.sum())}  # fmt: skip
 
     # -- saving
 
@@ -379,6 +402,8 @@ class GoalsState(GuideState, Planner):
         parts = {"parents": self.parents, "goals": self.goals, "change": self.change, "size": self.size, "heat": self.temperature}
         arrays = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.arrays().items()}
         recent = np.array(self.recent, dtype=np.float64).reshape(-1, 3)
+        if self.bonus is not None:
+            arrays |= {f"bonus/{name}": value for name, value in self.bonus.arrays().items()}
         return {**arrays, "rates": self.rates, "validity": self.validity, "recent": recent, "passes": np.array([self.passes])}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -386,6 +411,8 @@ class GoalsState(GuideState, Planner):
         for name, part in parts.items():
             start = f"{name}/"
             part.restore({key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)})
+        if self.bonus is not None:
+            self.bonus.restore({name.removeprefix("bonus/"): a for name, a in arrays.items() if name.startswith("bonus/")})
         self.rates, self.validity = np.array(arrays["rates"]), np.array(arrays["validity"])
         self.passes = int(arrays["passes"][0])
         self.recent = deque((int(n), float(e), int(r)) for n, e, r in arrays["recent"])

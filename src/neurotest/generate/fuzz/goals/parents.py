@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 Cell = tuple[int, int, bool]  # seed, class, whether the lineage has had its once-only mutation
 COLUMNS: dict[str, Any] = {
     "number": np.int64, "root": np.int64, "used": np.bool_, "depth": np.int64, "change": np.float64, "features": np.float32,
-    "classes": np.int64, "logits": np.float32, "neurons": np.int64,
+    "classes": np.int64, "logits": np.float32, "neurons": np.int64, "bonus": np.float64,
 }  # fmt: skip
 
 
@@ -31,6 +31,7 @@ class ParentRows:
     classes: Integers  # (n, k) the classes that count for it
     logits: NDArray[np.float32]  # (n, k) of those, centred and scaled
     neurons: Integers  # (n, top)
+    bonus: NDArray[np.float64]  # (n,) what its mutants' worth is multiplied with
 
     def __len__(self) -> int:
         return len(self.number)

@@ -79,7 +79,7 @@ class Chooser:
                 if (cells := goal.cells(outcomes)) is not None:
                     u = u + table[cells]
             total[:, block] += np.matmul(chance[:, block], u.astype(np.float32)[:, :, None])[:, :, 0]
-        return np.where(self.allowed, total / (1 + self.fault), -1.0)
+        return np.where(self.allowed, total * self.forecasts.parents.bonus[:, None] / (1 + self.fault), -1.0)
 
     def take(self, places: int) -> tuple[Integers, Integers]:
         """So many (parent, arm), fewer if there are not as many that are allowed."""
@@ -104,13 +104,14 @@ class Chooser:
         rows, arms = np.divmod(listed, len(self.arms))
         cells = [goal.cells(self.outcomes(rows, arms)) for goal in self.goals]
         chance, fault = self.forecasts.chance[rows, arms], self.fault[rows, arms]
+        bonus = self.forecasts.parents.bonus[rows]
         still = (fault * self.by_change[rows, arms]).astype(np.float64)
         bound = bound.copy()
         taken: list[int] = []
         front: Integers = np.arange(0)
         limit = np.inf
         while len(taken) < places:
-            worth = bound[front] = self._exact(front, cells, chance, fault, still)
+            worth = bound[front] = self._exact(front, cells, chance, fault, still) * bonus[front]
             best = int(np.argmax(worth)) if len(front) else -1
             if best < 0 or worth[best] < limit:  # what is outside may be better: look at the highest bounds again
                 order = np.argsort(-bound, kind="stable")[: FRONT + 1]
