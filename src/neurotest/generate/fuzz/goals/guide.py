@@ -34,7 +34,7 @@ GOALS = ("family", "pair", "seed", "smaller")
 MANY, TOP = 32, 16  # beyond so many classes only so many of each parent count
 DEPTHS = 8  # of mutants, for which the shares of valid ones are counted
 FEW_VALID, CHECKED = 0.25, 8  # a rule of which fewer are valid, after so many checks, is not planned at that depth
-RAMP = 8  # the planning batch is a share of the forward passes so far
+RAMP = 16  # the planning batch is this part of the forward passes so far
 RAISED = 0.5  # what a parent counts more that raised the criterion of `coverage`
 WINDOW = 1000  # forward passes that expectations are about
 
