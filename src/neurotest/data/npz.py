@@ -5,21 +5,14 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
-from typing import IO, Any, NamedTuple
 
 import numpy as np
-from numpy.lib import format as npy
 
 from neurotest import registry
+from neurotest.arrays import MAGIC, Header, open_archive, opened
 from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
-from neurotest.data.stream import check_size, fill, readable
+from neurotest.data.stream import check_needed, fill, readable
 from neurotest.errors import BadInput, near
-
-
-class _Header(NamedTuple):
-    shape: tuple[int, ...]
-    fortran: bool
-    dtype: np.dtype[Any]
 
 
 @registry.register("data source", "npz", paper="", cost="the arrays are held in memory; float64 is read as float32")
@@ -29,8 +22,8 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
     what = f"npz:{path}"
     with readable(what), _open(path) as archive:
         x_name, y_name, nhwc = _choose(archive, words, path)
-        with archive.open(f"{x_name}.npy") as stream:
-            header = _read_header(stream, f"{what}: {x_name}")
+        with opened(archive, x_name, f"{what}: {x_name}") as (_, header):
+            pass
         _check_inputs(header, what, x_name, nhwc)
         y = None if y_name is None else _read(archive, y_name, what, None, keep_type=True)
         if y is not None and y.shape[:1] != header.shape[:1]:
@@ -54,11 +47,11 @@ def _open(path: Path) -> zipfile.ZipFile:
         raise BadInput(f"npz:{path}: there is no such file; check the path (it is relative to {Path.cwd()}).")
     with open(path, "rb") as start:
         magic = start.read(6)
-    if magic == npy.MAGIC_PREFIX:
+    if magic == MAGIC:
         raise BadInput(f"npz:{path} is a single .npy array; save it as np.savez(FILE, x=x, y=y).")
     if not zipfile.is_zipfile(path):
         raise BadInput(f"npz:{path} is no numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y).")
-    return zipfile.ZipFile(path)
+    return open_archive(path, f"npz:{path}")
 
 
 def _choose(archive: zipfile.ZipFile, words: list[str], path: Path) -> tuple[str, str | None, bool]:
@@ -77,7 +70,7 @@ def _choose(archive: zipfile.ZipFile, words: list[str], path: Path) -> tuple[str
     return names[0], names[1] if len(names) > 1 else None, nhwc
 
 
-def _check_inputs(header: _Header, what: str, name: str, nhwc: bool) -> None:
+def _check_inputs(header: Header, what: str, name: str, nhwc: bool) -> None:
     """Everything that can be refused before the array is read."""
     if header.shape[:1] == (0,):
         raise BadInput(f"{what}: {name} is empty (shape {header.shape}); there is nothing to test.")
@@ -90,34 +83,15 @@ def _check_inputs(header: _Header, what: str, name: str, nhwc: bool) -> None:
     check_input_dtype(header.dtype, f"{what}: {name}")
 
 
-def _read_header(stream: IO[bytes], what: str) -> _Header:
-    version = npy.read_magic(stream)
-    if version not in ((1, 0), (2, 0)):  # 3.0 exists only for record types, which are no inputs
-        raise BadInput(f"{what} is stored in npy format {version}; save it as a plain array of numbers.")
-    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, dtype = read(stream)
-    if dtype.hasobject:
-        raise BadInput(f"{what} holds pickled Python objects, which could run code: refused; save plain numbers.")
-    if dtype.kind not in "uifb" or any(side < 0 for side in shape):
-        raise BadInput(f"{what} has type {dtype} and shape {shape}; save it as a plain array of numbers.")
-    return _Header(tuple(int(side) for side in shape), bool(fortran), dtype)
-
-
 def _read(
     archive: zipfile.ZipFile, name: str, what: str, first: int | None, *, nhwc: bool = False, keep_type: bool = False
 ) -> Array:
     """The first rows of an array; inputs become uint8 or float32 while they are read, a chunk at a time."""
-    info = archive.getinfo(name + ".npy")
     what = f"{what}: {name}"
-    with archive.open(info) as stream:
-        header = _read_header(stream, what)
+    with opened(archive, name, what) as (stream, header):
         count = header.shape[0] if header.shape else 1
         rows = count if first is None or header.fortran else min(count, first)
-        promised = math.prod(header.shape) * header.dtype.itemsize
-        needed = promised // max(1, count) * rows
-        check_size(what, promised, info.file_size - stream.tell(), compressed=False, needed=needed)
-        if info.compress_type == zipfile.ZIP_DEFLATED:
-            check_size(what, promised, info.compress_size, compressed=True, needed=needed)
+        check_needed(what, header.nbytes // max(1, count) * rows)
         kept = header.dtype if keep_type or header.dtype == np.uint8 else np.dtype(np.float32)
         if header.fortran:  # the first axis varies fastest: no rows to read one by one
             flat = fill(stream, np.empty(math.prod(header.shape), kept), (), header.dtype, what)

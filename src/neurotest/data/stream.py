@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from lzma import LZMAError
+from collections.abc import Callable
 from typing import IO, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
+from neurotest.arrays import DEFLATE
+from neurotest.arrays import readable as readable
 from neurotest.data.source import CHUNK, Array, shape_text
 from neurotest.errors import BadInput
 
 MAX_BYTES = 8 << 30
-DEFLATE = 1032  # deflate cannot expand more than this, so a larger claim is false
-
-
-@contextmanager
-def readable(what: str) -> Iterator[None]:
-    """Turn whatever a damaged file makes its decoder raise into one sentence."""
-    try:
-        yield
-    except (OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zlib.error, LZMAError, BadZipFile) as error:
-        raise BadInput(f"{what} cannot be read ({error or type(error).__name__}): damaged? Make or fetch it again.") from error
-    except MemoryError as error:
-        raise BadInput(f"{what} does not fit into memory; read a part of it with a slice such as [:1000].") from error
 
 
 def check_size(what: str, promised: int, stored: int, *, compressed: bool, needed: int) -> None:
@@ -34,6 +20,11 @@ def check_size(what: str, promised: int, stored: int, *, compressed: bool, neede
     possible = promised <= stored * DEFLATE if compressed else promised == stored
     if not possible:
         raise BadInput(f"{what}: its header promises {promised} bytes, the file holds {stored}: damaged? Fetch it again.")
+    check_needed(what, needed)
+
+
+def check_needed(what: str, needed: int) -> None:
+    """Refuse what does not fit into memory at once."""
     if needed > MAX_BYTES:
         raise BadInput(f"{what}: {needed} bytes exceed the {MAX_BYTES} read at once; read a part with a slice such as [:1000].")
 

@@ -1,0 +1,188 @@
+"""Arrays out of `.npy` and `.npz` files that nobody vouches for: what a header promises is checked before memory is spent."""
+
+from __future__ import annotations
+
+import ast
+import math
+import mmap
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from lzma import LZMAError
+from pathlib import Path
+from typing import IO, Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.errors import BadInput
+
+Array = NDArray[Any]
+
+MAGIC = b"\x93NUMPY"
+MAX_HEADER = 10_000  # characters; numpy's own limit
+MAX_SIDES = 32
+CHUNK = 1 << 20
+DEFLATE = 1032  # deflate cannot expand more than this, so a larger claim is false
+NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f(2|4|8))")
+TEXT = re.compile(rf"{NUMBERS.pattern}|[<>|=]?[US][1-9][0-9]{{0,5}}")
+# What numpy writes. Of bzip2 and lzma nobody can say how large the content is before it is unpacked.
+METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflate"}
+
+# What decoders raise at damaged files; KeyError and TypeError are not among them, they would be mistakes of ours.
+DECODING = (
+    OSError, EOFError, ValueError, OverflowError, RuntimeError, NotImplementedError, struct.error, zlib.error, LZMAError,
+    zipfile.BadZipFile,
+)  # fmt: skip
+
+
+class Header(NamedTuple):
+    """What a `.npy` says of itself."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@contextmanager
+def readable(what: str, advice: str = "damaged? Make or fetch it again.") -> Iterator[None]:
+    """Turn whatever a damaged file makes its decoder raise into one sentence."""
+    try:
+        yield
+    except DECODING as error:
+        raise BadInput(f"{what} cannot be read ({error or type(error).__name__}): {advice}") from error
+    except MemoryError as error:
+        raise BadInput(f"{what} does not fit into memory; read a part of it with a slice such as [:1000].") from error
+
+
+def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
+    """The header of a `.npy`; what is no plain array of numbers (or, with `text`, of text) is refused."""
+    start = stream.read(8)
+    if not start.startswith(MAGIC) or len(start) < 8:
+        raise BadInput(f"{what} is no numpy array: it does not start as a .npy does.")
+    version = (start[6], start[7])
+    if version not in ((1, 0), (2, 0)):  # 3.0 exists only for record types, which are no inputs
+        raise BadInput(f"{what} is stored in npy format {version}; save it as a plain array of numbers.")
+    width = 2 if version == (1, 0) else 4
+    length = int.from_bytes(stream.read(width), "little")
+    if length > MAX_HEADER:
+        raise BadInput(f"{what} has a header of {length} characters, {MAX_HEADER} are allowed: damaged?")
+    content = stream.read(length)
+    try:
+        header = ast.literal_eval(content.decode("latin-1").strip())
+        shape, fortran, kind = header["shape"], header["fortran_order"], header["descr"]
+    except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
+        raise BadInput(f"{what} has a header that cannot be read: damaged? Make or fetch it again.") from None
+    if isinstance(kind, str) and kind.lstrip("<>|=").startswith("O"):
+        raise BadInput(f"{what} holds pickled Python objects, which could run code: refused; save plain numbers.")
+    if not (isinstance(kind, str) and (TEXT if text else NUMBERS).fullmatch(kind)):
+        raise BadInput(f"{what} has the type {str(kind)[:80]!r}; save it as a plain array of numbers.")
+    sides = isinstance(shape, tuple) and all(type(side) is int and side >= 0 for side in shape)
+    if not sides or len(shape) > MAX_SIDES or not isinstance(fortran, bool):
+        raise BadInput(f"{what} has the shape {str(shape)[:80]}; save it as a plain array of numbers.")
+    return Header(shape, fortran, np.dtype(kind))
+
+
+def open_archive(file: BinaryIO | Path, what: str) -> zipfile.ZipFile:
+    """A numpy archive whose members are compressed as numpy does it, so that no member can be larger than its size allows."""
+    with readable(what):
+        archive = zipfile.ZipFile(file)
+    try:
+        _check_members(archive, what)
+    except BadInput:
+        archive.close()
+        raise
+    return archive
+
+
+def _check_members(archive: zipfile.ZipFile, what: str) -> None:
+    for info in archive.infolist():
+        if info.flag_bits & 1:
+            raise BadInput(f"{what} is encrypted; save it with np.savez_compressed.")
+        if info.compress_type not in METHODS:
+            method = zipfile.compressor_names.get(info.compress_type, str(info.compress_type))
+            raise BadInput(
+                f"{what}: {info.filename[:80]!r} is compressed by {method}; numpy writes stored and deflate: save it again with "
+                "np.savez_compressed."
+            )
+        expanded = info.compress_size if info.compress_type == zipfile.ZIP_STORED else info.compress_size * DEFLATE
+        if info.file_size > expanded:
+            raise BadInput(
+                f"{what}: {info.filename[:80]!r} promises {info.file_size} bytes, the {info.compress_size} in the file cannot "
+                "hold them: damaged? Make or fetch it again."
+            )
+
+
+@contextmanager
+def opened(archive: zipfile.ZipFile, name: str, what: str, *, text: bool = False) -> Iterator[tuple[IO[bytes], Header]]:
+    """The content of one array after its header, which must promise what the archive holds."""
+    with readable(what):
+        info = archive.getinfo(f"{name}.npy")
+        with archive.open(info) as stream:
+            header = read_header(stream, what, text=text)
+            rest = info.file_size - stream.tell()
+            if header.nbytes != rest:
+                raise BadInput(
+                    f"{what}: its header promises {header.nbytes} bytes, the file holds {rest}: damaged? Fetch it again."
+                )
+            yield stream, header
+
+
+def read_npz(
+    stream: BinaryIO, what: str, *, largest: int, names: Iterable[str] | None = None, text: bool = False
+) -> dict[str, Array]:
+    """The arrays of an archive by name, all or those that are named; together at most `largest` bytes."""
+    arrays: dict[str, Array] = {}
+    with open_archive(stream, what) as archive:
+        have = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+        left = largest
+        for name in have if names is None else names:
+            if name not in have:
+                raise BadInput(f"{what} has no array {name!r}: it is damaged.")
+            with opened(archive, name, f"{what}: {name}", text=text) as (content, header):
+                left -= header.nbytes
+                if left < 0:
+                    raise BadInput(f"{what} holds more than the {largest} bytes that are read at once: refused.")
+                arrays[name] = read_content(content, header, f"{what}: {name}")
+    return arrays
+
+
+def read_content(stream: IO[bytes], header: Header, what: str) -> Array:
+    """The array after its header, a piece at a time: memory is used for what is really there."""
+    content = np.empty(header.nbytes, dtype=np.uint8)
+    at = 0
+    while at < len(content):
+        piece = stream.read(min(CHUNK, len(content) - at))
+        if not piece:
+            raise BadInput(f"{what} ends early: {header.nbytes} bytes were promised, {at} are there; fetch it again.")
+        content[at : at + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+        at += len(piece)
+    stream.read(1)  # at its end an archive compares the checksum
+    return _shaped(content, header)
+
+
+def _shaped(content: Array, header: Header) -> Array:
+    array = content.view(header.dtype) if len(content) else np.empty(0, header.dtype)
+    return array.reshape(header.shape[::-1]).T if header.fortran else array.reshape(header.shape)
+
+
+def map_npy(stream: BinaryIO, what: str, *, largest: int) -> Array:
+    """The array of a `.npy`, read from the file as it is used. The file may be closed afterwards."""
+    with readable(what):
+        size = os.fstat(stream.fileno()).st_size
+        header = read_header(stream, what)
+        at = stream.tell()
+        if header.nbytes != size - at or header.nbytes > largest:
+            raise BadInput(f"{what}: its header promises {header.nbytes} bytes, {size - at} are there and {largest} are allowed.")
+        if not header.nbytes:
+            return _shaped(np.empty(0, np.uint8), header)
+        pages = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
+        return _shaped(np.frombuffer(pages, np.uint8, header.nbytes, at), header)
