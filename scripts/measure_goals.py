@@ -6,8 +6,9 @@ python scripts/measure_goals.py few          # with 20 seeds
 python scripts/measure_goals.py left         # Chao's estimate beside longer campaigns
 python scripts/measure_goals.py inside       # forecasts from logits, neurons, pixels, and a bonus for coverage
 
-Prints a Markdown table. Repetition r starts from other seeds and other random numbers; settings were chosen on other repetitions, and
-never on mnist-lenet1 and fashion-lenet1. Counts at so many passes are interpolated between batches. The slow bilateral blur is left out.
+Prints a Markdown table. Repetition r starts from other seeds and other random numbers; settings were chosen on other repetitions,
+and never on mnist-lenet1 and fashion-lenet1. Counts at so many passes are interpolated between batches. The slow bilateral blur
+is left out.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ def smaller(ours: Course, random: Course) -> tuple[float, float]:
 
 
 def reach() -> None:
-    columns = ["subject", "passes", "families: goals, random", "families, times random's (least to most)", "at 2,000 passes", "pairs",
-               "(seed, predicted)", "seeds broken at 1,000", "least change, L2"]  # fmt: skip
+    columns = ["subject", "passes", "families: goals, random", "families, times random's (least to most)", "at 2,000 passes",
+               "pairs", "(seed, predicted)", "seeds broken at 1,000", "least change, L2"]  # fmt: skip
     rows = []
     for subject in (*LENETS, *RESNETS, *UNTOUCHED):
         passes = PASSES[subject]
@@ -190,12 +191,15 @@ def left() -> None:
                 estimate = chao1(families.values())
                 rows.append([subject, guide, f"{passes:,}", str(len(families)), f"{estimate.value:.0f} ({estimate.low:.0f} to "
                              f"{estimate.high:.0f})", str(len(run.families[-1])), str(every)])  # fmt: skip
-    table(["subject", "guide", "passes", "families found", "Chao's estimate (95 %)", "found at 20,000", "by both at 20,000"], rows)
+    table(
+        ["subject", "guide", "passes", "families found", "Chao's estimate (95 %)", "found at 20,000", "by both at 20,000"], rows
+    )
 
 
 VARIANTS = {
     "logits only": "goals:features=logits", "with neurons": "goals", "with pixels (control)": "goals:features=pixels",
-    "logits, KMNC as a bonus": "goals:features=logits,coverage=kmnc:100", "logits, NLC as a bonus": "goals:features=logits,coverage=nlc",
+    "logits, KMNC as a bonus": "goals:features=logits,coverage=kmnc:100",
+    "logits, NLC as a bonus": "goals:features=logits,coverage=nlc",
 }  # fmt: skip
 
 

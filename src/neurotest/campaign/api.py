@@ -59,8 +59,8 @@ def fuzz(
     """Mutate seeds under a guide until the budget is spent, and keep what the oracles reject.
 
     guide: `goals` (default; it is the one that beats random), a criterion (`kmnc:1000`), `deephunter`, `tensorfuzz`, `nsgen` or
-    `random`. budget: a Budget, or iterations=, forwards=, seconds=, outputs=, faults=, until_dry= (new goals expected of 1,000 forward
-    passes, below which it ends). options: the fields of `Settings` (mutations and validity may be text).
+    `random`. budget: a Budget, or iterations=, forwards=, seconds=, outputs=, faults=, until_dry= (new goals expected of 1,000
+    forward passes, below which it ends). options: the fields of `Settings` (mutations and validity may be text).
     oracle: `label` by default. out: where the run goes (None: ./neurotest-runs; False: nothing is written). resume: a run to go
     on with: its settings stay, the budget may be another. keep, disk: images per family (5), and bytes of images in all (200 MB).
     control: let a random campaign of as many forward passes run beside it (default). stop: asked after every batch; True ends it

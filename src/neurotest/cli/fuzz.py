@@ -28,13 +28,15 @@ def fuzz(
         typer.Option(
             "--guide",
             help="goals: forecasts what mutations do and runs what is new; the only one that finds more families than random. "
-            "random: the baseline. A criterion (kmnc:1000, nlc, ...), deephunter: raises coverage; finds fewer than random. tensorfuzz: "
-            "logits far from all before, for faults many small steps away. nsgen: other decision paths.",
+            "random: the baseline. A criterion (kmnc:1000, nlc, ...) or deephunter: raises coverage; finds fewer than random. "
+            "tensorfuzz: logits far from all before, for faults many small steps away. nsgen: other decision paths.",
         ),
     ] = "goals",
     goal: Annotated[
         list[str] | None,
-        typer.Option("--goal", help="What the guide goals looks for (`neurotest list goal`), such as seed:2; repeat for several."),
+        typer.Option(
+            "--goal", help="What the guide goals looks for (`neurotest list goal`), such as seed:2; repeat for several."
+        ),
     ] = None,
     aim: Annotated[
         list[str] | None, typer.Option("--aim", help="Faults the guide goals looks for above all: 'stop sign -> *'; repeatable.")
@@ -106,11 +108,12 @@ def fuzz(
         "mutations": mutations, "validity": validity, "energy": energy, "tries": tries, "max_depth": max_depth,
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
+    guide = with_goals(guide, goal, aim)
     screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None))
     with show.interruptible() as stop:
         try:
             result = start(
-                loaded, seeds, with_goals(guide, goal, aim), train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
+                loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
                 neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen, stop=stop,
                 **{k: v for k, v in {**settings, **budget}.items() if v is not None},
             )  # fmt: skip

@@ -12,8 +12,8 @@ from neurotest.stats.bootstrap import Interval
 def chao1(counts: Iterable[int], level: float = 0.95) -> Interval:
     """Chao's estimate, bias-corrected, of how many kinds there are, out of how often each was seen.
 
-    The interval is Chao's of 1987: the kinds not seen are taken as log-normal, so that it never ends below what was seen. Samples are taken
-    as drawn at random, which a guided campaign's are not.
+    The interval is Chao's of 1987: the kinds not seen are taken as log-normal, so that it never ends below what was seen. Samples
+    are taken as drawn at random, which a guided campaign's are not.
 
     >>> round(chao1([1, 1, 1, 2, 2, 5]).value, 4)  # 6 seen, 11/12 * 3 * 2 / (2 * 3) not
     6.9167

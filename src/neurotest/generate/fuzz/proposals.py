@@ -98,9 +98,7 @@ class Proposer:
             contents=[contents[i] for i in index], keys=[keys[i] for i in index],
         )  # fmt: skip
 
-    def make_planned(
-        self, entries: list[Entry], draws: Draws, tally: Tally, seen: Seen
-    ) -> tuple[Proposals, NDArray[np.bool_]]:
+    def make_planned(self, entries: list[Entry], draws: Draws, tally: Tally, seen: Seen) -> tuple[Proposals, NDArray[np.bool_]]:
         """The mutants of a plan that are valid and were not output before, each once, and which of the plan are valid."""
         x, stored, valid = self._make(entries, draws)
         contents: list[str] = content_ids(stored).tolist()

@@ -1,4 +1,4 @@
-"""Where the mutants of a batch come from: seeds take turns and draw them at random, or the guide plans parents and rules itself."""
+"""Where the mutants of a batch come from: seeds take turns and draw them at random, or the guide plans parents and rules."""
 
 from __future__ import annotations
 

@@ -71,7 +71,9 @@ class Budget:
         if self.until_dry is not None:
             number("until_dry", self.until_dry, "new goals in 1,000 forward passes, for example 5", above=0)
         if not self.to_dict():
-            raise BadInput("budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs, --faults or --until-dry.")
+            raise BadInput(
+                "budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs, --faults or --until-dry."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}

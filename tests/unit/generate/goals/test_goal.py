@@ -110,7 +110,9 @@ def test_families_of_an_earlier_campaign(tmp_path: Path) -> None:
     with whole("fuzz", tmp_path / "run", {"target": "t"}) as run:
         assert run is not None
         run.add_inputs([{"position": 0, "content": "0", "label": 0, "predicted": 0}])
-        columns = "number, batch, iteration, root, content, expected, predicted, oracle, operator, accepted, gain, l0, l2, linf, chain"
+        columns = (
+            "number, batch, iteration, root, content, expected, predicted, oracle, operator, accepted, gain, l0, l2, linf, chain"
+        )
         values = "?, 0, 0, 0, ?, 0, ?, ?, 'blur', 1, 1, 0, 0, 0, '[]'"
         run.change(f"INSERT INTO mutant ({columns}) VALUES ({values})", [(0, "a", 1, "label"), (1, "b", 2, None)])
         run.finish({})

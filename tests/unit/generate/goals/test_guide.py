@@ -15,7 +15,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.goals import Goals
-from neurotest.generate.fuzz.goals.guide import TOP, GoalsState
+from neurotest.generate.fuzz.goals.state import TOP, GoalsState
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import DeepHunterMutations, Rules98, TensorFuzzMutations
 from neurotest.oracles import build_oracles
@@ -138,7 +138,12 @@ def test_many_classes_and_no_hidden_layer() -> None:
     judges = build_oracles(target, "metamorphic")
     chosen = choose_seeds(target, data, judges)
     loop = Fuzzer(
-        target, chosen, build_guide("goals:parents=16").start(Context(target=target), data), judges, Settings(), Budget(forwards=500)
+        target,
+        chosen,
+        build_guide("goals:parents=16").start(Context(target=target), data),
+        judges,
+        Settings(),
+        Budget(forwards=500),
     )
     outputs(loop)
     guide = guide_of(loop)

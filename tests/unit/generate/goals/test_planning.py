@@ -107,7 +107,9 @@ def _cell(forecasts: Forecasts, goal: GoalState, row: int, arm: int, p: int) -> 
     return -1 if cells is None else int(cells[0, p if cells.shape[1] > 1 else 0])
 
 
-@pytest.mark.parametrize("goals", [["family"], ["seed", "pair"], ["family", "pair", "seed", "smaller", "neuron", "aim(at='1 -> *')"]])
+@pytest.mark.parametrize(
+    "goals", [["family"], ["seed", "pair"], ["family", "pair", "seed", "smaller", "neuron", "aim(at='1 -> *')"]]
+)
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_the_choice_is_that_of_looking_at_everything_each_time(goals: list[str], seed: int) -> None:

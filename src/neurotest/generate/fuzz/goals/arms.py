@@ -28,8 +28,8 @@ def kinship(family: Family) -> NDArray[np.float64]:
 class Arms:
     """One arm per rule that changes something, families one after the other.
 
-    A family whose rules do not say all of a mutant (noise with a number, values of a range) is a single arm: what is learned of it
-    is what its mutants have in common.
+    A family whose rules do not say all of a mutant (noise with a number, values of a range) is a single arm: what is learned of
+    it is what its mutants have in common.
     """
 
     mutations: Mutations

@@ -110,3 +110,27 @@ class Features:
         if self.beside is not None and values is not None:
             parts.append(self.beside(values))
         return np.concatenate(parts, axis=1)
+
+
+class Standing:
+    """Which hidden neurons stand out: farthest from the seeds' mean, in units of their spread."""
+
+    def __init__(self, target: Target, seeds: Seeds, top: int) -> None:
+        self.top, self.count = top, 0
+        self.seeds = np.zeros((len(seeds), 0), dtype=np.int64)
+        if top:
+            values = Features.hidden(target, seeds)
+            self.mean, spread = values.mean(axis=0), values.std(axis=0)
+            self.spread = np.where(spread > 0, spread, np.inf)
+            self.count = values.shape[1]
+            self.seeds = self._of(values)
+
+    def _of(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        return np.argsort(-np.abs((values - self.mean) / self.spread), axis=1, kind="stable")[:, : self.top]
+
+    def __call__(self, trace: Trace) -> NDArray[np.int64]:
+        """(n, top)"""
+        if not self.top:
+            return np.zeros((len(trace.logits), 0), dtype=np.int64)
+        (values,) = trace[HIDDEN].values()
+        return self._of(np.nan_to_num(array(values)))

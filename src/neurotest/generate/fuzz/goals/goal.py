@@ -1,7 +1,8 @@
 """Goals: what a campaign wants to see for the first time. Each divides outcomes into cells; a cell is reached by a fault in it.
 
-A goal is worth its weight until it is reached, and less the more chances it has had: u = 1 / (1 + spent / patience), where `spent` is the
-probability that forecasts have put on it so far. Another package's goals come by the entry point group `neurotest.goal`.
+A goal is worth its weight until it is reached, and less the more chances it has had: u = 1 / (1 + spent / patience), where
+`spent` is the probability that forecasts have put on it so far. Another package's goals come by the entry point group
+`neurotest.goal`.
 """
 
 from __future__ import annotations
@@ -277,8 +278,8 @@ class _AimState(CellGoalState):
 class NewNeuron(Goal):
     """A fault where another hidden neuron (top=1) or decision path (the `top` of them) stands out than at any fault before.
 
-    Neurons of the last hidden layer; the one whose value is farthest from the seeds' mean, in units of their spread, stands out most.
-    What stands out in a mutant is forecast to be what stands out in its parent.
+    Neurons of the last hidden layer; the one whose value is farthest from the seeds' mean, in units of their spread, stands out
+    most. What stands out in a mutant is forecast to be what stands out in its parent.
     """
 
     top: int = 1

@@ -1,4 +1,4 @@
-"""The inputs a plan may mutate: seeds, and for each seed and class the mutant that comes closest to being taken for that class."""
+"""The inputs a plan may mutate: seeds, and for each seed and class the mutant that comes closest to being taken for it."""
 
 from __future__ import annotations
 

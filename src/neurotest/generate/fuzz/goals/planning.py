@@ -35,6 +35,23 @@ class Forecasts:
         return np.asarray(self.chance.sum(axis=2))
 
 
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """What was planned, row by row, to be compared with what happened."""
+
+    rows: NDArray[np.int64]  # (n,) of the parents
+    arms: NDArray[np.int64]  # (n,)
+    parents: ParentRows
+    logits: NDArray[np.float32]  # (n, k) forecast
+    chance: NDArray[np.float32]  # (n, k) of a fault of each class
+    expected: float  # goals, of the whole plan
+    learning: bool  # nothing was forecast yet
+
+    def some(self, rows: NDArray[np.int64]) -> Planned:
+        parts = (self.rows[rows], self.arms[rows], self.parents[rows], self.logits[rows], self.chance[rows])
+        return Planned(*parts, self.expected, self.learning)
+
+
 def chances(
     logits: NDArray[np.float32], is_true: NDArray[np.bool_], temperature: float, rates: tuple[float, float]
 ) -> NDArray[np.float32]:
@@ -47,8 +64,8 @@ def chances(
 class Chooser:
     """Takes one mutant after the other, each time the one that is worth most after those taken before.
 
-    worth = (sum over classes and goals of chance * u + fault * share by which the change is smaller) / (1 + fault), because a fault
-    is run twice. u of a goal falls by its chance whenever a mutant is taken that may reach it, so a worth never rises.
+    worth = (sum over classes and goals of chance * u + fault * share by which the change is smaller) / (1 + fault), because a
+    fault is run twice. u of a goal falls by its chance whenever a mutant is taken that may reach it, so a worth never rises.
     """
 
     def __init__(self, forecasts: Forecasts, goals: list[GoalState], arms: Arms, allowed: NDArray[np.bool_]) -> None:
