@@ -4,6 +4,8 @@ python scripts/measure_goals.py reach        # families, pairs, seeds, sizes of 
 python scripts/measure_goals.py hard         # seeds that no single rule breaks
 python scripts/measure_goals.py few          # with 20 seeds
 python scripts/measure_goals.py left         # Chao's estimate beside longer campaigns
+python scripts/measure_goals.py many         # the share of planning in the time, with 100,000 seeds; also with 1,000 classes:
+python scripts/measure_goals.py many --target SPEC --seeds DATA    # a network and photographs for it
 python scripts/measure_goals.py inside       # forecasts from logits, neurons, pixels, and a bonus for coverage
 
 Prints a Markdown table. Repetition r starts from other seeds and other random numbers; settings were chosen on other repetitions,
@@ -15,8 +17,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,7 +82,8 @@ def course_of(
 ) -> Course:
     state = build_guide(guide).start(Context(target=target, train=source, seed=repetition), source)
     settings = Settings(mutations=mutations, seed=repetition)
-    course, keys = Course(), {name: set() for name in ("families", "pairs", "seeds", "seed and class")}
+    course = Course()
+    keys: dict[str, set[Any]] = {name: set() for name in ("families", "pairs", "seeds", "seed and class")}
     course.counts = {name: [0] for name in keys}
     with Fuzzer(target, seeds, state, build_oracles(target, "label"), settings, Budget(forwards=passes)) as fuzzer:
         for outputs in fuzzer.run():
@@ -91,7 +96,7 @@ def course_of(
     return course
 
 
-def _count(mutant: Mutant, keys: dict[str, set], course: Course) -> None:
+def _count(mutant: Mutant, keys: dict[str, set[Any]], course: Course) -> None:
     keys["families"].add(mutant.family)
     keys["pairs"].add((mutant.expected, mutant.predicted))
     keys["seeds"].add(mutant.root)
@@ -114,11 +119,11 @@ def smaller(ours: Course, random: Course) -> tuple[float, float]:
     return float(np.mean([ours.smallest[s] for s in both])), float(np.mean([random.smallest[s] for s in both]))
 
 
-def reach() -> None:
+def reach(subjects: Sequence[str] = (*LENETS, *RESNETS, *UNTOUCHED)) -> None:
     columns = ["subject", "passes", "families: goals, random", "families, times random's (least to most)", "at 2,000 passes",
                "pairs", "(seed, predicted)", "seeds broken at 1,000", "least change, L2"]  # fmt: skip
     rows = []
-    for subject in (*LENETS, *RESNETS, *UNTOUCHED):
+    for subject in subjects:
         passes = PASSES[subject]
         runs = [(campaign(subject, "goals", r, passes), campaign(subject, "random", r, passes)) for r in range(REPETITIONS)]
 
@@ -135,10 +140,10 @@ def reach() -> None:
     table(columns, rows)
 
 
-def hard() -> None:
+def hard(subjects: Sequence[str] = (*LENETS, "cifar10-resnet20")) -> None:
     """Seeds that none of contrast, brightness and blur breaks alone."""
     rows = []
-    for subject in (*LENETS, "cifar10-resnet20"):
+    for subject in subjects:
         runs = []
         for r in range(REPETITIONS):
             target, source = load(f"zoo:{subject}"), drawn(subject, r, 900)
@@ -168,9 +173,9 @@ def unbroken(target: Target, seeds: Seeds) -> np.ndarray:
     return np.flatnonzero(right)
 
 
-def few() -> None:
+def few(subjects: Sequence[str] = (*LENETS, *RESNETS)) -> None:
     rows = []
-    for subject in (*LENETS, *RESNETS):
+    for subject in subjects:
         passes = 2000
         runs = [[campaign(subject, guide, r, passes, 20) for guide in ("goals", "random")] for r in range(5)]
         rows.append([subject, f"{passes:,}", *(ratio((a.at(name, passes), b.at(name, passes)) for a, b in runs)
@@ -179,10 +184,10 @@ def few() -> None:
     table(["subject, 20 seeds", "passes", "families, times random's (least to most)", "pairs", "seeds"], rows)
 
 
-def left() -> None:
+def left(subjects: Sequence[str] = LENETS) -> None:
     """Chao's estimate after so many passes, and what longer campaigns found."""
     rows = []
-    for subject in LENETS:
+    for subject in subjects:
         runs = {guide: campaign(subject, guide, 0, 20000) for guide in ("goals", "random")}
         every = len(set(runs["goals"].families[-1]) | set(runs["random"].families[-1]))
         for guide, run in runs.items():
@@ -203,9 +208,9 @@ VARIANTS = {
 }  # fmt: skip
 
 
-def inside() -> None:
+def inside(subjects: Sequence[str] = (*LENETS, *RESNETS)) -> None:
     rows = []
-    for subject in (*LENETS, *RESNETS):
+    for subject in subjects:
         passes, counts = PASSES[subject], {}
         for name, guide in VARIANTS.items():
             counts[name] = [campaign(subject, guide, r, passes).at("families", passes) for r in range(REPETITIONS)]
@@ -215,6 +220,55 @@ def inside() -> None:
                          ratio(zip(values, pixels, strict=True))])  # fmt: skip
             say(rows[-1])
     table(["subject", "forecasts from", "families", "times logits only (least to most)", "times pixels"], rows)
+
+
+def many(target: str | None = None, data: str | None = None, passes: int = 1500) -> None:
+    """The processor time of planning and learning as a share of the campaign's; preparing is once, before the first batch."""
+    from neurotest.data.source import ArraySource
+    from neurotest.jobs.opening import open_data
+
+    if target is not None and data is not None:
+        network = load(target)
+        source, name = open_data(network, data), network.spec
+    else:
+        x = split_of("mnist-lenet5", "test").read(np.arange(1000))
+        noise = rng.stream("measure.many", 0).integers(0, 40, (100, *x.shape), dtype=np.uint8)
+        source = ArraySource(np.concatenate([np.minimum(x, 215) + one for one in noise]))
+        network, name = load("zoo:mnist-lenet5"), "mnist-lenet5"
+    oracles = build_oracles(network, "metamorphic")
+    seeds = choose_seeds(network, source, oracles)
+    clocks = {"preparing": 0.0, "planning": 0.0, "learning": 0.0}
+    state = build_guide("goals").start(Context(target=network), source)
+    for method, clock in (("begin", "preparing"), ("plan", "planning"), ("prepare", "learning")):
+        setattr(state, method, timed(getattr(state, method), clocks, clock))
+    settings = Settings(mutations=Rules95(bilateral=False))
+    fuzzer = Fuzzer(network, seeds, state, oracles, settings, Budget(forwards=passes))
+    began = time.process_time()
+    with fuzzer:
+        for _ in fuzzer.run():
+            pass
+    total = time.process_time() - began
+    share = (clocks["planning"] + clocks["learning"]) / total
+    row = [
+        name,
+        f"{len(seeds):,}",
+        f"{fuzzer.tally.forwards:,}",
+        f"{100 * share:.1f} %",
+        f"{100 * clocks['preparing'] / total:.1f} %",
+    ]
+    table(
+        ["subject", "classes", "seeds", "passes", "planning and learning, of all processor time", "preparing, beside it"], [row]
+    )
+
+
+def timed(method: Callable[..., Any], clocks: dict[str, float], name: str) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        began = time.process_time()
+        result = method(*args)
+        clocks[name] += time.process_time() - began
+        return result
+
+    return run
 
 
 def say(row: list[str]) -> None:
@@ -227,14 +281,22 @@ def table(columns: list[str], rows: list[list[str]]) -> None:
         print(f"| {' | '.join(row)} |")
 
 
-PARTS: dict[str, Callable[[], None]] = {"reach": reach, "hard": hard, "few": few, "left": left, "inside": inside}
+PARTS: dict[str, Callable[..., None]] = {"reach": reach, "hard": hard, "few": few, "left": left, "inside": inside}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("part", choices=[*PARTS, "many"])
+    parser.add_argument("--subjects", nargs="*", help="only these, so that several processes can share the work")
+    parser.add_argument("--target")
+    parser.add_argument("--seeds")
+    parser.add_argument("--passes", type=int, default=1500)
     torch.set_num_threads(1)
-    PARTS[parser.parse_args().part]()
+    options = parser.parse_args()
+    if options.part == "many":
+        many(options.target, options.seeds, options.passes)
+    else:
+        PARTS[options.part](*([options.subjects] if options.subjects else []))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.generate.subjects import Net, seeds
 
 from neurotest.generate.fuzz.goals.arms import Arms, kinship
-from neurotest.generate.fuzz.goals.features import Components, Features
+from neurotest.generate.fuzz.goals.features import KINDS, Components, Features
 from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
 from neurotest.mutate.base import Family, single
 from neurotest.mutate.operators import Contrast
@@ -137,7 +137,7 @@ def test_components_are_those_of_the_singular_values() -> None:
 def test_features_of_the_seeds(kind: str, width: int) -> None:
     """[1, three logits, three labels, components]: 20 seeds have 19."""
     chosen = seeds(20)
-    features = Features(Target(Net().eval(), shape=(1, 8, 8)), chosen, kind)
+    features = Features(Target(Net().eval(), shape=(1, 8, 8)), chosen, KINDS[kind]())
     assert features.seeds.shape == (len(chosen), width if kind == "logits" else 6 + len(chosen))
     assert (features.seeds[:, 0] == 1).all()
     z = chosen.roots.logits.astype(float)

@@ -69,6 +69,7 @@ def choose(seed: int, goals: list[str], n: int = 6, roots: int = 3) -> tuple[Cho
 def slowly(forecasts: Forecasts, goals: list[GoalState], allowed: np.ndarray, places: int) -> list[tuple[int, int]]:
     """One mutant after the other, class by class and goal by goal, from the definition."""
     tables, taken = [goal.worth() for goal in goals], []
+    untouched = dict.fromkeys(forecasts.parents.root.tolist(), 1.0)
     for _ in range(places):
         best: tuple[float, int, int] | None = None
         for row in range(len(forecasts.parents)):
@@ -80,12 +81,13 @@ def slowly(forecasts: Forecasts, goals: list[GoalState], allowed: np.ndarray, pl
                     for p in range(CLASSES):
                         value += float(forecasts.chance[row, arm, p]) * table[_cell(forecasts, goal, row, arm, p)]
                     share = goal.by_change(forecasts.parents.root[[row]], forecasts.size[[row], arm : arm + 1])
-                    value += 0.0 if share is None else fault * float(share[0, 0])
+                    value += 0.0 if share is None else fault * float(share[0, 0]) * untouched[int(forecasts.parents.root[row])]
                 if best is None or value / (1 + fault) > best[0] + 1e-9:
                     best = (value / (1 + fault), row, arm)
         assert best is not None
         _, row, arm = best
         taken.append((row, arm))
+        untouched[int(forecasts.parents.root[row])] *= 1 - float(forecasts.chance[row, arm].sum())
         for goal, table in zip(goals, tables, strict=True):
             if (cells := goal.cells(_one(forecasts, row, arm))) is None:
                 continue

@@ -53,43 +53,69 @@ class Components:
         return int(self.axes.shape[1])
 
 
-def values_of(kind: str, x: Tensor, trace: Trace) -> NDArray[Any] | None:
-    """(n, values) what the features `neurons` or `pixels` are components of; None for `logits`."""
-    if kind == "neurons":
-        (values,) = trace[HIDDEN].values()
-        return np.nan_to_num(array(values))
-    return array(x.flatten(1)) if kind == "pixels" else None
+class Beside:
+    """What features are made from beside logits and label; this base class: nothing."""
+
+    name = "logits"
+    wants: tuple[Want, ...] = ()
+
+    def values(self, x: Tensor, trace: Trace, true: NDArray[np.int64]) -> NDArray[Any] | None:
+        """(n, values) of inputs (n, ...) with these expected classes (n,)."""
+        return None
+
+
+class Neurons(Beside):
+    """The neurons of the last hidden layer."""
+
+    name = "neurons"
+    wants = (HIDDEN,)
+
+    def values(self, x: Tensor, trace: Trace, true: NDArray[np.int64]) -> NDArray[Any]:
+        return hidden(trace)
+
+
+class Pixels(Beside):
+    """The input itself: the control of everything that looks inside."""
+
+    name = "pixels"
+
+    def values(self, x: Tensor, trace: Trace, true: NDArray[np.int64]) -> NDArray[Any]:
+        return array(x.flatten(1))
+
+
+KINDS: dict[str, type[Beside]] = {kind.name: kind for kind in (Neurons, Pixels, Beside)}
+
+
+def hidden(trace: Trace) -> NDArray[Any]:
+    """(n, neurons) of the last hidden layer."""
+    (values,) = trace[HIDDEN].values()
+    return np.nan_to_num(array(values))
+
+
+def of_seeds(target: Target, seeds: Seeds, beside: Beside) -> NDArray[Any] | None:
+    """(seeds, values), by one pass before the campaign, as other guides make over their data."""
+    if type(beside) is Beside:
+        return None
+    parts = []
+    with Probe(target, *beside.wants) as probe:
+        for start in range(0, len(seeds), AT_ONCE):
+            x = target.prepare(np.ascontiguousarray(seeds.x[start : start + AT_ONCE]))
+            parts.append(beside.values(x, probe(x), seeds.expected[start : start + AT_ONCE]))
+    return np.concatenate([part for part in parts if part is not None])
 
 
 class Features:
     """[1, logits, label, components]: fitted on the seeds, then the same for every input of a campaign."""
 
-    def __init__(self, target: Target, seeds: Seeds, kind: str) -> None:
+    def __init__(self, target: Target, seeds: Seeds, beside: Beside) -> None:
         logits = np.nan_to_num(seeds.roots.logits.astype(np.float64))
-        self.kind, self.classes = kind, seeds.classes
+        self.classes = seeds.classes
         centred = logits - logits.mean(axis=1, keepdims=True)
         self.sigma = float(centred.std()) or 1.0
         self.basis = Components.fit(centred / self.sigma) if self.classes > MANY else None
-        hidden = self._seed_values(target, seeds)
-        self.beside = None if hidden is None else Components.fit(hidden)
-        self.seeds = self(logits, seeds.expected, hidden)  # (seeds, width)
-
-    def _seed_values(self, target: Target, seeds: Seeds) -> NDArray[Any] | None:
-        if self.kind == "neurons":
-            return self.hidden(target, seeds)
-        if self.kind == "logits":
-            return None
-        return array(target.prepare(np.ascontiguousarray(seeds.x)).flatten(1))
-
-    @staticmethod
-    def hidden(target: Target, seeds: Seeds) -> NDArray[Any]:
-        """(seeds, neurons) of the last hidden layer: one pass, before the campaign, as other guides make over their data."""
-        parts = []
-        with Probe(target, HIDDEN) as probe:
-            for start in range(0, len(seeds), AT_ONCE):
-                x = target.prepare(np.ascontiguousarray(seeds.x[start : start + AT_ONCE]))
-                parts.append(values_of("neurons", x, probe(x)))
-        return np.concatenate([part for part in parts if part is not None])
+        values = of_seeds(target, seeds, beside)
+        self.beside = None if values is None else Components.fit(values)
+        self.seeds = self(logits, seeds.expected, values)  # (seeds, width)
 
     @property
     def outputs(self) -> int:
@@ -100,7 +126,7 @@ class Features:
         """(n, outputs): centred logits in units of their spread over the seeds, or their components where there are many."""
         centred = np.asarray(logits, dtype=np.float64)
         centred = (centred - centred.mean(axis=1, keepdims=True)) / self.sigma
-        return centred if self.basis is None else (centred - self.basis.mean) @ self.basis.axes
+        return centred if self.basis is None else np.asarray((centred - self.basis.mean) @ self.basis.axes)
 
     def __call__(self, logits: NDArray[Any], labels: NDArray[np.int64], values: NDArray[Any] | None) -> Floats:
         """(n, width)"""
@@ -119,7 +145,8 @@ class Standing:
         self.top, self.count = top, 0
         self.seeds = np.zeros((len(seeds), 0), dtype=np.int64)
         if top:
-            values = Features.hidden(target, seeds)
+            values = of_seeds(target, seeds, Neurons())
+            assert values is not None
             self.mean, spread = values.mean(axis=0), values.std(axis=0)
             self.spread = np.where(spread > 0, spread, np.inf)
             self.count = values.shape[1]
@@ -132,5 +159,4 @@ class Standing:
         """(n, top)"""
         if not self.top:
             return np.zeros((len(trace.logits), 0), dtype=np.int64)
-        (values,) = trace[HIDDEN].values()
-        return self._of(np.nan_to_num(array(values)))
+        return self._of(hidden(trace))

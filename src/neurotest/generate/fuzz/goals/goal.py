@@ -215,7 +215,7 @@ class _SmallerState(GoalState):
         self.smallest = np.full(seeds, np.inf)
 
     def by_change(self, root: Integers, size: Floats) -> Floats:
-        return self.goal.weight * np.maximum(0.0, 1 - size / self.smallest[root][:, None])
+        return np.asarray(self.goal.weight * np.maximum(0.0, 1 - size / self.smallest[root][:, None]))
 
     def observe(self, outcomes: Outcomes, fault: NDArray[np.bool_], size: Floats) -> Integers:
         news = np.zeros(len(outcomes), dtype=np.int64)

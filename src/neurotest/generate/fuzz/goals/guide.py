@@ -9,7 +9,7 @@ from neurotest import registry
 from neurotest.checks import integer, number, one_of
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.goals.features import HIDDEN
+from neurotest.generate.fuzz.goals.features import HIDDEN, KINDS, Beside
 from neurotest.generate.fuzz.goals.goal import Goal
 from neurotest.generate.fuzz.goals.state import GoalsState
 from neurotest.generate.fuzz.guides import Guide, GuideState, build_guide
@@ -65,14 +65,17 @@ class Goals(Guide):
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         bonus = build_guide(self.coverage).start(context, seeds) if self.coverage else None
-        return GoalsState(self, bonus, _hidden(context.need_target()))
+        beside = KINDS[self.features]()
+        if HIDDEN in beside.wants and not _has_hidden(context.need_target()):
+            beside = Beside()
+        return GoalsState(self, beside, bonus)
 
     def build_goals(self) -> dict[str, Goal]:
         built = [registry.build("goal", goal) for goal in self.goals]
         return {goal if isinstance(goal, str) else registry.text(goal): one for goal, one in zip(self.goals, built, strict=True)}
 
 
-def _hidden(target: Target) -> bool:
+def _has_hidden(target: Target) -> bool:
     """Whether the target has a last hidden layer."""
     try:
         return bool(target.survey().find(HIDDEN.layers))

@@ -65,7 +65,8 @@ class Chooser:
     """Takes one mutant after the other, each time the one that is worth most after those taken before.
 
     worth = (sum over classes and goals of chance * u + fault * share by which the change is smaller) / (1 + fault), because a
-    fault is run twice. u of a goal falls by its chance whenever a mutant is taken that may reach it, so a worth never rises.
+    fault is run twice. u of a goal falls by its chance whenever a mutant is taken that may reach it, and so does what smaller
+    changes of a seed are worth; a worth never rises.
     """
 
     def __init__(self, forecasts: Forecasts, goals: list[GoalState], arms: Arms, allowed: NDArray[np.bool_]) -> None:
@@ -75,6 +76,9 @@ class Chooser:
         self.fault = forecasts.fault
         sizes = [goal.by_change(forecasts.parents.root, forecasts.size) for goal in goals]
         self.by_change = np.asarray(sum((part for part in sizes if part is not None), np.zeros(self.fault.shape)))
+        self.untouched = np.ones(
+            int(forecasts.parents.root.max(initial=0)) + 1
+        )  # chance that no fault of each seed was taken yet
         self.expected = [0.0] * len(goals)  # goals that what was taken is expected to reach
 
     def outcomes(self, rows: Integers, arms: Integers) -> Outcomes:
@@ -86,7 +90,7 @@ class Chooser:
     def worths(self) -> Floats:
         """(n, arms) of all, one family of mutations after the other: its arms lead to the same cells."""
         chance, n = self.forecasts.chance, len(self.forecasts.parents)
-        total = self.fault * self.by_change
+        total = self.fault * self.by_change * self.untouched[self.forecasts.parents.root][:, None]
         rows = np.arange(n)
         for kind, block in enumerate(self.arms.blocks):
             outcomes = self.outcomes(rows, np.full(n, block.start))
@@ -121,14 +125,15 @@ class Chooser:
         rows, arms = np.divmod(listed, len(self.arms))
         cells = [goal.cells(self.outcomes(rows, arms)) for goal in self.goals]
         chance, fault = self.forecasts.chance[rows, arms], self.fault[rows, arms]
-        bonus = self.forecasts.parents.bonus[rows]
+        bonus, roots = self.forecasts.parents.bonus[rows], self.forecasts.parents.root[rows]
         still = (fault * self.by_change[rows, arms]).astype(np.float64)
         bound = bound.copy()
         taken: list[int] = []
         front: Integers = np.arange(0)
         limit = np.inf
         while len(taken) < places:
-            worth = bound[front] = self._exact(front, cells, chance, fault, still) * bonus[front]
+            share = still[front] * self.untouched[roots[front]]
+            worth = bound[front] = self._exact(front, cells, chance, fault, share) * bonus[front]
             best = int(np.argmax(worth)) if len(front) else -1
             if best < 0 or worth[best] < limit:  # what is outside may be better: look at the highest bounds again
                 order = np.argsort(-bound, kind="stable")[: FRONT + 1]
@@ -141,6 +146,7 @@ class Chooser:
                 break
             row = int(front[best])
             self._spend(row, cells, chance, fault)
+            self.untouched[roots[row]] *= 1 - fault[row]
             taken.append(row)
             bound[row] = -1.0
             front = np.delete(front, best)
@@ -148,10 +154,10 @@ class Chooser:
         return listed[np.array(taken, dtype=np.int64)]
 
     def _exact(
-        self, rows: Integers, cells: list[Any], chance: NDArray[np.float32], fault: NDArray[np.float32], still: Floats
+        self, rows: Integers, cells: list[Any], chance: NDArray[np.float32], fault: NDArray[np.float32], share: Floats
     ) -> Floats:
-        """What these rows of a list are worth now."""
-        total = still[rows].copy()
+        """What these rows of a list are worth now; `share` is what smaller changes are worth."""
+        total = share.copy()
         for table, cell in zip(self.tables, cells, strict=True):
             if cell is not None:
                 total += (chance[rows] * table[cell[rows]]).sum(axis=1)
@@ -161,8 +167,9 @@ class Chooser:
         """Count mutants that are run whatever they are worth."""
         cells = [goal.cells(self.outcomes(rows, arms)) for goal in self.goals]
         chance, fault = self.forecasts.chance[rows, arms], self.fault[rows, arms]
-        for row in range(len(rows)):
+        for row, root in enumerate(self.forecasts.parents.root[rows].tolist()):
             self._spend(row, cells, chance, fault)
+            self.untouched[root] *= 1 - fault[row]
         self.allowed[rows, arms] &= self.arms.repeatable[arms]
 
     def _spend(self, row: int, cells: list[Any], chance: NDArray[np.float32], fault: NDArray[np.float32]) -> None:

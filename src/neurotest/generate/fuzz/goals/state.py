@@ -15,7 +15,7 @@ from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Corpus, Entry
 from neurotest.generate.fuzz.goals.arms import Arms
 from neurotest.generate.fuzz.goals.expectations import Expectations
-from neurotest.generate.fuzz.goals.features import HIDDEN, Features, Standing, values_of
+from neurotest.generate.fuzz.goals.features import HIDDEN, Beside, Features, Standing
 from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
 from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalStates, GoalSubject, Outcomes
 from neurotest.generate.fuzz.goals.parents import Cell, ParentRows, Parents
@@ -49,13 +49,12 @@ class PlannedBatch(GuideBatch):
 class GoalsState(GuideState, Planner):
     """Regressions, temperature, goals and parents of a campaign: all of it is state, saved and restored."""
 
-    def __init__(self, settings: Goals, bonus: GuideState | None = None, hidden: bool = True) -> None:
-        self.settings, self.bonus = settings, bonus
+    def __init__(self, settings: Goals, beside: Beside, bonus: GuideState | None = None) -> None:
+        self.settings, self.beside, self.bonus = settings, beside, bonus
         self.planner = self
         self._goals = settings.build_goals()
-        self.kind = settings.features if hidden or settings.features != "neurons" else "logits"  # a network without such a layer
-        looks_inside = self.kind == "neurons" or any(goal.top_neurons for goal in self._goals.values())
-        self._wants = (*([HIDDEN] if looks_inside else []), *(bonus.wants if bonus is not None else ()))
+        neurons = (HIDDEN,) if any(goal.top_neurons for goal in self._goals.values()) else ()
+        self._wants = (*beside.wants, *neurons, *(bonus.wants if bonus is not None else ()))
         self._plan: Planned | None = None
         self._retired: set[int] = set()
         self.rates = np.array([[1.0, 1.0], [0.0, 1.0]])  # faults and mutants, of predictions that changed and that did not
@@ -74,7 +73,7 @@ class GoalsState(GuideState, Planner):
 
     def begin(self, target: Target, seeds: Seeds, settings: Settings) -> None:
         self.seeds, self.campaign = seeds, settings
-        self.features = Features(target, seeds, self.kind)
+        self.features = Features(target, seeds, self.beside)
         self.arms = Arms.of(settings.mutations)
         self.neurons = Standing(target, seeds, max(goal.top_neurons for goal in self._goals.values()))
         subject = GoalSubject(
@@ -231,7 +230,7 @@ class GoalsState(GuideState, Planner):
         """The mutants of a batch as parents to be; their numbers are given when they are admitted."""
         logits = np.nan_to_num(array(trace.logits).astype(np.float64))
         classes, top = self._top(logits, true)
-        values = values_of(self.kind, batch.x, trace)
+        values = self.beside.values(batch.x, trace, true)
         used = plan.parents.used | self.arms.once[plan.arms]
         return ParentRows(
             np.full(len(true), -1), plan.parents.root, used, plan.parents.depth + 1, size,
@@ -327,7 +326,7 @@ class GoalsState(GuideState, Planner):
         return float(sum(self.goals.counts.values()))
 
     def details(self) -> dict[str, Any]:
-        return {"goals": self.goals.counts, "expected_in_next_1000": self.expected(), "features": self.kind,
+        return {"goals": self.goals.counts, "expected_in_next_1000": self.expected(), "features": self.beside.name,
                 "temperature": self.temperature.value, "parents": int(self.parents.alive.sum())}  # fmt: skip
 
     # -- saving
