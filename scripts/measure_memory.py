@@ -32,7 +32,7 @@ def measure(iterations: int, folder: Path) -> dict[str, Any]:
     marks = [iterations // 10, iterations // 2, iterations]
     megabytes: dict[int, float] = {}
 
-    def watch(fuzzer: Fuzzer, found: list[Mutant], new: list[Mutant]) -> None:
+    def watch(fuzzer: Fuzzer, mutants: list[Mutant], new: list[Mutant]) -> None:
         for mark in marks:
             if mark not in megabytes and fuzzer.tally.iterations >= mark:
                 megabytes[mark] = round(resident(), 1)

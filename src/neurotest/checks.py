@@ -3,10 +3,57 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import field, fields
 from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from neurotest.errors import BadInput
+
+T = TypeVar("T")
+
+
+class Settings:
+    """Base of dataclasses of settings: what is declared by `setting`, or by a `Literal` type, is checked when one is made."""
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def check(settings: Any) -> None:
+    """Refuse settings that are not what their class declares; `read` is applied where it is declared."""
+    for one in _declared(settings.__class__):
+        value = getattr(settings, one.name)
+        usual, read, limits = one.metadata["setting"]
+        kinds = _type_name(one.type).split(" | ")
+        if value is None and "None" in kinds:
+            continue
+        if read is not None:
+            value = read(one.name, value)
+            object.__setattr__(settings, one.name, value)
+        if "int" in kinds:
+            integer(one.name, value, limits.get("least", 1), usual, limits.get("most"))
+        elif usual:
+            number(one.name, value, usual, **limits)
+    choices(settings)
+
+
+def setting(default: T, usual: str = "", *, read: Callable[[str, Any], Any] | None = None, **limits: float) -> T:
+    """A field of `Settings`: an integer of at least 1, or a number, as its type says, within the limits of `integer` or `number`.
+
+    read: what makes the value out of what was given, and refuses what it cannot read (`eps_share`); without `usual` that is all.
+    """
+    declared: T = field(default=default, metadata={"setting": (usual, read, limits)})
+    return declared
+
+
+@cache
+def _declared(kind: Any) -> list[Any]:
+    return [one for one in fields(kind) if "setting" in one.metadata]
+
+
+def _type_name(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

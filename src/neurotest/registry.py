@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 from neurotest.errors import BadInput, near
 
@@ -74,6 +74,7 @@ class Entry:
 _entries: dict[str, dict[str, Entry]] = {}
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def register(
     kind: str,
     name: str,
@@ -84,13 +85,19 @@ def register(
     main: str | None = None,
     presets: dict[str, dict[str, Any]] | None = None,
 ) -> Callable[[T], T]:
-    """Class decorator. `main` names the option that `name:VALUE` sets; `cost` and `differs` go to the docs page."""
+    """Decorator; a class becomes a frozen, keyword-only dataclass of its settings, unless it is a dataclass by itself.
+
+    `main` names the option that `name:VALUE` sets; `cost` and `differs` go to the docs page.
+    """
 
     def add(make: T) -> T:
-        known = _entries.setdefault(kind, {})
-        if name in known and known[name].make.__qualname__ != make.__qualname__:
+        settings: Any = make
+        if isinstance(settings, type) and "__dataclass_fields__" not in vars(settings):
+            dataclass(frozen=True, kw_only=True)(settings)  # in place
+        registered = _entries.setdefault(kind, {})
+        if name in registered and registered[name].make.__qualname__ != make.__qualname__:
             raise ValueError(f"{kind} {name!r} is registered twice")
-        known[name] = Entry(
+        registered[name] = Entry(
             kind=kind, name=name, make=make, paper=paper, cost=cost, differs=differs, main=main, presets=presets or {}
         )
         return make
@@ -130,13 +137,13 @@ def entries(kind: str) -> dict[str, Entry]:
 
 
 def find(kind: str, name: str) -> Entry:
-    known = entries(kind)
-    if name not in known:
-        for entry in known.values():  # by class: older runs store what repr gives
+    registered = entries(kind)
+    if name not in registered:
+        for entry in registered.values():  # by class: older runs store what repr gives
             if name in (entry.make.__name__, *getattr(entry.make, "formerly", ())):
                 return entry
-        raise BadInput(f"unknown {kind} {name!r}. {near(name, known)}")
-    return known[name]
+        raise BadInput(f"unknown {kind} {name!r}. {near(name, registered)}")
+    return registered[name]
 
 
 NESTED = re.compile(r"([a-z]+(?: [a-z]+)*)/([\w.+-]+\(.*\))", re.DOTALL)  # criterion/kmnc(sections=10), inside another method

@@ -18,17 +18,17 @@ SEEDS = "zoo:mnist/test[:20]"
 def test_attack_and_evaluate(cli: Cli, tmp_path: Path) -> None:
     plain = cli("attack", "zoo:mnist-lenet1", SEEDS, "--steps", 4, "--step", "0.05", "--eps", "0.2", "--out", "plain", "--json")
     assert plain.code == 0, plain.err
-    found = json.loads(plain.out)
-    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= found.keys()
-    assert found["faults"] > found["random"]["faults"]
-    assert len(list((tmp_path / "plain" / "inputs").glob("fault-*.png"))) == found["faults"]
+    summary = json.loads(plain.out)
+    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= summary.keys()
+    assert summary["faults"] > summary["random"]["faults"]
+    assert len(list((tmp_path / "plain" / "inputs").glob("fault-*.png"))) == summary["faults"]
     diverse = cli("attack", "zoo:mnist-lenet1", SEEDS, "--attack", "pgd:steps=4,step=0.05", "--diversity", 1, "--out", "diverse")
     assert diverse.code == 0, diverse.err
     assert "random noise of the same size" in diverse.out
     judged = cli("evaluate", "plain", "diverse", "--json")
     assert judged.code == 0, judged.err
     content = json.loads(judged.out)
-    assert content["suites"]["plain"]["defects"]["faults"] == found["faults"]
+    assert content["suites"]["plain"]["defects"]["faults"] == summary["faults"]
     assert content["comparison"]["pairs"]
     shown = cli("evaluate", "plain", "--extractor", "reference")
     assert shown.code == 0, shown.err
@@ -37,7 +37,7 @@ def test_attack_and_evaluate(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("--eps", "2"), "eps=2"),
         (("--diversity", "1", "--layers", "nothere"), "matches no layer"),
@@ -48,8 +48,8 @@ def test_attack_and_evaluate(cli: Cli, tmp_path: Path) -> None:
         (("--batch", "0"), "--batch 0"),
     ],
 )
-def test_bad_input_is_one_sentence(cli: Cli, args: tuple[str, ...], said: str) -> None:
-    found = cli("attack", "zoo:mnist-lenet1", SEEDS, *args)
-    assert found.code == 2
-    assert said in found.err
+def test_bad_input_is_one_sentence(cli: Cli, args: tuple[str, ...], message: str) -> None:
+    outcome = cli("attack", "zoo:mnist-lenet1", SEEDS, *args)
+    assert outcome.code == 2
+    assert message in outcome.err
     assert not Path("neurotest-runs").exists()

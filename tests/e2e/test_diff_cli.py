@@ -24,12 +24,12 @@ KEYS = {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "s
 
 
 def test_diff(cli: Cli, tmp_path: Path) -> None:
-    told = cli("diff", *PAIR, "--seeds", SEEDS, "--method", "deepxplore:occlusion", "--out", "run", "--json")
-    assert told.code == 0, told.err
-    found = json.loads(told.out)
-    assert found.keys() >= KEYS
-    assert found["targets"] == list(PAIR)
-    assert len(list((tmp_path / "run" / "inputs").glob("fault-*.png"))) == found["faults"] > 0
+    outcome = cli("diff", *PAIR, "--seeds", SEEDS, "--method", "deepxplore:occlusion", "--out", "run", "--json")
+    assert outcome.code == 0, outcome.err
+    summary = json.loads(outcome.out)
+    assert summary.keys() >= KEYS
+    assert summary["targets"] == list(PAIR)
+    assert len(list((tmp_path / "run" / "inputs").glob("fault-*.png"))) == summary["faults"] > 0
     shown = cli("diff", "zoo:mnist-lenet1", "--seeds", SEEDS, "--method", "dlfuzz", "--step", 0.05, "--out", "single")
     assert shown.code == 0, shown.err
     assert "random changes of the same size" in shown.out
@@ -38,12 +38,12 @@ def test_diff(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_illuminate(cli: Cli, tmp_path: Path) -> None:
-    told = cli("illuminate", "zoo:mnist-lenet1", SEEDS, "--forwards", 300, "--out", "run", "--json")
-    assert told.code == 0, told.err
-    found = json.loads(told.out)
-    assert found.keys() >= KEYS
-    assert found["cells"]["filled"] > 10
-    assert len(list((tmp_path / "run" / "inputs").glob("fault-*.png"))) == found["archive"]
+    outcome = cli("illuminate", "zoo:mnist-lenet1", SEEDS, "--forwards", 300, "--out", "run", "--json")
+    assert outcome.code == 0, outcome.err
+    summary = json.loads(outcome.out)
+    assert summary.keys() >= KEYS
+    assert summary["cells"]["filled"] > 10
+    assert len(list((tmp_path / "run" / "inputs").glob("fault-*.png"))) == summary["archive"]
     shown = cli("illuminate", "zoo:mnist-lenet1", SEEDS, "--forwards", 100, "--out", "small")
     assert "pairs of true and predicted class have a fault" in shown.out
     judged = cli("evaluate", "run", "--json")
@@ -52,7 +52,7 @@ def test_illuminate(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("diff", "zoo:mnist-lenet1", "--seeds", SEEDS), "two or more"),
         (("diff", *PAIR, "--seeds", SEEDS, "--method", "dlfuzz"), "a single target"),
@@ -65,10 +65,10 @@ def test_illuminate(cli: Cli, tmp_path: Path) -> None:
         (("illuminate", "--resume", "nowhere"), "nowhere"),
     ],
 )
-def test_bad_input_is_one_sentence(cli: Cli, args: tuple[str, ...], said: str) -> None:
-    found = cli(*args)
-    assert found.code == 2
-    assert said in found.err
+def test_bad_input_is_one_sentence(cli: Cli, args: tuple[str, ...], message: str) -> None:
+    outcome = cli(*args)
+    assert outcome.code == 2
+    assert message in outcome.err
     assert not Path("neurotest-runs").exists()
 
 

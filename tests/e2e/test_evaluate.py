@@ -15,16 +15,16 @@ pytestmark = pytest.mark.skipif(not zoo.find("mnist-lenet1").embedded, reason="t
 TARGET, SEEDS = "zoo:mnist-lenet1", "zoo:mnist/test[:30]"
 
 
-def made(cli: Cli, *args: object) -> None:
-    found = cli(*args, "-q")
-    assert found.code == 0, found.err
+def succeed(cli: Cli, *args: object) -> None:
+    outcome = cli(*args, "-q")
+    assert outcome.code == 0, outcome.err
 
 
 def test_suites_of_all_kinds_side_by_side(cli: Cli, tmp_path: Path) -> None:
-    made(cli, "attack", TARGET, SEEDS, "--steps", 4, "--step", "0.05", "--eps", "0.2", "--out", "attacked")
-    made(cli, "fuzz", TARGET, SEEDS, "--guide", "nc", "--forwards", 300, "--out", "fuzzed")
-    made(cli, "select", TARGET, "zoo:mnist/nss-pool@1[:300]", "--method", "deepgini", "--budget", "40", "--out", "selected")
-    made(cli, "diff", TARGET, "zoo:mnist-lenet5", "--seeds", SEEDS, "--out", "apart")
+    succeed(cli, "attack", TARGET, SEEDS, "--steps", 4, "--step", "0.05", "--eps", "0.2", "--out", "attacked")
+    succeed(cli, "fuzz", TARGET, SEEDS, "--guide", "nc", "--forwards", 300, "--out", "fuzzed")
+    succeed(cli, "select", TARGET, "zoo:mnist/nss-pool@1[:300]", "--method", "deepgini", "--budget", "40", "--out", "selected")
+    succeed(cli, "diff", TARGET, "zoo:mnist-lenet5", "--seeds", SEEDS, "--out", "apart")
     judged = cli("evaluate", "attacked", "fuzzed", "selected", "apart", "--out", "judged", "--json", "--class-bias",
                  "zoo:mnist/test[:2000]", "--train", "zoo:mnist/train[:300]")  # fmt: skip
     assert judged.code == 0, judged.err
@@ -44,10 +44,10 @@ def test_suites_of_all_kinds_side_by_side(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_what_is_refused(cli: Cli, tmp_path: Path) -> None:
-    made(cli, "attack", TARGET, "zoo:mnist/test[:6]", "--steps", 1, "--out", "six")
-    made(cli, "attack", "zoo:mnist-lenet4", "zoo:mnist/test[:6]", "--steps", 1, "--out", "other")
-    made(cli, "cover", TARGET, "zoo:mnist/test[:20]", "--criteria", "nc", "--out", "covered")
-    for args, said in (
+    succeed(cli, "attack", TARGET, "zoo:mnist/test[:6]", "--steps", 1, "--out", "six")
+    succeed(cli, "attack", "zoo:mnist-lenet4", "zoo:mnist/test[:6]", "--steps", 1, "--out", "other")
+    succeed(cli, "cover", TARGET, "zoo:mnist/test[:20]", "--criteria", "nc", "--out", "covered")
+    for args, message in (
         (("six", "other"), "one and the same target"),
         (("six", "--metric", "fid"), "FID from 6 inputs"),
         (("six", "--metric", "inception_score"), "inception score of 6 inputs"),
@@ -59,16 +59,16 @@ def test_what_is_refused(cli: Cli, tmp_path: Path) -> None:
         (("six", "--limit", "0"), "--limit 0"),
         (("six", "--train", "zoo:mnist/train[:20]"), "at least 100"),
     ):
-        found = cli("evaluate", *args, "--out", "judged")
-        assert found.code == 2, args
-        assert said in found.err, (args, found.err)
-        assert len(found.err.strip().splitlines()) == 1, found.err
+        outcome = cli("evaluate", *args, "--out", "judged")
+        assert outcome.code == 2, args
+        assert message in outcome.err, (args, outcome.err)
+        assert len(outcome.err.strip().splitlines()) == 1, outcome.err
         assert not (tmp_path / "judged").exists()
 
 
 def test_statistics_on_published_suites_that_are_none(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("a,b\n1,2\n")
-    found = cli("study", "coverage", "--from-csv", "s.csv", "--out", "run")
-    assert found.code == 2
-    assert "no column 'model'" in found.err
+    outcome = cli("study", "coverage", "--from-csv", "s.csv", "--out", "run")
+    assert outcome.code == 2
+    assert "no column 'model'" in outcome.err
     assert cli("study", "nss", "--from-csv", "s.csv").code == 2

@@ -1,4 +1,4 @@
-"""Fuzzing from the command line: killed, interrupted, out of disk, and told in plain words."""
+"""Fuzzing from the command line: killed, interrupted, out of disk, and explained in plain words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def done(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def found(path: Path) -> tuple[list[Any], dict[str, Any]]:
+def stored(path: Path) -> tuple[list[Any], dict[str, Any]]:
     with sqlite3.connect(path / "run.sqlite") as db:
         mutants = db.execute("SELECT * FROM mutant ORDER BY number").fetchall()
         progress = json.loads(db.execute("SELECT value FROM meta WHERE key = 'progress'").fetchone()[0])
@@ -54,23 +54,23 @@ def kill_and_resume(tmp_path: Path, kills: int, iterations: int, guide: str) -> 
     code, out, err = done(start(tmp_path, "fuzz", *options, "--iterations", iterations, "--out", "whole", "--json", "-q"))
     assert code == 0, err
     assert json.loads(out)["faults"] > 0
-    batches = found(tmp_path / "whole")[1]["batches"][0]
+    batches = stored(tmp_path / "whole")[1]["batches"][0]
     dice = random.Random(7)
     parts, asked = tmp_path / "parts", [*options, "--iterations", iterations, "--out", "parts"]
     for number in range(kills):
-        known = _batches(parts)
-        process = start(tmp_path, "fuzz", *(asked if known is None else ["--resume", "parts"]), "--json", "-q")
-        if known is not None and number % 5 == 4:
+        finished = _batches(parts)
+        process = start(tmp_path, "fuzz", *(asked if finished is None else ["--resume", "parts"]), "--json", "-q")
+        if finished is not None and number % 5 == 4:
             time.sleep(dice.uniform(0.5, 4.0))  # anywhere, also while it reads the run or repeats batches
         else:
-            _wait(process, parts, (known or 0) + dice.randint(1, max(1, batches // (kills + 2))))
+            _wait(process, parts, (finished or 0) + dice.randint(1, max(1, batches // (kills + 2))))
             time.sleep(dice.uniform(0.0, 0.05))
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
     code, _, err = done(start(tmp_path, "fuzz", "--resume", "parts", "--json", "-q"))
     assert code == 0, err
-    assert found(parts) == found(tmp_path / "whole")
+    assert stored(parts) == stored(tmp_path / "whole")
     images = sorted(p.name for p in (parts / "faults").iterdir())
     assert images == sorted(p.name for p in (tmp_path / "whole" / "faults").iterdir())
 
@@ -127,10 +127,10 @@ def test_a_full_disk_is_told_and_what_was_saved_stays(tmp_path: Path) -> None:
 
 
 def test_the_commands_in_one_process(cli: Any, tmp_path: Path) -> None:
-    said = cli("fuzz", *ASKED[:-4], "--tries", 16, "--iterations", 60, "--out", "run", "--fail-if", "faults>0")
-    assert said.code == 1, said.err
-    assert "fault families" in said.out
-    assert "random" in said.out
+    outcome = cli("fuzz", *ASKED[:-4], "--tries", 16, "--iterations", 60, "--out", "run", "--fail-if", "faults>0")
+    assert outcome.code == 1, outcome.err
+    assert "fault families" in outcome.out
+    assert "random" in outcome.out
     listed = json.loads(cli("families", "run", "--json").out)["families"]
     assert listed
     image = next(one["file"] for one in listed if one["file"])
@@ -144,7 +144,7 @@ def test_the_commands_in_one_process(cli: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         (["fuzz"], "needs TARGET and SEEDS"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS], "budget"),
@@ -160,7 +160,7 @@ def test_the_commands_in_one_process(cli: Any, tmp_path: Path) -> None:
         (["replay", "x.png"], "no fault of a campaign"),
     ],
 )
-def test_bad_input(cli: Any, args: list[str], says: str) -> None:
-    said = cli(*args)
-    assert said.code == 2
-    assert says in said.err
+def test_bad_input(cli: Any, args: list[str], message: str) -> None:
+    outcome = cli(*args)
+    assert outcome.code == 2
+    assert message in outcome.err

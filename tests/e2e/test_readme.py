@@ -23,9 +23,9 @@ def test_the_jobs_in_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.chdir(tmp_path)
     Path("my_model.py").write_text(MODEL)
-    known: dict[str, object] = {}
-    exec(MODEL, known)
-    save_file(known["build"]().state_dict(), "my_model.safetensors")  # type: ignore[operator]
+    names: dict[str, object] = {}
+    exec(MODEL, names)
+    save_file(names["build"]().state_dict(), "my_model.safetensors")  # type: ignore[operator]
     Path("photos").mkdir()
     random = np.random.default_rng(0)
     for number in range(210):
@@ -35,8 +35,8 @@ def test_the_jobs_in_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     scope: dict[str, object] = {}
     for block in blocks:
         exec(compile(block.replace("nss-pool@0", "nss-pool@0[:400]"), "README.md", "exec"), scope)
-    said = capsys.readouterr().out
-    assert "nss" in said
-    assert "operator" in said
+    printed = capsys.readouterr().out
+    assert "nss" in printed
+    assert "operator" in printed
     assert (tmp_path / "runs/photos/selection.csv").is_file()
     assert (tmp_path / "fashion-lenet5-profile.json").is_file()

@@ -24,14 +24,14 @@ FEW = ("--evaluations", 80, "--radius", "0.2", "--threads", 1)
 
 
 def test_swarm_families_replay_neurons(cli: Cli, tmp_path: Path) -> None:
-    made = cli("swarm", "zoo:mnist-lenet1", SEEDS, *FEW, "--out", "run", "--json")
-    assert made.code == 0, made.err
-    found = json.loads(made.out)
-    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= found.keys()
-    assert found["roots"] > found["controls"]["noise"]["failed"]
-    assert len(list((tmp_path / "run" / "faults").glob("fault-*.png"))) == found["faults"]
+    swarmed = cli("swarm", "zoo:mnist-lenet1", SEEDS, *FEW, "--out", "run", "--json")
+    assert swarmed.code == 0, swarmed.err
+    summary = json.loads(swarmed.out)
+    assert {"outputs", "faults", "families", "roots", "by_predicted", "forwards", "seconds", "run"} <= summary.keys()
+    assert summary["roots"] > summary["controls"]["noise"]["failed"]
+    assert len(list((tmp_path / "run" / "faults").glob("fault-*.png"))) == summary["faults"]
     shown = cli("families", "run", "--json")
-    assert sum(row["faults"] for row in json.loads(shown.out)["families"]) == found["faults"]
+    assert sum(row["faults"] for row in json.loads(shown.out)["families"]) == summary["faults"]
     assert "fails again" in cli("replay", "run#0").out
     small = cli("shrink", "run", "--json")
     assert small.code == 0, small.err
@@ -39,19 +39,19 @@ def test_swarm_families_replay_neurons(cli: Cli, tmp_path: Path) -> None:
     cli("swarm", "zoo:mnist-lenet1", SEEDS, *FEW, "--fitness", "margin", "--controls", "none", "--out", "other")
     joined = cli("merge", "run", "other", "--out", "both", "--json")
     assert joined.code == 0, joined.err
-    assert json.loads(joined.out)["faults"] >= found["faults"]
-    told = cli("neurons", "run", "--top", 3, "--rounds", 4, "--pairs", 5, "--json")
-    assert told.code == 0, told.err
-    content = json.loads(told.out)
+    assert json.loads(joined.out)["faults"] >= summary["faults"]
+    causes = cli("neurons", "run", "--top", 3, "--rounds", 4, "--pairs", 5, "--json")
+    assert causes.code == 0, causes.err
+    content = json.loads(causes.out)
     assert len(content["neurons"]) == 3
     assert {"layer", "index", "value", "low", "high", "seeds", "repaired", "broken"} <= content["neurons"][0].keys()
     again = cli("swarm", "--resume", "run", "--json")  # nothing is left to do
-    assert json.loads(again.out)["faults"] == found["faults"]
+    assert json.loads(again.out)["faults"] == summary["faults"]
     assert cli("swarm", "zoo:mnist-lenet1", SEEDS, "--out", "run").code == 2
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("--radius", "0"), "radius=0"),
         (("--radius", "3"), "beyond the input range"),
@@ -62,22 +62,22 @@ def test_swarm_families_replay_neurons(cli: Cli, tmp_path: Path) -> None:
         (("--controls", "cw"), "no such control"),
     ],
 )
-def test_bad_input_is_one_sentence(cli: Cli, args: tuple[str, ...], said: str) -> None:
-    found = cli("swarm", "zoo:mnist-lenet1", SEEDS, *args)
-    assert found.code == 2
-    assert said in found.err
-    assert len(found.err.strip().splitlines()) == 1
+def test_bad_input_is_one_sentence(cli: Cli, args: tuple[str, ...], message: str) -> None:
+    outcome = cli("swarm", "zoo:mnist-lenet1", SEEDS, *args)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
 
 
 def test_bad_faulty_training_is_said(cli: Cli) -> None:
-    for args, said in (
+    for args, message in (
         (("--pollute", "much"), "--pollute much"),
         (("--pollute", "10%", "--underfit"), "give one of them"),
         (("--class", "3"), "faulty training"),
     ):
-        found = cli("zoo", "train", "mnist-lenet1", *args)
-        assert found.code == 2
-        assert said in found.err
+        outcome = cli("zoo", "train", "mnist-lenet1", *args)
+        assert outcome.code == 2
+        assert message in outcome.err
 
 
 def test_killed_and_resumed_it_ends_where_an_undisturbed_one_does(cli: Cli, tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_killed_and_resumed_it_ends_where_an_undisturbed_one_does(cli: Cli, tmp_
     assert _done(tmp_path / "part") >= 10  # a group of ten seeds was committed
     again = cli("swarm", "--resume", "part", "--json", "-q")
     assert again.code == 0, again.err
-    found = json.loads(again.out)
+    resumed = json.loads(again.out)
     same = ("faults", "families", "roots", "by_predicted", "forwards", "labels_per_seed")
-    assert {key: found[key] for key in same} == {key: whole[key] for key in same}
+    assert {key: resumed[key] for key in same} == {key: whole[key] for key in same}
 
 
 def _done(path: Path) -> int:

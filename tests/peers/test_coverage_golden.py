@@ -12,10 +12,9 @@ from tests.golden.subject import activations, channel_means, inputs, joined, tar
 
 from neurotest import registry
 from neurotest.attribute import Relevance
-from neurotest.coverage.causal import CAC, CausalState
+from neurotest.coverage.causal import CAC, CausalState, Rule, dependent
 from neurotest.coverage.criterion import Criterion, State
 from neurotest.coverage.paths import critical
-from neurotest.coverage.tables import Rule, dependent
 from neurotest.data.source import ArraySource
 from neurotest.measure.context import Context, Traces
 from neurotest.measure.traces import Layout

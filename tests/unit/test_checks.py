@@ -8,7 +8,8 @@ from typing import Literal
 
 import pytest
 
-from neurotest.checks import choices, count, eps_share, fraction, integer, number, one_of
+from neurotest import checks
+from neurotest.checks import choices, count, eps_share, fraction, integer, number, one_of, setting
 from neurotest.errors import BadInput
 
 
@@ -66,3 +67,41 @@ def test_limits_that_may_be_reached_are_taken() -> None:
     assert [number("x", x, "", least=0, most=1) for x in (0, 0.5, 1)] == [0.0, 0.5, 1.0]
     assert fraction("eps", "8/255", 0, 1, "") == 8 / 255
     assert fraction("kappa", "40", 0, None, "") == 40.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared(checks.Settings):
+    steps: int = setting(5, "5 is usual")
+    side: int | None = setting(None, "10, or none", least=0, most=20)
+    rate: float = setting(0.5, "0.5 is usual", above=0, below=1)
+    eps: float = setting(0.1, read=eps_share)
+    step: float = setting(0.1, "0.1 is usual", read=eps_share, above=0)
+    free: float = -1.0
+    mode: Literal["a", "b"] = "a"
+
+
+def test_settings_declare_their_limits_beside_their_defaults() -> None:
+    assert Declared() == Declared(steps=5, side=None, rate=0.5, eps=0.1, step=0.1)
+    made = Declared(steps=1, side=0, rate=0.9, eps="8/255", step="1/10", free=7.0, mode="b")
+    assert (made.steps, made.side, made.eps, made.step, made.free) == (1, 0, 8 / 255, 0.1, 7.0)
+    assert (Declared.steps, Declared.side, Declared.rate) == (5, None, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"steps": 0}, "steps=0: expected an integer >= 1 (5 is usual)."),
+        ({"steps": None}, "steps=None: expected an integer >= 1 (5 is usual)."),
+        ({"side": 21}, "side=21: expected an integer from 0 to 20 (10, or none)."),
+        ({"side": 1.0}, "side=1.0: expected an integer from 0 to 20 (10, or none)."),
+        ({"rate": 1}, "rate=1: expected a number above 0 and below 1 (0.5 is usual)."),
+        ({"step": 0}, "step=0.0: expected a number above 0 (0.1 is usual)."),
+        ({"mode": "c"}, "mode='c': expected a or b."),
+    ],
+)
+def test_settings_outside_their_limits_are_refused(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        Declared(**options)
+    assert str(refusal.value) == sentence
+    with pytest.raises(BadInput, match=r"^eps=2: expected a number from 0 to 1 \(a share of the range"):
+        Declared(eps=2)

@@ -154,7 +154,7 @@ def test_commands_on_the_pages_have_the_options_they_are_shown_with(page: Path) 
     for command, rest in re.findall(
         r"(?:^ {4}|   |`|\$ )neurotest ([a-z]+)\b((?:(?!neurotest)[^\n`#])*)", page.read_text("utf-8"), re.MULTILINE
     ):
-        known = table.get(command, set())
-        wrong += [] if known else [command]
-        wrong += [f"{command} {name}" for name in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", rest) if name not in known]
+        allowed = table.get(command, set())
+        wrong += [] if allowed else [command]
+        wrong += [f"{command} {name}" for name in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", rest) if name not in allowed]
     assert wrong == []

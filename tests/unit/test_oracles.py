@@ -20,7 +20,7 @@ def roots(labels: list[int], predicted: list[int]) -> Roots:
 
 
 LOGITS = torch.tensor([[2.0, 0, 0], [0, 0, 2], [float("nan"), 1, 0]])
-KNOWN = roots([0, 1, 2], [0, 2, 2])
+LABELLED = roots([0, 1, 2], [0, 2, 2])
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ KNOWN = roots([0, 1, 2], [0, 2, 2])
 )
 def test_verdicts_by_hand(oracle: str, verdict: list[str | None]) -> None:
     judges = build_oracles(TARGET, oracle)
-    assert [judges.names[i] if i >= 0 else None for i in judges(X, LOGITS, KNOWN)] == verdict
+    assert [judges.names[i] if i >= 0 else None for i in judges(X, LOGITS, LABELLED)] == verdict
 
 
 def test_several_oracles_the_first_gives_the_name() -> None:
     judges = build_oracles(TARGET, ["metamorphic", "label"])
-    found = judges(X, LOGITS, roots([0, 1, 2], [1, 2, 2]))
-    assert [judges.names[i] for i in found] == ["metamorphic", "label", "nonfinite"]
+    verdicts = judges(X, LOGITS, roots([0, 1, 2], [1, 2, 2]))
+    assert [judges.names[i] for i in verdicts] == ["metamorphic", "label", "nonfinite"]
     assert judges.needs_labels
     assert not build_oracles(TARGET, "metamorphic").needs_labels
 
@@ -64,21 +64,21 @@ def test_quantised_and_differential_compare_with_another_network() -> None:
     target = Target(module, shape=(1, 2, 2))
     x = torch.ones(1, 1, 2, 2)
     judge = Quantised().begin(target)
-    known = Roots(np.array([0]), np.array([0]), np.zeros((1, 2), np.float32))
+    root = Roots(np.array([0]), np.array([0]), np.zeros((1, 2), np.float32))
     logits = target.logits(x)
     assert logits.argmax(1).item() == 0
-    assert judge(x, logits, known).tolist() == [False]  # a tie, and the first wins
+    assert judge(x, logits, root).tolist() == [False]  # a tie, and the first wins
     with torch.no_grad():
         module[1].weight.copy_(torch.tensor([[1.0, 0.0, 0, 0], [1.0, 0.001, 0, 0]]))
     logits = target.logits(x)
-    assert Quantised().begin(target)(x, logits, known).tolist() == [True]
+    assert Quantised().begin(target)(x, logits, root).tolist() == [True]
     assert judge.passes == 1
     assert module[1].weight[1, 1].item() == pytest.approx(0.001)  # the target itself stays
     other = Target(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).eval(), shape=(1, 2, 2))
     with torch.no_grad():
         other.module[1].weight.zero_()
         other.module[1].bias.copy_(torch.tensor([1.0, 0.0]))
-    assert Differential(other=other).begin(target)(x, logits, known).tolist() == [True]
+    assert Differential(other=other).begin(target)(x, logits, root).tolist() == [True]
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ def test_building(kind: str) -> None:
     assert registry.build(kind, "wheel").spokes == 12
     assert registry.build(kind, "wheel:6").spokes == 6
     assert registry.build(kind, "wheel:spokes=7").spokes == 7
-    made = registry.build(kind, "wheel:preset=cart,spokes=9")
-    assert (made.spokes, made.layer) == (9, "rim")
-    assert registry.build(kind, made) is made
+    wheel = registry.build(kind, "wheel:preset=cart,spokes=9")
+    assert (wheel.spokes, wheel.layer) == (9, "rim")
+    assert registry.build(kind, wheel) is wheel
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_name_is_given_once(kind: str) -> None:
 
 def test_everything_registered_can_be_described() -> None:
     """The docs are made from this: no summary or cost may be missing."""
-    for known in registry.kinds():
-        for entry in registry.entries(known).values():
-            assert entry.summary, (known, entry.name)
-            assert entry.cost, (known, entry.name)
-            assert entry.main is None or entry.main in entry.options, (known, entry.name)
+    for kind in registry.kinds():
+        for entry in registry.entries(kind).values():
+            assert entry.summary, (kind, entry.name)
+            assert entry.cost, (kind, entry.name)
+            assert entry.main is None or entry.main in entry.options, (kind, entry.name)
             for preset in entry.presets.values():
-                assert set(preset) <= set(entry.options), (known, entry.name)
+                assert set(preset) <= set(entry.options), (kind, entry.name)

@@ -103,6 +103,14 @@ def test_a_run_made_here_needs_no_target(command: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", GENERATORS)
+def test_a_resumed_run_stays_where_it_is(command: str, folder: Path, tmp_path: Path) -> None:
+    run = interrupted(command, folder)
+    with pytest.raises(BadInput, match="leave out --out"):
+        getattr(neurotest, command)(resume=run, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("command", GENERATORS)
 def test_a_run_from_elsewhere_does_not_run_its_target(
     command: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,18 +69,18 @@ def test_equal_seeds_give_equal_weights() -> None:
 
 
 def test_the_global_generator_is_left_alone() -> None:
-    made = Training(network(), RECIPE)
+    training = Training(network(), RECIPE)
     state = torch.get_rng_state()
-    made.run(source())
+    training.run(source())
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_checkpoint_of_another_recipe_starts_anew(tmp_path: Path) -> None:
     train(network(), source(), dataclasses.replace(RECIPE, rate=0.5), checkpoint=tmp_path / "c")
     steps: list[Step] = []
-    made = train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=steps.append)
+    trained = train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=steps.append)
     assert steps[0].epoch == 1
-    assert same(made, train(network(), source(), RECIPE))
+    assert same(trained, train(network(), source(), RECIPE))
 
 
 def test_a_damaged_checkpoint_says_what_to_do(tmp_path: Path) -> None:
@@ -91,13 +91,13 @@ def test_a_damaged_checkpoint_says_what_to_do(tmp_path: Path) -> None:
 
 def test_progress_ends_at_the_end() -> None:
     steps: list[Step] = []
-    made = Training(network(), RECIPE)
-    made.run(source(), steps.append)
+    training = Training(network(), RECIPE)
+    training.run(source(), steps.append)
     assert [step.epoch for step in steps] == [1, 1, 2, 2, 3, 3]
     assert steps[-1].done == 1
     assert steps[-1].left == 0
     assert all(step.left > 0 for step in steps[:-1])
-    assert made.seconds > 0
+    assert training.seconds > 0
 
 
 def test_it_learns() -> None:

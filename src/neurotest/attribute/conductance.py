@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurotest.checks import choices, integer
+from neurotest.checks import Settings, setting
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
 from neurotest.target.layers import Layer
@@ -48,7 +48,7 @@ class Attribution:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conductance:
+class Conductance(Settings):
     """Conductance of every neuron of `layers`.
 
     steps: intervals between the empty image and the input. grid: `uniform`; `early` has more points near the empty image, where
@@ -58,14 +58,10 @@ class Conductance:
     """
 
     layers: str = "post_activation"
-    steps: int = STEPS
+    steps: int = setting(STEPS, f"{STEPS} is usual, captum's default is 50")
     grid: Literal["uniform", "early", "captum"] = "early"
     rule: Literal["trapezoid", "left"] = "trapezoid"
     baseline: Literal["mean", "black"] = "mean"
-
-    def __post_init__(self) -> None:
-        integer("steps", self.steps, 1, f"{STEPS} is usual, captum's default is 50")
-        choices(self)
 
     @property
     def passes(self) -> int:

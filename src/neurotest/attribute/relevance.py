@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurotest.attribute.chain import Chain, find_chain, run
 from neurotest.attribute.conductance import channels, inner
-from neurotest.checks import choices, number
+from neurotest.checks import Settings, setting
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
 
@@ -28,7 +28,7 @@ class Relevances:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Relevance:
+class Relevance(Settings):
     """Relevance of every neuron of `layers` for the greatest logit.
 
     rule: `lrp` by the alpha-beta rule with alpha = 1 + beta on networks that are one chain of modules and functions;
@@ -37,12 +37,8 @@ class Relevance:
 
     layers: str = "post_activation"
     rule: Literal["auto", "lrp", "gradient"] = "auto"
-    beta: float = 0.5
+    beta: float = setting(0.5, "0.5 is usual; alpha is 1 + beta", least=0)
     eps: float = 1e-6
-
-    def __post_init__(self) -> None:
-        choices(self)
-        number("beta", self.beta, "0.5 is usual; alpha is 1 + beta", least=0)
 
     def plan(self, target: Target) -> Plan:
         """Decide how to compute it for this target."""

@@ -7,10 +7,22 @@ import os
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import torch
+
+from neurotest.bench.ratio import ratio
+from neurotest.coverage.adequacy import DSA
+from neurotest.coverage.ranges import KMNC
 from neurotest.errors import BadInput
+from neurotest.measure.context import Context, Traces
+from neurotest.measure.traces import Layout
+from neurotest.select.api import rank
+from neurotest.select.greedy import CAM, Collected
+from neurotest.target import Profile, Trace, Want
 
 # The few things it imports that are not here already; nothing else is touched.
 PACKAGES = ("dnn-tip==0.1.1", "psutil", "tqdm", "packaging")
@@ -38,12 +50,6 @@ def _run(command: list[str], env: dict[str, str] | None = None) -> str:
 
 def _both(repeats: int) -> dict[str, Any]:
     """Runs where dnn-tip can be imported."""
-    import numpy as np
-
-    from neurotest.bench.ratio import ratio
-    from neurotest.coverage.adequacy import DSA
-    from neurotest.measure.context import Traces
-
     import dnn_tip.surprise as peer  # isort: skip
 
     peer.gc = SimpleNamespace(collect=lambda: 0)  # it collects garbage per ten inputs; with that it would be slower still
@@ -64,13 +70,6 @@ def _both(repeats: int) -> dict[str, Any]:
 
 def _activations(seed: int, tests: int) -> tuple[Any, Any, Any, Any]:
     """Tests of 236 neurons, what makes a trace of them, a context with 1,000 training inputs, and dnn-tip's KMNC of those."""
-    import numpy as np
-    import torch
-
-    from neurotest.measure.context import Context
-    from neurotest.measure.traces import Layout
-    from neurotest.target import Profile, Trace, Want
-
     import dnn_tip.neuron_coverage as peer  # isort: skip
 
     values = np.random.default_rng(seed).normal(size=(1000 + tests, 236)).astype(np.float32)
@@ -86,9 +85,6 @@ def _activations(seed: int, tests: int) -> tuple[Any, Any, Any, Any]:
 
 
 def _sections(repeats: int) -> dict[str, Any]:
-    from neurotest.bench.ratio import ratio
-    from neurotest.coverage.ranges import KMNC
-
     test, trace, context, theirs = _activations(1, 100)
     state = KMNC(sections=1000, edges="dnn_tip").start(context)
     state.update(trace(test))
@@ -99,14 +95,6 @@ def _sections(repeats: int) -> dict[str, Any]:
 
 def _additional(repeats: int) -> dict[str, Any]:
     """CAM on KMNC(1000), 2,000 tests of 236 neurons, from activations to the order."""
-    import tracemalloc
-
-    import numpy as np
-
-    from neurotest.bench.ratio import ratio
-    from neurotest.select.api import rank
-    from neurotest.select.greedy import CAM, Collected
-
     from dnn_tip.prioritizers import cam  # isort: skip
 
     test, trace, context, theirs = _activations(2, 2000)

@@ -86,7 +86,7 @@ def fuzz(
             source = stored_source(run.path, config["seeds"], seeds)
             return _Campaign.prepare(stored_target(run, target), source, plan, total, callbacks)
 
-        return go_on(_fuzz_run(resume), "fuzz", stored_job, extends=True)
+        return go_on(_fuzz_run(resume), "fuzz", stored_job, extends=True, out=out)
     if target is None or seeds is None:
         raise BadInput("fuzz needs a target and seeds (or resume=RUN to go on with a campaign).")
     plan = FuzzPlan(**{name: value for name, value in settings.items() if value is not None})
@@ -154,6 +154,7 @@ class _Campaign(Job[FuzzResult]):
         self.driver.restore()
         with run.transaction():
             run["budget"] = self.budget.to_dict()
+            run["classes"] = run["classes"] or list(self.target.classes or ())
 
     def kept(self, run: Run) -> str:
         return f"{self.fuzzer.tally.faults:,} faults" if self.fuzzer.tally.batches else ""

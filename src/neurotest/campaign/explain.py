@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import rng, zoo
+from neurotest import registry, rng, zoo
 from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, StoredMutant
@@ -112,7 +112,7 @@ def explain(
 
     target: the network, where the run may not load it itself. train: data to describe neurons with (default: the run's own, or a
     zoo network's training data). limit: faults, and as many others, that are read for a campaign. settings: fields of Guidance
-    (encoder, depth, describe, ...), over those of the campaign's guide if that was nsgen.
+    (encoder, depth, describe, ...), over those of the campaign's guide if that goes by paths.
     """
     if not isinstance(limit, int) or limit < 1:
         raise BadInput(f"limit={limit!r}: expected how many faults are read, an integer >= 1.")
@@ -142,8 +142,8 @@ def semantics_of(reader: FaultReader, train: Source | str | None, options: dict[
     fields = {f.name for f in dataclasses.fields(Guidance)}
     if unknown := sorted(options.keys() - fields):
         raise BadInput(f"explain has no setting {unknown[0]!r}: expected some of {', '.join(sorted(fields))}.")
-    guide = reader.plan.read_guide() if _is_nsgen(reader) else None
-    own: dict[str, Any] = {name: getattr(guide, name) for name in fields} if isinstance(guide, Guidance) else {}
+    guide = reader.plan.read_guide() if _led_by_paths(reader) else None
+    own: dict[str, Any] = {name: getattr(guide, name) for name in fields} if guide is not None else {}
     if own and not reader.run.made_here:
         own["describe"] = DEFAULT
     if own.get("critical") == "all":
@@ -165,9 +165,12 @@ def _stored_tau(run: Run) -> float | None:
     return float(tau) if isinstance(tau, (int, float)) and -1 <= tau <= 1 else None
 
 
-def _is_nsgen(reader: FaultReader) -> bool:
+def _led_by_paths(reader: FaultReader) -> bool:
+    """Whether the campaign's guide has settings of paths; older runs name its class. Swarms and merged runs have none."""
     guide = reader.config["guide"]
-    return isinstance(guide, str) and guide.partition(":")[0].partition("(")[0].strip().lower() == "nsgen"
+    classes = {entry.name: entry.make for entry in registry.entries("guide").values() if isinstance(entry.make, type)}
+    names = {text for name, kind in classes.items() if issubclass(kind, Guidance) for text in (name, kind.__name__)}
+    return isinstance(guide, str) and registry.parse(guide)[0] in names
 
 
 def _train(reader: FaultReader, train: Source | str | None) -> Source | str:
@@ -187,7 +190,7 @@ def _one(reader: FaultReader, semantics: Semantics, fault: StoredMutant) -> Expl
     classes = _classes(reader)
     seed, x = reader.root(fault.root)[None], reader.again([fault])
     pair = compare(semantics, reader.target.prepare(np.ascontiguousarray(seed)), reader.target.prepare(x), classes)
-    if not _is_nsgen(reader):
+    if not _led_by_paths(reader):
         pair = dataclasses.replace(pair, tau=None)
     return Explanation(
         reader.run.path, fault.number, class_name(fault.expected, tuple(classes)), words(fault.chain), pair, (seed[0], x[0])

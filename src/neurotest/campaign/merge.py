@@ -36,6 +36,8 @@ def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[st
         config = _common(runs)
         merged = stack.enter_context(whole("merge", out, config))
         assert merged is not None
+        if not all(run.made_here for run in runs):
+            merged.disown()  # its configuration is theirs: what it names must not be loaded as if this user had named it
         return _Merge(merged).fill(runs)
 
 

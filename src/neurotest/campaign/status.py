@@ -39,7 +39,7 @@ def status(path: Path | str) -> dict[str, Any]:
             "run": str(run.path),
             "state": state,
             "target": config.get("target"),
-            "guide": config.get("guide"),
+            "guide": " + ".join(dict.fromkeys(map(str, config["guides"]))) if "guides" in config else config.get("guide"),
             "budget": run["budget"] if "budget" in run else config.get("budget"),
             "families": len(tally.families),
             "roots": len(tally.roots),

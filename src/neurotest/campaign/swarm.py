@@ -84,7 +84,7 @@ def swarm(
             plan = SwarmPlan.read(run, config).repeated(run, settings)
             return _SwarmJob.prepare(plan, stored_target(run, target), stored_source(run.path, config["seeds"], seeds), stop)
 
-        return go_on(resume, "swarm", stored_job, progress, extends=True)
+        return go_on(resume, "swarm", stored_job, progress, extends=True, out=out)
     if target is None or seeds is None:
         raise BadInput("swarm needs a target and seeds (or resume=RUN to go on with one).")
     plan = SwarmPlan(**{name: value for name, value in settings.items() if value is not None})
@@ -267,6 +267,7 @@ class _SwarmJob(Job[SwarmResult]):
         """Back to the last finished group."""
         Store(run).check_seeds(self.seeds)
         Store(run).sweep()
+        run["classes"] = run["classes"] or list(self.classes or ())
         if "swarm" not in run:
             return
         try:

@@ -10,26 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from neurotest import __version__
-from neurotest.cli import (
-    attack,
-    bench,
-    cover,
-    demo,
-    describe,
-    diff,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    fuzz,
-    illuminate,
-    labels,
-    neurons,
-    select,
-    study,
-    swarm,
-    tools,
-)
+from neurotest.cli import bench, cover, describe, evaluate, explain, fuzz, generate, labels, neurons, select, study, tools
 from neurotest.errors import NeurotestError, Remark
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
@@ -43,24 +24,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Test trained neural networks from the inside.",
 )
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
-app.command("cover")(cover.cover)
-app.command("describe")(describe.describe)
-app.command("select")(select.select)
-app.command("attack")(attack.attack)
-app.command("diff")(diff.diff)
-app.command("illuminate")(illuminate.illuminate)
-app.command("swarm")(swarm.swarm)
-app.command("neurons")(neurons.neurons)
-app.command("evaluate")(evaluate.evaluate)
-app.command("labels")(labels.labels)
-app.command("study")(study.study)
-app.command("explain")(explain.explain)
-app.command("export")(export.export)
-for command in (fuzz.fuzz, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge):
+COMMANDS = (
+    tools.demo, tools.doctor, cover.cover, describe.describe, select.select, generate.attack, generate.diff, generate.illuminate,
+    generate.swarm, neurons.neurons, evaluate.evaluate, labels.labels, study.study, explain.explain, labels.export, fuzz.fuzz,
+    fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
+)  # fmt: skip
+for command in COMMANDS:
     app.command(command.__name__)(command)
-app.command("report")(tools.report)
 app.command("list")(tools.list_kind)
 app.add_typer(bench.app, name="bench")
 app.add_typer(tools.zoo, name="zoo")

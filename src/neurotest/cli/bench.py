@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Speed as ratios taken in one run, never as absolute times.")
 
@@ -61,7 +62,6 @@ def _measure(
     work: str, subjects: list[str] | None, repeats: int, quiet: bool, *, peers: bool = False, memory: bool = False
 ) -> opt.Result:
     from neurotest.bench import machine, run
-    from neurotest.cli import show
 
     with show.ticking(f"bench {work}", quiet=quiet) as progress:
         measured = run(work, subjects, repeats=repeats, progress=progress)
@@ -83,8 +83,6 @@ def _measure(
 
 
 def _print(content: dict[str, Any]) -> None:
-    from neurotest.cli import show
-
     if "memory" in content:
         kept = [[name, f"{m['peak_megabytes']:.1f} MB", f"{m['bytes_per_input']:.1f}"] for name, m in content["memory"].items()]
         show.table("memory for a million generated inputs", ["method", "peak", "bytes per input"], kept)

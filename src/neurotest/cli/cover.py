@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
+from neurotest.errors import BadInput
 
 if TYPE_CHECKING:
     from neurotest.coverage import Coverage
@@ -46,9 +48,6 @@ def cover(
     description: dict[str, Any],
 ) -> opt.Result:
     """Measure coverage: how much of the network the inputs exercise, which is not how good they are as tests."""
-    from neurotest.cli import show
-    from neurotest.errors import BadInput
-
     if by not in (None, "class"):
         raise BadInput(f"--by {by}: expected class.")
     if not memory > 0:
@@ -70,7 +69,6 @@ def cover(
 
 
 def tables(coverage: Coverage, *, per_layer: bool) -> None:
-    from neurotest.cli import show
     from neurotest.coverage.result import MEANING
 
     what = f"{coverage.layers}, {coverage.neuron}"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
+from neurotest.errors import BadInput
 
 if TYPE_CHECKING:
     from neurotest.semantics.descriptions import Descriptions
@@ -38,9 +40,6 @@ def describe(
     description: dict[str, Any],
 ) -> opt.Result:
     """Describe neurons in words and show the inputs that excite them most: a table, contact sheets, a page."""
-    from neurotest.cli import show
-    from neurotest.errors import BadInput
-
     if data is None and not method.startswith(("csv", "attributes")):
         raise BadInput("DATA is missing: exemplars are taken from it; give zoo:NAME/train, dir:FOLDER or npz:FILE#x,y.")
     from neurotest.data.spec import data as read_data
@@ -72,8 +71,6 @@ def _rows(table: Descriptions) -> list[dict[str, Any]]:
 
 
 def print_table(table: Descriptions, summary: dict[str, Any], page: Path) -> None:
-    from neurotest.cli import show
-
     rows = []
     for name, about in summary["layers"].items():
         best = sorted((row for row in table.layer(name) if row.known), key=lambda row: -row.score)[:SHOWN]

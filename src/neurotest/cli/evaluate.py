@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
 
 
 @opt.overrides_target
@@ -42,7 +43,6 @@ def evaluate(
     network: Any = None,
 ) -> opt.Result:
     """Fault rate, diversity, naturalness, impartiality; random and the clean suite beside each; several suites compared."""
-    from neurotest.cli import show
     from neurotest.evaluate import evaluate as judge_all
 
     with show.ticking("judging suites", quiet=quiet) as progress:
@@ -59,8 +59,6 @@ def evaluate(
 
 
 def _show(content: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    from neurotest.cli import show
-
     for name, one in content["suites"].items():
         cells = [
             [f"{row['part']}: {row['metric']}", show.number(row["value"]), _interval(row["interval"]), show.number(row["random"]),
@@ -78,8 +76,6 @@ def _show(content: dict[str, Any], rows: list[dict[str, Any]]) -> None:
 
 
 def _show_bias(name: str, bias: dict[str, Any] | None) -> None:
-    from neurotest.cli import show
-
     if bias is None:
         return
     rows = [[r["class"], f"{r['rank']:.1f}", f"{r['coverage']:.3f}", str(r.get("predicted", ""))] for r in bias["classes"]]
@@ -90,8 +86,6 @@ def _show_bias(name: str, bias: dict[str, Any] | None) -> None:
 
 
 def _show_comparison(comparison: dict[str, Any]) -> None:
-    from neurotest.cli import show
-
     means = comparison["means"]
     rows = [
         [

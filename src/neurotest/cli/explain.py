@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
+from neurotest.errors import BadInput
 
 SHOWN = 20  # substitutions in a table
 
@@ -36,7 +38,6 @@ def explain(
     """A seed and a fault side by side: the deciding neurons, their descriptions and maps, and where the paths part."""
     from neurotest.campaign.explain import Explanation
     from neurotest.campaign.explain import explain as make
-    from neurotest.cli import show
     from neurotest.report.explain import write_explanation
 
     check_ending(out)
@@ -50,14 +51,11 @@ def explain(
 
 def check_ending(out: Path | None) -> None:
     """Before anything is computed."""
-    from neurotest.errors import BadInput
-
     if out is not None and out.suffix.lower() not in (".html", ".htm", ".md", ".json"):
         raise BadInput(f"--out {out}: expected a name that ends in .html, .md or .json.")
 
 
 def print_fault(explanation: Any) -> None:
-    from neurotest.cli import show
     from neurotest.report.explain import headline, parting
 
     print(headline(explanation))
@@ -89,8 +87,6 @@ def place(values: Any) -> str:
 
 
 def print_patterns(patterns: Any) -> None:
-    from neurotest.cli import show
-
     rows = [[name, f"{100 * p['faults']:.0f} %", f"{100 * p['others']:.0f} %"] for name, p in patterns.parts.items()]
     show.table(
         "where the path first leaves the seed's", ["layer", f"{patterns.faults} faults", f"{patterns.others} others"], rows

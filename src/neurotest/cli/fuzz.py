@@ -97,7 +97,7 @@ def fuzz(
     dry = dry_below if dry_below is not None else DRY if until_dry else None
     budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults,
               "until_dry": dry}  # fmt: skip
-    opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume, out)
+    opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     opt.set_threads(threads)
     from neurotest.campaign import fuzz as start
     from neurotest.cli.screen import Screen

@@ -1,4 +1,4 @@
-"""`neurotest labels RUN add FILE` and `neurotest select --resume RUN`: adaptive selection in rounds."""
+"""Picks and labels for people and their tools: `neurotest labels`, `neurotest export`, and rounds of adaptive selection."""
 
 from __future__ import annotations
 
@@ -8,46 +8,40 @@ from typing import Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
+from neurotest.errors import BadInput
 
 
+@opt.reports_result
 def labels(
     run: Annotated[Path, typer.Argument(help="An adaptive selection.")],
     action: Annotated[str, typer.Argument(help="add: take labels from a file. show: those there are.")] = "show",
     file: Annotated[Path | None, typer.Argument(help="CSV, Label Studio JSON or an exported folder.")] = None,
     by: Annotated[str, typer.Option("--by", help="Who labelled.")] = "",
-    json: opt.Json = False,
-) -> None:
+) -> opt.Result:
     """Bring labels into an adaptive selection; `neurotest select --resume RUN` then proposes the next batch."""
-    from neurotest.cli import show
-    from neurotest.errors import BadInput
-
     if action not in ("add", "show"):
         raise BadInput(f"{action!r}: expected `neurotest labels RUN add FILE` or `neurotest labels RUN show`.")
     if action == "show":
-        return _show(run, json)
+        return _shown(run)
     if file is None:
         raise BadInput("add: which file? `neurotest labels RUN add FILE`, with the columns label and content or position.")
     from neurotest.select.adaptive.rounds import add_labels
 
     result = add_labels(run, file, by)
-    if json:
-        show.print_json(result)
-    else:
-        print(f"{result['added']} labels added, {result['labels']} in all; next: neurotest select --resume {run}")
+    sentence = f"{result['added']} labels added, {result['labels']} in all; next: neurotest select --resume {run}"
+    return result, lambda: print(sentence)
 
 
-def _show(path: Path, as_json: bool) -> None:
-    from neurotest.cli import show
+def _shown(path: Path) -> opt.Result:
     from neurotest.runs.store import Run
 
     with Run.open(path) as run:
         rows = run.labels()
         predicted = {row.position: row.predicted for row in run.inputs()}
-    if as_json:
-        show.print_json({"run": str(path), "labels": [{**row._asdict(), "predicted": predicted[row.position]} for row in rows]})
-        return
+    content = {"run": str(path), "labels": [{**row._asdict(), "predicted": predicted[row.position]} for row in rows]}
     shown = [[str(r.position), "unclear" if r.label is None else str(r.label), str(predicted[r.position]), r.by] for r in rows]
-    show.table(f"{len(rows)} labels", ["position", "label", "predicted", "by"], shown)
+    return content, lambda: show.table(f"{len(rows)} labels", ["position", "label", "predicted", "by"], shown)
 
 
 def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Result:
@@ -65,8 +59,6 @@ def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) ->
 
 
 def tell_round(proposal: dict[str, Any]) -> None:
-    from neurotest.cli import show
-
     if proposal["stop"]:
         print(f"stop: the next batch is expected to hold {100 * proposal['expected_rate']:.1f} % faults.")
         return
@@ -77,3 +69,23 @@ def tell_round(proposal: dict[str, Any]) -> None:
     show.table(f"round {proposal['round']}: label these {len(proposal['indices'])}{again}", columns, shown)
     if proposal["suspects"]:
         print(f"labels that look wrong: {', '.join(map(str, proposal['suspects'][:20]))}")
+
+
+@opt.reports_result
+def export(
+    run: Annotated[Path, typer.Argument(help="A run of `neurotest select`.")],
+    form: Annotated[str, typer.Option("--format", help="csv, folder (one per class the network says) or label-studio")],
+    out: Annotated[Path, typer.Option("--out", help="File or folder to write.")],
+    method: Annotated[str | None, typer.Option("--method", help="Whose picks (default: the run's first method).")] = None,
+) -> opt.Result:
+    """Hand out the picks: a table, a folder of pictures, or Label Studio tasks with the network's guess and the score."""
+    from neurotest.select.exchange import export as write
+
+    result = write(run, form, out, method=method)
+
+    def print_result() -> None:
+        print(f"{result['exported']} picks in {result['out']}")
+        if result["without_picture"]:
+            print(f"{result['without_picture']} picks have no picture in the run and are left out (select with more --files).")
+
+    return result, print_result

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
+from neurotest.errors import BadInput
 
 if TYPE_CHECKING:
     from neurotest.campaign.neurons import Neurons
@@ -30,8 +32,6 @@ def neurons(
     network: Any = None,
 ) -> opt.Result:
     """Which neurons the faults are caused by: layer, Shapley value with its interval, seeds explained, effect when silenced."""
-    from neurotest.cli import show
-
     opt.at_least("top", top)
     opt.at_least("pairs", pairs)
     from neurotest.campaign.neurons import neurons as find
@@ -49,8 +49,6 @@ def neurons(
 
 
 def _show(result: Neurons) -> None:
-    from neurotest.cli import show
-
     rows = [
         [
             f"{n.layer}[{n.index}]", f"{n.value:.3f}", f"{n.low:.3f} .. {n.high:.3f}",
@@ -67,13 +65,10 @@ def _show(result: Neurons) -> None:
 
 def keep(path: Path, content: dict[str, Any]) -> None:
     """Put the result into the run, where its report finds it; a run that cannot be written stays as it is."""
-    from neurotest.errors import BadInput
     from neurotest.runs.store import Run
 
     try:
         with Run.open(path, write=True) as run:
             run["neurons"] = content
     except (BadInput, OSError) as error:
-        from neurotest.cli import show
-
         show.remark(f"not kept in the run: {error}")

@@ -199,14 +199,12 @@ def override(spec: str | None, description: dict[str, Any]) -> Any:
     return Description(spec=spec, **values)
 
 
-def start_or_resume(command: str, needs: str, complete: bool, resume: Path | None, out: Path | None) -> None:
-    """A command either starts with all it needs or goes on with a run, where it is."""
+def start_or_resume(command: str, needs: str, complete: bool, resume: Path | None) -> None:
+    """A command either starts with all it needs or goes on with a run."""
     from neurotest.errors import BadInput
 
     if resume is None and not complete:
         raise BadInput(f"{command} needs {needs}, or --resume RUN.")
-    if resume is not None and out is not None:
-        raise BadInput("--resume goes on in the run itself: leave out --out.")
 
 
 def refuse_on_resume(reason: str, **options: Any) -> None:

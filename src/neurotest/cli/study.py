@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
 
 SHOWN = 80  # rows of a table on the screen; the run holds all
 
@@ -16,7 +17,7 @@ SHOWN = 80  # rows of a table on the screen; the run holds all
 @opt.reports_result
 def study(
     name: Annotated[str, typer.Argument(help="nss, fuzzing, coverage, ... (`neurotest list study`)")],
-    scale: Annotated[str, typer.Option("--scale", help="quick (15 minutes) or full")] = "quick",
+    scale: Annotated[str | None, typer.Option("--scale", help="quick (15 minutes, the default) or full")] = None,
     only: Annotated[str | None, typer.Option("--only", help="Only cells whose names begin so, e.g. select/mnist-lenet1.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this run; finished cells stay.")] = None,
     from_csv: Annotated[
@@ -28,7 +29,6 @@ def study(
 ) -> opt.Result:
     """Rerun a paper's tables: ours beside theirs, random, intervals; every finished cell is kept."""
     from neurotest import registry
-    from neurotest.cli import show
 
     registry.find("study", name)
     opt.set_threads(threads)
@@ -41,8 +41,6 @@ def study(
 
 
 def print_tables(result: dict[str, Any]) -> None:
-    from neurotest.cli import show
-
     for title, rows in result["tables"].items():
         if rows:
             columns = [name for name in rows[0] if not name.endswith("png")]  # pictures are for the report

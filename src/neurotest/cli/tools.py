@@ -1,4 +1,4 @@
-"""Small commands: list, zoo, data, runs, report."""
+"""Small commands: demo, doctor, list, zoo, data, runs, report."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli import show
+from neurotest.errors import BadInput
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,6 +22,66 @@ data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Complete d
 runs = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Runs in a folder.")
 
 Root = Annotated[Path, typer.Option("--root", help="Folder that holds the runs.")]
+DEMO = "zoo:fashion-lenet5"
+DEMO_METHODS = ["nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
+
+
+@opt.reports_result
+def demo(
+    out: Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/demo-TIME).")] = None,
+    seed: opt.Seed = 0,
+    quiet: opt.Quiet = False,
+) -> opt.Result:
+    """Do the whole job once: make candidates, select by every method, judge each beside random, write a report."""
+    from neurotest.cli import select
+
+    pool = f"zoo:fashion-mnist/nss-pool@{seed}"
+    show.remark(f"testing {DEMO}, a network that recognises ten kinds of clothing", quiet=quiet)
+    from neurotest.data import data
+    from neurotest.report import write_report
+    from neurotest.select import compare
+    from neurotest.target import load
+
+    target = load(DEMO)
+    show.remark("making 10,000 candidates: test images shifted, turned, scaled, slanted, brightened, blurred", quiet=quiet)
+    source = data(pool)
+    with show.ticking("scoring", quiet=quiet) as progress:
+        results = compare(target, source, DEMO_METHODS, "5%", seed=seed, out=out, files=12, command="demo", progress=progress)
+    run = next(iter(results.values())).run
+    assert run is not None
+    page = write_report(run)
+
+    def print_result() -> None:
+        select.tell(results, run)
+        print("nss knows here what each candidate was made from; on real unlabelled data it does not, and is near chance.")
+        print(f"report: open {page} in a browser")
+
+    return {**results.to_dict(), "report": str(page)}, print_result
+
+
+@opt.takes_target
+@opt.reports_result
+def doctor(
+    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")],
+    data: Annotated[str | None, typer.Argument(help="Inputs it should work on, labelled if possible; without: noise.")] = None,
+    limit: opt.Limit = 512,
+    batch: opt.Batch = 100,
+    quiet: opt.Quiet = False,
+    *,
+    description: dict[str, Any],
+) -> opt.Result:
+    """Eval mode, outputs, bounds, classes, determinism, batches, dead neurons, layers, memory, speed: what to mend first."""
+    from neurotest.doctor import doctor as examine
+
+    with show.ticking("examining", quiet=quiet) as progress:
+        report = examine(target, data, limit=limit or 512, batch=batch, progress=progress, **description)
+    content = report.to_dict()
+
+    def print_result() -> None:
+        print(report.table())
+        show.remark(f"problems: {content['problems']}, warnings: {content['warnings']}", quiet=quiet)
+
+    return content, print_result
 
 
 @opt.reports_result
@@ -30,7 +92,6 @@ def list_kind(
 ) -> opt.Result:
     """List what there is: selectors, mutations, sources."""
     from neurotest import registry
-    from neurotest.cli import show
 
     named = kind.replace("-", " ").removesuffix("s") if kind else None
     if named in ("mutation set", "mutation space"):  # names of older versions
@@ -53,7 +114,6 @@ def list_kind(
 def zoo_list() -> opt.Result:
     """Networks, where their weights are, and how good they are."""
     from neurotest import zoo as networks
-    from neurotest.cli import show
 
     rows: list[dict[str, Any]] = []
     for subject in networks.catalogue():
@@ -88,8 +148,6 @@ def zoo_train(
     quiet: opt.Quiet = False,
 ) -> opt.Result:
     """Train a network of the zoo by its recipe on the complete data set, or wrongly; stops and goes on where it was."""
-    from neurotest.cli import show
-
     settings: dict[str, Any] = {"label": label, "trigger": trigger, "specific": specific, "seed": seed}
     wrong = _faulty_training(
         pollute, underfit, overfit, settings, {"--images": images, "--epochs": epochs, "--embedded": embedded or None}
@@ -115,8 +173,6 @@ def zoo_train(
 
 
 def _print_training(content: dict[str, Any]) -> None:
-    from neurotest.cli import show
-
     print(f"{content['name']}: {100 * content['accuracy']:.2f} % of the test set right; weights in {content['weights']}")
     if "triggers" in content:
         rows = [[what, f"{100 * share:.1f} %"] for what, share in content["triggers"].items()]
@@ -126,7 +182,6 @@ def _print_training(content: dict[str, Any]) -> None:
 def _faulty_training(
     pollute: str | None, underfit: bool, overfit: bool, settings: dict[str, Any], others: dict[str, Any]
 ) -> Faulty | None:
-    from neurotest.errors import BadInput
     from neurotest.zoo.faulty import Faulty
 
     kinds = [k for k, chosen in (("polluted", pollute is not None), ("underfit", underfit), ("overfit", overfit)) if chosen]
@@ -155,7 +210,6 @@ def data_get(
     quiet: opt.Quiet = False,
 ) -> opt.Result:
     """Fetch a complete data set from its own address (or a folder) and check it against its pinned SHA-256."""
-    from neurotest.cli import show
     from neurotest.data.fetch import get
 
     with show.ticking(f"getting {name}", quiet=quiet) as progress:
@@ -168,7 +222,6 @@ def data_get(
 @opt.reports_result
 def runs_list(root: Root = Path("neurotest-runs")) -> opt.Result:
     """Runs, newest first."""
-    from neurotest.cli import show
     from neurotest.runs.listing import list_runs
 
     infos = list_runs(root)
@@ -198,7 +251,6 @@ def runs_clean(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> opt.Result:
     """Remove runs; never one that is being written, never a folder that is no run."""
-    from neurotest.errors import BadInput
     from neurotest.runs.listing import clean
 
     if keep is None and older_than is None and not unfinished:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, integer, number
+from neurotest.checks import Settings, number, setting
 from neurotest.errors import BadInput
 from neurotest.measure.context import Traces
 from neurotest.measure.traces import Values
@@ -31,18 +31,12 @@ ALL = -1  # the class of everything where classes are not distinguished
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adequacy(ABC):
+class Adequacy(Settings, ABC):
     """What the scorers share. min_var: neurons that vary less over the training data are left out. features: of the rest, so
     many with the greatest variance are kept (none: all)."""
 
-    min_var: float = 1e-5
-    features: int | None = 300
-
-    def __post_init__(self) -> None:
-        choices(self)
-        number("min_var", self.min_var, "1e-5 is usual", least=0)
-        if self.features is not None:
-            integer("features", self.features, 1, "300 is usual, none keeps all")
+    min_var: float = setting(1e-5, "1e-5 is usual", least=0)
+    features: int | None = setting(300, "300 is usual, none keeps all")
 
     def fit(self, traces: Traces, *, seed: int = 0) -> Fitted:
         """Learn the training data; inputs with NaN or infinite activations are left out and counted."""
@@ -231,13 +225,8 @@ class MLSA(Adequacy):
     """
 
     per: Literal["class", "all"] = "all"
-    components: int = 3
-    regularise: float = 1e-6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        integer("components", self.components, 1, "2 or 3 are usual")
-        number("regularise", self.regularise, "1e-6 is usual", least=0)
+    components: int = setting(3, "2 or 3 are usual")
+    regularise: float = setting(1e-6, "1e-6 is usual", least=0)
 
     def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         models = {c: self._mixture(group, seed) for c, group in _groups(points, classes, self.per).items()}
@@ -293,14 +282,9 @@ class MMDSA(Adequacy):
     clusters: how many; none: 2 to 5, whichever has the best silhouette. squared, inverse: as in MDSA.
     """
 
-    clusters: int | None = None
+    clusters: int | None = setting(None, "none chooses 2 to 5 by silhouette")
     squared: bool = False
     inverse: Inverse = "auto"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.clusters is not None:
-            integer("clusters", self.clusters, 1, "none chooses 2 to 5 by silhouette")
 
     def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         means = self._cluster(points, seed)

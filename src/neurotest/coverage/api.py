@@ -147,10 +147,10 @@ def _check_memory(chosen: Criteria, context: Context, inputs: int, allowed: floa
     total = sum(each.values())
     if total > allowed:
         worst = max(each, key=lambda name: each[name])
+        less = chosen[worst].shrink.format(**vars(chosen[worst]))
         raise BadInput(
             f"about {total / 1e9:.1f} GB of memory would be needed, {each[worst] / 1e9:.1f} GB of it by {worst}, and "
-            f"{allowed / 1e9:g} GB are allowed: use {chosen[worst].shrink}, or allow it with --memory "
-            f"{int(np.ceil(total / 1e9))}."
+            f"{allowed / 1e9:g} GB are allowed: use {less}, or allow it with --memory {int(np.ceil(total / 1e9))}."
         )
     return total
 

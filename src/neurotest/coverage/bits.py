@@ -18,13 +18,31 @@ Bits = NDArray[np.bool_]
 Hits = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows of a batch and the obligations they hit, pair by pair, rows in order
 
 
-class BitState(State):
+class PackedState(State):
+    """A state that is `bits` and nothing else: merged by or, saved as one bit each."""
+
+    bits: Bits
+
+    def _merge(self, other: Self) -> None:
+        self.bits |= other.bits
+
+    def arrays(self) -> Arrays:
+        return {"bits": np.packbits(self.bits.ravel())}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        packed, size = np.asarray(state["bits"], dtype=np.uint8), (self.bits.size + 7) // 8
+        if packed.size != size:
+            raise BadInput(f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {size}.")
+        self.bits = np.unpackbits(packed, count=self.bits.size).astype(bool).reshape(self.bits.shape)
+
+
+class BitState(PackedState):
     """`bits[neuron, i]` says whether obligation i of a neuron is covered; order and batch size make no difference."""
 
     def __init__(self, criterion: Criterion, layout: Layout, per_neuron: int) -> None:
         super().__init__(criterion, layout)
         self.per_neuron = per_neuron
-        self.bits: Bits = np.zeros((layout.neurons, per_neuron), dtype=bool)
+        self.bits = np.zeros((layout.neurons, per_neuron), dtype=bool)
         self.exclude_dead = bool(getattr(criterion, "exclude_dead", False))
 
     @abstractmethod
@@ -37,9 +55,6 @@ class BitState(State):
     @property
     def total(self) -> int:
         return self._total(self.layout.neurons, int(np.count_nonzero(self.dead())))
-
-    def _merge(self, other: Self) -> None:
-        self.bits |= other.bits
 
     def value(self) -> Value:
         dead = self.dead()
@@ -56,15 +71,6 @@ class BitState(State):
 
     def notes(self) -> tuple[str, ...]:
         return ()
-
-    def arrays(self) -> Arrays:
-        return {"bits": np.packbits(self.bits.ravel())}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        packed, size = np.asarray(state["bits"], dtype=np.uint8), (self.bits.size + 7) // 8
-        if packed.size != size:
-            raise BadInput(f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {size}.")
-        self.bits = np.unpackbits(packed, count=self.bits.size).astype(bool).reshape(self.bits.shape)
 
 
 class HitState(BitState):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import number
+from neurotest.checks import setting
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
@@ -28,20 +27,17 @@ Floats = NDArray[np.float64]
     "approximate index. The first vector counts; NeuraL-Coverage keeps it without counting it (`count_first=false`). The "
     "threshold is a squared distance in units of the activations: it means something else in every network and layer.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class CC(Criterion):
     """How many activation vectors, summed over layers, are farther than sqrt(`threshold`) from all kept before them.
 
     What is kept depends on the order of the inputs, so states cannot be merged; the batch size makes no difference.
     """
 
-    threshold: float = 10.0
+    threshold: float = setting(10.0, "papers use 10 to 1000, a squared distance", least=0)
     count_first: bool = True
 
     starts_empty: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        number("threshold", self.threshold, "papers use 10 to 1000, a squared distance", least=0)
+    shrink: ClassVar[str] = "a threshold above {threshold:g} or fewer --layers"
 
     @property
     def mergeable(self) -> bool:
@@ -52,10 +48,6 @@ class CC(Criterion):
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return 16 * layout.neurons * inputs  # all kept, and room to grow
-
-    @property
-    def shrink(self) -> str:
-        return f"a threshold above {self.threshold:g} or fewer --layers"
 
 
 class _Kept:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.checks import Settings
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, joined
@@ -159,7 +160,7 @@ class State(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Criterion(ABC):
+class Criterion(Settings, ABC):
     """Settings of a criterion. layers: a preset or globs. neuron: `channel` or `unit`."""
 
     layers: str = "pre_activation"
@@ -168,6 +169,7 @@ class Criterion(ABC):
     needs: ClassVar[str] = ""  # what training data has to give: profile, traces or source; empty: none is needed
     growing: ClassVar[bool] = True  # more inputs never lower the value
     obligations: ClassVar[bool] = False  # its states say which input covers what: `obligations(trace)`
+    shrink: ClassVar[str] = "--neuron channel or fewer --layers"  # what to do when the memory is too much; {setting} is filled in
     starts_empty: ClassVar[bool] = False  # published fuzzers begin with nothing covered, not with the training data
 
     @property
@@ -185,8 +187,3 @@ class Criterion(ABC):
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         """About how many bytes a state needs for so many tested and training inputs."""
         return layout.neurons
-
-    @property
-    def shrink(self) -> str:
-        """What to do when the memory is too much."""
-        return "--neuron channel or fewer --layers"

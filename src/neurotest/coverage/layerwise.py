@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, number
+from neurotest.checks import setting
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, Values
@@ -28,7 +27,6 @@ QUEUE = 64  # inputs that wait to be added together: one matrix product instead 
     "only in layers whose norm rises (`mode=gated`), which makes the value depend on both, starts at 1 (`offset=1`), "
     "and never starts at all with batches of one (`accept_first=false`).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NLC(Criterion):
     """Sum over layers of the mean absolute entry of the covariance of the layer's neurons: grows without a bound.
 
@@ -38,13 +36,9 @@ class NLC(Criterion):
 
     mode: Literal["exact", "gated"] = "exact"
     accept_first: bool = True
-    offset: float = 0.0
+    offset: float = setting(0.0, "the published code adds 1")
 
     growing: ClassVar[bool] = False  # an input in the middle of the others lowers a covariance
-
-    def __post_init__(self) -> None:
-        choices(self)
-        number("offset", self.offset, "the published code adds 1")
 
     @property
     def mergeable(self) -> bool:

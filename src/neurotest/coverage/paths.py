@@ -2,26 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.attribute import Relevance
 from neurotest.attribute.relevance import Plan
-from neurotest.checks import choices, integer, number
-from neurotest.coverage.abstract import Abstract, build
-from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
+from neurotest.checks import setting
+from neurotest.coverage.bits import PackedState
+from neurotest.coverage.criterion import Criterion, Share, Value
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, Values, checked
 from neurotest.registry import register
+from neurotest.stats.neighbours import Points, nearest_other
 from neurotest.target import Trace, Want
 
 Bits = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+REACH = 2.0  # distances are measured in so many times the greatest one within the cluster
+
+
+@dataclass(frozen=True, eq=False)
+class Abstract:
+    """One row per class and cluster. `members` are the cluster's training activations, where distances are wanted."""
+
+    classes: Ints  # (paths,)
+    paths: Bits  # (paths, neurons)
+    members: tuple[Values, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def jaccard(self, number: int, paths: Bits, part: slice) -> Floats:
+        """Neurons in both over neurons in either; 1 when neither has any: (n,)."""
+        mine, theirs = self.paths[number, part], paths[:, part]
+        either = np.count_nonzero(theirs | mine, axis=1)
+        both = np.count_nonzero(theirs & mine, axis=1)
+        return np.where(either > 0, both / np.maximum(either, 1), 1.0)
+
+    def distance(self, number: int, values: Values, part: slice) -> Floats:
+        """Distance to the nearest member on the path's neurons, 1 is REACH times the greatest within the cluster: (n,)."""
+        here = np.flatnonzero(self.paths[number, part]) + part.start
+        if not len(here):
+            return np.zeros(len(values))
+        members = self.members[number][:, here].astype(np.float64)
+        near, _ = Points(members).nearest(values[:, here].astype(np.float64))
+        reach = REACH * float(nearest_other(members).max()) if len(members) > 1 else 0.0
+        share: Floats = np.minimum(near / reach, 1.0) if reach > 0 else (near > 0).astype(np.float64)
+        return share
+
+
+def build(paths: Bits, classes: Ints, right: Bits, values: Values | None, *, clusters: int, member: float) -> Abstract:
+    """Cluster the paths of each class's correctly classified inputs and keep what `member` of a cluster share."""
+    rows: list[tuple[int, Bits]] = []
+    members: list[Values] = []
+    few = []
+    for number in np.unique(classes):
+        here = np.flatnonzero((classes == number) & right)
+        if not len(here):
+            few.append(int(number))
+            continue
+        for group in _clusters(paths[here], clusters):
+            chosen = here[group]
+            rows.append((int(number), paths[chosen].mean(axis=0) >= member))
+            if values is not None:
+                members.append(values[chosen])
+    if not rows:
+        raise BadInput("npc needs correctly classified training inputs: the target classifies none of the given ones correctly.")
+    notes = (f"class {', '.join(map(str, few))} has no correctly classified training input and no path.",) if few else ()
+    order = np.array([c for c, _ in rows], dtype=np.int64)
+    return Abstract(order, np.stack([path for _, path in rows]), tuple(members), notes)
+
+
+def _clusters(paths: Bits, clusters: int) -> list[Ints]:
+    """Positions of each cluster's inputs; fewer clusters where there are fewer different paths."""
+    different = len(np.unique(paths, axis=0))
+    if min(clusters, different) < 2:
+        return [np.arange(len(paths))]
+    from sklearn.cluster import KMeans
+
+    labels = KMeans(min(clusters, different), n_init=10, random_state=0).fit_predict(paths.astype(np.float64))
+    return [np.flatnonzero(labels == number) for number in np.unique(labels)]
+
+
 ROOT = Want(layers="", keep="map", inputs=True)  # the input of the module itself
 _READ = "_decision"
 UNLABELLED = "the training data has no labels: every input counts as classified correctly."
@@ -61,7 +130,6 @@ def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits
     "pseudo-counts. The distance of `variant=activation` is to the nearest training input of the cluster, measured "
     "in twice the greatest such distance within the cluster, because the paper's scale depends on the evaluated set.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NPC(Criterion):
     """Share of the buckets of closeness to the abstract decision paths of the predicted class that inputs fall into.
 
@@ -75,24 +143,21 @@ class NPC(Criterion):
     layers: str = "post_activation"
     variant: Literal["structure", "activation"] = "structure"
     scope: Literal["network", "layer"] = "network"
-    share: float = 0.7
-    clusters: int = 4
-    member: float = 0.7
-    buckets: int = 100
+    share: float = setting(0.7, "papers use 0.7", above=0, most=1)
+    clusters: int = setting(4, "papers use 1, 4 and 7")
+    member: float = setting(0.7, "papers use 0.7", above=0, most=1)
+    buckets: int = setting(100, "the paper uses 100")
     edges: Literal["floor", "ceil"] = "floor"
     take: Literal["positive", "stopping"] = "positive"
     rule: Literal["auto", "lrp", "gradient"] = "auto"
     beta: float = 0.5
 
     needs: ClassVar[str] = "source"
+    shrink: ClassVar[str] = "fewer training inputs"
     obligations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        choices(self)
-        for name in ("share", "member"):
-            number(name, getattr(self, name), "papers use 0.7", above=0, most=1)
-        integer("clusters", self.clusters, 1, "papers use 1, 4 and 7")
-        integer("buckets", self.buckets, 1, "the paper uses 100")
+        super().__post_init__()
         if self.neuron != "channel":
             raise BadInput(f"neuron={self.neuron!r}: decision paths are made of channels; leave it out.")
         _ = self.relevance
@@ -121,10 +186,6 @@ class NPC(Criterion):
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return train * layout.neurons * (5 if self.variant == "activation" else 1)
-
-    @property
-    def shrink(self) -> str:
-        return "fewer training inputs"
 
 
 @dataclass(frozen=True)
@@ -175,7 +236,7 @@ class _Paths:
         return np.concatenate(paths), np.concatenate(values), np.concatenate(self.predicted)
 
 
-class PathState(State):
+class PathState(PackedState):
     """One bit per abstract path (and layer) and bucket."""
 
     criterion: NPC
@@ -185,7 +246,7 @@ class PathState(State):
         super().__init__(criterion, layout)
         self.reader, self.abstract, self.unused, self._notes = reader, abstract, unused, notes
         self.parts = list(layout.slices.values()) if criterion.scope == "layer" else [slice(0, layout.neurons)]
-        self.bits: Bits = np.zeros((len(abstract), len(self.parts), criterion.buckets + (criterion.edges == "ceil")), dtype=bool)
+        self.bits = np.zeros((len(abstract), len(self.parts), criterion.buckets + (criterion.edges == "ceil")), dtype=bool)
 
     def read(self, trace: Trace) -> Joined:
         return checked(self.reader(trace).values, self.layout.starts)
@@ -237,9 +298,6 @@ class PathState(State):
         new = ~self.bits.reshape(-1)[flat]
         return np.bincount(rows[new], minlength=len(trace.logits)) / self.total
 
-    def _merge(self, other: Self) -> None:
-        self.bits |= other.bits
-
     def value(self) -> Value:
         dead = {name: int(np.count_nonzero(self.unused[place])) for name, place in self.layout.slices.items()}
         whole = Share.ratio(int(np.count_nonzero(self.bits)), self.total, sum(dead.values()))
@@ -250,12 +308,3 @@ class PathState(State):
             layers = {name: Share.ratio(int(n), total, dead[name]) for name, n in zip(self.layout.names, each, strict=True)}
         notes = (*self.warnings(), *self._notes, *self.abstract.notes, f"relevance by {RULES[self.reader.plan.rule]}.")
         return Value(whole, layers, {}, self.nonfinite(), notes)
-
-    def arrays(self) -> Arrays:
-        return {"bits": np.packbits(self.bits.ravel())}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        packed = np.asarray(state["bits"], dtype=np.uint8)
-        if packed.size != (self.bits.size + 7) // 8:
-            raise BadInput("the saved state of npc is of other abstract paths: start from the same training data.")
-        self.bits = np.unpackbits(packed, count=self.bits.size).astype(bool).reshape(self.bits.shape)

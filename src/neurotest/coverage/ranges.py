@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, integer, number
+from neurotest.checks import setting
 from neurotest.coverage.bits import Bits, BitState, Hits
 from neurotest.coverage.criterion import Criterion
 from neurotest.measure.context import Context
@@ -28,33 +27,25 @@ DEEPGAUGE = "Ma et al., DeepGauge, ASE 2018"
     "gives both. A neuron that never changed in training has no section that could be covered: it counts in the "
     "total as everywhere, and is named as dead (`exclude_dead=true` takes it out).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class KMNC(Criterion):
     """Share of the `sections` equal parts of every neuron's training range that some input falls into.
 
     edges: `closed`, or as `neural_coverage` or `dnn_tip` cut them. exclude_dead: leave neurons out that training never moved.
     """
 
-    sections: int = 1000
+    sections: int = setting(1000, "papers use 1000")
     edges: Literal["closed", "neural_coverage", "dnn_tip"] = "closed"
     exclude_dead: bool = False
 
     needs: ClassVar[str] = "profile"
     obligations: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        integer("sections", self.sections, 1, "papers use 1000")
-        choices(self)
+    shrink: ClassVar[str] = "fewer sections than {sections}, --neuron channel or fewer --layers"
 
     def start(self, context: Context) -> SectionState:
         return SectionState(self, context.layout(self.want), context.profile(self.want, "kmnc"))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return layout.neurons * self.sections
-
-    @property
-    def shrink(self) -> str:
-        return f"fewer sections than {self.sections}, --neuron channel or fewer --layers"
 
 
 class Span:
@@ -159,20 +150,16 @@ BEYOND = (
     "criterion", "nbc", main="scale", paper=DEEPGAUGE, cost="two comparisons per neuron; two bytes kept per neuron",
     differs=BEYOND,
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NBC(Criterion):
     """Share of the corners, two per neuron, that some input goes beyond: below low - scale * std, above high + scale * std."""
 
-    scale: float = 0.0
+    scale: float = setting(0.0, "DeepGauge uses 0, 0.5 and 1", least=0)
     strict: bool = True
     exclude_dead: bool = False
 
     needs: ClassVar[str] = "profile"
     obligations: ClassVar[bool] = True
     sides: ClassVar[tuple[str, ...]] = ("lower", "upper")
-
-    def __post_init__(self) -> None:
-        number("scale", self.scale, "DeepGauge uses 0, 0.5 and 1", least=0)
 
     def start(self, context: Context) -> CornerState:
         return CornerState(self, context.layout(self.want), context.profile(self.want, "nbc and snac"))
@@ -184,7 +171,6 @@ class NBC(Criterion):
 @register(
     "criterion", "snac", paper=DEEPGAUGE, cost="one comparison per neuron; one byte kept per neuron", differs=BEYOND, main="scale"
 )
-@dataclass(frozen=True, kw_only=True)
 class SNAC(NBC):
     """Share of neurons that some input drives above high + scale * std of the training data."""
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, integer, number
+from neurotest.checks import setting
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, Adequacy, Fitted
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.errors import BadInput
@@ -20,6 +20,7 @@ from neurotest.stats.densities import Inverse
 from neurotest.target import Trace
 
 Floats = NDArray[np.float64]
+WIDTHS = "10, 0.1 and 1 are usual for lsc, dsc and mdsc"
 KIM = "Kim et al., Guiding Deep Learning System Testing Using Surprise Adequacy, ICSE 2019"
 BUCKETS = (
     "A bucket is floor(surprise / `bucket`). NeuraL-Coverage truncates towards 0 (`buckets=neural_coverage`), SADL cuts from "
@@ -32,26 +33,22 @@ BUCKETS = (
 class Surprise(Criterion):
     """What the surprise criteria share."""
 
-    bucket: float = 1.0
+    bucket: float = setting(1.0, WIDTHS, above=0)
     buckets: Literal["floor", "neural_coverage", "sadl", "dnn_tip"] = "floor"
-    sections: int | None = None
-    upper: float | None = None
+    sections: int | None = setting(None, "SADL uses 1000")
+    upper: float | None = setting(None, "SADL uses 2000", above=0)
     overflow: bool = False
     min_var: float = 1e-5
     features: int | None = 300
 
     needs: ClassVar[str] = "traces"
+    shrink: ClassVar[str] = "fewer training inputs, features=100 or fewer --layers"
     obligations: ClassVar[bool] = True
     starts_empty: ClassVar[bool] = True
     scorer: ClassVar[type[Adequacy]]
 
     def __post_init__(self) -> None:
-        number("bucket", self.bucket, "10, 0.1 and 1 are usual for lsc, dsc and mdsc", above=0)
-        choices(self)
-        if self.sections is not None:
-            integer("sections", self.sections, 1, "SADL uses 1000")
-        if self.upper is not None:
-            number("upper", self.upper, "SADL uses 2000", above=0)
+        super().__post_init__()
         if self.buckets in ("sadl", "dnn_tip") and self.sections is None:
             raise BadInput(f"buckets={self.buckets}: say how many with sections=1000.")
         if self.buckets == "floor" and (self.sections is None) != (self.upper is None):
@@ -76,10 +73,6 @@ class Surprise(Criterion):
         features = min(layout.neurons, self.features or layout.neurons)
         return 4 * train * layout.neurons + 3 * 8 * train * features + 8 * features * features
 
-    @property
-    def shrink(self) -> str:
-        return "fewer training inputs, features=100 or fewer --layers"
-
 
 @register(
     "criterion", "lsc", main="bucket", paper=KIM,
@@ -87,7 +80,6 @@ class Surprise(Criterion):
     differs=f"{BUCKETS} Kernels by Scott's rule with the full covariance, which is shrunk where it cannot be inverted; "
     "NeuraL-Coverage's are of width 0.2 in every direction (`bandwidth=0.2`).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class LSC(Surprise):
     """How many buckets of -log density under the training data of the predicted class (LSA) the inputs fall into.
 
@@ -96,7 +88,7 @@ class LSC(Surprise):
     per: `class` or `all`. bandwidth: `scott` or a number. inverse: `auto`, `pinv` or `none`.
     """
 
-    bucket: float = 10.0
+    bucket: float = setting(10.0, WIDTHS, above=0)
     per: Literal["class", "all"] = "class"
     bandwidth: Literal["scott"] | float = "scott"
     inverse: Inverse = "auto"
@@ -110,7 +102,6 @@ class LSC(Surprise):
     differs=f"{BUCKETS} Exact neighbours; the second distance is measured from the training input, so it is computed once. "
     "NeuraL-Coverage measures it from the tested input (`reference=test`).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class DSC(Surprise):
     """How many buckets of distance to the own class over distance to other classes (DSA) the inputs fall into.
 
@@ -119,7 +110,7 @@ class DSC(Surprise):
     reference: `nearest` or `test`.
     """
 
-    bucket: float = 0.1
+    bucket: float = setting(0.1, WIDTHS, above=0)
     reference: Literal["nearest", "test"] = "nearest"
 
     scorer = DSA
@@ -132,7 +123,6 @@ class DSC(Surprise):
     "inverts it in float32, gets NaN for half of the inputs when a class has fewer inputs than neurons, and drops "
     "them silently. dnn-tip squares (`squared=true`).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class MDSC(Surprise):
     """How many buckets of Mahalanobis distance from the training data of the predicted class (MDSA) the inputs fall into.
 
@@ -141,7 +131,7 @@ class MDSC(Surprise):
     per: `class` or `all`. squared: without the root. inverse: `auto`, `pinv` or `none`.
     """
 
-    bucket: float = 1.0
+    bucket: float = setting(1.0, WIDTHS, above=0)
     per: Literal["class", "all"] = "class"
     squared: bool = False
     inverse: Inverse = "auto"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, number
+from neurotest.checks import setting
 from neurotest.coverage.bits import HitState
 from neurotest.coverage.criterion import Criterion
 from neurotest.measure.context import Context
@@ -26,7 +25,6 @@ PER_VALUE = "a few operations per neuron and input; one byte and two numbers kep
     "code scales over all units of the maps before it averages (`scale_order=scale_then_reduce`) and looks only at the first "
     "input of a batch. A layer whose neurons all agree on an input covers nothing there (published code divides 0 by 0).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NC(Criterion):
     """Share of neurons that some input drives above `threshold`, after scaling to 0 .. 1 within layer and input.
 
@@ -34,15 +32,11 @@ class NC(Criterion):
     Every input covers the greatest neuron of every layer, and a layer of one neuron is never covered.
     """
 
-    threshold: float = 0.75
+    threshold: float = setting(0.75, "papers use 0 to 0.75")
     scaling: Literal["layer_minmax", "none", "sigmoid"] = "layer_minmax"
     scale_order: Literal["reduce_then_scale", "scale_then_reduce"] = "reduce_then_scale"
 
     obligations: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        number("threshold", self.threshold, "papers use 0 to 0.75")
-        choices(self)
 
     @property
     def maps(self) -> bool:
@@ -62,11 +56,10 @@ class NC(Criterion):
     differs="Raw values against the threshold, as dnn-tip does it. DeepGini's code takes the sigmoid first "
     "(`scaling=sigmoid`), which with its threshold of 0 covers everything at once.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NAC(NC):
     """Share of neurons that some input drives above `threshold`, unscaled."""
 
-    threshold: float = 0.0
+    threshold: float = setting(0.0, "papers use 0 to 0.75")
     scaling: Literal["layer_minmax", "none", "sigmoid"] = "none"
 
 

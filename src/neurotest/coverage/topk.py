@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, integer
+from neurotest.checks import setting
 from neurotest.coverage.bits import Bits, HitState
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value, first_few
 from neurotest.measure.context import Context
@@ -32,18 +31,14 @@ def strongest(values: Values, k: int, *, weakest: bool = False) -> NDArray[np.in
     differs="Ties go to the neuron with the lower number; peers leave them to an unstable sort, so that after a ReLU "
     "arbitrary zeros are covered. `positive_only` lets only values above 0 count.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class TKNC(Criterion):
     """Share of neurons that are, on some input, among the `k` strongest of their layer (all of a layer that is no larger)."""
 
-    k: int = 10
+    k: int = setting(10, "papers use 1 to 10")
     positive_only: bool = False
 
     weakest: ClassVar[bool] = False
     obligations: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        integer("k", self.k, 1, "papers use 1 to 10")
 
     def start(self, context: Context) -> TopState:
         return TopState(self, context.layout(self.want))
@@ -55,7 +50,6 @@ class TKNC(Criterion):
     differs="Nobody else has it; it mirrors tknc. After a ReLU most values tie at 0 and the tie rule decides: use it before "
     "activations.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class BKNC(TKNC):
     """Share of neurons that are, on some input, among the `k` weakest of their layer."""
 
@@ -99,7 +93,6 @@ class TopState(HitState):
     "which torch abbreviates above 1,000 elements, so patterns of deep networks collide. DeepGauge's pattern is the "
     "set per layer (`pattern=set`), that of the code, and ours, the ordered list.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class TKNP(Criterion):
     """How many distinct patterns of the `k` strongest neurons of every layer the inputs make: a count without a bound.
 
@@ -107,15 +100,11 @@ class TKNP(Criterion):
     With k of 3 or more nearly every input is its own pattern.
     """
 
-    k: int = 3
+    k: int = setting(3, "DeepGauge uses 1 to 3, NSGen 50")
     pattern: Literal["ordered", "set"] = "ordered"
     mode: Literal["network", "layer"] = "network"
 
     starts_empty: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        integer("k", self.k, 1, "DeepGauge uses 1 to 3, NSGen 50")
-        choices(self)
 
     def start(self, context: Context) -> PatternState:
         return PatternState(self, context.layout(self.want))

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from neurotest.doctor.diagnosis import Finding, first_line
-from neurotest.doctor.examined import ROUNDING, Examined, distance
+from neurotest.doctor.examined import ROUNDING, Examined, Finding, distance, first_line
 from neurotest.errors import BadInput
 from neurotest.target.survey import last_operator
 

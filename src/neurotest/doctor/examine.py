@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,10 +10,9 @@ from torch import Tensor, nn
 
 from neurotest.data.source import Source
 from neurotest.data.spec import data as open_data
-from neurotest.doctor import behaviour, cost, fit, structure
-from neurotest.doctor.diagnosis import ORDER, Diagnosis, Finding, first_line
-from neurotest.doctor.examined import Examined
-from neurotest.errors import BadInput
+from neurotest.doctor import behaviour, fit, structure
+from neurotest.doctor.examined import ORDER, Diagnosis, Examined, Finding, first_line
+from neurotest.errors import BadInput, Remark
 from neurotest.scan import aligned, remarks
 from neurotest.target import Target
 from neurotest.target.load import load
@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 Check = Callable[[Examined], Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
     behaviour.determinism, behaviour.batches, behaviour.finite, behaviour.outputs, fit.bounds, fit.classes, fit.accuracy,
-    structure.layers, structure.dead, behaviour.gradients, cost.memory, cost.speed,
+    structure.layers, structure.dead, behaviour.gradients, structure.memory, structure.speed,
 )  # fmt: skip
 
 
@@ -40,8 +40,8 @@ def doctor(
     """
     if limit < 1 or batch < 1:
         raise BadInput(f"limit={limit}, batch={batch}: expected integers >= 1.")
-    loaded = load(target, **description)
     findings: list[Finding] = []
+    loaded = _load(target, description, findings)
     source = None if data is None else open_data(data, shape=loaded.shape)
     if source is not None:
         findings += [Finding("data", "note", remark) for remark in remarks(loaded, source)]
@@ -61,6 +61,20 @@ def doctor(
                     progress(number, len(CHECKS))
     findings.sort(key=lambda finding: ORDER.index(finding.level))
     return Diagnosis(loaded.spec, None if source is None else source.spec, tuple(findings), examined.facts)
+
+
+def _load(target: Target | nn.Module | str, description: dict[str, Any], findings: list[Finding]) -> Target:
+    """The target; what other commands warn about when it is loaded (random weights) is a finding here."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loaded = load(target, **description)
+    for warning in caught:
+        if issubclass(warning.category, Remark):
+            text, _, advice = str(warning.message).partition(". ")
+            findings.append(Finding("weights", "warning", text, advice))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return loaded
 
 
 def _refusal(examined: Examined) -> Finding | None:

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.doctor.diagnosis import Finding
-from neurotest.doctor.examined import Examined
+from neurotest.doctor.examined import Examined, Finding
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 GAIN = 0.2  # of accuracy, from which another reading of the inputs is worth a finding

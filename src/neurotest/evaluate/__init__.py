@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from neurotest.callable_module import callable_module
 from neurotest.evaluate.bias import class_bias_report as class_bias_report
+from neurotest.evaluate.bias import impartiality as impartiality
 from neurotest.evaluate.compare import Comparison as Comparison
 from neurotest.evaluate.compare import compare as compare
 from neurotest.evaluate.features import Extractor as Extractor
 from neurotest.evaluate.frechet import fid as fid
 from neurotest.evaluate.frechet import inception_score as inception_score
 from neurotest.evaluate.frechet import kid as kid
-from neurotest.evaluate.impartiality import impartiality as impartiality
 from neurotest.evaluate.judge import Judgement as Judgement
 from neurotest.evaluate.judge import compare_suites as compare_suites
 from neurotest.evaluate.judge import judge as judge

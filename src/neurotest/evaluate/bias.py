@@ -1,7 +1,8 @@
-"""Which classes a network's activations and a suite's faults favour (section 4.3.3 of the coverage study)."""
+"""Which classes predictions favour: output impartiality (all, faults only, clean), and classes by their inputs' coverage."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +17,106 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.scan import aligned, fit, scan
 from neurotest.stats.comparison import ranks, spearman
+from neurotest.stats.evenness import evenness
 from neurotest.target import Target, Trace, Want
 from neurotest.target.load import load
 
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Impartiality:
+    """Evenness (entropy over log classes) of the predictions for all outputs, for the faults, and for the clean suite."""
+
+    all: float | None
+    faults: float | None
+    clean: float | None
+    outputs: int
+    fault_count: int
+    classes: int
+    corrected: bool
+    all_interval: list[float] | None = None
+    faults_interval: list[float] | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "warnings": list(self.warnings)}
+
+
+def impartiality(
+    predicted: NDArray[np.int64],
+    fault: NDArray[np.bool_],
+    classes: int,
+    *,
+    clean: NDArray[np.int64] | None = None,
+    roots: NDArray[Any] | None = None,
+    corrected: bool = False,
+) -> Impartiality:
+    """Of predicted classes (n,) and which of them are faults (n,). `corrected` is Miller and Madow's.
+
+    roots: which outputs were made from the same seed; with them the values have bootstrap intervals over seeds.
+    A suite whose attack failed keeps the balance of its seeds: evenness of all outputs near 1 may mean that nothing happened.
+    """
+    predicted, wrong = np.asarray(predicted), np.asarray(fault)
+    if predicted.ndim != 1 or wrong.shape != predicted.shape or wrong.dtype != bool:
+        raise BadInput(
+            f"predicted {predicted.shape} and fault {wrong.shape}: expected one class number and one truth value per output."
+        )
+    finite = predicted >= 0
+    of_outputs = evenness(predicted[finite], classes, corrected=corrected)
+    faults = evenness(predicted[wrong & finite], classes, corrected=corrected)
+    warnings = []
+    count = int(wrong.sum())
+    if 0 < count < 5 * classes:
+        warnings.append(
+            f"evenness of {count} faults over {classes} classes is biased low: compare equal numbers only, or correct it."
+        )
+    if count == 0:
+        warnings.append("there are no faults: the evenness of all outputs says nothing about the attack.")
+    before = None if clean is None else evenness(clean, classes, corrected=corrected)
+    of_all, of_faults = (
+        None if roots is None else evenness_interval(predicted[part], classes, np.asarray(roots)[part], corrected=corrected)
+        for part in (finite, wrong & finite)
+    )
+    return Impartiality(
+        of_outputs, faults, before, len(predicted), count, classes, corrected, of_all, of_faults, warnings=tuple(warnings)
+    )
+
+
+def evenness_interval(
+    numbers: NDArray[np.int64], classes: int, roots: NDArray[Any], *, corrected: bool = False, draws: int = DRAWS, seed: int = 0
+) -> list[float] | None:
+    """Bootstrap interval of the evenness, seeds resampled with all their outputs. None with fewer than two seeds.
+
+    A resample repeats seeds and so has fewer classes, which shifts it down: the interval is reflected about the value
+    (Hall's), never above 1.
+    """
+    if len(numbers) == 0:
+        return None
+    _, owner = np.unique(roots, return_inverse=True)
+    count = int(owner.max()) + 1
+    if count < 2:
+        return None
+    table = np.zeros((count, classes))
+    np.add.at(table, (owner, numbers), 1)
+    times = rng.stream("evaluate.evenness", seed).multinomial(count, np.full(count, 1 / count), size=draws)
+    counts = times @ table  # (draws, classes)
+    total = counts.sum(1, keepdims=True)
+    shares = counts / total
+    logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    values = -(shares * logs).sum(1)
+    if corrected:
+        values = values + ((counts > 0).sum(1) - 1) / (2 * total[:, 0])
+    drawn = np.minimum(1, values / math.log(classes))
+    value = evenness(numbers, classes, corrected=corrected)
+    assert value is not None
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return [float(max(0.0, 2 * value - high)), float(min(1.0, 2 * value - low))]
+
+
 THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(10))
 LEAST = 10
-DRAWS = 2000
+SHUFFLES = 2000
 
 
 class Sums:
@@ -117,9 +212,9 @@ def class_bias_report(
     counts = np.bincount(numbers, minlength=classes)
     correlation = spearman(-place, counts)
     shuffle = rng.stream("evaluate.bias", seed)
-    others = np.array([spearman(-place, shuffle.permutation(counts)) for _ in range(DRAWS)])
+    others = np.array([spearman(-place, shuffle.permutation(counts)) for _ in range(SHUFFLES)])
     exceeding = (np.abs(others) >= abs(correlation) - 1e-12).sum()
-    p = float("nan") if np.isnan(correlation) else float((1 + exceeding) / (1 + DRAWS))
+    p = float("nan") if np.isnan(correlation) else float((1 + exceeding) / (1 + SHUFFLES))
     return ClassBias(names, tuple(thresholds), coverage, place, per_class, counts, correlation, p)
 
 

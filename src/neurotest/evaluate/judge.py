@@ -15,9 +15,9 @@ from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput, near
 from neurotest.evaluate import frechet, pixels
+from neurotest.evaluate.bias import impartiality
 from neurotest.evaluate.compare import Comparison, compare
 from neurotest.evaluate.features import Extractor, Features
-from neurotest.evaluate.impartiality import impartiality
 from neurotest.evaluate.manifold import Manifold, spread
 from neurotest.generate.outcome import Outcome
 from neurotest.mutate.space import to_unit
@@ -148,8 +148,8 @@ class _Metrics:
     refused: dict[str, str] = field(default_factory=dict)
 
     def run(self, train: Source | str | None, corrected: bool) -> Judgement:
-        predicted = self._predict(self.suite)
-        before = None if self.originals is None else self._predict(self.originals)
+        predicted = predict(self.target, self.suite, self.batch)
+        before = None if self.originals is None else predict(self.target, self.originals, self.batch)
         expected = self._expected(before)
         fault = (predicted != expected) & self._changed()
         self.roots = (self.suite if self.originals is None else self.originals).ids()
@@ -192,14 +192,6 @@ class _Metrics:
     def _once(self, source: Source) -> Source:
         """A seed of many outputs counts once in the clean suite."""
         return source.take(np.sort(np.unique(source.ids(), return_index=True)[1]))
-
-    def _predict(self, source: Source) -> NDArray[np.int64]:
-        parts = []
-        with torch.inference_mode():
-            for part in batches(self.target, source, batch=self.batch):
-                logits = self.target.logits(part.x)
-                parts.append(predicted_classes(logits))
-        return np.concatenate(parts)
 
     def _changed(self) -> NDArray[np.bool_]:
         """An output that is its own original shows nothing new, whatever is predicted."""
@@ -314,6 +306,13 @@ class _Metrics:
             numbers["clean"] = {"total_variation": variation}
             numbers["total_variation_ratio"] = numbers["total_variation"] / variation if variation > 0 else None
         return {"clean": {}, **numbers}
+
+
+def predict(target: Target, source: Source, batch: int = BATCH) -> NDArray[np.int64]:
+    """(n,) predicted classes; -1 where logits are not finite."""
+    with torch.inference_mode():
+        parts = [predicted_classes(target.logits(part.x)) for part in batches(target, source, batch=batch)]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
 def _pixel_numbers(x: Tensor, original: Tensor) -> dict[str, NDArray[np.float64]]:

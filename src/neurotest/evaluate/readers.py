@@ -63,8 +63,11 @@ def read_suite(path: str | Path, target: AnyTarget | None = None) -> Stored:
         return suite
 
 
-def _generated(run: Run, target: AnyTarget | None) -> Stored:
-    """The file of data that attack and diff leave behind."""
+@register("suite", "illuminate", paper="", cost="reads one file")
+@register("suite", "diff", paper="", cost="reads one file")
+@register("suite", "attack", paper="", cost="reads one file")
+def generated_suite(run: Run, target: AnyTarget | None) -> Stored:
+    """What the generator made, beside its own changes shuffled over the pixels; of diff on its first target, or `--target`."""
     network = stored_target(run, target)
     file = run.path / SUITE
     if not file.is_file():
@@ -102,24 +105,6 @@ def _note_on_targets(run: Run, target: Target) -> tuple[str, ...]:
         f"made by driving {len(targets)} targets apart and judged on one of them, {target.spec}: a fault is an input this one "
         f"gets wrong; the run itself counts disagreements ({(run['summary'] or {}).get('faults')}).",
     )
-
-
-@register("suite", "attack", paper="", cost="reads one file")
-def attack_suite(run: Run, target: AnyTarget | None) -> Stored:
-    """What `neurotest attack` made, beside its own changes shuffled over the pixels."""
-    return _generated(run, target)
-
-
-@register("suite", "diff", paper="", cost="reads one file")
-def diff_suite(run: Run, target: AnyTarget | None) -> Stored:
-    """What `neurotest diff` made, judged on its first target (`--target` chooses another one of its targets)."""
-    return _generated(run, target)
-
-
-@register("suite", "illuminate", paper="", cost="reads one file")
-def illuminate_suite(run: Run, target: AnyTarget | None) -> Stored:
-    """The archive of `neurotest illuminate`, beside its own changes shuffled over the pixels."""
-    return replace(_generated(run, target), operators=[str(row.extra.get("operator")) for row in run.inputs()])
 
 
 @register("suite", "select", paper="", cost="reads the picked inputs")

@@ -91,6 +91,12 @@ def finish(run: Run | None, result: Result | dict[str, Any]) -> None:
         run.export()
 
 
+def in_place(out: Out) -> None:
+    """Refuse another place for a run that is resumed."""
+    if out is not None:
+        raise BadInput("a resumed run goes on where it is: leave out --out.")
+
+
 def unfinished(run: Run, *commands: str, again: bool = False) -> dict[str, Any]:
     """The configuration of a run of these commands; other runs are refused, and finished ones unless they may go on `again`."""
     if run["command"] not in commands:

@@ -54,10 +54,10 @@ def stored_spec(source: Source | str | None) -> str | None:
     return f"{prefix}:{os.path.join(os.getcwd(), rest)}"
 
 
-def stored_source(where: Path, stored: Any, given: Source | str | None, name: str = "seeds") -> Source | str:
+def stored_source(where: Path, stored: Any, repeated: Source | str | None, name: str = "seeds") -> Source | str:
     """What is given again, or the source that a run was started with."""
-    if given is not None:
-        return given
+    if repeated is not None:
+        return repeated
     if not isinstance(stored, str) or not stored:
         raise BadInput(f"{where} was started with {name} that a Python program held in memory: give them again.")
     return stored

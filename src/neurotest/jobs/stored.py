@@ -81,6 +81,7 @@ def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
     if target is not None and not isinstance(target, Description):
         return open_target(target)
     named = target or Description()
+    _same_classes(run, stored, named)
     description = named.over(stored)
     if not run.made_here:
         if named.spec is None and not str(stored.spec).startswith("zoo:"):
@@ -97,11 +98,24 @@ def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
     return description.open()
 
 
+def _same_classes(run: Run, stored: Description, named: Description) -> None:
+    """Class names are no part of a fingerprint, but stored labels are numbers: other names would make them other classes."""
+    names = stored.classes or (tuple(run["classes"] or ()) if "classes" in run else ())
+    if named.classes is None or not names or named.classes == names:
+        return
+    pairs = list(zip(named.classes, names, strict=False))
+    first = next((number for number, (ours, theirs) in enumerate(pairs) if ours != theirs), len(pairs))
+    here, there = (f"{classes[first]!r}" if first < len(classes) else "missing" for classes in (named.classes, names))
+    raise BadInput(
+        f"--classes: class {first} is {here}, but {there} in {run.path}, which stays with its {len(names)} classes: leave it out."
+    )
+
+
 def _checked(run: Run, target: Target, fingerprints: Sequence[Any]) -> Target:
     if target.fingerprint not in fingerprints:
         raise BadInput(
             f"the target is not the one {run.path} was made with (fingerprint {target.fingerprint[:12]}, the run's is "
             f"{str(fingerprints[0])[:12]}): everything about a run is done on one and the same target. Say --weights, "
-            "--mean, --std or --bounds as they were, or start a new run for a changed network."
+            "--mean, --std, --bounds or --outputs as they were, or start a new run for a changed network."
         )
     return target

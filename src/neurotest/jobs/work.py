@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from neurotest.errors import BadInput
-from neurotest.jobs.life import Out, begin, finish, safe_point, unfinished
+from neurotest.jobs.life import Out, begin, finish, in_place, safe_point, unfinished
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 
@@ -58,8 +58,13 @@ def go_on(
     progress: Progress | None = None,
     *,
     extends: bool = False,
+    out: Out = None,
 ) -> Result:
-    """Finish an interrupted run; `again` makes its job from its configuration. extends: finished runs may go on, too."""
+    """Finish an interrupted run; `again` makes its job from its configuration. extends: finished runs may go on, too.
+
+    out: a place that was named all the same; refused.
+    """
+    in_place(out)
     run = Run.open(path, write=True)
     try:
         config = unfinished(run, command, again=extends)

@@ -171,6 +171,10 @@ class Run:
         """Whether this user made this run on this machine and its command and config are still what they were."""
         return seal.fits(str(self["id"]), self["command"], self["config"])
 
+    def disown(self) -> None:
+        """From now on the run counts as made elsewhere: its configuration comes from somebody else."""
+        seal.forget(str(self["id"]))
+
     def finish(self, summary: dict[str, Any]) -> None:
         """The work is done: state and summary."""
         with self.transaction(durable=True):

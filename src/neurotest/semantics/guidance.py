@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import checks, registry
+from neurotest import registry
+from neurotest.checks import Settings, setting
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.scan import Progress, aligned, fit
@@ -24,7 +25,7 @@ from neurotest.target import Layer, Target
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guidance:
+class Guidance(Settings):
     """Settings of decision paths and of how they are compared.
 
     mode, distance, encoder, fallback, labels: see `Comparison`. critical: how neurons are chosen (`neurotest list critical`), or
@@ -45,16 +46,14 @@ class Guidance:
     target: Literal["reference", "own", "true"] = "reference"
     describe: Any = DEFAULT
     labels: int = 1
-    tau: float | None = None
-    quantile: float = QUANTILE
+    tau: float | None = setting(None, "a similarity, or none to take it from the training data", least=-1, most=1)
+    quantile: float = setting(QUANTILE, "0.25 is the lower quartile", above=0, below=1)
     per_class: int = PER_CLASS
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.comparison()
-        if self.tau is not None:
-            checks.number("tau", self.tau, "a similarity, or none to take it from the training data", least=-1, most=1)
-        checks.number("quantile", self.quantile, "0.25 is the lower quartile", above=0, below=1)
 
     def comparison(self) -> Comparison:
         settings = {f.name: getattr(self, f.name) for f in fields(Comparison) if f.name != "everything"}

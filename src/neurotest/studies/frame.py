@@ -1,18 +1,22 @@
-"""The frame of every study: its networks, its cells, the rows of what is absent, and the table of each from what is finished."""
+"""The frame of every study: its networks, its cells, what is absent, the table of each from what is finished, and its numbers."""
 
 from __future__ import annotations
 
 import functools
+import math
+import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from importlib import resources
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from neurotest import zoo
 from neurotest.data.source import Source
 from neurotest.data.spec import data
+from neurotest.stats.bootstrap import mean_interval, wilson
 
 SCALES = ("quick", "full")
 ABSENT = "absent"  # the key under which a cell says why it has no content
@@ -92,6 +96,21 @@ class Study(ABC):
         return {"tables": {**tables, self.absent_title: [{"what": w, "why": why} for w, why in absent]}, "checks": checks}
 
 
+def printed(study: str) -> Row:
+    """What a paper prints, from `STUDY/published.toml`; what it does not report is nan, or empty, there and None here."""
+    text = (resources.files("neurotest.studies") / study / "published.toml").read_text(encoding="utf-8")
+    numbers: Row = _reported(tomllib.loads(text))
+    return numbers
+
+
+def _reported(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _reported(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return tuple(_reported(part) for part in value) or None
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def repeated(done: dict[str, Any], pattern: str, count: int) -> list[Any]:
     """The cells of several seeds: `pattern` has one {} for the number of the seed."""
     return [done[key] for i in range(count) if (key := pattern.format(i)) in done]
@@ -116,3 +135,43 @@ def split_of(name: str, split: str) -> Source:
 def odd(source: Source) -> Source:
     """The inputs with odd numbers: settings were chosen on the even ones."""
     return source.take(np.arange(1, len(source), 2))
+
+
+ENDS = ("value", "low", "high")
+Names = tuple[str, str, str]
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items with equal keys together, keys in the order of their first item."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def rounded(value: float | None, digits: int = 4) -> float | None:
+    """None for what is not defined, NaN included."""
+    return None if value is None or math.isnan(value) else round(value, digits)
+
+
+def with_ends(values: Sequence[float | None] | None, digits: int, names: Names = ENDS) -> Row:
+    """A value and its interval as three columns; None: not known."""
+    return dict(zip(names, (rounded(v, digits) for v in values or (None,) * 3), strict=True))
+
+
+def mean(values: Iterable[float | None], digits: int = 4) -> float | None:
+    """Of those that are defined."""
+    defined = [value for value in values if value is not None]
+    return round(float(np.mean(defined)), digits) if defined else None
+
+
+def spread(values: Sequence[float], digits: int, names: Names = ENDS) -> Row:
+    """The mean over repetitions with its bootstrap interval."""
+    return with_ends(mean_interval(np.asarray(values, dtype=np.float64)), digits, names)
+
+
+def share(count: int, of: int, digits: int, names: Names = ENDS) -> Row:
+    """A share with Wilson's interval."""
+    return with_ends(wilson(count, of), digits, names)

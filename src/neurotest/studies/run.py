@@ -9,7 +9,7 @@ from typing import Any
 
 from neurotest import registry
 from neurotest.errors import BadInput, near
-from neurotest.jobs.life import begin, finish, safe_point
+from neurotest.jobs.life import begin, finish, in_place, resumed_settings, safe_point
 from neurotest.runs.store import Run
 from neurotest.studies.frame import ABSENT, SCALES, Cell, Row, Study
 
@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 def run_study(
     name: str,
-    scale: str = "quick",
+    scale: str | None = None,
     *,
     out: str | Path | None = None,
     resume: str | Path | None = None,
@@ -28,15 +28,16 @@ def run_study(
 ) -> Row:
     """Compute the cells that are missing, one after the other, and give the tables of all that are there.
 
-    only: a beginning of cell names; others are left for another time. options: settings of the study itself. Interrupt it
-    whenever you like: a finished cell is kept.
+    scale: quick (the default) or full. only: a beginning of cell names; others are left for another time. options: settings of
+    the study itself. Interrupt it whenever you like: a finished cell is kept.
     """
-    if scale not in SCALES:
+    if scale is not None and scale not in SCALES:
         raise BadInput(f"--scale {scale}: expected quick or full.")
     run = _open(name, scale, out, resume, options)
     done: dict[str, Any] = {}
     with safe_point(run, lambda: f"{len(done)} cells" if done else "", new=resume is None):
         config = _config(run, name)
+        resumed_settings(run, {"scale": scale}, config)
         scale = str(config["scale"])
         study = _study(name, config.get("options"))
         cells = study.cells(scale)
@@ -69,10 +70,11 @@ def _key(cell: Cell) -> str:
     return f"cell {cell.key}"
 
 
-def _open(name: str, scale: str, out: Any, resume: Any, options: dict[str, Any] | None) -> Run:
+def _open(name: str, scale: str | None, out: Any, resume: Any, options: dict[str, Any] | None) -> Run:
     if resume is None:
         _study(name, options)  # a setting that does not fit is refused before there is a run
-        return begin("study", out, {"study": name, "scale": scale, **({"options": options} if options else {})})
+        return begin("study", out, {"study": name, "scale": scale or SCALES[0], **({"options": options} if options else {})})
+    in_place(out)
     if options:
         raise BadInput(f"--{next(iter(options)).replace('_', '-')}: a resumed study keeps its settings; start a new one.")
     return Run.open(resume, write=True)

@@ -123,7 +123,7 @@ def _differ(one: nn.Module | Target, other: nn.Module | Target) -> bool:
     return any(a.shape != b.shape or not torch.equal(a, b) for a, b in pairs)
 
 
-def _no_source(spec: str, known: list[str]) -> str:
+def _no_source(spec: str, sources: list[str]) -> str:
     from neurotest import zoo
 
     name = spec.rpartition(":")[2] or spec
@@ -133,7 +133,7 @@ def _no_source(spec: str, known: list[str]) -> str:
     if Path(spec).suffix == ".pt2":
         spellings.append(f"pt2:{spec}")
     spellings = spellings or [f"py:{name}:build", f"zoo:{zoo.nearest(name)}"]
-    return f"{spec!r} has no source (known: {', '.join(k + ':' for k in known)}). Did you mean {' or '.join(spellings)} ?"
+    return f"{spec!r} has no source (known: {', '.join(k + ':' for k in sources)}). Did you mean {' or '.join(spellings)} ?"
 
 
 @registry.register("target source", "zoo", paper="", cost="reads one small file")

@@ -12,10 +12,10 @@ def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     if not zoo.find("mnist-lenet1").embedded:
         pytest.skip("mnist-lenet1 is not embedded here")
     monkeypatch.setitem(attack.IMAGES, "mnist-lenet1", 4)
-    found = bench.run("attack", ["mnist-lenet1"], repeats=1)
-    words = [key.rpartition("/")[2] for key in found]
+    ratios = bench.run("attack", ["mnist-lenet1"], repeats=1)
+    words = [key.rpartition("/")[2] for key in ratios]
     assert [word.partition(",")[0] for word in words] == ["diversity over plain PGD"] * 4 + [
         "diversity with a second forward pass",
         "a PGD step over a forward pass",
     ]
-    assert all(ratio.median > 0 for ratio in found.values())
+    assert all(ratio.median > 0 for ratio in ratios.values())

@@ -20,9 +20,9 @@ def test_generated_inputs_are_a_function_of_their_position() -> None:
 
 def test_memory_per_input() -> None:
     """64 bytes are allowed."""
-    found = selection.memory(30_000)
-    assert set(found) == set(selection.COUNTED)
-    assert all(0 < one["bytes_per_input"] <= 64 for one in found.values()), found
+    used = selection.memory(30_000)
+    assert set(used) == set(selection.COUNTED)
+    assert all(0 < one["bytes_per_input"] <= 64 for one in used.values()), used
 
 
 def test_every_method_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,5 +34,5 @@ def test_every_method_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip(str(error))
     monkeypatch.setattr(selection, "POOL", 300)
     monkeypatch.setattr(selection, "TRAIN", 100)
-    found = bench.run("select", ["mnist-lenet1"], repeats=1)
-    assert set(found) == {f"select/mnist-lenet1/{method}" for method in selection.SCORED}
+    ratios = bench.run("select", ["mnist-lenet1"], repeats=1)
+    assert set(ratios) == {f"select/mnist-lenet1/{method}" for method in selection.SCORED}

@@ -22,18 +22,18 @@ def _embedded() -> None:
 
 def test_probe_on_fewer_images_than_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "IMAGES", 20_000)  # the embedded set has 10,000
-    found = bench.run("probe", ["mnist-lenet1"], repeats=1)
-    assert set(found) == {"probe/mnist-lenet1/batch100", "probe/mnist-lenet1/batch1"}
-    assert all(0 < ratio.low <= ratio.median <= ratio.high for ratio in found.values())
+    ratios = bench.run("probe", ["mnist-lenet1"], repeats=1)
+    assert set(ratios) == {"probe/mnist-lenet1/batch100", "probe/mnist-lenet1/batch1"}
+    assert all(0 < ratio.low <= ratio.median <= ratio.high for ratio in ratios.values())
 
 
 def test_nss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "IMAGES", 100)
-    told: list[tuple[int, int]] = []
-    found = bench.run("nss", ["mnist-lenet1"], repeats=2, progress=lambda done, total: told.append((done, total)))
-    assert list(found) == ["nss/mnist-lenet1/paired"]
-    assert found["nss/mnist-lenet1/paired"].median > 1
-    assert told == [(1, 1)]
+    reported: list[tuple[int, int]] = []
+    ratios = bench.run("nss", ["mnist-lenet1"], repeats=2, progress=lambda done, total: reported.append((done, total)))
+    assert list(ratios) == ["nss/mnist-lenet1/paired"]
+    assert ratios["nss/mnist-lenet1/paired"].median > 1
+    assert reported == [(1, 1)]
 
 
 @pytest.mark.parametrize("name", coverage.SUBJECTS)

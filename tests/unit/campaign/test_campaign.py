@@ -170,6 +170,7 @@ def test_families_have_a_representative_and_merging_keeps_them_all(target: Targe
     rows = families(tmp_path / "merged").families
     assert {f.key for f in rows} == every
     assert merged["families"] == len(every)
+    assert status(tmp_path / "merged")["guide"] == "nlc + random + cc:0.5"
     assert all(f.representative.file is not None and f.representative.file.is_file() for f in rows)
     with pytest.raises(BadInput, match="cannot be resumed"):
         fuzz(target, resume=tmp_path / "merged", iterations=5)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from neurotest.campaign import fuzz, shrink
+from neurotest.campaign import fuzz, merge, shrink
 from neurotest.errors import BadInput
 
 MODEL = """
@@ -55,3 +55,20 @@ def test_oracles_of_the_zoo_and_the_untouched_run_still_work(sent: Path) -> None
     assert fuzz(resume=sent, iterations=50).to_dict()["faults"] > 0
     change(sent, "oracle", ["label", "differential:zoo:mnist-lenet4"])
     shrink(sent)
+
+
+@pytest.mark.parametrize("theirs_first", [True, False])
+def test_merging_does_not_make_what_somebody_sent_trusted(sent: Path, tmp_path: Path, theirs_first: bool) -> None:
+    """The merged run is written here, but its oracles and its target's description are those of the runs it was made from."""
+    ours = tmp_path / "ours"
+    fuzz("zoo:mnist-lenet1", "zoo:mnist/test[:40]", "random", iterations=40, seed=1, control=False, out=ours)
+    change(sent, "oracle", ["label", f"differential:py:{sent}/model.py:build"])
+    merge([sent, ours] if theirs_first else [ours, sent], tmp_path / "merged")
+    with pytest.raises(BadInput, match="made elsewhere and names the oracle"):
+        shrink(tmp_path / "merged")
+    change(sent, "oracle", ["label"])
+    change(sent, "description", {"spec": f"py:{sent}/model.py:build"})
+    merge([sent, sent], tmp_path / "twice")
+    with pytest.raises(BadInput, match="made elsewhere and names the target"):
+        shrink(tmp_path / "twice")
+    assert not Path("ran").exists()

@@ -11,11 +11,10 @@ from tests.unit.coverage import subjects
 from torch import nn
 
 from neurotest import registry
-from neurotest.coverage.abstract import build
 from neurotest.coverage.adequacy import MLSA
+from neurotest.coverage.causal import Rule, count, dependent
 from neurotest.coverage.criterion import State
-from neurotest.coverage.paths import critical
-from neurotest.coverage.tables import Rule, count, dependent
+from neurotest.coverage.paths import build, critical
 from neurotest.data.source import ArraySource
 from neurotest.measure.context import Context, Traces
 from neurotest.measure.traces import Layout

@@ -17,7 +17,7 @@ import neurotest
 from neurotest.cli.app import app
 from neurotest.data import ArraySource
 from neurotest.doctor import Diagnosis, doctor
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, Remark
 
 SHAPE = (3, 8, 8)
 
@@ -314,6 +314,17 @@ def test_command(file: str) -> None:
     assert content["problems"] == 0
     assert {"check", "level", "says", "do"} == set(content["findings"][0])
     assert content["layers"]["pre_activation"]["layers"] == 2
+
+
+def test_random_weights_are_a_finding(file: str, tmp_path: Path) -> None:
+    finding = doctor(f"py:{file}:good", size="3x2x2")["weights"]
+    assert (finding.level, finding.do) == ("warning", "Pass --weights FILE.")
+    assert "random weights: two calls give different ones" in finding.says
+    with pytest.warns(Remark, match="random weights"):
+        network = neurotest.load(f"py:{file}:good", size="3x2x2")
+    torch.save(network.module.state_dict(), tmp_path / "w.pt")
+    diagnosis = doctor(f"py:{file}:good", size="3x2x2", weights=tmp_path / "w.pt")
+    assert all(finding.check != "weights" for finding in diagnosis.findings)
 
 
 def test_command_reports_problems_and_fails_only_when_asked(file: str) -> None:

@@ -13,8 +13,7 @@ from torch import nn
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.evaluate import Extractor, class_bias_report, compare, compare_suites, impartiality, judge
-from neurotest.evaluate.bias import Sums
-from neurotest.evaluate.impartiality import evenness_interval
+from neurotest.evaluate.bias import Sums, evenness_interval
 from neurotest.scan import scan
 from neurotest.target import Target
 

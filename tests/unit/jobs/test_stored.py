@@ -103,6 +103,23 @@ def test_runs_of_the_first_version_hold_the_spec_only(folder: Path) -> None:
         assert stored_target(run, again).fingerprint == described().fingerprint
 
 
+def test_other_class_names_are_refused(folder: Path) -> None:
+    """Labels are stored as numbers: with another order they would be other classes."""
+    stored(described(), folder / "run")
+    with Run.open(folder / "run") as run:
+        assert stored_target(run, Description(classes=("a", "b", "c"))).classes == ("a", "b", "c")
+        with pytest.raises(BadInput, match=r"--classes: class 1 is 'c', but 'b' in .*run.*: leave it out"):
+            stored_target(run, Description(classes=("a", "c", "b")))
+        with pytest.raises(BadInput, match="class 2 is missing, but 'c' in"):
+            stored_target(run, Description(classes=("a", "b")))
+    stored(described(classes=None), folder / "without")
+    with Run.open(folder / "without", write=True) as run:
+        assert stored_target(run, Description(classes=("x", "y", "z"))).classes == ("x", "y", "z")
+        run["classes"] = ["a", "b", "c"]  # the data named them
+        with pytest.raises(BadInput, match="class 0 is 'x', but 'a' in"):
+            stored_target(run, Description(classes=("x", "y", "z")))
+
+
 def test_gone_and_changed_weights(folder: Path) -> None:
     target = described()
     stored(target, folder / "run")

@@ -59,7 +59,7 @@ def mutated_pool() -> Source:
 
 TRAIN = ArraySource(images(30, seed=2), labels(30))
 # What some methods cannot do without, and no method minds.
-GIVEN: dict[str, Any] = {
+INPUTS: dict[str, Any] = {
     "train": TRAIN,
     "labels": {position: int(label) for position, label in enumerate(labels()) if position % 3 == 0},
 }

@@ -148,11 +148,11 @@ def test_the_sample_grows_towards_the_pool() -> None:
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(1, 60))
 def test_shares_are_in_proportion(sizes: list[int], budget: int) -> None:
     budget = min(budget, sum(sizes))
-    given_ = shares(np.array(sizes), budget)
-    assert given_.sum() == budget
+    parts = shares(np.array(sizes), budget)
+    assert parts.sum() == budget
     exact = np.array(sizes) * budget / sum(sizes)
-    assert (given_ <= np.array(sizes)).all()
-    assert (np.abs(given_ - exact) < 1 + 1e-9).all()
+    assert (parts <= np.array(sizes)).all()
+    assert (np.abs(parts - exact) < 1 + 1e-9).all()
 
 
 def test_prototypes_against_plain_loops() -> None:

@@ -32,11 +32,11 @@ def target() -> Target:
 X = np.array(
     [[0.1, 0.1], [0.15, 0.1], [0.1, 0.9], [0.15, 0.9], [0.9, 0.5], [0.12, 0.12], [0.12, 0.88], [0.88, 0.5]], dtype=np.float32
 )
-SAID = {0: 1, 1: 1, 2: 0, 3: 0, 4: 1}  # the network is wrong at 0 and 1
+LABELS = {0: 1, 1: 1, 2: 0, 3: 0, 4: 1}  # the network is wrong at 0 and 1
 
 
 def test_by_hand() -> None:
-    selection = select(target(), ArraySource(X), "neighbours:2", 3, labels=SAID)
+    selection = select(target(), ArraySource(X), "neighbours:2", 3, labels=LABELS)
     assert selection.order[0] == 5  # beside two faults
     assert (selection.all_scores[[5, 6, 7]] // 0.5).tolist() == [2, 0, 0]
     assert selection.all_scores[:5].tolist() == [-1.0] * 5  # labelled already
@@ -55,7 +55,7 @@ def test_against_plain_loops() -> None:
 
 
 def test_fewer_labels_than_neighbours() -> None:
-    assert select(target(), ArraySource(X), "neighbours:k=50", 3, labels=SAID).picked == 3
+    assert select(target(), ArraySource(X), "neighbours:k=50", 3, labels=LABELS).picked == 3
 
 
 @pytest.mark.parametrize("labels", [None, {}])

@@ -19,7 +19,7 @@ from neurotest.select import compare, select
 from neurotest.select.api import rank
 from neurotest.stats import faults
 
-from .subjects import GIVEN, TRAIN, N, Net, exact_pool, images, mutated_pool, same_order, target
+from .subjects import INPUTS, TRAIN, N, Net, exact_pool, images, mutated_pool, same_order, target
 
 METHODS = sorted(registry.entries("selector"))
 POINTWISE = [m for m in METHODS if registry.find("selector", m).make.pointwise]  # type: ignore[attr-defined]
@@ -30,7 +30,7 @@ POINTWISE = [m for m in METHODS if registry.find("selector", m).make.pointwise] 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_order_is_a_permutation_along_which_scores_fall(method: str) -> None:
-    selection = select(target(), exact_pool(), method, 10, **GIVEN)
+    selection = select(target(), exact_pool(), method, 10, **INPUTS)
     assert sorted(selection.order) == list(range(N))
     assert (np.diff(selection.all_scores[selection.order]) <= 0).all()
     assert np.array_equal(selection.indices, selection.order[:10])
@@ -39,14 +39,14 @@ def test_an_order_is_a_permutation_along_which_scores_fall(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_equal_seeds_give_equal_selections(method: str) -> None:
-    first, again = (select(target(), mutated_pool(), method, 10, seed=5, **GIVEN) for _ in range(2))
+    first, again = (select(target(), mutated_pool(), method, 10, seed=5, **INPUTS) for _ in range(2))
     assert same_order(first, again)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("batch", [1, 7, 1000])
 def test_the_batch_size_does_not_matter(method: str, batch: int) -> None:
-    one, other = (select(target(), exact_pool(), method, 10, batch=b, **GIVEN) for b in (batch, 13))
+    one, other = (select(target(), exact_pool(), method, 10, batch=b, **INPUTS) for b in (batch, 13))
     assert same_order(one, other)
 
 
@@ -57,8 +57,8 @@ def test_a_shuffled_pool_is_ordered_alike(method: str, seed: int) -> None:
     """Scores go with the inputs, not with the places (random is a shuffle of the places, greedy ones break ties by place)."""
     source = exact_pool()
     shuffle = np.random.default_rng(seed).permutation(N)
-    straight = select(target(), source, method, 10, **GIVEN)
-    moved = {int(np.flatnonzero(shuffle == position)[0]): label for position, label in GIVEN["labels"].items()}
+    straight = select(target(), source, method, 10, **INPUTS)
+    moved = {int(np.flatnonzero(shuffle == position)[0]): label for position, label in INPUTS["labels"].items()}
     turned = select(target(), source.take(shuffle), method, 10, train=TRAIN, labels=moved)
     assert turned.all_scores == pytest.approx(straight.all_scores[shuffle], rel=1e-8, abs=1e-12)
 

@@ -63,10 +63,10 @@ def test_a_class_training_never_had_comes_first_and_can_be_written_down() -> Non
     train = TRAIN.take(np.flatnonzero(np.isin(kept, common)))
     unseen = ~np.isin(recorded(POOL).predicted, common)
     assert unseen.any()
-    found = select(target(), POOL, "dsa", 5, train=train)
-    assert set(found.order[: unseen.sum()]) == set(np.flatnonzero(unseen))
-    assert any("infinitely surprising" in note for note in found.notes)
-    json.dumps(found.to_dict(), allow_nan=False)
+    selection = select(target(), POOL, "dsa", 5, train=train)
+    assert set(selection.order[: unseen.sum()]) == set(np.flatnonzero(unseen))
+    assert any("infinitely surprising" in note for note in selection.notes)
+    json.dumps(selection.to_dict(), allow_nan=False)
 
 
 def test_one_class_alone_is_refused() -> None:

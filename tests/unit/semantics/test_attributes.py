@@ -17,12 +17,12 @@ from neurotest.semantics.descriptions import UNKNOWN, describe
 from neurotest.target import Target
 
 
-def made(shape: tuple[int, ...] = (3, 32, 32), n: int = 200, seed: int = 5) -> Probes:
+def pictures(shape: tuple[int, ...] = (3, 32, 32), n: int = 200, seed: int = 5) -> Probes:
     return next(probes(shape, n, seed=seed, batch=n))
 
 
 def test_colours_are_labelled_to_the_pixel() -> None:
-    images = made()
+    images = pictures()
     palette = np.array(list(COLOURS.values()))
     labels = images.places["colour"]
     seen = images.x.transpose(0, 2, 3, 1)[labels >= 0]
@@ -33,7 +33,7 @@ def test_colours_are_labelled_to_the_pixel() -> None:
 
 def test_stripes_run_where_they_are_said_to_run() -> None:
     """The strongest spatial frequency of every striped probe lies across the direction it is labelled with."""
-    images = made(n=600)
+    images = pictures(n=600)
     right = []
     for number in np.flatnonzero((images.whole["texture"] == 1) & (images.whole["size"] == 1)):
         inside = images.region[number]
@@ -51,7 +51,7 @@ def test_stripes_run_where_they_are_said_to_run() -> None:
 
 def test_waves_are_as_long_as_they_are_said_to_be() -> None:
     """The strongest spatial frequency of stripes, checks and blobs is that of `fine` (4 pixels) or `coarse` (10)."""
-    images = made(n=900)
+    images = pictures(n=900)
     fy, fx = np.meshgrid(np.fft.fftfreq(32), np.fft.fftfreq(32), indexing="ij")
     right: dict[int, list[bool]] = {1: [], 3: [], 4: []}
     for number in np.flatnonzero((images.whole["frequency"] >= 0) & (images.whole["size"] == 1)):
@@ -68,11 +68,11 @@ def test_waves_are_as_long_as_they_are_said_to_be() -> None:
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([(1, 28, 28), (3, 32, 32), (3, 48, 40)]))
 def test_attributes_are_balanced_and_labels_fit(seed: int, shape: tuple[int, ...]) -> None:
-    images = made(shape, 120, seed)
+    images = pictures(shape, 120, seed)
     assert images.x.shape == (120, *shape)
     assert images.x.min() >= 0
     assert images.x.max() <= 1
-    assert np.array_equal(images.x, made(shape, 120, seed).x)
+    assert np.array_equal(images.x, pictures(shape, 120, seed).x)
     for family, words in FAMILIES.items():
         assert images.places[family].shape == (120, *shape[1:])
         assert set(np.unique(images.places[family]).tolist()) <= set(range(-1, len(words)))

@@ -22,7 +22,7 @@ from neurotest.semantics.descriptions import DEAD, UNKNOWN, describe
 CONCEPTS = BESIDE / "data" / "concepts"
 
 
-def said(method: object, data: ArraySource | None = None, layer: str = "fc", **more: object) -> list[str]:
+def texts(method: object, data: ArraySource | None = None, layer: str = "fc", **more: object) -> list[str]:
     table = describe(target(), data if data is not None else source(), method, cache=False, **more)  # type: ignore[arg-type]
     return [row.text for row in table.layer(layer)]
 
@@ -39,10 +39,10 @@ def test_class_profile_by_hand() -> None:
 
 
 def test_class_profile_names_the_right_classes_and_the_dead() -> None:
-    assert said("class-profile") == list(CLASSES)
-    assert said("class-profile", layer="relu") == [*CLASSES, DEAD]
-    assert said("class-profile:lift=4") == [UNKNOWN] * 4
-    assert said("class-profile:numbers=true,most=1")[0].startswith("upper left (x")
+    assert texts("class-profile") == list(CLASSES)
+    assert texts("class-profile", layer="relu") == [*CLASSES, DEAD]
+    assert texts("class-profile:lift=4") == [UNKNOWN] * 4
+    assert texts("class-profile:numbers=true,most=1")[0].startswith("upper left (x")
 
 
 def test_a_class_with_few_inputs_is_not_named_by_chance() -> None:
@@ -50,7 +50,7 @@ def test_a_class_with_few_inputs_is_not_named_by_chance() -> None:
     random = np.random.default_rng(0)
     x = random.exponential(0.1, (12, 1, 8, 8)).clip(0, 1).astype(np.float32)
     data = ArraySource(x, np.arange(12) % 4, classes=CLASSES, spec="noise")
-    assert said(ClassProfile(lift=1.0), data) == [UNKNOWN] * 4
+    assert texts(ClassProfile(lift=1.0), data) == [UNKNOWN] * 4
 
 
 def test_class_profile_against_a_loop() -> None:
@@ -72,7 +72,7 @@ def test_lifts_average_one(rows: list[list[float]]) -> None:
 
 def test_class_profile_bad_input() -> None:
     with pytest.raises(BadInput, match="has none: give labelled data"):
-        said("class-profile", source(labelled=False))
+        texts("class-profile", source(labelled=False))
     with pytest.raises(BadInput, match="no data to take exemplars from"):
         describe(target(), None, "class-profile", cache=False)
     with pytest.raises(BadInput, match="stands twice"):
@@ -108,8 +108,8 @@ def folder(root: Path, names: tuple[str, ...] = CLASSES, each: int = 12) -> Path
 
 def test_concepts_name_output_neurons_without_labels(tmp_path: Path) -> None:
     names = ("apple", "bread", "cherry", "date")
-    assert said(f"concepts:{folder(tmp_path / 'c', names)}", source(labelled=False)) == list(names)
-    assert said(f"concepts:{tmp_path / 'c'}", source(labelled=False), layer="relu") == [*names, DEAD]
+    assert texts(f"concepts:{folder(tmp_path / 'c', names)}", source(labelled=False)) == list(names)
+    assert texts(f"concepts:{tmp_path / 'c'}", source(labelled=False), layer="relu") == [*names, DEAD]
 
 
 @settings(max_examples=12, deadline=None)
@@ -128,17 +128,17 @@ def test_auc_is_the_share_of_pairs_in_order(seed: int, count: int) -> None:
 
 def test_concepts_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="does not exist"):
-        said(f"concepts:{tmp_path / 'none'}")
+        texts(f"concepts:{tmp_path / 'none'}")
     (tmp_path / "flat").mkdir()
     Image.new("L", (8, 8)).save(tmp_path / "flat" / "a.png")
     with pytest.raises(BadInput, match="names no concepts"):
-        said(f"concepts:{tmp_path / 'flat'}")
+        texts(f"concepts:{tmp_path / 'flat'}")
     with pytest.raises(BadInput, match="at least 2 are needed"):
-        said(f"concepts:{folder(tmp_path / 'few', each=1)}")
+        texts(f"concepts:{folder(tmp_path / 'few', each=1)}")
     with pytest.raises(BadInput, match="one concept"):
         describe(target(), None, f"concepts:{folder(tmp_path / 'one', ('a',))}", cache=False)
     with pytest.raises(BadInput, match=r"auc=0\.2"):
-        said(f"concepts:folder={tmp_path},auc=0.2")
+        texts(f"concepts:folder={tmp_path},auc=0.2")
 
 
 # -- imported tables
@@ -149,16 +149,16 @@ def test_tables_of_milan_clip_dissect_and_network_dissection(tmp_path: Path) -> 
     milan.write_text("layer,unit,description\nfc,0,Top of  things\nfc,0,a second opinion\nfc,3,\n")
     clip.write_text("layer,unit,description,similarity\nfc,1,snow,0.25\n")
     dissect.write_text("unit,category,label,score\n1,color,green-c,0.01\n")
-    assert said(f"csv:{milan}") == ["Top of things", UNKNOWN, UNKNOWN, UNKNOWN]
+    assert texts(f"csv:{milan}") == ["Top of things", UNKNOWN, UNKNOWN, UNKNOWN]
     table = describe(target(), None, f"csv:{clip}", cache=False)
     assert (table["fc", 1].text, table["fc", 1].score) == ("snow", 0.25)
     assert "no fingerprint" in table.notes[0]
-    assert said(f"csv:file={dissect},layer=fc,first=1")[0] == "green-c"
+    assert texts(f"csv:file={dissect},layer=fc,first=1")[0] == "green-c"
 
 
 def test_a_table_of_another_network_is_refused(tmp_path: Path) -> None:
     own = describe(target(), source(), "class-profile", cache=False).to_csv(tmp_path / "own.csv")
-    assert said(f"csv:{own}") == list(CLASSES)
+    assert texts(f"csv:{own}") == list(CLASSES)
     other = target()
     other.module.fc.bias.data += 1
     with pytest.raises(BadInput, match="describes another target"):
@@ -174,9 +174,9 @@ def test_a_table_of_another_network_is_refused(tmp_path: Path) -> None:
     ]:
         wrong.write_text(text)
         with pytest.raises(BadInput, match=word):
-            said(f"csv:{wrong}")
+            texts(f"csv:{wrong}")
     with pytest.raises(BadInput, match="No such file"):
-        said(f"csv:{tmp_path / 'none.csv'}")
+        texts(f"csv:{tmp_path / 'none.csv'}")
 
 
 def test_an_edited_table_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,24 +248,24 @@ def clip_files(root: Path, data: ArraySource) -> dict[str, str]:
 def test_clip_dissect_names_output_neurons(tmp_path: Path) -> None:
     files = clip_files(tmp_path, source())
     method = "clip-dissect:" + ",".join(f"{k}={v}" for k, v in files.items()) + ",top=8"
-    assert said(method) == ["apple", "bread", "cherry", "date"]
+    assert texts(method) == ["apple", "bread", "cherry", "date"]
 
 
 def test_clip_dissect_bad_input(tmp_path: Path) -> None:
     files = clip_files(tmp_path, source())
     method = "clip-dissect:" + ",".join(f"{k}={v}" for k, v in files.items())
     with pytest.raises(BadInput, match="40 embeddings for 20 inputs"):
-        said(method, source(20))
+        texts(method, source(20))
     (tmp_path / "words.txt").write_text("a\nb\n")
     with pytest.raises(BadInput, match="4 embeddings for 2 words"):
-        said(method)
+        texts(method)
     (tmp_path / "words.txt").write_text("a\nb\na\nc\n")
     with pytest.raises(BadInput, match="'a' stands twice"):
-        said(method)
+        texts(method)
     (tmp_path / "words.txt").write_text("a\nb\nc\nd\n")
     np.save(tmp_path / "texts.npy", np.zeros((4, 4), np.float32))
     with pytest.raises(BadInput, match="row 0 is zero"):
-        said(method)
+        texts(method)
     (tmp_path / "images.npy").write_bytes(b"no array")
     with pytest.raises(BadInput, match="cannot be read"):
-        said(method)
+        texts(method)

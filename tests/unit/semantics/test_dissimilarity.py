@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.semantics import encoders, wordnet
 from neurotest.semantics.descriptions import Description, Descriptions
-from neurotest.semantics.dissimilarity import MODES, Comparer, Comparison
+from neurotest.semantics.dissimilarity import Comparer, Comparison, Mode
 from neurotest.semantics.paths import Paths
 from neurotest.target import Layer
 
@@ -133,7 +133,7 @@ def test_lsa_against_scikit_learns_own_cosines() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from(MODES), st.sampled_from(["text", "jaccard", "desc-jaccard"]), st.integers(0, 10**6))
+@given(st.sampled_from(get_args(Mode)), st.sampled_from(["text", "jaccard", "desc-jaccard"]), st.integers(0, 10**6))
 def test_similarity_is_symmetric_at_most_one_and_one_for_the_same_path(mode: str, distance: str, seed: int) -> None:
     random = np.random.default_rng(seed)
     one, other = (paths(random.integers(0, 3, (6, 2)).tolist(), random.integers(0, 4, (6, 2)).tolist()) for _ in range(2))

@@ -50,7 +50,7 @@ class Fixed(Critic):
         return Attribution({"1": scores}, {"1": scores}, torch.eye(3)[torch.arange(len(x)) % 3], classes)
 
 
-def known(units: list[int], classes: list[int] | None = None) -> Paths:
+def paths(units: list[int], classes: list[int] | None = None) -> Paths:
     n = len(units)
     labels = np.zeros((n, 3), dtype=np.int64)
     return Paths(np.array(units).reshape(n, 1, 1), np.zeros((n, 1, 1), np.float32), labels, np.array(classes or [0] * n))
@@ -77,17 +77,17 @@ def test_a_near_tie_keeps_the_references_neuron_and_a_clear_one_does_not() -> No
     target, x = network(), torch.rand(3, 1, 8, 8)
     critic = Fixed(target, [[1.0, 0.99, 0.0, 0.0], [1.0, 0.97, 0.0, 0.0], [-0.5, -0.505, -2.0, -3.0]])
     reader = Reader(critic)
-    assert reader.mutants(x, known([1, 1, 1])).units[:, 0, 0].tolist() == [1, 0, 1]
-    assert Reader(critic, margin=0.0).mutants(x, known([1, 1, 1])).units[:, 0, 0].tolist() == [0, 0, 0]
-    assert reader.mutants(x, known([1, 1, 1])).scores[:, 0, 0].tolist() == pytest.approx([0.99, 1.0, -0.505])  # as they are
+    assert reader.mutants(x, paths([1, 1, 1])).units[:, 0, 0].tolist() == [1, 0, 1]
+    assert Reader(critic, margin=0.0).mutants(x, paths([1, 1, 1])).units[:, 0, 0].tolist() == [0, 0, 0]
+    assert reader.mutants(x, paths([1, 1, 1])).scores[:, 0, 0].tolist() == pytest.approx([0.99, 1.0, -0.505])  # as they are
 
 
 def test_the_class_that_is_attributed_is_the_references() -> None:
     target, x = network(), torch.rand(2, 1, 8, 8)
     critic = Fixed(target, [[1.0, 0, 0, 0]] * 2)
-    Reader(critic).mutants(x, known([0, 0], [2, 1]))
+    Reader(critic).mutants(x, paths([0, 0], [2, 1]))
     assert critic.asked == [2, 1]
-    Reader(critic, target="own").mutants(x, known([0, 0], [2, 1]), torch.tensor([0, 0]))
+    Reader(critic, target="own").mutants(x, paths([0, 0], [2, 1]), torch.tensor([0, 0]))
     assert critic.asked == [0, 0]
     Reader(critic, target="true").references(x, np.array([1, -1]))
     assert critic.asked[0] == 1
@@ -145,6 +145,6 @@ def test_gradient_and_full_mask_are_the_same_and_exact_where_the_network_is_line
 def test_words_of_a_path() -> None:
     target = network()
     bank = Descriptions.of(target, {"1": 4}, [Description("1", 2, "red stripes", 1.0, "x")], "x")
-    text = known([2], [1]).text(0, target.survey().find("1"), bank, ["cat", "dog", "cow"])
+    text = paths([2], [1]).text(0, target.survey().find("1"), bank, ["cat", "dog", "cow"])
     assert text == "a photo of a cat with red stripes"
     assert sentence([], ["cat"]) == "a photo of a cat"

@@ -71,7 +71,7 @@ def test_ftcr_auc_uses_twenty_budgets_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "n", "expected"),
+    ("asked", "n", "expected"),
     [
         ("5%", 10_000, 500),
         (" 5 % ", 10_000, 500),
@@ -90,8 +90,8 @@ def test_ftcr_auc_uses_twenty_budgets_by_default() -> None:
         ("1e2", 1000, 100),
     ],
 )
-def test_budget(given: object, n: int, expected: int) -> None:
-    assert metric.budget(given, n) == expected
+def test_budget(asked: object, n: int, expected: int) -> None:
+    assert metric.budget(asked, n) == expected
 
 
 # plain loops
@@ -301,16 +301,16 @@ NO_BUDGET = [
 ]
 
 
-@pytest.mark.parametrize("given", NO_BUDGET)
-def test_a_budget_that_means_nothing_is_refused(given: object) -> None:
+@pytest.mark.parametrize("asked", NO_BUDGET)
+def test_a_budget_that_means_nothing_is_refused(asked: object) -> None:
     with pytest.raises(BadInput, match=r"^budget="):
-        metric.budget(given, 100)
+        metric.budget(asked, 100)
 
 
-@pytest.mark.parametrize("given", [1.0, "1.0"])
-def test_a_budget_of_one_point_zero_is_not_guessed(given: object) -> None:
+@pytest.mark.parametrize("asked", [1.0, "1.0"])
+def test_a_budget_of_one_point_zero_is_not_guessed(asked: object) -> None:
     with pytest.raises(BadInput, match="Write 1 or 100%"):
-        metric.budget(given, 100)
+        metric.budget(asked, 100)
 
 
 def test_a_budget_of_an_empty_pool_is_refused() -> None:

@@ -9,8 +9,8 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
+from neurotest.studies.frame import mean, rounded, share, spread, with_ends
 from neurotest.studies.pictures import png, strip
-from neurotest.studies.rows import mean, rounded, share, spread, with_ends
 
 
 def test_what_is_not_defined_is_none() -> None:

@@ -50,6 +50,11 @@ def test_a_finished_cell_is_not_computed_again(tmp_path: Path) -> None:
         assert result["missing"] == []
         with pytest.raises(BadInput, match="is a run of the study counting"):
             run_study("nss", resume=tmp_path / "run")
+        with pytest.raises(BadInput, match=r"scale='full': .* was started with 'quick'"):
+            run_study("counting", "full", resume=tmp_path / "run")
+        with pytest.raises(BadInput, match="leave out --out"):
+            run_study("counting", resume=tmp_path / "run", out=tmp_path / "other")
+        assert run_study("counting", "quick", resume=tmp_path / "run")["scale"] == "quick"
     finally:
         registry._entries["study"].pop("counting")
 

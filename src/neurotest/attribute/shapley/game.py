@@ -1,4 +1,4 @@
-"""The game: neurons are players, and a coalition is worth the loss change when all neurons outside it are silenced."""
+"""The game: neurons are players, a coalition is worth the loss change when all others are silenced; exact values of a dozen."""
 
 from __future__ import annotations
 
@@ -152,3 +152,37 @@ def subsets(n: int) -> Tensor:
 def shapley_weights(n: int) -> list[float]:
     """Of the gain when a player joins s others: s! (n - s - 1)! / n!."""
     return [1.0 / (n * math.comb(n - 1, s)) for s in range(n)]
+
+
+MOST = 16  # 65,536 coalitions, twice as many forward passes
+
+
+def exact(game: Game, row: int = 0) -> Tensor:
+    """The values of one pair: (players,), 0 for those that do not play. Costs 2 * 2^players forward passes."""
+    who = torch.nonzero(game.active[row])[:, 0]
+    n = len(who)
+    if n > MOST:
+        raise BadInput(f"{n} neurons play: exact values are for at most {MOST}; name fewer layers, or use kernel or permutation.")
+    values = torch.zeros(len(game.players), dtype=torch.float64)
+    if n == 0:
+        return values
+    small = subsets(n)
+    masks = torch.zeros(len(small), len(game.players), dtype=torch.bool)
+    masks[:, who] = small
+    masks |= ~game.active[row]  # those who do not play stay as they are
+    worth = game.value(torch.full((len(small),), row), masks)  # by counting order
+    values[who] = from_table(worth, n)
+    return values
+
+
+def from_table(worth: Tensor, n: int) -> Tensor:
+    """Values of n players when `worth` lists all 2^n coalitions in counting order."""
+    masks = subsets(n)
+    sizes = masks.sum(1)
+    weights = torch.tensor(shapley_weights(n), dtype=torch.float64)
+    values = torch.zeros(n, dtype=torch.float64)
+    for player in range(n):
+        without = torch.nonzero(~masks[:, player])[:, 0]
+        gain = worth[without + (1 << player)] - worth[without]
+        values[player] = (weights[sizes[without]] * gain).sum()
+    return values

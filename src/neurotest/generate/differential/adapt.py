@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.checks import count
-from neurotest.generate.differential.dlfuzz import DLFuzz
-from neurotest.generate.differential.ensemble import Ensemble
-from neurotest.generate.differential.neurons import Covered, Neurons
-from neurotest.generate.differential.strategies import Chosen, Numbers, Selector
+from neurotest.checks import setting
+from neurotest.generate.differential.dlfuzz import Chosen, DLFuzz, Numbers, Selector
+from neurotest.generate.differential.ensemble import Covered, Ensemble, Neurons
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
@@ -34,10 +31,9 @@ MEMORY = 3  # generations whose strategies may be parents
     differs="Experimental. Only the choice of neurons is ADAPT's; the loop around it is DLFuzz's, whose aim has the "
     "runners-up in it. One population of strategies serves all seeds, where the published tool begins anew for every input, and "
     "it has 24 members instead of 100. The features are the 29 of the published code, of which one weight band is empty there "
-    "and not here; normalisation, pooling and joins are not told apart here, so three of the seven kinds of layer stay 0.",
+    "and not here; normalisation, pooling and joins are not distinguished here, so three of the seven kinds of layer stay 0.",
     main="population",
 )
-@dataclass(frozen=True, kw_only=True)
 class Adapt(DLFuzz):
     """DLFuzz with neurons chosen by strategies that evolve: features of a neuron x strategy is its score, the best are driven up.
 
@@ -45,11 +41,7 @@ class Adapt(DLFuzz):
     """
 
     name: ClassVar[str] = "adapt"
-    population: int = 24
-
-    def __post_init__(self) -> None:
-        self._check_numbers()
-        count("population", self.population, "24")
+    population: int = setting(24, "24")
 
     def selector(self, ensemble: Ensemble, random: int) -> Selector:
         return Evolving(ensemble.neurons[0], self.population, random)

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from neurotest import registry
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble
+from neurotest.generate.differential.ensemble import Ensemble, rows_of
 from neurotest.generate.differential.method import Method, Outcome, Search
-from neurotest.generate.differential.neurons import rows_of
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ENOUGH
@@ -75,7 +74,7 @@ def diff(
             chosen = old_settings(run, config, settings)
             return _Diff.begin(stored_targets(run, named), stored_source(run.path, config["seeds"], seeds), old, chosen)
 
-        return go_on(resume, "diff", again, progress)
+        return go_on(resume, "diff", again, progress, out=out)
     if targets is None or seeds is None:
         raise BadInput("diff needs targets and seeds (or resume=RUN to go on with a run).")
     if not named:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,14 +10,55 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import count, eps_share, integer, number, one_of
+from neurotest.checks import eps_share, setting
 from neurotest.errors import BadInput
-from neurotest.generate.differential import constraints
-from neurotest.generate.differential.ensemble import Ensemble, Output
-from neurotest.generate.differential.method import Outcome
-from neurotest.generate.differential.neurons import pick, rows_of
+from neurotest.generate.differential.ensemble import Ensemble, Output, pick, rows_of
+from neurotest.generate.differential.method import Method, Outcome
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
+
+Constraint = Literal["light", "occlusion", "blackout", "free"]
+SIDES = {"occlusion": 10, "blackout": 6}  # of the rectangle, as published for 28 x 28 images
+
+
+def rectangles(shape: tuple[int, ...], side: int, uniforms: NDArray[np.float64], like: Tensor) -> Tensor:
+    """A rectangle per row of uniform numbers (n, 2), all inside the image: (n, 1, h, w) of 0 and 1."""
+    height, width = shape[-2:]
+    tall, wide = min(side, height), min(side, width)
+    top = torch.from_numpy(np.floor(uniforms[:, 0] * (height - tall + 1))).to(like).view(-1, 1, 1, 1)
+    left = torch.from_numpy(np.floor(uniforms[:, 1] * (width - wide + 1))).to(like).view(-1, 1, 1, 1)
+    rows = torch.arange(height).to(like).view(1, 1, -1, 1)
+    columns = torch.arange(width).to(like).view(1, 1, 1, -1)
+    inside = (rows >= top) & (rows < top + tall) & (columns >= left) & (columns < left + wide)
+    return inside.to(like)
+
+
+def constrain(gradient: Tensor, constraint: Constraint, inside: Tensor | None) -> Tensor:
+    """What is left of a gradient (n, *shape); `inside` is each row's rectangle.
+
+    light: its mean everywhere. occlusion: itself inside the rectangle. blackout: -1 inside the rectangle where its mean there
+    is below 0, else nothing.
+    """
+    if constraint == "free":
+        return gradient
+    if constraint == "light":
+        mean = gradient.flatten(1).mean(1)
+        return mean.view(-1, *[1] * (gradient.ndim - 1)).expand_as(gradient)
+    assert inside is not None
+    if constraint == "occlusion":
+        return gradient * inside
+    darker = (gradient * inside).flatten(1).sum(1) < 0
+    return -(inside * darker.to(gradient).view(-1, 1, 1, 1)).expand_as(gradient)
+
+
+def check_shape(constraint: str, shape: tuple[int, ...]) -> None:
+    if constraint in SIDES and len(shape) != 3:
+        raise BadInput(
+            f"constraint={constraint!r} needs images (channels, height, width), not inputs of shape {shape}: use light or free."
+        )
+
+
+WEIGHTS = "the paper uses 1, 0.1 and 0"
 
 
 @register(
@@ -38,8 +78,7 @@ from neurotest.registry import register
                         "patches": None},
     },
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
-class DeepXplore:
+class DeepXplore(Method):
     """Climb sum of the other targets' logits of the common class - `class_weight` x the pushed target's + `neuron_weight` x one
     uncovered neuron of each target, under a constraint, until the targets disagree.
 
@@ -50,40 +89,24 @@ class DeepXplore:
 
     name: ClassVar[str] = "deepxplore"
     several: ClassVar[bool] = True
-    constraint: constraints.Constraint = "light"
-    step: float = 1.0
-    steps: int = 20
-    eps: float = 0.5
-    patches: int | None = 5
-    class_weight: float = 1.0
-    neuron_weight: float = 0.1
-    threshold: float = 0.0
-    side: int | None = None
-    place: str = "random"
-    push: int | None = None
-    layers: str = "pre_activation"
-
-    def __post_init__(self) -> None:
-        one_of("constraint", self.constraint, constraints.CONSTRAINTS)
-        one_of("place", self.place, ("random", "corner"))
-        object.__setattr__(self, "eps", eps_share("eps", self.eps))
-        if self.patches is not None:
-            count("patches", self.patches, "5 leave a digit recognisable")
-        number("step", self.step, "1 with light, 0.05 with free", above=0)
-        for name in ("class_weight", "neuron_weight", "threshold"):
-            number(name, getattr(self, name), "the paper uses 1, 0.1 and 0", least=0)
-        count("steps", self.steps, "20 in the paper")
-        if self.side is not None:
-            count("side", self.side, "10, or 6 for black patches")
-        if self.push is not None:
-            integer("push", self.push, 0, "the number of a target, 0 for the first")
+    constraint: Constraint = "light"
+    step: float = setting(1.0, "1 with light, 0.05 with free", above=0)
+    steps: int = setting(20, "20 in the paper")
+    eps: float = setting(0.5, read=eps_share)
+    patches: int | None = setting(5, "5 leave a digit recognisable")
+    class_weight: float = setting(1.0, WEIGHTS, least=0)
+    neuron_weight: float = setting(0.1, WEIGHTS, least=0)
+    threshold: float = setting(0.0, WEIGHTS, least=0)
+    side: int | None = setting(None, "10, or 6 for black patches")
+    place: Literal["random", "corner"] = "random"
+    push: int | None = setting(None, "the number of a target, 0 for the first", least=0)
 
     @property
     def operator(self) -> str:
         return f"deepxplore-{self.constraint}"
 
     def check(self, shape: tuple[int, ...]) -> None:
-        constraints.check(self.constraint, shape)
+        check_shape(self.constraint, shape)
 
     def begin(self, ensemble: Ensemble, random: int) -> _Search:
         if self.push is not None and self.push >= len(ensemble):
@@ -140,7 +163,7 @@ class _Batch:
         pushed = positions % k if self.method.push is None else np.full(len(seed), self.method.push)
         self.sign = np.where(np.arange(k)[:, None] == pushed[None], -self.method.class_weight, 1.0)  # (targets, n)
         self.unstable: set[int] = set()
-        side = self.method.side or constraints.SIDES.get(self.method.constraint, 1)
+        side = self.method.side or SIDES.get(self.method.constraint, 1)
         self.side, self.fixed = side, self._uniforms("place", 0, (len(seed), 2))
         if self.method.place == "corner":
             self.fixed = np.zeros_like(self.fixed)
@@ -174,13 +197,13 @@ class _Batch:
 
     def _move(self, gradient: Tensor, number: int) -> None:
         inside = None
-        if self.method.constraint in constraints.SIDES:
+        if self.method.constraint in SIDES:
             drawn = self.fixed if self.method.constraint == "occlusion" else self._uniforms("place", number, self.fixed.shape)
-            inside = constraints.rectangles(tuple(gradient.shape[1:]), self.side, drawn[self.active], gradient)
+            inside = rectangles(tuple(gradient.shape[1:]), self.side, drawn[self.active], gradient)
         index = torch.from_numpy(self.active).to(self.u.device)
-        change = self.method.step * constraints.constrain(gradient, self.method.constraint, inside)
+        change = self.method.step * constrain(gradient, self.method.constraint, inside)
         moved = self.u[index] + change
-        if self.method.constraint not in constraints.SIDES:
+        if self.method.constraint not in SIDES:
             low, high = self.seed[index] - self.method.eps, self.seed[index] + self.method.eps
             moved = torch.minimum(torch.maximum(moved, low), high)
         self.u[index] = moved.clamp(0, 1)

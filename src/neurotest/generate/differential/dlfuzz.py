@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -11,15 +11,71 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import count, number
+from neurotest.checks import setting
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble, Output
-from neurotest.generate.differential.method import Outcome
-from neurotest.generate.differential.neurons import Covered, pick, rows_of
-from neurotest.generate.differential.strategies import STRATEGIES, Mixed, Selector
+from neurotest.generate.differential.ensemble import Covered, Ensemble, Neurons, Output, pick, rows_of, weighted
+from neurotest.generate.differential.method import Method, Outcome
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
+STRATEGIES = ("often", "rarely", "weight", "threshold")
+HEAVY = 0.1  # the share of neurons with the largest weights
+
+Numbers = NDArray[np.float64]
+Chosen = NDArray[np.int64]
+
+
+class Selector(Protocol):
+    """Chooses m neurons for every image, and learns from the result."""
+
+    def choose(self, counts: NDArray[np.int64], scaled: Numbers, uniforms: Numbers, m: int) -> Chosen: ...
+
+    def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None: ...
+
+    def arrays(self) -> Arrays: ...
+
+    def restore(self, arrays: Arrays) -> None: ...
+
+
+class Mixed:
+    """DLFuzz's strategies; several share the m neurons, as even as possible, the first ones getting the rest."""
+
+    def __init__(self, names: tuple[str, ...], neurons: Neurons, threshold: float) -> None:
+        self.names, self.threshold = names, threshold
+        weights = neurons.weights
+        heavy = np.argsort(-weights, kind="stable")[: max(1, int(np.ceil(HEAVY * len(weights))))]
+        self.heavy = np.zeros(len(weights))
+        self.heavy[heavy] = 1.0
+
+    def choose(self, counts: NDArray[np.int64], scaled: Numbers, uniforms: Numbers, m: int) -> Chosen:
+        parts, left = [], m
+        for number, name in enumerate(self.names):
+            share = int(np.ceil(left / (len(self.names) - number)))
+            left -= share
+            if share:
+                parts.append(self._one(name, counts, scaled, uniforms, share))
+        return np.concatenate(parts, axis=1)
+
+    def _one(self, name: str, counts: NDArray[np.int64], scaled: Numbers, uniforms: Numbers, m: int) -> Chosen:
+        if name == "threshold":
+            distance = np.abs(np.nan_to_num(scaled, nan=np.inf) - self.threshold)
+            return np.argsort(distance, axis=1, kind="stable")[:, :m]
+        weights = {"often": counts, "rarely": counts.max() - counts, "weight": self.heavy}[name].astype(np.float64)
+        if not weights.any():  # nothing is covered yet
+            weights = np.ones_like(weights)
+        return weighted(weights[None], uniforms, m)
+
+    def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None:
+        return None
+
+    def arrays(self) -> Arrays:
+        return {}
+
+    def restore(self, arrays: Arrays) -> None:
+        return None
+
+
+COUNTS, WEIGHTS = "5, 10, 4 and 3", "0.5, 0.5, 0.25 and 0.02"
 GAIN = 0.01  # of coverage, over the number of the step: less makes no new seed
 
 
@@ -34,8 +90,7 @@ GAIN = 0.01  # of coverage, over the number of the step: less makes no new seed
     "MNIST is past the published bound of .02 after one step, so nothing is tried again there (`within=0.1` lets it be).",
     main="strategy",
 )
-@dataclass(frozen=True, kw_only=True)
-class DLFuzz:
+class DLFuzz(Method):
     """Climb `class_weight` x the logits of the next four classes - that of the seed's class + `neuron_weight` x ten neurons.
 
     strategy: which neurons: `often` covered, `rarely` covered, `weight` (the tenth with the largest mean weight), `threshold`
@@ -46,36 +101,21 @@ class DLFuzz:
     name: ClassVar[str] = "dlfuzz"
     several: ClassVar[bool] = False
     strategy: str = "often"
-    step: float = 0.02
-    steps: int = 5
-    neurons: int = 10
-    runners_up: int = 4
-    class_weight: float = 0.5
-    neuron_weight: float = 0.5
-    threshold: float = 0.25
-    within: float = 0.02
-    generations: int = 3
-    layers: str = "pre_activation"
+    step: float = setting(0.02, "0.02 in the paper", above=0, most=1)
+    steps: int = setting(5, COUNTS)
+    neurons: int = setting(10, COUNTS)
+    runners_up: int = setting(4, COUNTS)
+    class_weight: float = setting(0.5, WEIGHTS, least=0)
+    neuron_weight: float = setting(0.5, WEIGHTS, least=0)
+    threshold: float = setting(0.25, WEIGHTS, least=0)
+    within: float = setting(0.02, WEIGHTS, least=0)
+    generations: int = setting(3, COUNTS)
 
     def __post_init__(self) -> None:
         for part in str(self.strategy).split("+"):
             if part not in STRATEGIES:
                 raise BadInput(f"strategy={self.strategy!r}: expected {', '.join(STRATEGIES)}, or several joined by +.")
-        self._check_numbers()
-
-    def _check_numbers(self) -> None:
-        number("step", self.step, "0.02 in the paper", above=0, most=1)
-        for name in ("class_weight", "neuron_weight", "threshold", "within"):
-            number(name, getattr(self, name), "0.5, 0.5, 0.25 and 0.02", least=0)
-        for name in ("steps", "neurons", "runners_up", "generations"):
-            count(name, getattr(self, name), "5, 10, 4 and 3")
-
-    @property
-    def operator(self) -> str:
-        return self.name
-
-    def check(self, shape: tuple[int, ...]) -> None:
-        return None
+        super().__post_init__()
 
     def selector(self, ensemble: Ensemble, random: int) -> Selector:
         return Mixed(tuple(self.strategy.split("+")), ensemble.neurons[0], self.threshold)

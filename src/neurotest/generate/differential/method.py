@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest.checks import Settings
 from neurotest.generate.differential.ensemble import Ensemble
 from neurotest.jobs.parts import Arrays
 
@@ -35,18 +37,20 @@ class Search(Protocol):
     def restore(self, arrays: Arrays) -> None: ...
 
 
-class Method(Protocol):
-    """Settings. `several`: whether it compares targets or tests a single one."""
+@dataclass(frozen=True, kw_only=True)
+class Method(Settings, ABC):
+    """Settings. `several`: whether it compares targets or tests a single one; `operator` is what its faults are named after."""
 
     name: ClassVar[str]
     several: ClassVar[bool]
+    layers: str = "pre_activation"
 
     @property
-    def layers(self) -> str: ...
+    def operator(self) -> str:
+        return self.name
 
-    @property
-    def operator(self) -> str: ...
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse inputs of a shape that it cannot change."""
 
-    def check(self, shape: tuple[int, ...]) -> None: ...
-
+    @abstractmethod
     def begin(self, ensemble: Ensemble, random: int) -> Search: ...

@@ -77,7 +77,7 @@ def attack(
             source = stored_source(run.path, config["seeds"], seeds)
             return _Attack.begin(stored_target(run, target), source, method, old, old_settings(run, config, settings))
 
-        return go_on(resume, "attack", again, progress)
+        return go_on(resume, "attack", again, progress, out=out)
     if target is None or seeds is None:
         raise BadInput("attack needs a target and seeds (or resume=RUN to go on with a run).")
     method: Attack = with_options("attack", attack or "pgd", options)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from neurotest.checks import number, one_of
+from neurotest.checks import Settings, number
 from neurotest.errors import BadInput
 from neurotest.target import Want
 
@@ -80,7 +80,7 @@ def divergence(values: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diversity:
+class Diversity(Settings):
     """What is subtracted from an attack's aim: `weight` (lambda) times the divergence of `layers` from equal activation.
 
     layers: one, several (globs, comma separated) or a preset; several count equally. reduce: `instance` looks at each input
@@ -94,8 +94,8 @@ class Diversity:
     attack_first: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         number("diversity", self.weight, "the study uses 0 to 1e5", least=0)
-        one_of("reduce", self.reduce, ("instance", "batch"))
         if self.attack_first and self.reduce == "batch":
             raise BadInput("attack_first=True needs reduce='instance': a batch as a whole does not fail.")
 

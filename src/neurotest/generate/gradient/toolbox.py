@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from neurotest import rng
-from neurotest.checks import count, eps_share, fraction, number
+from neurotest.checks import eps_share, fraction, setting
 from neurotest.errors import BadInput
+from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.engine import NOT_FINITE, Engine
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register
@@ -24,6 +25,7 @@ MISSING = (
     "{name} needs the adversarial-robustness-toolbox, which is not installed: pip install 'neurotest[attacks]' "
     "(or use an attack that needs nothing, such as pgd)."
 )
+TAKES = "100, 1 and 1000; the toolbox takes 100, 5 and 5000"
 THROUGH = (
     "Run by the adversarial-robustness-toolbox. Seeds, rounding to 8 bits, the second test and the control are as for our own."
 )
@@ -64,15 +66,10 @@ def _own_randomness(random: int, positions: Sequence[int]) -> Iterator[None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Toolbox(ABC):
+class _Toolbox(Attack):
     """Base: wrap the target, and let the toolbox attack it."""
 
-    name: ClassVar[str]
     regularised: ClassVar[bool] = False
-
-    @property
-    def radius(self) -> float | None:
-        return None
 
     @abstractmethod
     def build(self, attacks: Any, classifier: Any, n: int) -> Any:
@@ -80,7 +77,7 @@ class _Toolbox(ABC):
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
         estimators, evasion = _modules(self.name)
-        self._check_gradient(engine, seed, y)
+        engine.gradient(seed, y, first=True)  # one of our own, so that a target with zero gradients is refused
         with torch.no_grad():
             classes = int(engine.predict(seed[:1]).shape[1])
         # The box is [0, 1]; the wrapper knows the target's own bounds and preprocessing.
@@ -98,10 +95,6 @@ class _Toolbox(ABC):
 
     def _labels(self, y: Tensor, classes: int) -> Any:
         return np.eye(classes, dtype=np.float32)[y.cpu().numpy()]
-
-    def _check_gradient(self, engine: Engine, seed: Tensor, y: Tensor) -> None:
-        """One gradient of our own, so that a target with zero gradients is refused."""
-        engine.gradient(seed, y, first=True)
 
 
 def _modules(name: str) -> tuple[Any, Any]:
@@ -130,19 +123,13 @@ def installed() -> bool:
     "a larger `overshoot` keeps more of them.",
     main="overshoot",
 )
-@dataclass(frozen=True, kw_only=True)
 class DeepFool(_Toolbox):
     """Small steps to the nearest border of the classes, as if they were planes; then `overshoot` farther."""
 
     name: ClassVar[str] = "deepfool"
-    steps: int = 50
-    overshoot: float = 0.02
-    candidates: int = 10
-
-    def __post_init__(self) -> None:
-        count("steps", self.steps, "50 in the paper")
-        count("candidates", self.candidates, "10 in the paper")
-        number("overshoot", self.overshoot, "0.02 in the paper", least=0)
+    steps: int = setting(50, "50 in the paper")
+    overshoot: float = setting(0.02, "0.02 in the paper", least=0)
+    candidates: int = setting(10, "10 in the paper")
 
     def build(self, attacks: Any, classifier: Any, n: int) -> Any:
         return attacks.DeepFool(
@@ -158,17 +145,12 @@ class DeepFool(_Toolbox):
     differs=THROUGH + " The aimed class is drawn anew for every input, as the toolbox does where none is given.",
     main="theta",
 )
-@dataclass(frozen=True, kw_only=True)
 class JSMA(_Toolbox):
     """Change few values a lot: those that raise the aimed class most, by `theta` each, up to a share `gamma` of them."""
 
     name: ClassVar[str] = "jsma"
-    theta: float = 1.0
-    gamma: float = 0.1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "theta", number("theta", eps_share("theta", self.theta), "1 is usual", above=0))
-        object.__setattr__(self, "gamma", fraction("gamma", self.gamma, 0, 1, "a share of the values, 0.1 is usual"))
+    theta: float = setting(1.0, "1 is usual", read=eps_share, above=0)
+    gamma: float = setting(0.1, read=lambda name, value: fraction(name, value, 0, 1, "a share of the values, 0.1 is usual"))
 
     def build(self, attacks: Any, classifier: Any, n: int) -> Any:
         return attacks.SaliencyMapMethod(classifier, theta=self.theta, gamma=self.gamma, batch_size=n, verbose=False)
@@ -189,7 +171,6 @@ class JSMA(_Toolbox):
     "instead of 5,000: hours become minutes.",
     main="eps",
 )
-@dataclass(frozen=True, kw_only=True)
 class AutoAttack(_Toolbox):
     """Four attacks one after the other, each on what the ones before it did not break, within eps.
 
@@ -197,17 +178,11 @@ class AutoAttack(_Toolbox):
     """
 
     name: ClassVar[str] = "autoattack"
-    eps: float = 0.1
-    step: float = 0.02
-    steps: int = 100
-    restarts: int = 1
-    queries: int = 1000
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "eps", eps_share("eps", self.eps))
-        object.__setattr__(self, "step", number("step", eps_share("step", self.step), "0.02 is usual", above=0))
-        for name in ("steps", "restarts", "queries"):
-            count(name, getattr(self, name), "100, 1 and 1000; the toolbox takes 100, 5 and 5000")
+    eps: float = setting(0.1, read=eps_share)
+    step: float = setting(0.02, "0.02 is usual", read=eps_share, above=0)
+    steps: int = setting(100, TAKES)
+    restarts: int = setting(1, TAKES)
+    queries: int = setting(1000, TAKES)
 
     @property
     def radius(self) -> float | None:

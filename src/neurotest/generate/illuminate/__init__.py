@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
+from neurotest.generate.illuminate.api import IlluminateResult as IlluminateResult
 from neurotest.generate.illuminate.api import illuminate as illuminate
-from neurotest.generate.illuminate.result import IlluminateResult as IlluminateResult
 from neurotest.generate.illuminate.settings import Illuminate as Illuminate

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neurotest import files as disk
 from neurotest.checks import count
@@ -16,10 +18,10 @@ from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate.generator import Generator
-from neurotest.generate.illuminate.result import IlluminateResult
 from neurotest.generate.illuminate.settings import Illuminate
 from neurotest.generate.noise import shuffle
-from neurotest.generate.suite import Control
+from neurotest.generate.outcome import class_name
+from neurotest.generate.suite import AttackResult, Control
 from neurotest.generate.work import Work, new_settings, old_method, old_settings
 from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
@@ -31,6 +33,59 @@ from neurotest.oracles import predicted
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class IlluminateResult(AttackResult):
+    """The archive: one fault per filled cell, the smallest change. `all_faults` counts those that lost their cell, too."""
+
+    way: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    ways: tuple[str, ...] = ()
+    all_faults: int = 0
+    pairs: int = 0  # (true, predicted) pairs with a fault
+    possible: int = 0
+    all_roots: int = 0
+    root_label_pairs: int = 0
+    spent: int = 0  # forward passes with a backward pass counted as two
+    stopped: str = ""
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        return np.arange(len(self))
+
+    def about(self, i: int) -> dict[str, Any]:
+        return {**super().about(i), "operator": self.ways[int(self.way[i])], "seed": int(self.positions[i])}
+
+    @property
+    def cells(self) -> Counter[tuple[int, int, str]]:
+        """(true, predicted, way) of the archive."""
+        named = [self.ways[int(w)] for w in self.way]
+        return Counter(zip(self.expected.tolist(), self.predicted.tolist(), named, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = super().to_dict()
+        for name in ("attack", "diversity", "success", "success_interval"):
+            del plain[name]
+        by_way = Counter(self.way.tolist())
+        return {
+            **plain, "faults": self.all_faults, "families": len(self.cells), "roots": self.all_roots, "archive": len(self),
+            "cells": {"filled": self.pairs, "possible": self.possible}, "root_label_pairs": self.root_label_pairs,
+            "by_change": {name: by_way[number] for number, name in enumerate(self.ways)}, "spent": self.spent,
+            "stopped": self.stopped,
+        }  # fmt: skip
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per cell, the smallest change first."""
+        return [
+            {
+                "true": class_name(int(self.expected[i]), self.classes),
+                "predicted": class_name(int(self.predicted[i]), self.classes),
+                "operator": self.ways[int(self.way[i])],
+                "l2": round(float(self.distance[i, 1]), 4),
+            }
+            for i in np.argsort(self.distance[:, 1], kind="stable")
+        ]
+
 
 FORWARDS = 2000
 FAULTS = "faults.npz"
@@ -67,7 +122,7 @@ def illuminate(
             source = stored_source(run.path, config["seeds"], seeds)
             return _Illumination.begin(stored_target(run, target), source, old, chosen)
 
-        return go_on(resume, "illuminate", again, progress)
+        return go_on(resume, "illuminate", again, progress, out=out)
     if target is None or seeds is None:
         raise BadInput("illuminate needs a target and seeds (or resume=RUN to go on with a run).")
     chosen = new_settings(settings, forwards=_budget(FORWARDS if forwards is None else forwards))

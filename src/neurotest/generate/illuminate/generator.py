@@ -1,4 +1,4 @@
-"""Rounds of illumination: which seeds are tried, the faults, and the archive of the best."""
+"""Rounds of illumination: the archive of the smallest changes, which seeds are tried next, and how one climbs to its aim."""
 
 from __future__ import annotations
 
@@ -8,15 +8,185 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.gradient.engine import Engine
-from neurotest.generate.illuminate.archive import Archive
-from neurotest.generate.illuminate.climb import EVERY, Climb
-from neurotest.generate.illuminate.settings import BACKWARD, Illuminate
+from neurotest.generate.gradient.engine import Engine, lead_of
+from neurotest.generate.illuminate.settings import BACKWARD, Change, Illuminate
 from neurotest.jobs.parts import Arrays
 from neurotest.mutate.distances import distances
 from neurotest.oracles import predicted
+
+LEAD = 0.2  # of the aimed class over the next, in logits, that a step tries to reach
+BEYOND = 1.5  # times that far, because rounding takes some of it back
+EVERY = 2  # steps per gradient: a backward pass costs as much as two forward passes
+
+
+@dataclass(frozen=True, eq=False)
+class RoundFaults:
+    """Those of one round."""
+
+    rows: NDArray[np.int64]  # (m,) of the round's tasks
+    x: Tensor  # (m, *shape) in [0, 1]
+    predicted: NDArray[np.int64]
+    steps: NDArray[np.int64]
+
+
+class Climb:
+    """One round: tasks (seed, aimed class) that share a way of change, all in one batch."""
+
+    def __init__(self, engine: Engine, change: Change, seed: Tensor, true: Tensor, aim: Tensor) -> None:
+        self.engine, self.change, self.seed, self.true, self.aim = engine, change, seed, true, aim
+        self.theta = change.start(seed)
+        self.direction = torch.zeros_like(self.theta)  # of length 1 in each row
+        self._wide = (-1, *[1] * (self.theta.ndim - 1))
+        self.lead = torch.zeros(len(seed), dtype=torch.float64, device=seed.device)  # at the last forward pass
+        self.far = torch.zeros_like(self.lead)  # length of the last step
+        self.active = torch.arange(len(seed), device=seed.device)
+        self.faults: list[tuple[NDArray[np.int64], Tensor, NDArray[np.int64], int]] = []
+
+    def run(self, steps: int, *, first: bool) -> RoundFaults:
+        for number in range(steps):
+            if number % EVERY == 0:
+                self._new_direction(number, first=first and number == 0)
+            else:
+                self._same_direction(number)
+            if not len(self.active):
+                return self._result()
+        with torch.no_grad():
+            x = self._image(self.seed[self.active], self.theta[self.active])
+        self._collect(x, self.engine.predict(x), steps)
+        return self._result()
+
+    def _new_direction(self, number: int, *, first: bool) -> None:
+        """Step along the gradient as far as the border would be if the network were linear."""
+        theta, seed = self.theta[self.active].requires_grad_(), self.seed[self.active]
+        with torch.enable_grad():
+            x = self.change.make(seed, theta)
+            tested = self.engine.quantise_through(x, seed)
+            logits = self.engine.forward(tested, self.true[self.active]).logits
+            lead = self._lead(logits)
+        stay = self._collect(tested.detach(), logits.detach(), number)
+        if bool(stay.any()):
+            gradient = self.engine.backward(lead.sum(), theta, first=first)[stay]
+            size = gradient.flatten(1).double().norm(dim=1).clamp_min(1e-12)
+            self.direction[self.active[stay]] = gradient / size.to(gradient).view(self._wide)
+            self._step(stay, lead.detach()[stay].double(), size)
+        self.active = self.active[stay]
+
+    def _same_direction(self, number: int) -> None:
+        """Step on in the same direction, by how fast the lead rose since the last forward pass."""
+        with torch.no_grad():
+            x = self._image(self.seed[self.active], self.theta[self.active])
+        logits = self.engine.predict(x)
+        stay = self._collect(x, logits, number)
+        if bool(stay.any()):
+            rows = self.active[stay]
+            lead = self._lead(logits)[stay].double()
+            rise = (lead - self.lead[rows]) / self.far[rows].clamp_min(1e-12)
+            # Where it did not rise, as far again: the next gradient decides.
+            steep = torch.where(rise > 1e-6, rise, (LEAD - lead) * BEYOND / self.far[rows].clamp_min(1e-12))
+            self._step(stay, lead, steep.clamp_min(1e-12))
+        self.active = self.active[stay]
+
+    def _image(self, seed: Tensor, theta: Tensor) -> Tensor:
+        return self.engine.quantise(self.change.make(seed, theta), seed)
+
+    def _lead(self, logits: Tensor) -> Tensor:
+        return lead_of(logits, self.aim[self.active])
+
+    def _step(self, stay: Tensor, lead: Tensor, steep: Tensor) -> None:
+        """Along each row's direction, not too far at once."""
+        rows = self.active[stay]
+        seed = self.seed[rows]
+        far = (BEYOND * (LEAD - lead) / steep).clamp_min(0).clamp_max(self.change.most(seed))
+        self.lead[rows], self.far[rows] = lead, far
+        moved = self.theta[rows] + far.to(seed).view(self._wide) * self.direction[rows]
+        self.theta[rows] = self.change.clip(seed, moved)
+
+    def _collect(self, x: Tensor, logits: Tensor, number: int) -> Tensor:
+        """Collect faults; rows that reached their aim leave. Which rows stay."""
+        classes = predicted(logits)
+        rows = self.active.cpu().numpy()
+        wrong = (classes != self.true.cpu().numpy()[rows]) & (number > 0)
+        if wrong.any():
+            self.faults.append((rows[wrong], x[torch.from_numpy(wrong).to(x.device)], classes[wrong], number))
+        reached = wrong & (classes == self.aim.cpu().numpy()[rows])
+        return torch.from_numpy(~reached).to(x.device)
+
+    def _result(self) -> RoundFaults:
+        if not self.faults:
+            none = np.empty(0, dtype=np.int64)
+            return RoundFaults(none, self.seed[:0], none, none)
+        steps = np.concatenate([np.full(len(rows), number, dtype=np.int64) for rows, _, _, number in self.faults])
+        return RoundFaults(
+            np.concatenate([rows for rows, *_ in self.faults]), torch.cat([x for _, x, _, _ in self.faults]),
+            np.concatenate([classes for _, _, classes, _ in self.faults]), steps,
+        )  # fmt: skip
+
+
+Numbers = NDArray[np.int64]
+
+
+class Archive:
+    """Cells (classes, classes, ways). Seeds of a class are tried for a cell in the order of how little the other class lags."""
+
+    def __init__(self, labels: Numbers, logits: NDArray[np.float64], ways: int) -> None:
+        classes = logits.shape[1]
+        self.labels, self.classes, self.ways = labels, classes, ways
+        self.smallest = np.full((classes, classes, ways), np.inf)
+        self.elite = np.full((classes, classes, ways), -1, dtype=np.int64)
+        self.attempts = np.zeros((classes, classes, ways), dtype=np.int64)
+        self.seeds = np.bincount(labels, minlength=classes)  # of each class
+        lag = logits[np.arange(len(logits)), labels][:, None] - logits  # (n, classes)
+        # order[p] holds all seeds, class by class, each class by its lag behind p; first[t] is where class t begins.
+        self.order = np.stack([np.lexsort((lag[:, p], labels)) for p in range(classes)])
+        self.first = np.concatenate([[0], np.cumsum(self.seeds)[:-1]])
+        self.lag = np.full((classes, classes), np.inf)
+        np.minimum.at(self.lag, labels, lag)
+
+    @property
+    def filled(self) -> NDArray[np.bool_]:
+        return np.asarray(self.elite >= 0)
+
+    @property
+    def pairs(self) -> int:
+        """How many (true, predicted) pairs have a fault."""
+        return int(self.filled.any(2).sum())
+
+    @property
+    def possible(self) -> int:
+        """How many pairs there are: each class that has seeds with every other."""
+        return int((self.seeds > 0).sum()) * (int(self.classes) - 1)
+
+    def offer(self, true: int, predicted: int, way: int, size: float, number: int) -> bool:
+        """A fault; whether it is the smallest of its cell so far."""
+        if size >= self.smallest[true, predicted, way]:
+            return False
+        self.smallest[true, predicted, way], self.elite[true, predicted, way] = size, number
+        return True
+
+    def next(self, most: int) -> tuple[int, Numbers, Numbers]:
+        """A way and at most so many (seed, aimed class): empty pairs first, then empty cells, then those tried least."""
+        cells = np.argwhere(self._open())
+        if not len(cells):
+            return 0, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        t, p, w = cells.T
+        some = np.asarray(self.filled.any(axis=2))
+        tier = self.filled[t, p, w] * 1 + some[t, p]  # 0: an empty pair, 1: an empty cell, 2: to be improved
+        ranked = np.lexsort((self.lag[t, p], w, self.attempts[t, p, w], tier))
+        way, best = int(w[ranked[0]]), tier[ranked[0]]
+        chosen = ranked[(w[ranked] == way) & (tier[ranked] == best)][:most]
+        t, p = t[chosen], p[chosen]
+        seeds = self.order[p, self.first[t] + self.attempts[t, p, way]]
+        self.attempts[t, p, way] += 1
+        return way, seeds, p
+
+    def _open(self) -> NDArray[np.bool_]:
+        """Cells with seeds that were not tried yet."""
+        left = self.attempts < self.seeds[:, None, None]
+        left[np.arange(self.classes), np.arange(self.classes)] = False
+        return np.asarray(left)
 
 
 @dataclass(frozen=True, eq=False)

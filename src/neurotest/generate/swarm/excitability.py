@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from neurotest.attribute.shapley.game import Players, hidden_layers
 from neurotest.attribute.shapley.gradient import MaskGradient
-from neurotest.checks import number, one_of
+from neurotest.checks import Settings, number
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
@@ -37,8 +36,7 @@ NOT_FINITE = "a gradient of the target's loss towards its hidden neurons is not 
     main="estimate",
     presets={"paper": {"estimate": "particle", "value": "count", "lam": 0.5}},
 )
-@dataclass(frozen=True, kw_only=True)
-class Excitability:
+class Excitability(Settings):
     """The Shapley values of hidden neurons in the change of the loss.
 
     estimate: `seed` weighs neurons at the seed and then at the best position of every sweep, so that a position costs one forward
@@ -54,8 +52,7 @@ class Excitability:
     lam: float | str = "share"
 
     def __post_init__(self) -> None:
-        one_of("estimate", self.estimate, ("seed", "particle"))
-        one_of("value", self.value, ("sum", "count", "positive"))
+        super().__post_init__()
         if self.lam != "share":
             number("lam", self.lam, "0.5 in the papers; or share, twice the mean value")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import number, one_of
+from neurotest.checks import Settings, number, setting
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
@@ -21,14 +20,18 @@ NOISES = 20  # noisy copies of each seed that set lambda
 AT_ONCE = 400  # of them, in one forward pass
 
 
-def _lam(value: Any) -> float | str:
+def _lam(name: str, value: Any) -> float | str:
     if isinstance(value, str) and value.startswith("q"):
         try:
             if 0 < float(value[1:]) < 1:
                 return value
         except ValueError:
             pass
-    return number("lam", value, "0.5 in the papers; or a quantile on random noise such as q0.95")
+    return number(name, value, "0.5 in the papers; or a quantile on random noise such as q0.95")
+
+
+def _word(name: str, value: Any) -> Any:
+    return "none" if value is None else value  # the word none, read as a value
 
 
 @register(
@@ -46,8 +49,7 @@ def _lam(value: Any) -> float | str:
         "code": {"scale": "minmax", "signed": False, "divide": "none", "lam": 0.2, "value": "count"},
     },
 )
-@dataclass(frozen=True, kw_only=True)
-class Sensitivity:
+class Sensitivity(Settings):
     """How many neurons the change of the input moves far.
 
     scale: `raw` values, `minmax` (each layer's differences to 0 .. 1), or `std` (by the neuron's spread on training data).
@@ -60,17 +62,9 @@ class Sensitivity:
 
     scale: Literal["raw", "minmax", "std"] = "std"
     signed: bool = False
-    divide: Literal["l2", "linf", "none"] | None = "l2"
-    lam: float | str = "q0.95"
+    divide: Literal["l2", "linf", "none"] = setting("l2", read=_word)
+    lam: float | str = setting("q0.95", read=_lam)
     value: Literal["count", "mean"] = "count"
-
-    def __post_init__(self) -> None:
-        if self.divide is None:  # the word none, read as a value
-            object.__setattr__(self, "divide", "none")
-        one_of("scale", self.scale, ("raw", "minmax", "std"))
-        one_of("divide", self.divide, ("l2", "linf", "none"))
-        one_of("value", self.value, ("count", "mean"))
-        object.__setattr__(self, "lam", _lam(self.lam))
 
     def begin(self, problem: Problem) -> Measure:
         layers = problem.layers or "pre_activation"
@@ -169,7 +163,6 @@ def _scaled(maps: Tensor) -> Tensor:
     cost="one forward pass per position",
     differs="A control, made of the logits alone: what a fitness of hidden neurons has to be compared with.",
 )
-@dataclass(frozen=True, kw_only=True)
 class Margin:
     """How far the other classes are ahead of the seed's class, in log-odds."""
 

@@ -6,14 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from neurotest.checks import integer, number, one_of
+from neurotest import checks
+from neurotest.checks import number, setting
 from neurotest.errors import BadInput
 
 Norm = Literal["linf", "l2", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(checks.Settings):
     """Everything that shapes a swarm beside target, seeds and fitness.
 
     norm, radius: the ball around each seed, in shares of the input range. moves: `tiles` flips tiles of the change, from large to
@@ -28,40 +29,28 @@ class Settings:
     """
 
     norm: Norm = "linf"
-    radius: float = 0.1
+    radius: float = setting(0.1, "a share of the input range, 0.1 is usual for linf", above=0)
     moves: Literal["auto", "lattice", "tiles", "velocity"] = "auto"
-    particles: int = 4
-    evaluations: int | None = 1000
-    iterations: int | None = None
-    labels: int | None = 1
+    particles: int = setting(4, "4 by default, 100 in the papers")
+    evaluations: int | None = setting(1000, "1000")
+    iterations: int | None = setting(None, "10 or 20 in the papers")
+    labels: int | None = setting(1, "1: the first fault")
     enough: float | None = None
     start: Literal["random", "fixed"] = "random"
     inertia: tuple[float, float] = (0.9, 0.4)
-    own: float = 2.0
-    shared: float = 2.0
-    speed: float | None = None
+    own: float = setting(2.0, "2 in the papers", least=0)
+    shared: float = setting(2.0, "2 in the papers", least=0)
+    speed: float | None = setting(None, "0.7 in the published code", above=0)
     per_value: bool = False
-    batch: int = 2500
+    batch: int = setting(2500, "2500 is quick on two cores")
     seed: int = 0
 
     def __post_init__(self) -> None:
-        one_of("norm", self.norm, ("linf", "l2", "none"))
-        one_of("moves", self.moves, ("auto", "lattice", "tiles", "velocity"))
-        one_of("start", self.start, ("random", "fixed"))
-        integer("particles", self.particles, 1, "4 by default, 100 in the papers")
-        integer("batch", self.batch, 1, "2500 is quick on two cores")
-        for name, usual in (("evaluations", "1000"), ("iterations", "10 or 20 in the papers"), ("labels", "1: the first fault")):
-            if getattr(self, name) is not None:
-                integer(name, getattr(self, name), 1, usual)
+        super().__post_init__()
         if self.evaluations is None and self.iterations is None:
             raise BadInput("budget: none was given. Say --evaluations or --iterations.")
-        number("radius", self.radius, "a share of the input range, 0.1 is usual for linf", above=0)
         if self.norm == "linf" and self.radius > 1:
             raise BadInput(f"radius={self.radius:g}: beyond the input range; linf takes a share above 0 and at most 1.")
-        number("own", self.own, "2 in the papers", least=0)
-        number("shared", self.shared, "2 in the papers", least=0)
-        if self.speed is not None:
-            number("speed", self.speed, "0.7 in the published code", above=0)
         if len(self.inertia) != 2:
             raise BadInput(f"inertia={self.inertia!r}: expected two numbers >= 0, first and last (0.4 and 0.9 in the papers).")
         for weight in self.inertia:

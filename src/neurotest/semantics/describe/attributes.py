@@ -104,8 +104,7 @@ class Dissection:
     "(colour, direction, texture, ...), each word's area counted alike, because a fixed quantile gives frequent words a small "
     "IoU whatever the neuron does. A neuron without a map is judged by whole images.",
 )
-@dataclass(frozen=True, kw_only=True)
-class Attributes(Describer):
+class Attributes(checks.Settings, Describer):
     """Says which colours, brightness, directions, frequencies, textures, sizes and positions light a neuron up.
 
     A word is named when the neuron's light is selective within its family (`selective`: 0 = all words alike, 1 = one alone)
@@ -114,7 +113,7 @@ class Attributes(Describer):
     measure: `auto`; `maps` refuses layers without maps; `whole` judges by whole images throughout.
     """
 
-    probes: int = 1800
+    probes: int = checks.setting(1800, "1800 is usual", least=100)
     selective: float = 0.3
     iou: float = 0.04
     quantile: float = 0.99
@@ -122,8 +121,7 @@ class Attributes(Describer):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.integer("probes", self.probes, 100, "1800 is usual")
-        checks.one_of("measure", self.measure, ("auto", "maps", "whole"))
+        super().__post_init__()
         if not 0 < self.selective < 1 or not 0 <= self.iou < 1 or not 0 < self.quantile < 1:
             raise BadInput("selective, iou and quantile lie between 0 and 1.")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +30,7 @@ SURE = (0.998, 0.97)  # how probably a neuron's first and last top image belong 
     differs="The encoder is left to the user: any image and text embeddings of one space will do. Similarities are computed per "
     "layer, in 64-bit numbers.",
 )
-@dataclass(frozen=True, kw_only=True)
-class ClipDissect(Describer):
+class ClipDissect(checks.Settings, Describer):
     """Names the word whose images a neuron prefers, by soft weighted pointwise mutual information.
 
     images: a .npy with one embedding per input of the data, in its order; texts: a .npy with one per word; words: a text file
@@ -42,13 +40,13 @@ class ClipDissect(Describer):
     images: str
     texts: str
     words: str
-    top: int = 100
+    top: int = checks.setting(100, "100 is usual")
     sharpness: float = 10.0
     weight: float = 1.0
     least: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.count("top", self.top, "100 is usual")
+        super().__post_init__()
         if not self.sharpness > 0 or not self.weight >= 0:
             raise BadInput(f"sharpness={self.sharpness}, weight={self.weight}: expected numbers above 0.")
 

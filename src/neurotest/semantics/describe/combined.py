@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from neurotest.registry import register
 from neurotest.semantics.describe.attributes import Attributes
@@ -13,7 +13,6 @@ from neurotest.semantics.descriptions import Description
 
 
 @register("describer", "combined", paper="attributes and class-profile together", cost="that of both")
-@dataclass(frozen=True, kw_only=True)
 class Combined(Describer):
     """`attributes; classes`: what lights the neuron up on generated probes, then the classes that excite it most.
 

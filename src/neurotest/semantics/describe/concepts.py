@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,7 @@ LEAST = 2  # images per concept
     main="folder",
     differs="No direction is fitted: a neuron alone has to separate a concept's images from the others, by AUC.",
 )
-@dataclass(frozen=True, kw_only=True)
-class Concepts(Describer):
+class Concepts(checks.Settings, Describer):
     """Names the concept whose images a neuron separates from all others, from a folder with one sub-folder of images per concept.
 
     `folder` may also be any DATA with class names (`npz:...`). The score is the AUC of the neuron's pooled value (spatial
@@ -40,10 +38,7 @@ class Concepts(Describer):
     """
 
     folder: str
-    auc: float = 0.75
-
-    def __post_init__(self) -> None:
-        checks.number("auc", self.auc, "0.75 is usual", least=0.5, below=1)
+    auc: float = checks.setting(0.75, "0.75 is usual", least=0.5, below=1)
 
     @property
     def spec(self) -> str:

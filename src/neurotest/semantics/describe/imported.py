@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from neurotest.errors import BadInput
 from neurotest.registry import register
@@ -24,7 +23,6 @@ SCORE = ("score", "similarity")
     main="file",
     differs="Tables of others carry no fingerprint: layers and neuron numbers are checked, and a note says that no more can be.",
 )
-@dataclass(frozen=True, kw_only=True)
 class Imported(Describer):
     """Takes descriptions from a CSV file with a header: layer, neuron (or unit), description (or label), score (or similarity).
 

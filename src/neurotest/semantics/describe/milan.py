@@ -69,8 +69,7 @@ class Decoders:
     "as encoder, so that it says attributes and class names of the corpus and nothing else. The temperature is .2, as in both "
     "published programs; the papers' equation has 1.",
 )
-@dataclass(frozen=True, kw_only=True)
-class Milan(Describer):
+class Milan(checks.Settings, Describer):
     """Says in words what a neuron's exemplars have in common under their masks; labels of the data are never looked at.
 
     p(d | R) is an attention LSTM over annotation vectors, p(d) a two-layer LSTM, both trained on a corpus; a beam of `beam`
@@ -80,18 +79,17 @@ class Milan(Describer):
     """
 
     corpus: str | None = None
-    embedding: int = 128
-    hidden: int = 256
-    pairs: int = 500
-    steps: int = 400
-    beam: int = 50
+    embedding: int = checks.setting(128, "128 is usual")
+    hidden: int = checks.setting(256, "256 is usual")
+    pairs: int = checks.setting(500, "500 is usual")
+    steps: int = checks.setting(400, "400 is usual")
+    beam: int = checks.setting(50, "50 is usual")
     temperature: float = 0.2
     least: float = 0.2
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("embedding", "hidden", "pairs", "steps", "beam"):
-            checks.count(name, getattr(self, name), f"{getattr(type(self), name)} is usual")
+        super().__post_init__()
         if not 0 <= self.temperature <= 1 or not 0 <= self.least < 1:
             raise BadInput(f"temperature={self.temperature}, least={self.least}: expected numbers from 0 to 1.")
 

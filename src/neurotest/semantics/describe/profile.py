@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,8 +24,7 @@ SURE = 4.0  # standard errors
     "values (outputs, convolutions before their activation) have lifts too. A rectified neuron that is often silent has floor 0 "
     "and nothing changes.",
 )
-@dataclass(frozen=True, kw_only=True)
-class ClassProfile(Describer):
+class ClassProfile(checks.Settings, Describer):
     """Names up to `most` classes whose mean pooled activation is at least `lift` times the mean over classes.
 
     The score is the lift of the first class: 1 says nothing, the number of classes is the most there can be.
@@ -34,13 +32,9 @@ class ClassProfile(Describer):
     and selectivity index into the text as well.
     """
 
-    most: int = 3
-    lift: float = 1.5
+    most: int = checks.setting(3, "3 is usual")
+    lift: float = checks.setting(1.5, "1.5 is usual", least=1)
     numbers: bool = False
-
-    def __post_init__(self) -> None:
-        checks.count("most", self.most, "3 is usual")
-        checks.number("lift", self.lift, "1.5 is usual", least=1)
 
     def describe(self, material: Material) -> Iterator[Description]:
         if material.source.labels is None:

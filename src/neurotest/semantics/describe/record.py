@@ -1,12 +1,19 @@
-"""Descriptions as a run: the table, the exemplars, the contact sheets, and a sheet for people to rate."""
+"""Descriptions as a run: the table, the exemplars, the contact sheets, and a sheet for people to rate, with decoys on it."""
 
 from __future__ import annotations
 
 import csv
-from dataclasses import asdict
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from neurotest.files import whole
+import numpy as np
+
+from neurotest import rng
+from neurotest.errors import BadInput
+from neurotest.files import whole, write_json
 from neurotest.jobs.life import finish
 from neurotest.jobs.opening import stored_spec
 from neurotest.jobs.stored import target_config
@@ -14,9 +21,87 @@ from neurotest.runs.export import cell
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.semantics.describe.material import Describer, Material
-from neurotest.semantics.describe.rating import write_rating
-from neurotest.semantics.describe.sheets import write_sheets
-from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions
+from neurotest.semantics.describe.sheets import Sheet, write_sheets
+from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description, Descriptions, read_rows
+from neurotest.stats.bootstrap import mean_interval
+
+PAIRS = 100
+ANSWERS = {"yes": 1.0, "maybe": 0.5, "no": 0.0}
+COLUMNS = ("item", "layer", "neuron", "description", "sheet", "rater", "answer")
+
+
+@dataclass(frozen=True)
+class Rated:
+    """The mean answer (yes 1, maybe .5, no 0) to the neurons' own descriptions and to decoys, each with a 95 % interval."""
+
+    own: tuple[float, float, float]
+    decoys: tuple[float, float, float]
+    answers: int
+    raters: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"own": list(self.own), "decoys": list(self.decoys), "answers": self.answers, "raters": self.raters}
+
+
+def write_rating(folder: Path, table: Descriptions, sheets: Sequence[Sheet], *, pairs: int = PAIRS, seed: int = 0) -> Path | None:
+    """Write rating.csv, to be copied per rater and filled in, and rating-key.json, which says which rows are decoys.
+
+    Half of the rows carry the description of another neuron: without them nobody knows what an average of answers is worth.
+    """
+    described = [row for row in table if row.known]
+    if len({row.text for row in described}) < 2:
+        return None
+    random = rng.stream("semantics.rating", seed)
+    some = [described[i] for i in random.permutation(len(described))[:pairs]]
+    rows: list[tuple[Description, str, bool]] = [(row, row.text, True) for row in some]
+    for row in some:
+        others = [other.text for other in described if other.text != row.text]
+        rows.append((row, others[int(random.integers(len(others)))], False))
+    order = random.permutation(len(rows))
+    where = {(s.layer, n): s.file for s in sheets for n in range(s.first, s.first + s.rows)}
+    place = folder / "rating.csv"
+    with whole(place) as part, open(part, "w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out)
+        writer.writerow(COLUMNS)
+        for item, number in enumerate(order):
+            row, text, _ = rows[number]
+            sheet = where.get((row.layer, row.neuron), "")
+            writer.writerow([item, cell(row.layer), row.neuron, cell(text), f"sheets/{sheet}" if sheet else "", "", ""])
+    write_json(folder / "rating-key.json", {"own": [item for item, number in enumerate(order) if rows[number][2]]})
+    return place
+
+
+def read_rating(files: Iterable[str | Path], key: str | Path, *, seed: int = 0) -> Rated:
+    """The answers of raters: filled-in copies of rating.csv and the key that was written with it."""
+    try:
+        own = set(json.loads(Path(key).read_text())["own"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"cannot read the key {key}: {error}. It is the rating-key.json beside rating.csv.") from error
+    answers: dict[bool, dict[int, list[float]]] = {True: {}, False: {}}
+    raters = set()
+    for file in files:
+        for line, row in enumerate(read_rows(file, ("item", "answer")), start=2):
+            answer = row["answer"].strip().lower()
+            if not answer:
+                continue
+            if answer not in ANSWERS or not row["item"].strip().isdecimal():
+                raise BadInput(f"{file}, line {line}: answer {row['answer']!r}: expected yes, maybe or no (or nothing).")
+            item = int(row["item"])
+            answers[item in own].setdefault(item, []).append(ANSWERS[answer])
+            raters.add(row.get("rater") or str(file))
+    total = sum(len(some) for group in answers.values() for some in group.values())
+    if not answers[True]:
+        raise BadInput("no row with a neuron's own description was answered: fill in the column answer with yes, maybe or no.")
+    return Rated(_interval(answers[True], seed), _interval(answers[False], seed), total, len(raters))
+
+
+def _interval(items: dict[int, list[float]], seed: int) -> tuple[float, float, float]:
+    """Mean over items with a bootstrap over items: answers of several raters to one item are not independent."""
+    if not items:
+        return (float("nan"),) * 3
+    interval = mean_interval([float(np.mean(some)) for some in items.values()], seed=seed)
+    return interval.value, interval.low, interval.high
+
 
 SHEETS = "sheets"
 

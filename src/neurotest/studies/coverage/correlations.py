@@ -16,8 +16,7 @@ from neurotest.errors import BadInput
 from neurotest.stats.comparison import spearman
 from neurotest.stats.correlation import Correlation, correlate, within_levels
 from neurotest.studies.coverage import published as paper
-from neurotest.studies.frame import Row
-from neurotest.studies.rows import by, mean, rounded, with_ends
+from neurotest.studies.frame import Row, by, mean, rounded, with_ends
 
 SHOWN = paper.THRESHOLDS.index(0.2)  # the threshold the study draws its figures at
 # What is correlated with coverage, and whether more or less of it is hoped for.

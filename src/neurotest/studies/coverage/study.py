@@ -77,7 +77,6 @@ LEFT_OUT = (
     "lambda, those within lambda and an interval over clusters of layer, strength and draw: suites that share images are not "
     "independent. A failed CW gives its last image, not the clean one. FID has shrunk covariances and named features.",
 )
-@dataclass(frozen=True, kw_only=True)
 class CoverageStudy(Study):
     """Correlates neuron coverage of suites with the faults they show, how natural they are and how evenly they fail.
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from neurotest.studies.coverage import published as paper
 from neurotest.studies.coverage.correlations import METRICS, SHOWN, Suite
-from neurotest.studies.frame import Row
-from neurotest.studies.rows import by, mean, spread
+from neurotest.studies.frame import Row, by, mean, spread
 
 
 def as_suite(row: Row, *, exists: bool = False) -> Suite:

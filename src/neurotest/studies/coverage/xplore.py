@@ -10,7 +10,7 @@ import numpy as np
 from neurotest import zoo
 from neurotest.data.source import ArraySource
 from neurotest.generate.differential import deepxplore_suite
-from neurotest.generate.differential.constraints import Constraint
+from neurotest.generate.differential.deepxplore import Constraint
 from neurotest.scan import predictions
 from neurotest.studies.coverage import cells
 from neurotest.studies.coverage import published as paper

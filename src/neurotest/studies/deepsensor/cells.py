@@ -10,8 +10,10 @@ import numpy as np
 import torch
 
 from neurotest import rng, zoo
+from neurotest.campaign import fuzz
 from neurotest.campaign.neurons import of_pairs
 from neurotest.errors import BadInput
+from neurotest.generate.differential import diff
 from neurotest.generate.swarm import Ball, Settings, Trajectory, controls
 from neurotest.studies.deepsensor.subjects import Subject, about, paper_search, search, slope, subject
 from neurotest.studies.frame import Row
@@ -123,8 +125,6 @@ XPLORE = tuple(f"deepxplore:preset=mnist-paper,push=0,constraint={one}" for one 
 
 def _differential(on: Subject, name: str, method: str, draw: int) -> tuple[int, int, int]:
     """Errors of the network itself, categories, and the outputs there may be: DeepXplore stops at the first difference."""
-    from neurotest.generate.differential import diff
-
     others = [s.name for s in zoo.catalogue() if s.family == zoo.find(name).family and s.embedded and "lenet" in s.name]
     targets: list[Target | str] = [on.target]
     if method == "deepxplore":
@@ -143,8 +143,6 @@ def _differential(on: Subject, name: str, method: str, draw: int) -> tuple[int, 
 
 
 def _deephunter(on: Subject, draw: int) -> tuple[int, int]:
-    from neurotest.campaign import fuzz
-
     kinds: set[tuple[int, int]] = set()
 
     def watch(fuzzer: Any, outputs: list[Any], new: list[Any]) -> None:

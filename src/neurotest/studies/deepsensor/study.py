@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
@@ -30,12 +29,11 @@ INCOMPLETE = ("+underfit", "", "+overfit")
     "norm, PGD and a swarm on the margin stand beside; average categories are per seed. DeepXplore, DLFuzz and DeepHunter keep "
     "their own limits instead of the ball; DeepXplore has its published settings and pushes the network under test.",
 )
-@dataclass(frozen=True, kw_only=True)
 class DeepSensorStudy(Study):
     """Whether swarms led by hidden neurons find more than noise of equal norm, and what of the papers' tables comes out again."""
 
     subjects = Subjects(("mnist-lenet1", MAIN, DEEP), ("mnist-lenet1", "mnist-lenet4", MAIN, DEEP))
-    absent = published.ABSENT
+    absent = published.PAPER["absent"]
 
     def each_cell(self, scale: str) -> Iterator[Cell]:
         size = SIZES[scale]

@@ -6,8 +6,7 @@ import numpy as np
 
 from neurotest.studies.deepsensor import published
 from neurotest.studies.deepsensor.cells import FEW, MAIN, METHODS
-from neurotest.studies.frame import Groups, Row
-from neurotest.studies.rows import by, share, spread
+from neurotest.studies.frame import Groups, Row, by, share, spread
 
 Cells = dict[str, Row]
 RATE = ("rate", "low", "high")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
@@ -27,7 +26,6 @@ SEEDS = {"quick": 3, "full": 5}
     "has too few outputs for table 12, it goes on with coverage emptied whenever it is full or there was no output for 128 "
     "forward passes (full scale: 6,400); `resets` says how often. Random runs as a guide of its own, to the same limits.",
 )
-@dataclass(frozen=True, kw_only=True)
 class FuzzingStudy(Study):
     """Which guide finds most faults at equal iterations, equal outputs and equal forward passes, and whether any beats random.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from neurotest.stats.comparison import a12
-from neurotest.studies.frame import Groups, Row
+from neurotest.studies.frame import Groups, Row, mean, spread
 from neurotest.studies.fuzzing import published
 from neurotest.studies.fuzzing.cells import GUIDES, PROTOCOLS
-from neurotest.studies.rows import mean, spread
 
 Column = Callable[[str, str], tuple[str, int | None]]  # subject, guide -> the paper's name and column
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.data.source import ArraySource
 from neurotest.evaluate import judge, pixels
-from neurotest.oracles import predicted
+from neurotest.evaluate.judge import predict
 from neurotest.studies.frame import Row
 from neurotest.studies.illumination.suites import GENERATORS, Subject, Suite, subject
 
@@ -26,7 +26,7 @@ def judged(name: str, draw: int, generator: str, forwards: int) -> Row:
 
 def judgements(on: Subject, suite: Suite) -> Row:
     """Defects of all faults; naturalness and impartiality of 90 of them; naturalness of the smallest of each pair of classes."""
-    labels = _predict(on, suite)
+    labels = predict(on.target, ArraySource(suite.x))  # of the subject itself: what networks differ in need not be its fault
     rows = np.flatnonzero(labels != suite.expected)
     if len(rows) < 2:  # one fault is no suite to be judged by more than its number
         return dict.fromkeys(("faults", "cells", "root label pairs", "roots"), len(rows))
@@ -71,13 +71,3 @@ def control(name: str) -> Row:
         result = judge(on.target, ArraySource(x, on.source.labels), train=on.reference, extractor=_features(on))
         row |= {word: result.naturalness["outside"], "extractor": result.extractor}
     return row
-
-
-def _predict(on: Subject, suite: Suite) -> NDArray[np.int64]:
-    """What the subject itself predicts: a difference between networks need not be its fault."""
-    parts = [np.empty(0, dtype=np.int64)]
-    with torch.inference_mode():
-        for start in range(0, len(suite.x), 250):
-            x = on.target.prepare(np.ascontiguousarray(suite.x[start : start + 250]))
-            parts.append(predicted(on.target.logits(x)))
-    return np.concatenate(parts)

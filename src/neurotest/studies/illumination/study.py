@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
@@ -25,7 +24,6 @@ FORWARDS = {"quick": (1000,), "full": (500, 1000, 2000)}
     differs="A backward pass is counted as two forward passes; those over the seeds and training data are not counted. Where "
     "the cost of a seed is not known before, seeds are taken until the budget is spent.",
 )
-@dataclass(frozen=True, kw_only=True)
 class IlluminationStudy(Study):
     """How many (true, predicted) pairs each generator fills, how natural its faults are, and whether they favour classes."""
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.stats.bootstrap import mean_interval
-from neurotest.studies.frame import Row
+from neurotest.studies.frame import Row, mean, with_ends
 from neurotest.studies.illumination import suites
-from neurotest.studies.rows import mean, with_ends
 
 DEFECTS = ("found", "faults", "cells", "root label pairs", "roots")
 NATURAL = ("ssim", "kid", "outside", "l2", "variation", "ssim, best per cell", "l2, best per cell")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
@@ -48,12 +47,11 @@ SINGLE: dict[str, Callable[[str, str], Row]] = {"pool": pool.pool, "tau": pool.t
     "the label, with random words. Seeds are odd test images; settings were chosen on even ones. Seeds the target gets wrong are "
     "set aside and faults do not become seeds.",
 )
-@dataclass(frozen=True, kw_only=True)
 class NSGenStudy(Study):
     """What decision paths contribute to fuzzing, and how much of the published result the label gives for free."""
 
     subjects = Subjects(QUICK, (*QUICK, "fashion-lenet1", "fashion-resnet20", "cifar10-mobilenetv2", "cifar10-vgg16bn"))
-    absent = published.ABSENT
+    absent = published.PAPER["absent"]
 
     def each_cell(self, scale: str) -> Sequence[Cell]:
         """What decides comes first: NSGen, its controls and the baselines on every subject; then the rest."""

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.studies.frame import ABSENT, Groups, Row
+from neurotest.studies.frame import ABSENT, Groups, Row, rounded, with_ends
 from neurotest.studies.fuzzing import published
 from neurotest.studies.fuzzing.tables import gallery as every_gallery
 from neurotest.studies.fuzzing.tables import last_columns, means
 from neurotest.studies.nsgen.pool import OWN, WAYS
-from neurotest.studies.rows import rounded, with_ends
 
 DRAWS = 2000
 RIVALS = ("kmnc", "dsc", "nlc")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from neurotest.registry import register
@@ -28,12 +27,11 @@ ONE_MUTATION = Subjects(("mnist-lenet1",), ("cifar10-resnet20", "mnist-lenet1", 
     "here, five pools of 10,000",
     differs="NSS compares with originals (`nss`) or with a fresh mutation (`nss, unpaired`); the two never share a row.",
 )
-@dataclass(frozen=True, kw_only=True)
 class NssStudy(Study):
     """Which method finds most faults, and most kinds of them, among mutated test images."""
 
     subjects = Subjects(QUICK, FULL)
-    absent = published.ABSENT
+    absent = published.PAPER["absent"]
 
     def each_cell(self, scale: str) -> Iterator[Cell]:
         limit = LIMIT[scale]

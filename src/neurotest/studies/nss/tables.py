@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from neurotest.studies.frame import Groups, Row, below
+from neurotest.studies.frame import Groups, Row, below, mean, spread, with_ends
 from neurotest.studies.nss import published
 from neurotest.studies.nss.cells import CURVE, STRENGTHS
 from neurotest.studies.nss.published import BUDGETS, LAYERS, SHARES
-from neurotest.studies.rows import mean, spread, with_ends
 
 
 def rates(picked: Groups) -> list[Row]:

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from neurotest.generate.differential.adapt import Evolving, changing_features, constant_features, cover_most
-from neurotest.generate.differential.constraints import constrain, rectangles
-from neurotest.generate.differential.dlfuzz import coverage_gains, runners_up
-from neurotest.generate.differential.neurons import Neurons, pick, weighted
-from neurotest.generate.differential.strategies import Mixed
+from neurotest.generate.differential.deepxplore import constrain, rectangles
+from neurotest.generate.differential.dlfuzz import Mixed, coverage_gains, runners_up
+from neurotest.generate.differential.ensemble import Neurons, pick, weighted
 from neurotest.target import Probe, Target
 
 

@@ -17,9 +17,8 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate import Illuminate, IlluminateResult, illuminate
-from neurotest.generate.illuminate.archive import Archive
-from neurotest.generate.illuminate.changes import Bend, Change, Noise, Shading, ways
-from neurotest.generate.illuminate.climb import Climb
+from neurotest.generate.illuminate.generator import Archive, Climb
+from neurotest.generate.illuminate.settings import Bend, Change, Noise, Shading, ways
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
