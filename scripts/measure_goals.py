@@ -28,6 +28,7 @@ import torch
 from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
+from neurotest.generate.fuzz.guides import Guide
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.measure.context import Context
 from neurotest.mutate.base import Family, Mutations
@@ -70,7 +71,7 @@ def drawn(subject: str, repetition: int, count: int | None) -> Source:
     return test.take(np.sort(order[:count]))
 
 
-def campaign(subject: str, guide: str, repetition: int, passes: int, count: int = SEEDS) -> Course:
+def campaign(subject: str, guide: str | Guide, repetition: int, passes: int, count: int = SEEDS) -> Course:
     target = load(f"zoo:{subject}")
     source = drawn(subject, repetition, count)
     seeds = choose_seeds(target, source, build_oracles(target, "label"))
@@ -78,7 +79,7 @@ def campaign(subject: str, guide: str, repetition: int, passes: int, count: int 
 
 
 def course_of(
-    target: Target, source: Source, seeds: Seeds, guide: str, repetition: int, passes: int, mutations: Mutations
+    target: Target, source: Source, seeds: Seeds, guide: str | Guide, repetition: int, passes: int, mutations: Mutations
 ) -> Course:
     state = build_guide(guide).start(Context(target=target, train=source, seed=repetition), source)
     settings = Settings(mutations=mutations, seed=repetition)
