@@ -5,9 +5,8 @@ from __future__ import annotations
 from neurotest.generate.fuzz import Budget, build_guide
 from neurotest.measure.context import Context
 from neurotest.stats.comparison import a12
-from neurotest.studies.frame import Groups, Row, split_of
+from neurotest.studies.frame import Groups, Row, mean, split_of, spread
 from neurotest.studies.fuzzing.cells import LIMITS, STARTS, drawn, fuzzer_of
-from neurotest.studies.rows import mean, spread
 from neurotest.target.load import load
 
 VARIANTS = {

@@ -36,7 +36,7 @@ class Goals(Guide):
     the input: the control) or `logits` (nothing). first_batch, batch: mutants planned together, from the beginning to the end of
     a ramp. explore: share of random mutants. parents: how many are planned over at a time, drawn anew for each batch.
     start_random: mutants before the first plan. coverage: a criterion; parents that raised it count half as much again (no gain
-    was ever measured).
+    over the pixels was measured).
     """
 
     goals: tuple[str | Goal, ...] | str = GOALS

@@ -119,8 +119,8 @@ class GoalsState(GuideState, Planner):
     # -- planning
 
     def plan(self, corpus: Corpus, most: int, batch: int) -> Plan:
-        entries = {entry.number: entry for entry in corpus.entries}
-        self.parents.keep_only(set(entries))
+        if len(corpus) != np.count_nonzero(self.parents.alive):  # it was full, and some had to go
+            self.parents.keep_only({entry.number for entry in corpus.entries})
         random = rng.stream("fuzz.goals", self.campaign.seed, batch)
         alive = self.parents.rows
         sample = (
@@ -139,7 +139,7 @@ class GoalsState(GuideState, Planner):
         self._plan = Planned(sample[rows], arms, forecasts.parents[rows], forecasts.logits[rows, arms],
                               forecasts.chance[rows, arms], sum(chooser.expected), learning)  # fmt: skip
         draws = self.arms.draws(arms, random.random((len(arms), 2)))
-        return Plan([entries[int(number)] for number in self._plan.parents.number], draws)
+        return Plan(corpus.find(self._plan.parents.number.tolist()), draws)
 
     def _places(self, most: int) -> int:
         ramp = int(np.clip(self.passes // RAMP, self.settings.first_batch, max(self.settings.batch, self.settings.first_batch)))
