@@ -31,7 +31,8 @@ DEFLATE = 1032  # deflate cannot expand more than this, so a larger claim is fal
 NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f(2|4|8))")
 TEXT = re.compile(rf"{NUMBERS.pattern}|[<>|=]?[US][1-9][0-9]{{0,5}}")
 # What numpy writes. Of bzip2 and lzma nobody can say how large the content is before it is unpacked.
-METHODS = {zipfile.ZIP_STORED: "stored", zipfile.ZIP_DEFLATED: "deflate"}
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+OTHERS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 
 # What decoders raise at damaged files; KeyError and TypeError are not among them, they would be mistakes of ours.
 DECODING = (
@@ -108,7 +109,7 @@ def _check_members(archive: zipfile.ZipFile, what: str) -> None:
         if info.flag_bits & 1:
             raise BadInput(f"{what} is encrypted; save it with np.savez_compressed.")
         if info.compress_type not in METHODS:
-            method = zipfile.compressor_names.get(info.compress_type, str(info.compress_type))
+            method = OTHERS.get(info.compress_type, f"method {info.compress_type}")
             raise BadInput(
                 f"{what}: {info.filename[:80]!r} is compressed by {method}; numpy writes stored and deflate: save it again with "
                 "np.savez_compressed."

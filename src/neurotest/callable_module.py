@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +17,22 @@ class CallableModule(ModuleType):
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self, self.__name__.rpartition(".")[2])(*args, **kwargs)
+        return self._function(*args, **kwargs)
+
+    @property
+    def _function(self) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(self, self.__name__.rpartition(".")[2])
+        return function
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._function)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """The function's, since that is what people call: `help(neurotest.select)` begins with it."""
+        function = self._function
+        return f"{function.__name__}{self.__signature__}\n\n{inspect.getdoc(function)}"
 
 
 def callable_module(name: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,12 +24,35 @@ def data_dir() -> Path:
     return Path(os.environ.get("NEUROTEST_DATA") or cache_dir() / "data")
 
 
+def alive(process: int) -> bool:
+    """Whether there is such a process now."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _part(path: Path) -> Path:
+    """A temporary path beside `path`; what processes that died left there goes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ours = re.compile(rf"\.{re.escape(path.name)}\.([0-9]+)\.part")
+    for entry in os.scandir(path.parent):
+        part = ours.fullmatch(entry.name)
+        if part and not alive(int(part[1])):
+            with suppress(OSError):
+                shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`; when the block ends well it is synced and renamed, otherwise removed."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        part = _part(path)
         yield part
         with open(part, "rb") as file:
             os.fsync(file.fileno())
@@ -35,8 +60,25 @@ def whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror or error}. Choose another place or free some space.") from error
     finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+        if part is not None:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A new folder that gets its name when the block ends well, and is removed otherwise; an empty one may be there already."""
+    part = None
+    try:
+        part = _part(path)
+        part.mkdir()
+        yield part
+        os.replace(part, path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror or error}. Choose another place or free some space.") from error
+    finally:
+        if part is not None:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -50,14 +92,3 @@ def write_text(path: Path, content: str) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def inside(root: Path, relative: str) -> Path:
-    """`root / relative`, refused when it is absolute or leaves `root` (a run somebody sent may try)."""
-    try:
-        path = (root / relative).resolve()
-    except (ValueError, OSError, RuntimeError):  # a null character, a name too long, links in a circle
-        raise BadInput(f"path {relative!r} is no path inside {root}: refused.") from None
-    if Path(relative).is_absolute() or not path.is_relative_to(root.resolve()):
-        raise BadInput(f"path {relative!r} leaves {root}: refused.")
-    return path

@@ -10,12 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from neurotest.callable_module import callable_module
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_shape
 from neurotest.data.spec import data
 from neurotest.errors import BadInput, near
+from neurotest.public import public
 from neurotest.target import Probe, Profile, Target, Trace, Want
 from neurotest.target.load import load
 
@@ -50,6 +52,11 @@ def batches(target: Target, source: Source, *, batch: int = BATCH, order: np.nda
         yield Batch(index, target.prepare(source.read(index)))
 
 
+def read(target: Target, source: AnyData, *, limit: int | None = None, strict: bool = False) -> Source:
+    """The source in the target's size; pictures of another size are fitted as the target's description says."""
+    return data(source, shape=target.shape, preprocess=target.preprocess, limit=limit, strict=strict)
+
+
 def fit(target: Target, source: Source) -> int:
     """Check that the target takes what the source holds, and let a target of unknown size learn it; the number of classes."""
     if target.shape is None:
@@ -81,8 +88,8 @@ def aligned(target: Target, source: Source) -> Source:
 def remarks(target: Target, source: Source) -> tuple[str, ...]:
     """What a user should know about a source before trusting numbers made from it."""
     sentences = list(source.notes.get("warnings", ()))
-    if source.skipped:
-        first, count = source.skipped[0], len(source.skipped)
+    if skipped := [one for one in source.skipped if not one.named]:
+        first, count = skipped[0], len(skipped)
         sentences.append(f"{count} file{'s' if count > 1 else ''} skipped (first: {first.file}, {first.reason}).")
     if source.labels is not None and source.names is not None and target.classes is None and source.classes:
         order = ", ".join(f"{number} = {name}" for number, name in enumerate(source.classes[:4]))
@@ -114,11 +121,12 @@ def each_batch(
                 progress(done, total)
 
 
+@public()
 def scan(
-    target: Target, source: Source | str, consumers: Sequence[Consumer], *, batch: int = BATCH, progress: Progress | None = None
+    target: Target, source: AnyData, consumers: Sequence[Consumer], *, batch: int = BATCH, progress: Progress | None = None
 ) -> None:
     """Forward the source once, recording what any consumer wants, and update each of them per batch."""
-    inputs: Source = data(source, shape=target.shape)
+    inputs = read(target, source)
     fit(target, inputs)
 
     def update(part: Batch, trace: Trace, probe: Probe) -> None:
@@ -133,18 +141,22 @@ def wanted(consumers: Iterable[Any]) -> tuple[Want, ...]:
     return tuple(dict.fromkeys(c.want for c in consumers if c.want is not None))
 
 
+@public()
 def profile(
-    target: Target | str,
-    train: Source | str,
+    target: Target | nn.Module | str,
+    train: AnyData,
     *,
     layers: str = "pre_activation",
     neuron: str = "channel",
     batch: int = BATCH,
     progress: Progress | None = None,
 ) -> Profile:
-    """Per-neuron range, mean and spread of training data."""
+    """Per-neuron range, mean and spread of training data, for criteria and selectors that compare with what is usual.
+
+    layers: globs over layer names, `pre_activation` or `post_activation`. neuron: `channel` (one value per map) or `unit`.
+    """
     target = load(target)
-    source = data(train, shape=target.shape)
+    source = read(target, train)
     fit(target, source)
     ranges = Profile.empty(target, Want(layers=layers, neuron=neuron))  # type: ignore[arg-type]
     scan(target, source, [ranges], batch=batch, progress=progress)

@@ -136,7 +136,5 @@ def test_a_mapped_array(tmp_path: Path) -> None:
 @settings(max_examples=200, deadline=None)
 @given(content=st.binary(max_size=200) | st.binary(max_size=100).map(lambda b: b"\x93NUMPY\x01\x00" + b))
 def test_any_bytes_as_a_header(content: Any) -> None:
-    try:
+    with pytest.raises(BadInput, match=r"^x (is|has) "):
         read_header(io.BytesIO(content), "x")
-    except BadInput as error:
-        assert str(error).startswith("x ")

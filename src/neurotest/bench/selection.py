@@ -85,13 +85,13 @@ def memory(count: int = MILLION) -> dict[str, dict[str, float]]:
 def _peak(target: Target, method: str, count: int) -> int:
     """What Python and numpy hold at most; torch's share is one batch, whatever the count."""
     pool = Generated(count)
-    more = {"train": Generated(200)} if method in TRAINED else {}
-    select(target, Generated(100), method, "1%", **more)  # what is imported and set up once is no matter of size
+    train = Generated(200) if method in TRAINED else None
+    select(target, Generated(100), method, "1%", train=train)  # what is imported and set up once is no matter of size
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
-        select(target, pool, method, "1%", batch=5000, **more)
+        select(target, pool, method, "1%", batch=5000, train=train)
         return tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()

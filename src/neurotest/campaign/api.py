@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
@@ -14,19 +14,21 @@ from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import FuzzResult
 from neurotest.campaign.store import Store
 from neurotest.coverage.criterion import Criterion
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.fuzz.guides import Guide, RandomGuide
 from neurotest.generate.fuzz.loop import Fuzzer
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seeds import choose_seeds
-from neurotest.generate.fuzz.settings import Budget
+from neurotest.generate.fuzz.settings import Budget, FuzzOptions, Settings
 from neurotest.jobs.methods import stored_method
-from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
+from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.measure.context import Context
 from neurotest.oracles import Oracle, build_oracles
+from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -35,13 +37,14 @@ BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults", "until_dry"
 FULL = "the limit of --disk was reached: later faults are rows without an image (`neurotest replay` makes them again)."
 
 
+@public(Budget, Settings)
 def fuzz(
     target: AnyTarget | None = None,
-    seeds: Source | str | None = None,
+    seeds: AnyData | None = None,
     guide: str | Guide | Criterion | None = None,
     budget: Budget | None = None,
     *,
-    train: Source | str | None = None,
+    train: AnyData | None = None,
     oracle: str | Oracle | Sequence[str | Oracle] | None = None,
     keep_wrong: bool | None = None,
     limit: int | None = None,
@@ -54,7 +57,7 @@ def fuzz(
     resume: str | Path | None = None,
     watch: Watcher | None = None,
     stop: Callable[[], bool] | None = None,
-    **options: Any,
+    **options: Unpack[FuzzOptions],
 ) -> FuzzResult:
     """Mutate seeds under a guide until the budget is spent, and keep what the oracles reject.
 
@@ -66,14 +69,14 @@ def fuzz(
     control: let a random campaign of as many forward passes run beside it (default). stop: asked after every batch; True ends it
     so that it can be resumed (raises Interrupted).
     """
-    parts = {name: options.pop(name, None) for name in BUDGETS}
-    parts = {name: value for name, value in parts.items() if value is not None}
+    named: dict[str, Any] = dict(options)
+    parts = {name: value for name in BUDGETS if (value := named.pop(name, None)) is not None}
     if budget is not None and parts:
         raise BadInput("budget: give a Budget or its parts (iterations=, forwards=, ...), not both.")
     if oracle is not None:
         oracle = (oracle,) if isinstance(oracle, str) or not isinstance(oracle, Sequence) else tuple(oracle)
     settings: dict[str, Any] = {
-        "guide": guide, "oracle": oracle, "train": train, "options": options, "keep_wrong": keep_wrong, "limit": limit,
+        "guide": guide, "oracle": oracle, "train": train, "options": named, "keep_wrong": keep_wrong, "limit": limit,
         "layers": layers, "neuron": neuron, "keep": keep, "disk": disk, "control": control,
     }  # fmt: skip
     callbacks: dict[str, Any] = {"watch": watch, "stop": stop or (lambda: False)}
@@ -83,8 +86,8 @@ def fuzz(
             plan = FuzzPlan.read(config).repeated(run, settings)
             stored = run["budget"] if "budget" in run else config["budget"]
             total = budget or Budget(**{**stored, **parts})
-            source = stored_source(run.path, config["seeds"], seeds)
-            return _Campaign.prepare(stored_target(run, target), source, plan, total, callbacks)
+            network = stored_target(run, target)
+            return _Campaign.prepare(network, stored_source(run, config["seeds"], seeds), plan, total, callbacks)
 
         return go_on(_fuzz_run(resume), "fuzz", stored_job, extends=True, out=out)
     if target is None or seeds is None:
@@ -115,10 +118,11 @@ class _Campaign(Job[FuzzResult]):
     budget: Budget
     fuzzer: Fuzzer
     callbacks: dict[str, Any]
+    train: Source | None = None
     driver: Driver | None = None
 
     @classmethod
-    def prepare(cls, target: Target, seeds: Source | str, plan: FuzzPlan, budget: Budget, callbacks: dict[str, Any]) -> _Campaign:
+    def prepare(cls, target: Target, seeds: AnyData, plan: FuzzPlan, budget: Budget, callbacks: dict[str, Any]) -> _Campaign:
         source = open_data(target, seeds, limit=plan.limit)
         guide = plan.read_guide()
         settings = plan.settings(guide)
@@ -131,12 +135,12 @@ class _Campaign(Job[FuzzResult]):
         fuzzer = Fuzzer(target, chosen, state, oracles, settings, budget)
         if plan.control and not isinstance(guide, RandomGuide):
             fuzzer = fuzzer.controlled()
-        return cls(target, source, plan, budget, fuzzer, callbacks)
+        return cls(target, source, plan, budget, fuzzer, callbacks, train)
 
     def config(self) -> dict[str, Any]:
         return {
             **target_config(self.target), "seeds": stored_spec(self.source), "threads": torch.get_num_threads(),
-            **self.plan.config(), "budget": self.budget.to_dict(),
+            **self.plan.config(), "budget": self.budget.to_dict(), "digests": digests(seeds=self.source, train=self.train),
         }  # fmt: skip
 
     def fill(self, run: Run) -> None:
@@ -149,7 +153,6 @@ class _Campaign(Job[FuzzResult]):
     def restore(self, run: Run) -> None:
         store = Store(run)
         store.check_seeds(self.fuzzer.seeds)
-        store.sweep()
         self.driver = self._driver(store)
         self.driver.restore()
         with run.transaction():

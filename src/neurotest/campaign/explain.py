@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,16 @@ from neurotest import registry, rng, zoo
 from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, StoredMutant
-from neurotest.data.source import Source
+from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.generate.outcome import Outcome
-from neurotest.jobs.opening import AnyTarget, open_data
+from neurotest.jobs.opening import AnyTarget, open_data, stored_source
 from neurotest.mutate.chain import words
+from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.semantics.descriptions import DEFAULT
 from neurotest.semantics.explain import PathPair, Substitution, compare, substitutions
-from neurotest.semantics.guidance import Guidance, Semantics
+from neurotest.semantics.guidance import Guidance, GuidanceOptions, Semantics
 
 LIMIT = 500  # faults, and as many others, whose paths are read for a whole campaign
 READ = 64
@@ -99,14 +100,15 @@ class Patterns(Outcome):
         return f"{self.faults} faults beside {self.others} mutants that are none"
 
 
+@public(Guidance)
 def explain(
     run: Run | Path | str,
     fault: int | str | None = None,
     *,
     target: AnyTarget | None = None,
-    train: Source | str | None = None,
+    train: AnyData | None = None,
     limit: int = LIMIT,
-    **settings: Any,
+    **settings: Unpack[GuidanceOptions],
 ) -> Explanation | Patterns:
     """Explain a fault of a campaign (its number, or the name of its image) beside its seed; without one, the whole campaign.
 
@@ -119,7 +121,7 @@ def explain(
     with Run.open(run.path if isinstance(run, Run) else run) as opened:
         reader = FaultReader(opened, target)
         mutant = None if fault is None else reader.fault(_number(fault))
-        semantics = semantics_of(reader, train, settings)
+        semantics = semantics_of(reader, train, dict(settings))
         return _patterns(reader, semantics, limit) if mutant is None else _one(reader, semantics, mutant)
 
 
@@ -137,7 +139,7 @@ def _classes(reader: FaultReader) -> list[str]:
     return list(names or map(str, range(outputs)))
 
 
-def semantics_of(reader: FaultReader, train: Source | str | None, options: dict[str, Any]) -> Semantics:
+def semantics_of(reader: FaultReader, train: AnyData | None, options: dict[str, Any]) -> Semantics:
     """Paths as the campaign's guide read them, or as usual; a run from elsewhere may not choose files to read."""
     fields = {f.name for f in dataclasses.fields(Guidance)}
     if unknown := sorted(options.keys() - fields):
@@ -173,11 +175,11 @@ def _led_by_paths(reader: FaultReader) -> bool:
     return isinstance(guide, str) and registry.parse(guide)[0] in names
 
 
-def _train(reader: FaultReader, train: Source | str | None) -> Source | str:
+def _train(reader: FaultReader, train: AnyData | None) -> AnyData:
     if train is not None:
         return train
     if isinstance(stored := reader.config.get("train"), str) and stored:
-        return stored
+        return stored_source(reader.run, stored, None, "training data")
     spec = str(reader.config.get("target"))
     if spec.startswith("zoo:") and spec[4:] in zoo.names():
         return f"zoo:{zoo.find(spec[4:]).dataset}/train"

@@ -43,7 +43,7 @@ class Families:
                 "fault": f.representative.number,
                 "change": words(f.representative.chain),
                 "linf": f.representative.distance[2],
-                "file": None if f.representative.file is None else str(f.representative.file.relative_to(self.run.resolve())),
+                "file": None if f.representative.file is None else f.representative.file.name,
             }
             for f in self.families
         ]

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from neurotest import files
 from neurotest.campaign.api import campaign_config
 from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import class_name
 from neurotest.campaign.status import tally_of
-from neurotest.campaign.store import FAULTS, SEEDS, Store, StoredMutant
+from neurotest.campaign.store import FAULTS, Store, StoredMutant, write_seeds
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.jobs.life import finish, whole
@@ -34,10 +33,9 @@ def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[st
     with ExitStack() as stack:
         runs = [stack.enter_context(Run.open(path)) for path in paths]
         config = _common(runs)
-        merged = stack.enter_context(whole("merge", out, config))
+        # Its configuration is theirs: what it names must not be loaded as if this user had named it.
+        merged = stack.enter_context(whole("merge", out, config, trusted=all(run.made_here for run in runs)))
         assert merged is not None
-        if not all(run.made_here for run in runs):
-            merged.disown()  # its configuration is theirs: what it names must not be loaded as if this user had named it
         return _Merge(merged).fill(runs)
 
 
@@ -49,7 +47,7 @@ def _common(runs: list[Run]) -> dict[str, Any]:
     oracles = list(dict.fromkeys(oracle for config in configs for oracle in config["oracle"]))
     first = configs[0]
     return {
-        **first,
+        **{key: value for key, value in first.items() if key not in ("digests", "code")},
         "guide": "random",  # brings no settings of its own
         "options": {**{k: v for k, v in first["options"].items() if k in ("seed",)}, **_mutations(runs, configs)},
         "oracle": oracles,
@@ -86,8 +84,7 @@ class _Merge:
             places = self._seeds(run, store, inputs)
             for mutant in store.mutants():
                 self._add(mutant, places[mutant.root])
-        with files.whole(self.run.path / SEEDS) as part, open(part, "wb") as file:
-            np.lib.format.write_array(file, np.stack(self.images), version=(1, 0), allow_pickle=False)
+        write_seeds(self.run, np.stack(self.images))
         with self.run.transaction():
             self.run.add_inputs(inputs)
             Store(self.run).add_rows(self.rows)
@@ -118,8 +115,7 @@ class _Merge:
         self.added.add((mutant.content, mutant.family))
         number, name = len(self.rows), None
         if mutant.file is not None:
-            path = codec.encode(codec.decode(mutant.file), self.run.path / FAULTS / f"fault-{number:06d}")
-            name = f"{FAULTS}/{path.name}"
+            name = codec.encode(codec.decode(mutant.file), self.run.file(f"{FAULTS}/fault-{number:06d}")).name
         self.rows.append(
             (
                 number, mutant.batch, mutant.iteration, root, mutant.content, mutant.expected, mutant.predicted, mutant.oracle,

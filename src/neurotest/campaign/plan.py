@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from neurotest import registry
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
 from neurotest.generate.fuzz.guides import CoverageGuide, Guide, build_guide
@@ -30,7 +31,7 @@ PLAIN = ("keep_wrong", "limit", "layers", "neuron", "keep", "disk", "control")
 class Plan(ABC):
     """Settings beside target, seeds and budget. options: fields of `Settings` that the user named."""
 
-    train: Source | str | None = None
+    train: AnyData | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     keep_wrong: bool = False
     limit: int | None = None

@@ -21,13 +21,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neurotest import files, rng
+from neurotest import rng
 from neurotest.campaign.families import best, grouped
 from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
+from neurotest.files import alive
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.generate.swarm.moves import SIDES, grid
 from neurotest.jobs.opening import AnyTarget
@@ -36,11 +37,14 @@ from neurotest.mutate.base import PORTIONS
 from neurotest.mutate.chain import CHANGED, REGION, Chain, Step, free, words
 from neurotest.mutate.distances import distances
 from neurotest.runs import codec
+from neurotest.runs.folder import Folder, own
 from neurotest.runs.plain import dumps
 from neurotest.runs.rows import loads
-from neurotest.runs.store import Run
+from neurotest.runs.store import ENDING, Run
 
-JOBS = "jobs"
+JOBS, ROWS, ADOPTED = "jobs", "shrunk.json", "adopted.json"
+LARGEST = 1 << 28  # bytes of a side job's rows
+OURS = own(rf"{JOBS}/shrink-(?P<process>[0-9]+)/(shrunk-[0-9]{{6,}}\.{ENDING}|shrunk\.json|adopted\.json)")
 PART = 500  # variants in one forward pass
 
 
@@ -241,21 +245,21 @@ def _store(path: Path, results: list[Result], bounds: tuple[float, float]) -> li
     try:
         run = Run.open(path, write=True)
     except BadInput:
-        folder = path / JOBS / f"shrink-{os.getpid()}"
-        families = _write(path, folder, results, bounds)
-        files.write_json(folder / "shrunk.json", [family.row() for family in families])
+        folder, job = Folder(path), f"{JOBS}/shrink-{os.getpid()}"
+        families = _write(folder, job, results, bounds)
+        folder.file(f"{job}/{ROWS}").write(json.dumps([family.row() for family in families]))
         return families
     with run:
-        families = _write(path, path / FAULTS, results, bounds)
+        families = _write(run.folder, FAULTS, results, bounds)
         Store(run).add_shrunk([family.row() for family in families])
     return families
 
 
-def _write(path: Path, folder: Path, results: list[Result], bounds: tuple[float, float]) -> list[Shrunk]:
+def _write(folder: Folder, place: str, results: list[Result], bounds: tuple[float, float]) -> list[Shrunk]:
     families = []
     for family, image in results:
-        file = codec.encode(image, folder / f"shrunk-{family.fault:06d}", bounds)
-        families.append(dataclasses.replace(family, file=str(file.relative_to(path))))
+        file = codec.encode(image, folder.file(f"{place}/shrunk-{family.fault:06d}"), bounds)
+        families.append(dataclasses.replace(family, file=file.name))
     return families
 
 
@@ -268,20 +272,31 @@ def shrunk_of(run: Run) -> dict[Key, dict[str, Any]]:
             "fault": int(mutant), "before": words(chains.read(details["before"])),
             "after": words(chains.read(loads(chain, run.path))),
             "distance_before": details["distance_before"], "distance_after": details["distance_after"],
-            "file": None if file is None else files.inside(run.path, str(file)),
+            "file": None if file is None else run.file(str(file)),
         }  # fmt: skip
     return families
 
 
 def adopt(run: Run) -> int:
-    """Take in what side jobs left in RUN/jobs while the run was being written."""
+    """Take in what side jobs left in RUN/jobs while the run was being written; what is left of one that died goes."""
+    jobs: dict[str, list[str]] = {}
+    for name in run.folder.names():
+        if OURS.fullmatch(name):
+            jobs.setdefault(name.rpartition("/")[0], []).append(name)
     count = 0
-    for file in sorted((run.path / JOBS).glob("shrink-*/shrunk.json")):
-        try:
-            rows = json.loads(file.read_text())
-            Store(run).add_shrunk(rows)
-        except (OSError, ValueError, TypeError, BadInput):
-            continue  # half-written or not ours: it stays where it is
-        file.rename(file.with_name("adopted.json"))
-        count += len(rows)
+    for job, names in sorted(jobs.items()):
+        file = run.file(f"{job}/{ROWS}")
+        if file.name in names:
+            try:
+                rows = json.loads(file.read(LARGEST))
+                Store(run).add_shrunk(rows)
+            except (ValueError, TypeError, BadInput):
+                continue  # not ours: it stays where it is
+            file.rename(ADOPTED)
+            count += len(rows)
+        elif f"{job}/{ADOPTED}" not in names and not alive(int(job.rpartition("-")[2])):
+            for name in names:
+                run.file(name).remove()
+            run.folder.remove_folder(job)
+    run.folder.remove_folder(JOBS)
     return count

@@ -8,18 +8,16 @@ because every draw is a function of the seed and the iteration.
 from __future__ import annotations
 
 import json
-import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import files
+from neurotest.arrays import map_npy
 from neurotest.coverage.criterion import Arrays
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Entry
@@ -28,13 +26,15 @@ from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.mutate import chain as chains
 from neurotest.mutate.chain import Chain
 from neurotest.runs import codec
+from neurotest.runs.folder import LARGEST as LARGEST_FILE
+from neurotest.runs.folder import RunFile, own
 from neurotest.runs.plain import dumps
 from neurotest.runs.rows import loads
 from neurotest.runs.store import Run
 
 FAULTS = "faults"
 SEEDS = "seeds.npy"
-OUR_FILE = re.compile(r"\.?(fault|shrunk)-.*")
+own(r"seeds\.npy")
 LARGEST = 1 << 30  # bytes a packed thing may have when unpacked
 
 COLUMNS = (
@@ -59,7 +59,7 @@ class StoredMutant:
     gain: float
     distance: tuple[float, float, float]
     chain: Chain
-    file: Path | None
+    file: RunFile | None
 
     @property
     def family(self) -> Key:
@@ -86,9 +86,7 @@ class Store:
 
     def begin(self, seeds: Seeds) -> None:
         """Write the seeds down, images first."""
-        path = self.run.path / SEEDS
-        with files.whole(path) as part, open(part, "wb") as out:
-            np.lib.format.write_array(out, np.ascontiguousarray(seeds.x), version=(1, 0), allow_pickle=False)
+        write_seeds(self.run, seeds.x)
         self.run.add_inputs(
             {"position": int(p), "content": str(c), "label": int(label) if label >= 0 else None, "predicted": int(predicted)}
             for p, c, label, predicted in zip(
@@ -98,14 +96,12 @@ class Store:
 
     def seeds(self) -> tuple[NDArray[np.generic], dict[int, int]]:
         """The seeds' images, and which row of them stands for which position."""
-        path = self.run.path / SEEDS
-        try:
-            x = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise BadInput(f"{path} cannot be read: {error}. The run is damaged: its faults cannot be made again.") from error
+        file = self.run.file(SEEDS)
+        with file.open() as stream:
+            x = map_npy(stream, str(file), largest=LARGEST_FILE)
         rows = self.run.rows("SELECT position FROM input ORDER BY position")
-        if len(rows) != len(x):
-            raise BadInput(f"{path} holds {len(x)} seeds, the run names {len(rows)}: it is damaged.")
+        if not x.ndim or len(rows) != len(x):
+            raise BadInput(f"{file} holds {len(x) if x.ndim else 1} seeds, the run names {len(rows)}: it is damaged.")
         return x, {int(position): row for row, (position,) in enumerate(rows)}
 
     def check_seeds(self, seeds: Seeds) -> None:
@@ -167,13 +163,11 @@ class Store:
 
     def save(self, mutant: Mutant, bounds: tuple[float, float]) -> tuple[str, int]:
         """Write a fault's image, read it back, and give its name and size; what reads back otherwise is refused."""
-        stem = self.run.path / FAULTS / f"fault-{mutant.number:06d}"
-        path = codec.encode(np.asarray(mutant.x), stem, bounds)
-        if not np.array_equal(codec.decode(path), np.asarray(mutant.x)):
-            raise BadInput(f"{path} does not read back as it was written: is the disk in order?")
-        view = codec.picture(path)
-        size = path.stat().st_size + (view.stat().st_size if view is not None and view != path else 0)
-        return f"{FAULTS}/{path.name}", size
+        file = codec.encode(np.asarray(mutant.x), self.run.file(f"{FAULTS}/fault-{mutant.number:06d}"), bounds)
+        if not np.array_equal(codec.decode(file), np.asarray(mutant.x)):
+            raise BadInput(f"{file} does not read back as it was written: is the disk in order?")
+        files = {file, codec.picture(file) or file}
+        return file.name, sum(status.st_size for one in files if (status := one.status()) is not None)
 
     def mutants(self, where: str = "1", *values: Any) -> list[StoredMutant]:
         """Rows in the order they came out."""
@@ -188,7 +182,7 @@ class Store:
         return [((expected, predicted, operator), oracle is not None) for expected, predicted, operator, oracle in rows]
 
     def _read(self, row: tuple[Any, ...]) -> StoredMutant:
-        where = self.run.path / "run.sqlite"
+        where = self.run.file("run.sqlite").path
         try:
             number, batch, iteration, root = (int(v) for v in row[:4])
             distance = (float(row[11]), float(row[12]), float(row[13]))
@@ -196,16 +190,10 @@ class Store:
                 number, batch, iteration, root, str(row[4]), int(row[5]), int(row[6]),
                 None if row[7] is None else str(row[7]), str(row[8]),
                 bool(row[9]), float(row[10] or 0.0), distance, chains.read(loads(row[14], where)),
-                None if row[15] is None else files.inside(self.run.path, str(row[15])),
+                None if row[15] is None else self.run.file(str(row[15])),
             )  # fmt: skip
         except (TypeError, ValueError):
             raise BadInput(f"{where} holds a mutant that does not fit: it is damaged or no run of neurotest.") from None
-
-    def sweep(self) -> None:
-        """Remove images that no row names: a crash came between."""
-        folder = self.run.path / FAULTS
-        rows = self.run.rows("SELECT file FROM mutant WHERE file IS NOT NULL UNION SELECT file FROM shrunk")
-        codec.remove_orphans(folder, {str(name) for (name,) in rows}, OUR_FILE)
 
     # -- snapshots
 
@@ -257,6 +245,11 @@ class Store:
             ) from error
         self._on_disk = set(entries)
         return Snapshot(plain, arrays, entries, control)
+
+
+def write_seeds(run: Run, x: NDArray[np.generic]) -> None:
+    with run.file(SEEDS).writing() as out:
+        np.lib.format.write_array(out, np.ascontiguousarray(x), version=(1, 0), allow_pickle=False)
 
 
 def _pack(entry: Entry, x: NDArray[np.generic]) -> bytes:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from neurotest.campaign.plan import SwarmPlan
 from neurotest.campaign.store import Store
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.fuzz.mutants import Mutant, Tally
@@ -27,12 +28,14 @@ from neurotest.generate.swarm import Ball, Fitness, Hit, Problem, Settings, Swar
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
 from neurotest.generate.swarm.result import SwarmResult
-from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source, stored_spec
+from neurotest.generate.swarm.settings import SwarmOptions
+from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.mutate.chain import FREE, Step
 from neurotest.mutate.distances import distances
 from neurotest.oracles import build_oracles, predicted
+from neurotest.public import public
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, profile
@@ -45,13 +48,14 @@ UNLABELLED = (
 )
 
 
+@public(Settings)
 def swarm(
     target: AnyTarget | None = None,
-    seeds: Source | str | None = None,
+    seeds: AnyData | None = None,
     fitness: str | Fitness | None = None,
     *,
     preset: str | None = None,
-    train: Source | str | None = None,
+    train: AnyData | None = None,
     layers: str | None = None,
     neuron: str | None = None,
     labels_from: str | None = None,
@@ -62,7 +66,7 @@ def swarm(
     resume: str | Path | None = None,
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
-    **options: Any,
+    **options: Unpack[SwarmOptions],
 ) -> SwarmResult:
     """Look for faults in the ball around each seed with swarms led by hidden neurons.
 
@@ -82,7 +86,7 @@ def swarm(
 
         def stored_job(run: Run, config: dict[str, Any]) -> _SwarmJob:
             plan = SwarmPlan.read(run, config).repeated(run, settings)
-            return _SwarmJob.prepare(plan, stored_target(run, target), stored_source(run.path, config["seeds"], seeds), stop)
+            return _SwarmJob.prepare(plan, stored_target(run, target), stored_source(run, config["seeds"], seeds), stop)
 
         return go_on(resume, "swarm", stored_job, progress, extends=True, out=out)
     if target is None or seeds is None:
@@ -105,6 +109,7 @@ class _SwarmJob(Job[SwarmResult]):
     settings: Settings
     plan: SwarmPlan
     profile: Profile | None
+    train: Source | None
     classes: tuple[str, ...] | None
     tally: Tally = field(default_factory=Tally)
     labels: int = 0
@@ -117,7 +122,7 @@ class _SwarmJob(Job[SwarmResult]):
     notes: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def prepare(cls, plan: SwarmPlan, target: Target, seeds: Source | str, stop: Callable[[], bool] | None) -> _SwarmJob:
+    def prepare(cls, plan: SwarmPlan, target: Target, seeds: AnyData, stop: Callable[[], bool] | None) -> _SwarmJob:
         fitness, settings, source = plan.read_fitness(), plan.settings(), open_data(target, seeds, limit=plan.limit)
         if source.labels is None and fitness.labels and plan.labels_from == "data":
             raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
@@ -128,7 +133,7 @@ class _SwarmJob(Job[SwarmResult]):
                 f"radius={settings.radius:g}: less than one step of 8-bit data (1/255, 0.0039): no saved image could differ "
                 "from its seed."
             )
-        spread = None
+        spread = train = None
         if plan.train is not None and getattr(fitness, "scale", None) == "std":
             train = open_data(target, plan.train)
             spread = profile(target, train, layers=plan.layers or "pre_activation", neuron=plan.neuron)
@@ -136,14 +141,14 @@ class _SwarmJob(Job[SwarmResult]):
         return cls(
             target=target, source=source, seeds=chosen, fitness=fitness, settings=settings, plan=plan, profile=spread,
             classes=tuple(target.classes or source.classes or ()) or None, controls={name: Control() for name in beside},
-            stop=stop or (lambda: False),
+            stop=stop or (lambda: False), train=train,
         )  # fmt: skip
 
     def config(self) -> dict[str, Any]:
         return {
             **target_config(self.target), "seeds": stored_spec(self.source), "guide": f"swarm, {self.fitness.name}",
             "oracle": [self.plan.oracle(self.source)], "threads": torch.get_num_threads(), "options": self.plan.options,
-            "plan": self.plan.config(),
+            "plan": self.plan.config(), "digests": digests(seeds=self.source, train=self.train),
         }  # fmt: skip
 
     def fill(self, run: Run) -> None:
@@ -266,7 +271,6 @@ class _SwarmJob(Job[SwarmResult]):
     def restore(self, run: Run) -> None:
         """Back to the last finished group."""
         Store(run).check_seeds(self.seeds)
-        Store(run).sweep()
         run["classes"] = run["classes"] or list(self.classes or ())
         if "swarm" not in run:
             return

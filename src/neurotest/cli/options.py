@@ -35,6 +35,16 @@ Mean = Annotated[str | None, typer.Option("--mean", help="Preprocessing: mean pe
 Std = Annotated[str | None, typer.Option("--std", help="Preprocessing: standard deviation per channel, comma separated.")]
 Size = Annotated[str | None, typer.Option("--size", help="Size of one input, e.g. 1x28x28.")]
 Classes = Annotated[Path | None, typer.Option("--classes", help="File with one class name per line.")]
+Resize = Annotated[
+    str | None, typer.Option("--resize", help="Fit pictures of any size: 224 or 224x320 (height x width), antialiased.")
+]
+Crop = Annotated[
+    str | None, typer.Option("--crop", help="centre: the middle of each picture, its shorter side resized to --resize before.")
+]
+Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
+Interpolation = Annotated[
+    str | None, typer.Option("--interpolation", help="Of --resize: bilinear (default), bicubic, nearest or lanczos.")
+]
 Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network returns: logits, probs or sigmoid.")]
 
 
@@ -63,10 +73,17 @@ _TARGET: dict[str, tuple[Any, Any]] = {
     "size": (Size, None),
     "classes": (Classes, None),
     "outputs": (Outputs, None),
+    "resize": (Resize, None),
+    "crop": (Crop, None),
+    "grey": (Grey, False),
+    "interpolation": (Interpolation, None),
     "device": (Device, "cpu"),
     "threads": (Threads, None),
 }
-DESCRIPTION = ("weights", "bounds", "mean", "std", "size", "classes", "outputs")  # what ./neurotest.toml may say
+# What ./neurotest.toml may say.
+DESCRIPTION = (
+    "weights", "bounds", "mean", "std", "size", "classes", "outputs", "resize", "crop", "grey", "interpolation",
+)  # fmt: skip
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -223,7 +240,7 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     for key in ("mean", "std"):
         if options.get(key) is not None:
             options[key] = numbers(key, options[key])
-    typed = {key: value for key, value in options.items() if value is not None}
+    typed = {key: value for key, value in options.items() if value is not None and value is not False}
     file = Path("neurotest.toml")
     if not toml or not file.is_file():
         return typed

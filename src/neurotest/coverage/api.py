@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from neurotest import registry
 from neurotest.coverage.criterion import Criterion, State
 from neurotest.coverage.result import Coverage, Measured
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.jobs.life import finish, whole
@@ -22,6 +23,7 @@ from neurotest.jobs.stored import target_config
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
 from neurotest.measure.traces import part
+from neurotest.public import public
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.target import Probe, Profile, Target, Trace, Want
 
@@ -30,12 +32,13 @@ MEMORY = 2e9  # bytes a run may need before somebody has to say so
 POINTS = 40  # of the growth curve
 
 
+@public()
 def cover(
     target: AnyTarget,
-    data: Source | str,
+    data: AnyData,
     criteria: str | Criterion | Sequence[str | Criterion] = "nlc",
     *,
-    train: Source | str | None = None,
+    train: AnyData | None = None,
     profile: Profile | str | Path | None = None,
     layers: str | None = None,
     neuron: str | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from neurotest import registry
-from neurotest.data.source import Array, ArraySource, Skipped, Source, Wanted, content_ids
+from neurotest import pictures, registry
+from neurotest.data.source import Array, ArraySource, Skipped, Source, Wanted, content_ids, shape_text
 from neurotest.errors import BadInput
+from neurotest.pictures import Pixels, Preprocess, Unusable
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -24,20 +25,18 @@ OTHER_IMAGES = (".bmp", ".gif", ".tif", ".tiff", ".avif", ".jp2", ".ppm", ".pgm"
 MAX_PIXELS = 64_000_000
 MAX_FILE = 512 << 20
 IN_MEMORY = 1 << 30  # up to so many bytes of pixels are kept; beyond that files are decoded each time they are read
-GREY, COLOUR = ("1", "L", "LA"), ("RGB", "RGBA", "P", "PA", "CMYK", "YCbCr", "RGBX")
-
-
-class _Unusable(Exception):
-    """Why one file cannot be used; the others still can."""
 
 
 @dataclass(frozen=True)
-class _File:
+class File:
+    """A picture on disk, or one that a program holds; `name` is what people are shown."""
+
     path: Path
-    name: str  # relative to the folder, what people are shown
+    name: str
     label: int | None
     size: tuple[int, int] = (0, 0)  # (height, width)
     grey: bool = False
+    image: Callable[[], Image.Image] | None = None  # gives the picture, where it is no file
 
 
 @registry.register(
@@ -48,20 +47,38 @@ def open_folder(rest: str, wanted: Wanted) -> Source:
     folder = Path(rest).expanduser()
     skipped: list[Skipped] = []
     listed, classes, warned = _list(folder, skipped)
+    about: dict[str, Any] = {"spec": f"dir:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
+    return open_files(listed, wanted, skipped, about)
+
+
+def open_files(listed: Sequence[File], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
+    """Pictures as inputs of one size; `about` is what the source is called and knows beside them."""
     files = list(_with_headers(listed, skipped))
-    shape = _shape(files, wanted.shape, folder)
-    usable = [file for file in files if file.size == shape[1:]]
-    for file in files:
-        if file.size != shape[1:]:
-            (height, width), (high, wide) = file.size, shape[1:]
-            skipped.append(Skipped(file.name, f"{width}x{height} pixels, expected {wide}x{high}"))
+    shape = _shape(files, wanted, str(about["spec"]))
+    if not wanted.preprocess.fits_any_size:
+        files = _of_size(files, shape, skipped, about["notes"])
     if wanted.strict:
         _refuse(skipped)
-    notes = {"warnings": warned} if warned else {}
-    return _decode_all(usable, shape, wanted, skipped, {"spec": f"dir:{rest}", "classes": classes, "notes": notes})
+    return _decode_all(files, shape, wanted, skipped, about)
 
 
-def _list(folder: Path, skipped: list[Skipped]) -> tuple[list[_File], tuple[str, ...] | None, list[str]]:
+def _of_size(files: Sequence[File], shape: tuple[int, ...], skipped: list[Skipped], notes: dict[str, Any]) -> list[File]:
+    """Those of the right size. Others are counted and named, with the way to use them."""
+    others = [file for file in files if file.size != shape[1:]]
+    (high, wide) = shape[1:]
+    for file in others:
+        height, width = file.size
+        skipped.append(Skipped(file.name, f"{width}x{height} pixels, expected {wide}x{high}", named=True))
+    if others:
+        (height, width), resize = others[0].size, str(high) if high == wide else f"{high}x{wide}"
+        counted = (
+            f"{len(others)} of {len(files)} files are not {shape_text(shape)} (first: {others[0].name}, {width}x{height} pixels)"
+        )
+        notes["warnings"] = [f"{counted} and are left out: --resize {resize} uses them.", *notes.get("warnings", ())]
+    return [file for file in files if file.size == shape[1:]]
+
+
+def _list(folder: Path, skipped: list[Skipped]) -> tuple[list[File], tuple[str, ...] | None, list[str]]:
     """The image files in the order of their names, the classes, and what the user should hear about them."""
     if not folder.is_dir():
         state = "is a file, dir: reads a folder" if folder.exists() else f"does not exist (it is relative to {Path.cwd()})"
@@ -91,7 +108,7 @@ def _entries(folder: Path) -> list[Path]:
         raise BadInput(f"dir:{folder} cannot be read: {error.strerror}; check its permissions.") from error
 
 
-def _images(folder: Path, root: Path, label: int | None, skipped: list[Skipped]) -> list[_File]:
+def _images(folder: Path, root: Path, label: int | None, skipped: list[Skipped]) -> list[File]:
     files = []
     for entry in _entries(folder):
         name, suffix = entry.relative_to(root).as_posix(), entry.suffix.lower()
@@ -100,11 +117,11 @@ def _images(folder: Path, root: Path, label: int | None, skipped: list[Skipped])
         if suffix in OTHER_IMAGES:
             skipped.append(Skipped(name, "not PNG, JPEG or WebP"))
         elif suffix in SUFFIXES and entry.is_file():
-            files.append(_File(entry, name, label))
+            files.append(File(entry, name, label))
     return files
 
 
-def _with_headers(files: Sequence[_File], skipped: list[Skipped]) -> Iterator[_File]:
+def _with_headers(files: Sequence[File], skipped: list[Skipped]) -> Iterator[File]:
     """The files with what their headers say; nothing is decoded, so a decompression bomb does no harm."""
     from PIL import Image
 
@@ -113,24 +130,26 @@ def _with_headers(files: Sequence[_File], skipped: list[Skipped]) -> Iterator[_F
         for file in files:
             try:
                 with _open(file) as image:
-                    yield replace(file, size=(image.height, image.width), grey=image.mode in GREY)
-            except _Unusable as error:
+                    yield replace(file, size=pictures.upright_size(image), grey=pictures.is_grey(image))
+            except Unusable as error:
                 skipped.append(Skipped(file.name, str(error)))
 
 
-def _open(file: _File) -> Image.Image:
+def _open(file: File) -> Image.Image:
     from PIL import Image
 
     try:
+        if file.image is not None:
+            return file.image()
         if file.path.stat().st_size > MAX_FILE:
-            raise _Unusable(f"larger than {MAX_FILE >> 20} MiB")
+            raise Unusable(f"larger than {MAX_FILE >> 20} MiB")
         image = Image.open(file.path, formats=("PNG", "JPEG", "WEBP"))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _bomb(file, "too many pixels") from error
-    except _Unusable:
+    except Unusable:
         raise
     except Exception as error:  # decoders raise nearly anything on a damaged file
-        raise _Unusable(f"no readable image: {_reason(error)}") from error
+        raise Unusable(f"no readable image: {_reason(error)}") from error
     if image.width * image.height > MAX_PIXELS:
         size = f"{image.width}x{image.height} pixels"
         image.close()
@@ -143,20 +162,27 @@ def _reason(error: Exception) -> str:
     return "damaged or not an image" if "cannot identify" in str(error) else str(error) or type(error).__name__
 
 
-def _bomb(file: _File, size: str) -> BadInput:
+def _bomb(file: File, size: str) -> BadInput:
     limit = MAX_PIXELS // 1_000_000
     return BadInput(f"{file.path}: {size}; more than {limit} megapixels are not decoded (a bomb?). Remove or shrink it.")
 
 
-def _shape(files: Sequence[_File], wanted: tuple[int, ...] | None, folder: Path) -> tuple[int, ...]:
-    """What the target expects; without one, the most common size, grey only if every file is."""
-    if wanted is not None:
-        if len(wanted) != 3 or wanted[0] not in (1, 3):
-            raise BadInput(f"dir:{folder} gives images with 1 or 3 channels, the target expects {wanted}; use npz: instead.")
-        return wanted
-    sizes = Counter(file.size for file in files).most_common(1)
-    size = sizes[0][0] if sizes else (0, 0)
-    return (1 if all(file.grey for file in files) else 3, *size)
+def _shape(files: Sequence[File], wanted: Wanted, what: str) -> tuple[int, ...]:
+    """What the target expects; without one, the size pictures are fitted to or the most common; grey only if every file is."""
+    shape, preprocess = wanted.shape, wanted.preprocess
+    if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
+        raise BadInput(f"{what} gives images with 1 or 3 channels, the target expects {shape}; use npz: instead.")
+    if shape is not None and preprocess.grey and shape[0] != 1:
+        raise BadInput(f"grey: the target expects {shape_text(shape)}, three channels: leave out --grey.")
+    size: tuple[int, ...] | None = None if shape is None else shape[1:]
+    if preprocess.fits_any_size:
+        size = preprocess.output(size)  # type: ignore[arg-type]
+    elif size is None:
+        sizes = Counter(file.size for file in files).most_common(1)
+        size = sizes[0][0] if sizes else (0, 0)
+    if shape is not None:
+        return (shape[0], *size)
+    return (1 if preprocess.grey or all(file.grey for file in files) else 3, *size)
 
 
 def _refuse(skipped: Sequence[Skipped]) -> None:
@@ -166,80 +192,88 @@ def _refuse(skipped: Sequence[Skipped]) -> None:
 
 
 def _decode_all(
-    files: Sequence[_File], shape: tuple[int, ...], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]
+    files: Sequence[File], shape: tuple[int, ...], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]
 ) -> Source:
     """Decode each file once: it shows which are damaged and gives the ids; the pixels are kept if there are not too many."""
     enough = len(files) if wanted.first is None else min(wanted.first, len(files))
     keep = enough * int(np.prod(shape)) <= IN_MEMORY
     pixels = np.empty((enough if keep else 1, *shape), np.uint8)
-    good: list[_File] = []
+    good: list[File] = []
+    changed: dict[str, list[str]] = {}  # what was changed to get 8 bits, and in which files
     ids: list[npt.NDArray[np.str_]] = []
     for file in files:
         if len(good) == enough:
             break
         row = pixels[len(good) if keep else 0]
         try:
-            row[...] = _decode(file, shape)
-        except _Unusable as error:
+            row[...], changes = _decode(file, shape, wanted.preprocess)
+        except Unusable as error:
             skipped.append(Skipped(file.name, str(error)))
             if wanted.strict:
                 _refuse(skipped)
             continue
+        for change in changes:
+            changed.setdefault(change, []).append(file.name)
         good.append(file)
         ids.append(content_ids(row[None]))
     skipped.sort(key=lambda one: one.file)
     if not good:
         first = skipped[0]
-        raise BadInput(f"{about['spec']}: none of its {len(skipped)} images can be used; first {first.file}: {first.reason}.")
+        hint = "".join(f" {sentence}" for sentence in about["notes"].get("warnings", ())[:1] if "--resize" in sentence)
+        raise BadInput(
+            f"{about['spec']}: none of its {len(skipped)} images can be used; first {first.file}: {first.reason}.{hint}"
+        )
+    sentences = [
+        f"{len(names)} file{'s have' if len(names) > 1 else ' has'} {change} (first: {names[0]})."
+        for change, names in changed.items()
+    ]
+    if sentences:
+        about["notes"]["warnings"] = [*about["notes"].get("warnings", ()), *sentences]
     labels = None if about["classes"] is None else np.array([file.label for file in good], np.int64)
     about |= {"skipped": skipped, "names": [file.name for file in good]}
-    source = ArraySource(pixels[: len(good)], labels, **about) if keep else FolderSource(good, shape, labels, **about)
+    if keep:
+        source: Source = ArraySource(pixels[: len(good)], labels, **about)
+    else:
+        source = FolderSource(good, shape, wanted.preprocess, labels, **about)
     source._ids = np.concatenate(ids)
     return source
 
 
-def _decode(file: _File, shape: tuple[int, ...]) -> Array:
+def _decode(file: File, shape: tuple[int, ...], preprocess: Preprocess) -> Pixels:
     """One file as (channels, height, width) uint8."""
     with _open(file) as image:
-        _check_kind(image)
         try:
-            image.load()
-            if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema() != (255, 255):
-                raise _Unusable("has transparent pixels: flatten it onto a background first")
-            array = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"), np.uint8)
-        except _Unusable:
+            decoded = pictures.pixels(image, shape[0], (shape[1], shape[2]), preprocess)
+        except Unusable:
             raise
         except Exception as error:
-            raise _Unusable(f"damaged or cut off: {_reason(error)}") from error
-    array = array[None] if shape[0] == 1 else array.transpose(2, 0, 1)
-    if array.shape != shape:
-        raise _Unusable(f"decodes to {array.shape}, expected {shape}")
-    return array
-
-
-def _check_kind(image: Image.Image) -> None:
-    """Refuse what 8 bits cannot hold: converting would change the values in silence."""
-    if getattr(image, "is_animated", False) and image.format != "MPO":  # MPO: a photograph with its preview
-        raise _Unusable("is animated: save one frame")
-    deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
-    if deep or image.mode not in (*GREY, *COLOUR):
-        raise _Unusable(f"mode {image.mode}{' with 16 bits' if deep else ''}: only images of 8 bits per channel are read")
+            raise Unusable(f"damaged or cut off: {_reason(error)}") from error
+    if decoded.x.shape != shape:
+        raise Unusable(f"decodes to {decoded.x.shape}, expected {shape}")
+    return decoded
 
 
 class FolderSource(Source):
     """Images too many for memory: decoded again whenever they are read, and compared with what was checked at first."""
 
-    def __init__(self, files: Sequence[_File], shape: tuple[int, ...], labels: npt.ArrayLike | None = None, **about: Any) -> None:
+    def __init__(
+        self,
+        files: Sequence[File],
+        shape: tuple[int, ...],
+        preprocess: Preprocess,
+        labels: npt.ArrayLike | None = None,
+        **about: Any,
+    ) -> None:
         super().__init__(len(files), shape, np.uint8, labels, **about)
-        self._files = list(files)
+        self._files, self._preprocess = list(files), preprocess
 
     def _rows(self, index: npt.NDArray[np.int64]) -> Array:
         rows = np.empty((len(index), *self.shape), np.uint8)
         for row, i in zip(rows, index, strict=True):
             file = self._files[i]
             try:
-                row[...] = _decode(file, self.shape)
-            except _Unusable as error:
+                row[...] = _decode(file, self.shape, self._preprocess).x
+            except Unusable as error:
                 raise BadInput(f"{file.path} can no longer be read ({error}); leave the folder alone during a run.") from error
             if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:
                 raise BadInput(f"{file.path} has changed since the folder was opened; leave the folder alone during a run.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from neurotest.errors import BadInput
+from neurotest.pictures import Preprocess
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data
@@ -23,13 +24,15 @@ class Skipped:
 
     file: str
     reason: str
+    named: bool = False  # a sentence of the source's warnings counts it already
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a reader needs beside the spec: the target's input shape, how strict to be, how far it will be read."""
+    """What a reader needs beside the spec: the target's input shape, how pictures are fitted, how strict, how far it is read."""
 
     shape: tuple[int, ...] | None = None
+    preprocess: Preprocess = field(default_factory=Preprocess)
     strict: bool = False
     first: int | None = None  # only the first so many inputs are needed; a reader may stop there
 

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-# Importing a reader registers it.
 from neurotest import registry
 from neurotest.data import folder, idx, npz, sets
+from neurotest.data.objects import AnyData, from_object
 from neurotest.data.source import Source, Wanted, check_shape
 from neurotest.errors import BadInput, near
+from neurotest.pictures import Preprocess
+
+# Importing a reader registers it.
+from neurotest.public import public
 from neurotest.zoo import embedded
 
 __all__ = ["data", "folder", "idx", "npz", "sets"]
@@ -22,26 +26,41 @@ _BRACKETS = re.compile(r"(.*)\[([^\[\]]*)\]")
 _AT = re.compile(r"(.*)@([^@]*:[^@]*)")
 
 
+@public()
 def data(
-    spec: str | os.PathLike[str] | Source, *, shape: tuple[int, ...] | None = None, strict: bool = False, limit: int | None = None
+    spec: AnyData,
+    *,
+    shape: tuple[int, ...] | None = None,
+    preprocess: Preprocess | None = None,
+    strict: bool = False,
+    limit: int | None = None,
 ) -> Source:
-    """The source a spec stands for, at most `limit` inputs of it; refused if its inputs do not have the target's `shape`."""
+    """The inputs that a spec or an object of Python stands for, at most `limit` of them.
+
+    spec: text such as `dir:photos` or `npz:pool.npz#x,y`, an array or tensor, a pair (inputs, labels), a torch Dataset or
+    DataLoader, a Dataset of Hugging Face, or a column of paths. shape: of one input, as the target has it; others are refused.
+    preprocess: how pictures of another size are fitted. strict: fail on a damaged file instead of leaving it out.
+    """
     if limit is not None and limit < 1:
         raise BadInput(f"limit={limit}: expected an integer of at least 1.")
     if isinstance(spec, Source):
         source, part = spec, slice(None)
-    elif isinstance(spec, str | os.PathLike):
+    elif isinstance(spec, (str, os.PathLike)):
         text = os.fspath(spec).strip()
         where, part = split_slice(text)
-        source = _open(where, Wanted(shape=shape, strict=strict, first=_first(part, limit)))
+        source = _open(where, _wanted(shape, preprocess, strict, _first(part, limit)))
     else:
-        raise BadInput(f"data of type {type(spec).__name__}: expected {SPELLINGS}; for arrays neurotest.data.ArraySource(x, y).")
+        source, part = from_object(spec, _wanted(shape, preprocess, strict, limit)), slice(None)
     if shape is not None:
         check_shape(source, shape)
     source = _cut(source, part, limit)
-    if not isinstance(spec, Source):
+    if isinstance(spec, (str, os.PathLike)):
         source.spec = text
     return source
+
+
+def _wanted(shape: tuple[int, ...] | None, preprocess: Preprocess | None, strict: bool, first: int | None) -> Wanted:
+    return Wanted(shape=shape, preprocess=preprocess or Preprocess(), strict=strict, first=first)
 
 
 def split_slice(spec: str) -> tuple[str, slice]:

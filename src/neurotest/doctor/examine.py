@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Unpack
 
 from torch import Tensor, nn
 
-from neurotest.data.source import Source
-from neurotest.data.spec import data as open_data
+from neurotest.data.objects import AnyData
 from neurotest.doctor import behaviour, fit, structure
 from neurotest.doctor.examined import ORDER, Diagnosis, Examined, Finding, first_line
 from neurotest.errors import BadInput, Remark
-from neurotest.scan import aligned, remarks
+from neurotest.public import public
+from neurotest.scan import aligned, read, remarks
 from neurotest.target import Target
-from neurotest.target.load import load
+from neurotest.target.load import LoadOptions, load
 
 Progress = Callable[[int, int], None]
 Check = Callable[[Examined], Iterator[Finding]]
@@ -25,14 +25,15 @@ CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 
 
+@public(load)
 def doctor(
     target: Target | nn.Module | str,
-    data: Source | str | None = None,
+    data: AnyData | None = None,
     *,
     limit: int = 512,
     batch: int = 100,
     progress: Progress | None = None,
-    **description: Any,
+    **description: Unpack[LoadOptions],
 ) -> Diagnosis:
     """Examine a target, on `limit` inputs spread over `data` or, without data, on noise.
 
@@ -42,7 +43,7 @@ def doctor(
         raise BadInput(f"limit={limit}, batch={batch}: expected integers >= 1.")
     findings: list[Finding] = []
     loaded = _load(target, description, findings)
-    source = None if data is None else open_data(data, shape=loaded.shape)
+    source = None if data is None else read(loaded, data)
     if source is not None:
         findings += [Finding("data", "note", remark) for remark in remarks(loaded, source)]
         try:
@@ -63,7 +64,7 @@ def doctor(
     return Diagnosis(loaded.spec, None if source is None else source.spec, tuple(findings), examined.facts)
 
 
-def _load(target: Target | nn.Module | str, description: dict[str, Any], findings: list[Finding]) -> Target:
+def _load(target: Target | nn.Module | str, description: LoadOptions, findings: list[Finding]) -> Target:
     """The target; what other commands warn about when it is loaded (random weights) is a finding here."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import rng
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
-from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.scan import aligned, fit, scan
+from neurotest.scan import aligned, fit, read, scan
 from neurotest.stats.comparison import ranks, spearman
 from neurotest.stats.evenness import evenness
 from neurotest.target import Target, Trace, Want
@@ -185,7 +185,7 @@ class ClassBias:
 
 def class_bias_report(
     target: Target | str,
-    source: Source | str,
+    source: AnyData,
     *,
     predicted: NDArray[np.int64] | None = None,
     per_class: int = 100,
@@ -199,7 +199,7 @@ def class_bias_report(
     predicted: class numbers, usually of the faults of a suite made from equally many correct inputs of each class.
     """
     target = load(target)
-    opened = aligned(target, data(source, shape=target.shape))
+    opened = aligned(target, read(target, source))
     classes = fit(target, opened)
     coverage = _per_class(target, opened, classes, per_class, thresholds, layers, batch)
     place = np.mean([ranks(-coverage[:, t]) for t in range(coverage.shape[1])], axis=0)

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
-from neurotest.data.spec import data
 from neurotest.errors import BadInput, near
 from neurotest.evaluate import frechet, pixels
 from neurotest.evaluate.bias import impartiality
@@ -22,7 +22,7 @@ from neurotest.evaluate.manifold import Manifold, spread
 from neurotest.generate.outcome import Outcome
 from neurotest.mutate.space import to_unit
 from neurotest.oracles import predicted as predicted_classes
-from neurotest.scan import aligned, batches, fit
+from neurotest.scan import aligned, batches, fit, read
 from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
 from neurotest.target.load import load
@@ -99,10 +99,10 @@ def check_metrics(metrics: Sequence[str]) -> None:
 
 def judge(
     target: Target | str,
-    suite: Source | str,
+    suite: AnyData,
     *,
-    originals: Source | str | None = None,
-    train: Source | str | None = None,
+    originals: AnyData | None = None,
+    train: AnyData | None = None,
     extractor: str | Target | nn.Module | Extractor | None = None,
     metrics: Sequence[str] = (),
     operators: Sequence[str] | None = None,
@@ -118,9 +118,9 @@ def judge(
     """
     check_metrics(metrics)
     target = load(target)
-    source = aligned(target, data(suite, shape=target.shape))
+    source = aligned(target, read(target, suite))
     if originals is not None:
-        source = source.with_originals(aligned(target, data(originals, shape=target.shape)))
+        source = source.with_originals(aligned(target, read(target, originals)))
     if source.originals is None and source.labels is None:
         raise BadInput(
             f"{source.what} has no labels and does not say what its inputs were made from: give the originals, input by input."
@@ -147,7 +147,7 @@ class _Metrics:
     warnings: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
-    def run(self, train: Source | str | None, corrected: bool) -> Judgement:
+    def run(self, train: AnyData | None, corrected: bool) -> Judgement:
         predicted = predict(self.target, self.suite, self.batch)
         before = None if self.originals is None else predict(self.target, self.originals, self.batch)
         expected = self._expected(before)
@@ -238,7 +238,7 @@ class _Metrics:
         return {**vars(spread(features.values)), **beside}
 
     def _naturalness(
-        self, features: Features, clean: Features | None, train: Source | str | None, per_input: dict[str, NDArray[np.float64]]
+        self, features: Features, clean: Features | None, train: AnyData | None, per_input: dict[str, NDArray[np.float64]]
     ) -> tuple[dict[str, Any], str | None]:
         numbers: dict[str, Any] = {"clean": {}}
         if self.originals is not None:
@@ -248,7 +248,7 @@ class _Metrics:
             numbers["feature_distance"] = float(away.mean())
         training = None
         if train is not None:
-            training = self.extractor(self.target, data(train, shape=self.target.shape), batch=self.batch)
+            training = self.extractor(self.target, read(self.target, train), batch=self.batch)
             numbers["clean"] |= self._manifold(numbers, features, clean, training, per_input)
         else:
             self.refused["outside"] = "outside: training data is needed to know its manifold; give --train."

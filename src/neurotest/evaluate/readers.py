@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
+from neurotest.arrays import read_npz
 from neurotest.data.source import ArraySource, Source
-from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.generate.record import SUITE
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import stored_target
 from neurotest.registry import register
+from neurotest.runs.folder import LARGEST
 from neurotest.runs.store import Run
 from neurotest.stats.bootstrap import random_fdr
 from neurotest.target import Target
@@ -69,19 +70,17 @@ def read_suite(path: str | Path, target: AnyTarget | None = None) -> Stored:
 def generated_suite(run: Run, target: AnyTarget | None) -> Stored:
     """What the generator made, beside its own changes shuffled over the pixels; of diff on its first target, or `--target`."""
     network = stored_target(run, target)
-    file = run.path / SUITE
-    if not file.is_file():
+    file = run.file(SUITE)
+    if not file.exists():
         raise BadInput(f"{run.path} has lost its {SUITE}: make the suite again.")
-    arrays = [data(f"npz:{file}#{name},y", shape=network.shape) for name in ("seeds", "x", "random")]
+    with file.open() as stream:
+        stored = read_npz(stream, str(file), largest=LARGEST, names=("seeds", "x", "random", "y", "fault"))
+    y, fault = stored["y"], stored["fault"].astype(bool)
+    parts = [stored[name] for name in ("seeds", "x", "random")]
+    if any(part.ndim < 2 or part.shape[1:] != parts[1].shape[1:] for part in parts) or fault.shape != (len(parts[1]),):
+        raise BadInput(f"{file} holds arrays that do not fit each other: the run is damaged.")
     about = {"classes": network.classes, "spec": str(run.path)}
-    seeds, suite, noise = (ArraySource(part.read(np.arange(len(part))), part.labels, **about) for part in arrays)
-    try:
-        with np.load(file, allow_pickle=False) as stored:
-            fault = np.asarray(stored["fault"], dtype=bool)
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise BadInput(f"{file} cannot be read ({type(error).__name__}): the run is damaged.") from error
-    if fault.shape != (len(suite),):
-        raise BadInput(f"{file} holds {len(suite)} inputs and {len(fault)} verdicts: the run is damaged.")
+    seeds, suite, noise = (ArraySource(part, y if len(part) == len(y) else None, **about) for part in parts)
     summary = run["summary"] if isinstance(run["summary"], dict) else {}
     rows = run.inputs()
     operators = [str(row.extra.get("operator", "")) for row in rows] if len(rows) == len(suite) else None

@@ -14,6 +14,7 @@ import numpy as np
 from torch import nn
 
 from neurotest import rng
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.evaluate.bias import ClassBias, class_bias_report
@@ -26,6 +27,7 @@ from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import target_config
 from neurotest.mutate.space import to_unit
+from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
@@ -118,10 +120,11 @@ class Evaluation(Outcome):
         return "; ".join(f"{name}: {judgement.headline()}" for name, judgement in self.judged.items())
 
 
+@public()
 def evaluate(
     *runs: str | Path,
     target: AnyTarget | None = None,
-    train: Source | str | None = None,
+    train: AnyData | None = None,
     extractor: str | Target | nn.Module | None = None,
     layer: str = "last_hidden",
     weights: str | Path | None = None,
@@ -129,7 +132,7 @@ def evaluate(
     faults_only: bool = False,
     corrected: bool = False,
     paired: bool = False,
-    classes: Source | str | None = None,
+    classes: AnyData | None = None,
     limit: int = LIMIT,
     batch: int = BATCH,
     seed: int = 0,
@@ -217,7 +220,7 @@ def _with_cost(judgement: Judgement, stored: Stored, whole: bool) -> Judgement:
     return dataclasses.replace(judgement, defects=defects)
 
 
-def _bias(target: Target, source: Source | str, judged: dict[str, Judgement], seed: int) -> dict[str, ClassBias]:
+def _bias(target: Target, source: AnyData, judged: dict[str, Judgement], seed: int) -> dict[str, ClassBias]:
     reports = {}
     for name, judgement in judged.items():
         wrong = judgement.predicted[(judgement.per_input["fault"] > 0) & (judgement.predicted >= 0)]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurotest import files
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.suite import AttackResult
+from neurotest.runs.folder import own
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
 SUITE = "suite.npz"
+own(r"suite\.npz")
 
 
 def record(run: Run, target: Target, result: AttackResult, stored: int) -> None:
     """Fill a new run; of the faults the first `stored` become files."""
-    path = run.path / SUITE
-    with files.whole(path) as part, open(part, "wb") as out:
+    with run.file(SUITE).writing() as out:
         np.savez_compressed(
             out, x=result.x, y=result.expected, seeds=result.seeds, random=result.control.x, positions=result.positions,
             fault=result.fault,
@@ -41,5 +41,3 @@ def record(run: Run, target: Target, result: AttackResult, stored: int) -> None:
     for i in shown:  # what is saved is what failed
         if not np.array_equal(run.load_input(int(numbers[i]), "fault"), result.x[i]):
             raise BadInput(f"{run.path} does not read back as it was written: is the disk in order?")
-    run.finish(result.to_dict())
-    run.export()

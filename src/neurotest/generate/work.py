@@ -19,7 +19,7 @@ from neurotest.generate.record import record
 from neurotest.generate.suite import AttackResult
 from neurotest.jobs.life import other_setting, resumed_settings
 from neurotest.jobs.methods import read_method, stored_method, with_options
-from neurotest.jobs.opening import stored_spec
+from neurotest.jobs.opening import digests, stored_spec
 from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import target_config
 from neurotest.jobs.work import Job
@@ -86,6 +86,7 @@ class Work(Job[Result], Generic[Result]):
         return {
             **target_config(*self.targets), "seeds": stored_spec(self.source), "contents": self._contents(),
             "method": stored_method(self.method), **self.settings, "threads": torch.get_num_threads(),
+            "digests": digests(seeds=self.source),
         }  # fmt: skip
 
     def _contents(self) -> str:
@@ -97,7 +98,6 @@ class Work(Job[Result], Generic[Result]):
 
     def record(self, run: Run, result: Result) -> None:
         record(run, self.target, result, int(self.settings["files"]))
-        Parts(run).clear()
 
     def about(self) -> dict[str, Any]:
         """What all results have in common."""
@@ -144,4 +144,7 @@ class Batches(Work[Result]):
                 progress(int(rows[-1]) + 1, len(self.seeds))
 
     def joined(self, *names: str) -> Arrays:
-        return {name: np.concatenate([part[name] for part in self.done]) for name in names}
+        try:
+            return {name: np.concatenate([part[name] for part in self.done]) for name in names}
+        except (KeyError, ValueError) as error:
+            raise BadInput(f"the parts of the run do not fit each other ({error}): it is damaged; start a new run.") from error

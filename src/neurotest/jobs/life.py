@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from neurotest.errors import BadInput, Interrupted
+from neurotest.jobs.parts import Parts
+from neurotest.jobs.stored import named_code
 from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
 
@@ -21,35 +22,51 @@ class Result(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
-def begin(command: str, out: Out, config: dict[str, Any], fill: Callable[[Run], None] | None = None) -> Run:
+def begin(
+    command: str,
+    out: Out,
+    config: dict[str, Any],
+    fill: Callable[[Run], None] | None = None,
+    *,
+    resumable: bool = True,
+    trusted: bool = True,
+) -> Run:
     """A new run, made before the work, so that a place that cannot be written to is refused at once.
 
-    out: where (None or True: a new place in ./neurotest-runs). fill: what the run holds from the beginning on.
+    out: where (None or True: a new place in ./neurotest-runs). fill: what the run holds from the beginning on. trusted: False if
+    the configuration comes from runs that were made elsewhere.
     """
-    run = Run.create(None if out in (None, True) else Path(str(out)), command, config)
+    if code := named_code(config):
+        config = {**config, "code": code}
+    run = Run.create(None if out in (None, True) else Path(str(out)), command, config, resumable=resumable, trusted=trusted)
     try:
-        if fill is not None:
-            with run.transaction():
-                fill(run)
+        filled(run, fill)
     except BaseException:
         withdraw(run)
         raise
     return run
 
 
+def filled(run: Run, fill: Callable[[Run], None] | None) -> None:
+    """Put into a run what it holds from the beginning on; a run that died before that is filled when it is resumed."""
+    with run.transaction():
+        if fill is not None:
+            fill(run)
+        run.mark_filled()
+
+
 def withdraw(run: Run) -> None:
-    """Take away a run in which nothing is."""
-    run.close()
-    shutil.rmtree(run.path, ignore_errors=True)
+    """Take away a run in which nothing is; what a person put into its folder stays."""
+    run.withdraw()
 
 
 @contextmanager
-def whole(command: str, out: Out, config: dict[str, Any]) -> Iterator[Run | None]:
+def whole(command: str, out: Out, config: dict[str, Any], *, trusted: bool = True) -> Iterator[Run | None]:
     """A run that is whole or not there: for work that cannot be resumed. None where `out` is False: nothing is written."""
     if out is False:
         yield None
         return
-    run = begin(command, out, config)
+    run = begin(command, out, config, resumable=False, trusted=trusted)
     try:
         yield run
     except BaseException:
@@ -85,10 +102,11 @@ def resume_with(run: Run) -> str:
 
 
 def finish(run: Run | None, result: Result | dict[str, Any]) -> None:
-    """The work is done: the summary, and the exports people open."""
+    """The work is done: the exports people open first, then, with the rows they are made of, the state."""
     if run is not None:
-        run.finish(result if isinstance(result, dict) else result.to_dict())
-        run.export()
+        with run.transaction(durable=True):
+            run.finish(result if isinstance(result, dict) else result.to_dict())
+            run.export()
 
 
 def in_place(out: Out) -> None:
@@ -102,6 +120,7 @@ def unfinished(run: Run, *commands: str, again: bool = False) -> dict[str, Any]:
     if run["command"] not in commands:
         raise BadInput(f"{run.path} is a run of {run['command']!r}, not of {' or '.join(commands)}.")
     if run["state"] == "done" and not again:
+        Parts(run).clear()  # whoever died after the last word has left them
         raise BadInput(f"{run.path} is finished: there is nothing to resume.")
     config = run["config"]
     if not isinstance(config, dict):
@@ -114,6 +133,20 @@ def resumed_settings(run: Run, settings: Mapping[str, Any], stored: Mapping[str,
     for name, value in settings.items():
         if value is not None and plain(value) != stored.get(name):
             raise other_setting(run, name, plain(value), stored.get(name))
+
+
+def same_sources(run: Run, stored: Mapping[str, Any], again: Mapping[str, Any]) -> None:
+    """Refuse data whose content is not what the run was started with; runs of the first versions do not say what it was."""
+    before, now = (config.get("digests") for config in (stored, again))
+    if not isinstance(before, Mapping) or not isinstance(now, Mapping):
+        return
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            data = {"train": "training data"}.get(name, name)
+            raise BadInput(
+                f"the {data} are not those {run.path} was started with, and its result depends on them: resume it with the same "
+                "data, or start a new run."
+            )
 
 
 def other_setting(run: Run, name: str, value: Any, stored: Any) -> BadInput:

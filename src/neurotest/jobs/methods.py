@@ -42,10 +42,6 @@ def read_method(kind: str, stored: Any) -> Any:
     try:
         if isinstance(stored, Mapping):
             return registry.find(kind, str(stored["name"])).make(**stored["options"])
-        name = registry.parse(stored)[0]
-        for entry in registry.entries(kind).values():
-            if entry.name != name and getattr(entry.make, "__name__", "") == name:
-                return registry.build(kind, entry.name + stored.removeprefix(name))
         return registry.build(kind, stored)
     except (KeyError, TypeError):
         raise BadInput("the run's configuration does not name its method as this version knows it: start a new run.") from None

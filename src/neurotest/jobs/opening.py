@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
-from neurotest.data.spec import data
 from neurotest.errors import BadInput, Remark
-from neurotest.scan import aligned, fit, remarks
+from neurotest.runs.store import Run
+from neurotest.scan import aligned, fit, read, remarks
 from neurotest.target import Target
 from neurotest.target.description import Description
 from neurotest.target.load import load
@@ -26,38 +26,45 @@ def open_target(target: AnyTarget) -> Target:
     return target.open() if isinstance(target, Description) else load(target)
 
 
-def open_data(target: Target, source: Source | str, *, limit: int | None = None, strict: bool = False) -> Source:
+def open_data(target: Target, source: AnyData, *, limit: int | None = None, strict: bool = False) -> Source:
     """Inputs for a target: of its size, in its bounds, labels numbered as the target numbers its classes.
 
     What a user should know about them (skipped files, the order of classes) is warned about.
     """
-    read = data(source, shape=target.shape, limit=limit, strict=strict)
-    for sentence in remarks(target, read):
+    source = read(target, source, limit=limit, strict=strict)
+    for sentence in remarks(target, source):
         warnings.warn(sentence, Remark, stacklevel=3)
-    return open_counted(target, read)[0]
+    return open_counted(target, source)[0]
 
 
-def open_counted(target: Target, source: Source | str, *, limit: int | None = None, strict: bool = False) -> tuple[Source, int]:
+def open_counted(target: Target, source: AnyData, *, limit: int | None = None, strict: bool = False) -> tuple[Source, int]:
     """The same without the warnings, and how many classes the target has."""
-    opened = aligned(target, data(source, shape=target.shape, limit=limit, strict=strict))
+    opened = aligned(target, read(target, source, limit=limit, strict=strict))
     if not len(opened):
         raise BadInput(f"{opened.what} is empty: give data with at least one input.")
     return opened, fit(target, opened)
 
 
-def stored_spec(source: Source | str | None) -> str | None:
+def digests(**sources: Source | None) -> dict[str, str]:
+    """What a run stores of the content of its data, so that it goes on with the same."""
+    return {name: source.digest() for name, source in sources.items() if source is not None}
+
+
+def stored_spec(source: AnyData | None) -> str | None:
     """A source as a run stores it: with absolute paths, so that it is found from anywhere; None for data in memory."""
-    spec = source.spec if isinstance(source, Source) else source
+    spec = source.spec if isinstance(source, Source) else source if isinstance(source, str) else None
     prefix, colon, rest = (spec or "").partition(":")
     if not colon or prefix not in FILES or rest.startswith(("~", os.sep)):
         return spec or None
     return f"{prefix}:{os.path.join(os.getcwd(), rest)}"
 
 
-def stored_source(where: Path, stored: Any, repeated: Source | str | None, name: str = "seeds") -> Source | str:
-    """What is given again, or the source that a run was started with."""
+def stored_source(run: Run, stored: Any, repeated: AnyData | None, name: str = "seeds") -> AnyData:
+    """What is given again, or the source that a run was started with; a run from elsewhere does not make us open our files."""
     if repeated is not None:
         return repeated
     if not isinstance(stored, str) or not stored:
-        raise BadInput(f"{where} was started with {name} that a Python program held in memory: give them again.")
+        raise BadInput(f"{run.path} was started with {name} that a Python program held in memory: give them again.")
+    if not (run.made_here or stored.startswith("zoo:")):
+        raise BadInput(f"{run.path} was made elsewhere and names {stored!r} as its {name}: give the data yourself.")
     return stored

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-import zipfile
-import zlib
+import hashlib
+import io
+import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import files
-from neurotest.errors import BadInput
+from neurotest.arrays import read_npz
+from neurotest.errors import BadInput, Remark
+from neurotest.runs.folder import LARGEST, RunFile, own
 from neurotest.runs.store import Run
 
-FOLDER = "parts"
+FOLDER, DIGESTS = "parts", "parts digests"  # entries of the run
+OURS = own(rf"{FOLDER}/[0-9]{{6,}}\.npz", FOLDER)
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -25,30 +26,56 @@ class Parts:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.folder = run.path / FOLDER
 
     def __len__(self) -> int:
         return int(self.run[FOLDER]) if FOLDER in self.run else 0
 
     def add(self, arrays: Arrays) -> None:
-        self.folder.mkdir(exist_ok=True)
-        with files.whole(self._file(len(self))) as part, open(part, "wb") as out:
-            np.savez_compressed(out, allow_pickle=False, **arrays)
-        self.run[FOLDER] = len(self) + 1
+        content = io.BytesIO()
+        np.savez_compressed(content, allow_pickle=False, **arrays)
+        number = len(self)
+        self._file(number).write(content.getvalue())
+        with self.run.transaction():
+            self.run[FOLDER] = number + 1
+            self.run[DIGESTS] = [*self._digests()[:number], _digest(content.getvalue())]
+
+    def _digests(self) -> list[Any]:
+        """Of every part; runs of the first versions have none."""
+        if DIGESTS in self.run and isinstance(stored := self.run[DIGESTS], list):
+            return stored
+        return [None] * len(self)
 
     def __iter__(self) -> Iterator[Arrays]:
+        """Part by part. From one that is damaged or gone on, the work is done again: every piece depends on the seed only."""
+        digests = self._digests()
         for number in range(len(self)):
+            file = self._file(number)
             try:
-                with np.load(self._file(number), allow_pickle=False) as arrays:
-                    yield dict(arrays)
-            except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-                raise BadInput(
-                    f"{self._file(number)} cannot be read ({type(error).__name__}): the run is damaged; start a new one."
-                ) from error
+                content = file.read(LARGEST)
+                if digests[number] not in (None, _digest(content)):
+                    raise BadInput(f"{file} is not what was written.")
+                arrays = read_npz(io.BytesIO(content), str(file), largest=LARGEST, text=True)
+            except (BadInput, IndexError) as error:
+                warnings.warn(f"{error} The work is done again from this part on.", Remark, stacklevel=2)
+                with self.run.transaction():
+                    self.run[FOLDER], self.run[DIGESTS] = number, digests[:number]
+                return
+            yield arrays
+
+    def forget(self) -> None:
+        """The run is finished, as soon as this is committed: everything is in its suite."""
+        for entry in (FOLDER, DIGESTS):
+            del self.run[entry]
 
     def clear(self) -> None:
-        """The run is finished: everything is in its suite now."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove the files of a finished run."""
+        for name in [name for name in self.run.folder.names() if OURS.fullmatch(name)]:
+            self.run.file(name).remove()
+        self.run.folder.remove_folder(FOLDER)
 
-    def _file(self, number: int) -> Path:
-        return files.inside(self.run.path, f"{FOLDER}/{number:06d}.npz")
+    def _file(self, number: int) -> RunFile:
+        return self.run.file(f"{FOLDER}/{number:06d}.npz")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

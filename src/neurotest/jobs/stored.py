@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neurotest import registry
+from neurotest.data.objects import AnyData
+from neurotest.data.source import Source
+from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.jobs.opening import AnyTarget, open_target
+from neurotest.pictures import Preprocess
 from neurotest.runs.store import Run
 from neurotest.target import Target
-from neurotest.target.description import Description, absolute
+from neurotest.target.description import Description, absolute, source_file
+from neurotest.target.load import sha256
+
+METHODS = ("oracle", "guide", "method")  # settings that may name a further network
 
 
 def target_config(*targets: Target) -> dict[str, Any]:
@@ -50,6 +57,14 @@ def stored_targets(run: Run, targets: Sequence[AnyTarget] = ()) -> list[Target]:
     return [_checked(run, target, [print_]) for target, print_ in zip(opened, fingerprints, strict=True)]
 
 
+def stored_data(run: Run, source: AnyData) -> Source:
+    """Data of a run, in the size and fitted as its target takes them; the target itself is not loaded."""
+    _, (description, *_) = _stored(run)
+    fitting = {"resize": description.resize, "crop": description.crop, "interpolation": description.interpolation}
+    preprocess = Preprocess(grey=description.grey, **{name: value for name, value in fitting.items() if value is not None})  # type: ignore[arg-type]
+    return data(source, shape=description.size, preprocess=preprocess)
+
+
 def _stored(run: Run) -> tuple[list[Any], list[Description]]:
     """Fingerprints and descriptions; runs of the first versions hold specs only."""
     config = run["config"]
@@ -57,6 +72,11 @@ def _stored(run: Run) -> tuple[list[Any], list[Description]]:
         raise BadInput(f"{run.path} names no target: it is a run of {run['command']!r}, or damaged.")
     if not run.made_here:
         _refuse_named_code(run, config)
+    elif config.get("code", {}) != (code := named_code(config)):
+        raise BadInput(
+            f"{run.path} names code ({', '.join(sorted(code))}) that is not the file it was made with, or was made before its "
+            "hash was kept: go back to the folder it was started in and bring the old file back, or start a new run."
+        )
     specs = config.get("targets") or [config["target"]]
     stored = config.get("descriptions") or [config.get("description") or {"spec": spec} for spec in specs]
     fingerprints = config.get("fingerprints") or [config.get("fingerprint")]
@@ -65,10 +85,21 @@ def _stored(run: Run) -> tuple[list[Any], list[Description]]:
     return fingerprints, [Description.read(one, run.path) for one in stored]
 
 
+def named_code(config: Mapping[str, Any]) -> dict[str, list[str | None]]:
+    """The further networks that oracles and other methods name, each with what it means here: the file and its hash."""
+    sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo", "timm"}))
+    texts = " ".join(str(config.get(key)) for key in METHODS) if isinstance(config, Mapping) else ""
+    code: dict[str, list[str | None]] = {}
+    for spec in re.findall(rf"\b(?:{sources}):[^\s+,()'\"\[\]]+", texts):
+        file = source_file(spec)
+        code[spec] = [absolute(spec), sha256(file) if file is not None and file.is_file() else None]
+    return code
+
+
 def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
     """An oracle or another method may name a further network: in a run from elsewhere it must be one of the zoo."""
     sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo"}))
-    for key in ("oracle", "guide", "method"):
+    for key in METHODS:
         text = str(config.get(key))
         if re.search(rf"\b({sources}):", text):
             raise BadInput(f"{run.path} was made elsewhere and names the {key} {text}, which could run code: start a new run.")
@@ -94,7 +125,12 @@ def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
                 f"{run.path} was made elsewhere, with the weights {stored.weights} (sha256 {str(stored.sha256)[:16]}): name "
                 "the file yourself with --weights."
             )
-        description = Description(**{**vars(description), "code": None, "trust_pickle": named.trust_pickle})
+        description = Description(**{**vars(description), "code": None, "imports": None, "trust_pickle": named.trust_pickle})
+    elif named.spec is None and stored.code is None and str(stored.spec).startswith("py:"):
+        raise BadInput(
+            f"{run.path} was made before the hash of the code it runs was kept ({stored.spec}): name the target yourself with "
+            "--target."
+        )
     return description.open()
 
 

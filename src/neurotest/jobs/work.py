@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from neurotest.errors import BadInput
-from neurotest.jobs.life import Out, begin, finish, in_place, safe_point, unfinished
+from neurotest.jobs.life import Out, begin, filled, finish, in_place, safe_point, same_sources, unfinished
+from neurotest.jobs.parts import Parts
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 
@@ -69,7 +70,11 @@ def go_on(
     try:
         config = unfinished(run, command, again=extends)
         job = again(run, config)
-        job.restore(run)
+        same_sources(run, config, job.config())
+        if run.is_filled:
+            job.restore(run)
+        else:
+            filled(run, job.fill)
         if run["state"] == "done":
             run.reopen()
     except BaseException as error:
@@ -84,5 +89,9 @@ def _finished(run: Run, job: Job[Result], progress: Progress | None, *, new: boo
     with safe_point(run, lambda: job.kept(run), new=new):
         result: Result = dataclasses.replace(job.work(run, progress), run=run.path)
         job.record(run, result)
-        finish(run, result)
+        parts = Parts(run)
+        with run.transaction(durable=True):
+            parts.forget()
+            finish(run, result)
+        parts.clear()
     return result

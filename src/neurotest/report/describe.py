@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import io
 from typing import Any
 
 from neurotest.errors import BadInput
-from neurotest.files import inside
 from neurotest.report import pictures
 from neurotest.report.section import Row, section
 from neurotest.runs.store import Run
-from neurotest.semantics.descriptions import COLUMNS, plain, read_rows
+from neurotest.semantics.descriptions import COLUMNS, SHEETS, TABLE, plain, rows_of
+from neurotest.semantics.descriptions import LARGEST as LARGEST_TABLE
 
 COMMANDS = ("describe",)
 SHOWN = 16  # neurons per layer, best score first; the sheets hold all
@@ -29,7 +30,8 @@ def _title(layer: str) -> str:
 
 @section("described-neurons", title="", order=10, commands=COMMANDS, holds=("sheets",))
 def described_neurons(run: Run) -> Row:
-    table = read_rows(run.path / "descriptions.csv", COLUMNS)
+    file = run.file(TABLE)
+    table = rows_of(file.read(LARGEST_TABLE), str(file), COLUMNS)
     layers = []
     for name in run["config"]["layers"]:
         rows = [row for row in table if plain(row["layer"]) == name]
@@ -56,14 +58,14 @@ def _strips(run: Run, rows: list[dict[str, str]], sheets: list[Row]) -> list[Row
 def _open(run: Run, file: str) -> Any:
     from PIL import Image
 
-    path = inside(run.path, f"sheets/{file}")
+    sheet = run.file(f"{SHEETS}/{file}")
     try:
-        image = Image.open(path, formats=("PNG",))
+        image = Image.open(io.BytesIO(sheet.read(pictures.LARGEST)), formats=("PNG",))
         if max(image.size) > LARGEST:
-            raise BadInput(f"{path} is larger than {LARGEST} pixels: refused.")
+            raise BadInput(f"{sheet} is larger than {LARGEST} pixels: refused.")
         image.load()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error}.") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise BadInput(f"{sheet} cannot be read: {error}.") from error
     return image
 
 

@@ -13,9 +13,13 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, UndefinedError
 from markupsafe import Markup
 
 from neurotest.errors import BadInput
-from neurotest.files import write_text
+from neurotest.files import write_bytes
 from neurotest.report.section import Section, sections
+from neurotest.runs.folder import own
 from neurotest.runs.store import Run
+
+REPORT = "report.html"
+own(r"report\.html")
 
 
 class Block(NamedTuple):
@@ -80,10 +84,12 @@ def assemble(blocks: Sequence[Block], **facts: Any) -> str:
 def write_report(run_path: Path | str, out: Path | str | None = None) -> Path:
     """Write RUN/report.html (or `out`) for a run that some section applies to."""
     with Run.open(run_path) as run:
-        page = run_page(run)
-        path = Path(out) if out is not None else run.path / "report.html"
-    write_text(path, page.encode("utf-8", "backslashreplace").decode())  # names of files need not be Unicode
-    return path
+        page = run_page(run).encode("utf-8", "backslashreplace")  # names of files need not be Unicode
+        if out is None:
+            run.file(REPORT).write(page)
+            return run.file(REPORT).path
+    write_bytes(Path(out), page)
+    return Path(out)
 
 
 def run_page(run: Run) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.runs import codec
+from neurotest.runs.folder import RunFile
+
+LARGEST = 1 << 28  # bytes of a picture
 
 
 def embedded(content: bytes, kind: str = "png") -> str:
@@ -24,10 +26,10 @@ def of_image(image: Any, form: str = "PNG", **settings: Any) -> str:
     return embedded(out.getvalue(), form.lower())
 
 
-def of_file(path: Path | None) -> str | None:
+def of_file(file: RunFile | None) -> str | None:
     """Of an input that a run stores; None for what is no image."""
-    shown = None if path is None else codec.picture(path)
-    return None if shown is None else embedded(shown.read_bytes())
+    shown = None if file is None else codec.picture(file)
+    return None if shown is None else embedded(shown.read(LARGEST))
 
 
 def of_input(x: NDArray[Any]) -> str | None:

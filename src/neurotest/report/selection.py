@@ -94,7 +94,7 @@ def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> char
 @section("picks", title="", order=40, commands=COMMANDS)
 def picks(run: Run) -> Row:
     inputs = {row.position: row for row in run.inputs()}
-    files = {(file.position, file.role): file.path for file in run.files()}
+    files = {(file.position, file.role): file.file for file in run.files()}
     classes, galleries = run["classes"], {}
     for method in run.methods():
         rows = [(row, files.get((row.position, "picked"))) for row in run.ranking(method.name)[:SHOWN]]

@@ -7,23 +7,24 @@ eyes only and never read back.
 from __future__ import annotations
 
 import math
+import os
 import re
 import struct
 import zlib
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import files
 from neurotest.errors import BadInput
+from neurotest.runs.folder import Folder, RunFile
 
 if TYPE_CHECKING:
     from PIL import Image
 
 Input = NDArray[np.uint8] | NDArray[np.float32]
+Place = TypeVar("Place", Path, RunFile)  # a file of a run or, in a program of one's own, any file
 
 VIEW = ".view.png"
 MAX_PIXELS = 64_000_000
@@ -35,97 +36,98 @@ SHAPE = rf"{SIDE},|{SIDE}(?:, {SIDE}){{1,31}}"
 HEADER = re.compile(rf"\{{'descr': '(?P<type>\|u1|<f4)', 'fortran_order': False, 'shape': \((?P<shape>{SHAPE})\), \}} *\n")
 
 
-def encode(x: np.ndarray, stem: Path, bounds: tuple[float, float] = (0.0, 1.0)) -> Path:
-    """Write one input to `stem` plus the ending that fits, and return that path. `bounds` are black and white of the view."""
+def encode(x: np.ndarray, stem: Place, bounds: tuple[float, float] = (0.0, 1.0)) -> Place:
+    """Write one input to `stem` plus the ending that fits, and return that file. `bounds` are black and white of the view."""
     if x.dtype not in (np.uint8, np.float32) or x.ndim == 0 or x.size == 0:
         raise BadInput(f"cannot store an input of {x.dtype} and shape {x.shape}: expected uint8 or float32, not empty.")
     if x.nbytes > MAX_BYTES or (x.ndim == 3 and x.shape[1] * x.shape[2] > MAX_PIXELS):
         raise BadInput(f"cannot store an input of shape {x.shape}: more than {MAX_PIXELS:,} pixels or {MAX_BYTES:,} bytes.")
     if x.dtype == np.uint8 and x.ndim == 3 and x.shape[0] in (1, 3):
-        return _write_png(x, stem.with_name(stem.name + ".png"))
-    path = stem.with_name(stem.name + ".npy")
+        file = _named(stem, ".png")
+        _write_png(x, _opened(file))
+        return file
     if x.ndim == 3:
-        _write_png(_view(x, bounds), stem.with_name(stem.name + VIEW))
-    with files.whole(path) as part, open(part, "wb") as out:
+        _write_png(_view(x, bounds), _opened(_named(stem, VIEW)))
+    file = _named(stem, ".npy")
+    with _opened(file).writing() as out:
         np.lib.format.write_array(out, np.ascontiguousarray(x), version=(1, 0), allow_pickle=False)
-    return path
+    return file
 
 
-def decode(path: Path) -> Input:
-    """Exactly the array that `encode` wrote to this path. Sizes are checked before anything is unpacked."""
-    if path.name.endswith(VIEW):
-        raise BadInput(f"{path} is only a view: the input itself is {path.name.removesuffix(VIEW)}.npy beside it.")
-    if path.suffix not in (".png", ".npy"):
-        raise BadInput(f"{path}: expected a .png or .npy that neurotest wrote.")
+def _named(place: Place, ending: str, without: str = "") -> Place:
+    """The file with another ending."""
+    if isinstance(place, RunFile):
+        return place.beside(place.base.removesuffix(without) + ending)
+    return place.with_name(place.name.removesuffix(without) + ending)
+
+
+def _opened(place: Path | RunFile) -> RunFile:
+    return place if isinstance(place, RunFile) else Folder(place.parent, anything=True).file(place.name)
+
+
+def decode(place: Path | RunFile) -> Input:
+    """Exactly the array that `encode` wrote to this file. Sizes are checked before anything is unpacked."""
+    file = _opened(place)
+    if file.base.endswith(VIEW):
+        raise BadInput(f"{file} is only a view: the input itself is {file.base.removesuffix(VIEW)}.npy beside it.")
+    if not file.base.endswith((".png", ".npy")):
+        raise BadInput(f"{file}: expected a .png or .npy that neurotest wrote.")
     try:
-        return _read_png(path) if path.suffix == ".png" else _read_npy(path)
-    except FileNotFoundError:
-        raise BadInput(f"{path} does not exist: the run has lost this input.") from None
+        return _read_png(file) if file.base.endswith(".png") else _read_npy(file)
     except (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error) as error:
-        _damaged(path, str(error) or type(error).__name__)
+        unknown = type(error).__name__ == "UnidentifiedImageError"  # its text names our handle of the file
+        _damaged(file, "it is no PNG" if unknown else str(error) or type(error).__name__)
 
 
-def picture(path: Path) -> Path | None:
+def picture(place: Place) -> Place | None:
     """The file beside (or equal to) an encoded input that a browser can show; None for what is no image."""
-    shown = path if path.suffix == ".png" else path.with_name(path.name.removesuffix(".npy") + VIEW)
-    return shown if shown.is_file() else None
+    shown = _named(place, "") if str(place).endswith(".png") else _named(place, VIEW, ".npy")
+    return shown if _opened(shown).exists() else None
 
 
-def remove_orphans(folder: Path, names: set[str], ours: re.Pattern[str]) -> None:
-    """Remove files of ours in a run's folder that no row names (as FOLDER/NAME): a crash came between file and row."""
-    if folder.is_symlink() or not folder.is_dir():
-        return
-    for file in folder.iterdir():
-        owner = file.name.removesuffix(VIEW) + ".npy" if file.name.endswith(VIEW) else file.name
-        if ours.fullmatch(file.name) and f"{folder.name}/{owner}" not in names:
-            with suppress(OSError):
-                file.unlink()
-
-
-def _damaged(path: Path, why: str) -> NoReturn:
+def _damaged(path: Path | RunFile, why: str) -> NoReturn:
     raise BadInput(f"{path} cannot be read back: {why}. It is damaged or was not written by neurotest.")
 
 
-def _write_png(x: np.ndarray, path: Path) -> Path:
+def _write_png(x: np.ndarray, file: RunFile) -> None:
     from PIL import Image
 
     image = Image.fromarray(np.ascontiguousarray(x[0] if x.shape[0] == 1 else x.transpose(1, 2, 0)))
-    with files.whole(path) as part:
-        image.save(part, format="PNG")
-    return path
+    with file.writing() as out:
+        image.save(out, format="PNG")
 
 
-def _read_png(path: Path) -> NDArray[np.uint8]:
+def _read_png(file: RunFile) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=("PNG",)) as image:
-            _check_png(path, image)
+        with file.open(MAX_BYTES) as stream, Image.open(stream, formats=("PNG",)) as image:
+            _check_png(file, image)
             pixels = np.asarray(image)  # (H, W) or (H, W, 3) uint8
     except Image.DecompressionBombError as error:
-        _damaged(path, str(error))
+        _damaged(file, str(error))
     return np.ascontiguousarray(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
 
 
-def _check_png(path: Path, image: Image.Image) -> None:
+def _check_png(path: RunFile, image: Image.Image) -> None:
     if image.mode not in ("L", "RGB"):
         _damaged(path, f"its colour mode is {image.mode}, expected L or RGB")
     if image.width * image.height > MAX_PIXELS:
         _damaged(path, f"{image.width} x {image.height} pixels are more than {MAX_PIXELS:,}")
 
 
-def _read_npy(path: Path) -> Input:
-    with open(path, "rb") as stream:
-        shape, dtype = _npy_header(path, stream)
+def _read_npy(file: RunFile) -> Input:
+    with file.open(MAX_BYTES + (1 << 16)) as stream:
+        shape, dtype = _npy_header(file, stream)
         expected = math.prod(shape) * dtype.itemsize
-        rest = path.stat().st_size - stream.tell()
+        rest = os.fstat(stream.fileno()).st_size - stream.tell()
         if expected > MAX_BYTES or expected != rest:
-            _damaged(path, f"its header promises {expected:,} bytes, {rest:,} are there and {MAX_BYTES:,} are allowed")
+            _damaged(file, f"its header promises {expected:,} bytes, {rest:,} are there and {MAX_BYTES:,} are allowed")
         stored: Input = np.frombuffer(bytearray(stream.read(expected)), dtype=dtype).reshape(shape)
         return stored
 
 
-def _npy_header(path: Path, stream: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _npy_header(path: RunFile, stream: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Only the header that `encode` writes; numpy's own reader evaluates more than that and fails in more ways."""
     start = stream.read(10)
     if not start.startswith(b"\x93NUMPY\x01\x00") or len(start) < 10:

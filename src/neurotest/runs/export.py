@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from neurotest import files
 from neurotest.runs.plain import dumps
-from neurotest.runs.rows import FileRow
 
 if TYPE_CHECKING:
     from neurotest.runs.store import Run
 
+SUMMARY, SELECTION = "run.json", "selection.csv"
 COLUMNS = ("method", "rank", "position", "content", "score", "picked", "label", "predicted", "labelled", "file")
 # A file name that is no Unicode may stand in a row: it is shown with backslashes rather than refused.
 ERRORS = "backslashreplace"
@@ -26,10 +26,10 @@ def cell(value: Any) -> Any:
 
 
 def export(run: Run) -> None:
-    files.write_json(run.path / "run.json", _summary(run))
+    run.file(SUMMARY).write(json.dumps(_summary(run), indent=1, allow_nan=False) + "\n")
     if not run.methods():
         return
-    with files.whole(run.path / "selection.csv") as part, open(part, "w", newline="", encoding="utf-8", errors=ERRORS) as out:
+    with run.file(SELECTION).writing_text(ERRORS) as out:
         writer = csv.writer(out)
         writer.writerows([cell(value) for value in row] for row in _selection(run))
 
@@ -39,14 +39,14 @@ def _summary(run: Run) -> dict[str, Any]:
     return {
         **meta,
         "methods": [row._asdict() for row in run.methods()],
-        "files": [{**row._asdict(), "path": _relative(run, row)} for row in run.files()],
+        "files": [{"position": row.position, "role": row.role, "path": row.file.name} for row in run.files()],
         "labels": [row._asdict() for row in run.labels()],
     }
 
 
 def _selection(run: Run) -> Iterator[list[Any]]:
     inputs = {row.position: row for row in run.inputs()}
-    stored = {row.position: _relative(run, row) for row in run.files("picked")}
+    stored = {row.position: row.file.name for row in run.files("picked")}
     labelled = {row.position: row.label for row in run.labels()}
     extras = sorted({key for row in inputs.values() for key in row.extra})
     yield [*COLUMNS, *(f"extra.{key}" if key in COLUMNS else key for key in extras)]
@@ -56,10 +56,6 @@ def _selection(run: Run) -> Iterator[list[Any]]:
             ranked = [method.name, place.rank, place.position, row.content, place.score, int(place.picked)]
             about = [row.label, row.predicted, labelled.get(place.position), stored.get(place.position)]
             yield [*ranked, *about, *(_scalar(row.extra.get(key)) for key in extras)]
-
-
-def _relative(run: Run, row: FileRow) -> str:
-    return row.path.relative_to(run.path.resolve()).as_posix()
 
 
 def _scalar(value: Any) -> Any:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from neurotest.errors import BadInput
 from neurotest.runs import lock, schema, seal
-from neurotest.runs.store import ROOT, Run
+from neurotest.runs.places import ROOT
+from neurotest.runs.store import Run
 
 DAY = 86_400
 

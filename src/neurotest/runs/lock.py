@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import time
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
 from neurotest.errors import BadInput
+from neurotest.runs.folder import PLAIN
 
 NAME = ".lock"
 TRIES = 10
@@ -32,8 +35,8 @@ class Lock:
             if (lock := cls.attempt(run)) is not None:
                 return lock
         owner = ""
-        with suppress(OSError):
-            owner = (run / NAME).read_text(encoding="ascii", errors="replace")[:20].strip()
+        with suppress(OSError), _open(run, os.O_RDONLY) as file:
+            owner = file.read(20).decode("ascii", "replace").strip()
         who = f" (process {owner})" if owner.isdigit() else ""
         raise BadInput(f"{run} is being written by another process{who}: wait until it ends, or choose another --out.")
 
@@ -47,7 +50,7 @@ class Lock:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Somebody may have removed the run between our open and our lock: then this lock guards nothing.
-            if os.fstat(file.fileno()).st_ino == (run / NAME).stat().st_ino:
+            if os.fstat(file.fileno()).st_ino == os.stat(run / NAME, follow_symlinks=False).st_ino:
                 file.truncate(0)
                 file.write(f"{os.getpid()}\n".encode())
                 return cls(file)
@@ -64,8 +67,12 @@ class Lock:
 
 
 def _open(run: Path, flags: int) -> FileIO:
-    # No symlink: a run somebody sent may point its lock at a file of ours.
-    return FileIO(os.open(run / NAME, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "r+" if flags & os.O_RDWR else "r")
+    # No link and no pipe: a run somebody sent may point its lock at a file of ours, or let us wait for ever.
+    number = os.open(run / NAME, flags | PLAIN, 0o666)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, f"{NAME} is no plain file")
+    return FileIO(number, "r+" if flags & os.O_RDWR else "r")
 
 
 def is_locked(run: Path) -> bool:

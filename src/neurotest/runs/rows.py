@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_origin, get_type_hints
 
 from neurotest.errors import BadInput
+from neurotest.runs.folder import RunFile
 from neurotest.runs.plain import dumps
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
@@ -25,11 +26,16 @@ class InputRow(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """One stored input: `path` is absolute and inside the run."""
+    """One stored input."""
 
     position: int
     role: str
-    path: Path
+    file: RunFile
+
+    @property
+    def path(self) -> Path:
+        """Where it is, to be shown."""
+        return self.file.path
 
 
 class MethodRow(NamedTuple):

@@ -5,15 +5,24 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from neurotest.errors import BadInput
+from neurotest.runs.folder import Folder
 
 FILE = "run.sqlite"
+WAL, JOURNAL = "-wal", "-journal"
+BESIDE = (WAL, JOURNAL, "-shm")  # what SQLite keeps beside a database
+SUPER = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names another one
+LARGEST_FILE = 1 << 34  # bytes of a database
+LARGEST_ROW = 1 << 29  # and of one row in it
 APPLICATION = 0x4E545354  # "NTST": tells our database from any other
 
 MIGRATIONS: list[tuple[str, ...]] = [
@@ -111,33 +120,78 @@ def translated(path: Path) -> Iterator[None]:
         raise BadInput(f"{path} cannot be read: {error}. It is damaged or no run of neurotest.") from error
 
 
-def connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    """A connection that trusts nothing in the file. The caller translates errors."""
-    if path.is_symlink():
-        raise BadInput(f"{path} is a link: refused, a run holds its own database.")
-    mode = "rw" if write else "ro"
+def connect(path: Path, *, write: bool, immutable: bool = False) -> sqlite3.Connection:
+    """A connection that trusts nothing in the file. The caller translates errors.
+
+    immutable: nobody writes it, so SQLite need not lock it, look for a log beside it or make one.
+    """
+    _look(path)
+    mode = "rw" if write else "ro&immutable=1" if immutable else "ro"
     connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode={mode}", uri=True, isolation_level=None)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_ROW)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA cell_size_check=ON")
     connection.execute("PRAGMA foreign_keys=ON")
     return connection
 
 
+def _look(path: Path) -> None:
+    """Refuse links, pipes and the like instead of the database and what SQLite keeps beside it, before SQLite follows them."""
+    for name in (path, *(path.with_name(path.name + ending) for ending in BESIDE)):
+        try:
+            status = os.stat(name, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise BadInput(f"cannot open {name}: {error.strerror}. Copy the run to a place you may read.") from error
+        if stat.S_ISLNK(status.st_mode):
+            raise BadInput(f"{name} is a link: refused, a run holds its own database.")
+        if not stat.S_ISREG(status.st_mode):
+            raise BadInput(f"{name} is no plain file: refused.")
+        if status.st_size > LARGEST_FILE:
+            raise BadInput(f"{name} has {status.st_size:,} bytes, {LARGEST_FILE:,} are allowed: refused.")
+        if name.name.endswith(JOURNAL) and status.st_size >= len(SUPER):
+            with open(name, "rb") as journal:
+                journal.seek(-len(SUPER), os.SEEK_END)
+                if journal.read() == SUPER:
+                    raise BadInput(f"{name} names a further journal, which SQLite would remove: refused.")
+
+
+def settled(path: Path) -> tuple[int, ...] | None:
+    """What tells whether the database has changed; None while there is a log beside it, so that it may change any time."""
+    try:
+        for ending in (WAL, JOURNAL):
+            with suppress(FileNotFoundError):
+                if os.stat(path.with_name(path.name + ending), follow_symlinks=False).st_size:
+                    return None
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def torn(path: Path) -> bool:
+    """Whether its last writer died while it wrote into the database itself: only a writer can put that right."""
+    return path.with_name(path.name + JOURNAL).is_file()
+
+
 def version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def build(path: Path, meta: dict[str, str]) -> None:
-    """A new database with every table and these entries of `meta` (JSON texts), at a path where nothing is yet."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        connection.execute(f"PRAGMA application_id={APPLICATION}")
-        migrate(connection)
-        connection.execute("BEGIN")
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-        connection.execute("COMMIT")
-    finally:
-        connection.close()
+def create(folder: Folder, meta: dict[str, str]) -> None:
+    """A new database with every table and these entries of `meta` (JSON texts), whole or not at all."""
+    with folder.file(FILE).replacing() as part:
+        connection = sqlite3.connect(part, isolation_level=None)
+        try:
+            connection.execute(f"PRAGMA application_id={APPLICATION}")
+            migrate(connection)
+            connection.execute("BEGIN")
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -153,14 +207,24 @@ def migrate(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _objects(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
-    rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
-    # Names that begin with sqlite_ are reserved: SQLite's own indexes and counters, and nobody else's.
-    return {(kind, name): sql for kind, name, sql in rows if not str(name).startswith("sqlite_")}
+def _objects(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str]]:
+    rows = connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master").fetchall()
+    return {(str(kind), str(name)): (str(table), str(sql)) for kind, name, table, sql in rows}
+
+
+@functools.cache
+def _expected(applied: int) -> dict[tuple[str, str], tuple[str, str]]:
+    reference = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        for statement in (s for statements in MIGRATIONS[:applied] for s in statements):
+            reference.execute(statement)
+        return _objects(reference)
+    finally:
+        reference.close()
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse what is no run, what is newer than this program, and what could act: views, triggers, virtual tables not ours."""
+    """Refuse what is no run, what is newer than this program, and every table, column, index or trigger that is not ours."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise BadInput(f"{path} is a database, but no run of neurotest.")
     applied = version(connection)
@@ -170,25 +234,20 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         )
     if applied < 1:
         raise BadInput(f"{path} holds no tables: it is damaged or no run of neurotest.")
-    reference = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        for statement in (s for statements in MIGRATIONS[:applied] for s in statements):
-            reference.execute(statement)
-        ours = _objects(reference)
-    finally:
-        reference.close()
-    theirs = _objects(connection)
+    pages, size, encoding = (connection.execute(f"PRAGMA {p}").fetchone()[0] for p in ("page_count", "page_size", "encoding"))
+    if pages * size > LARGEST_FILE or encoding != "UTF-8":
+        raise BadInput(f"{path} has {pages:,} pages of {size:,} bytes in {encoding}: refused, no run of neurotest is like that.")
+    ours, theirs = _expected(applied), _objects(connection)
     if lacking := sorted(name for _, name in ours.keys() - theirs.keys()):
         raise BadInput(f"{path} lacks {', '.join(lacking)}: it is damaged or no run of neurotest.")
-    for (kind, name), sql in theirs.items():
-        plain_table = kind == "table" and not sql.upper().startswith("CREATE VIRTUAL")
-        if not plain_table and ours.get((kind, name)) != sql:
-            raise BadInput(f"{path} holds a {kind} {name!r} that neurotest did not put there: refused.")
+    for (kind, name), definition in theirs.items():
+        if ours.get((kind, name)) != definition:
+            raise BadInput(f"{path} holds a {kind[:20]} {name[:80]!r} that neurotest did not put there: refused.")
 
 
-def open_checked(path: Path, *, write: bool) -> sqlite3.Connection:
+def open_checked(path: Path, *, write: bool, immutable: bool = False) -> sqlite3.Connection:
     """Open a run's database: writers bring its tables up to date, readers of an older one see an updated copy in memory."""
-    connection = connect(path, write=write)
+    connection = connect(path, write=write, immutable=immutable)
     try:
         check(connection, path)
         if write:

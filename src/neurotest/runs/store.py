@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import count, repeat
+from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,20 +17,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neurotest import __version__, files
+from neurotest import __version__
 from neurotest.errors import BadInput, near
-from neurotest.runs import codec, schema, seal
+from neurotest.runs import codec, places, schema, seal
+from neurotest.runs.folder import Folder, RunFile, own
 from neurotest.runs.lock import NAME as LOCK
-from neurotest.runs.lock import Lock
+from neurotest.runs.lock import Lock, is_locked
 from neurotest.runs.plain import dumps, plain
 from neurotest.runs.rows import FileRow, InputRow, LabelRow, MethodRow, RankedRow, integer, loads, read, stored_input
 
-ROOT = Path("neurotest-runs")
 INPUTS = "inputs"
 # What the run itself keeps in meta; everything else there belongs to the command.
-OWN = ("id", "command", "config", "version", "created", "state", "finished", "summary")
+OWN = ("id", "command", "config", "version", "created", "state", "finished", "summary", "resumable", "filled")
 ROLE = re.compile(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*")
-OUR_FILE = re.compile(rf"{ROLE.pattern}-[0-9]{{6,}}\.(png|npy|view\.png)|\..*\.part")
+ENDING = r"(png|npy|view\.png)"
+own(r"run\.json|selection\.csv")  # exports
+STORED = own(rf"{INPUTS}/{ROLE.pattern}-[0-9]{{6,}}\.{ENDING}|faults/(fault|shrunk)-[0-9]{{6,}}\.{ENDING}", INPUTS, "faults")
 
 WHOLE = ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK")
 PART = ("SAVEPOINT part", "RELEASE part", "ROLLBACK TO part")
@@ -42,29 +45,45 @@ def now() -> str:
 class Run:
     """An open run. Use it as a context manager; `create` and `open(write=True)` hold the run's lock until it closes."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: Lock | None) -> None:
-        self.path = path
-        self._file = path / schema.FILE
+    def __init__(self, folder: Folder, connection: sqlite3.Connection, lock: Lock | None) -> None:
+        self.folder = folder
+        self.path = folder.path
+        self._file = folder.path / schema.FILE
         self._db = connection
         self._lock = lock
+        self._settled: tuple[int, ...] | None = None  # of a database that is read as if nobody could write it
 
     @classmethod
-    def create(cls, out: Path | str | None, command: str, config: dict[str, Any]) -> Run:
+    def create(
+        cls, out: Path | str | None, command: str, config: dict[str, Any], *, resumable: bool = True, trusted: bool = True
+    ) -> Run:
         """A new run at `out`, by default `./neurotest-runs/COMMAND-TIME`. An existing run is refused.
 
         `config` is what the command was started with, the target's spec included: `made_here` vouches for nothing else.
+        resumable: False for work that is whole or not there; what is left of it after a crash is replaced. trusted: False for a
+        config that comes from somebody else's run: then the new one counts as made elsewhere, too.
         """
-        path = _default_place(command) if out is None else _place(Path(out))
+        folder = places.new_folder(None if out is None else Path(out), command)
+        path = folder.path
+        if resumable or not (path / schema.FILE).is_file():
+            places.refuse_occupied(path)  # before anything is put there
+        else:
+            with suppress(BadInput):
+                cls._open_to_write(path).close()  # whoever died there has left its log
         lock = Lock.take(path)
         try:
-            _refuse_occupied(path)
+            if not resumable:
+                _remove_dead(folder, command)
+            places.refuse_occupied(path)
+            folder.sweep()
             entries = {"id": uuid.uuid4().hex, "command": command, "config": plain(config), "created": now()}
-            meta = {**entries, "version": __version__, "state": "running", "summary": None, "finished": None}
-            with files.whole(path / schema.FILE) as part, schema.translated(path / schema.FILE):
-                schema.build(part, {key: dumps(value) for key, value in meta.items()})
-            seal.keep(entries["id"], command, entries["config"])
+            state = {"state": "running", "summary": None, "finished": None, "resumable": resumable, "filled": False}
+            if trusted:
+                seal.keep(entries["id"], command, entries["config"])
             with schema.translated(path / schema.FILE):
-                return cls(path, schema.open_checked(path / schema.FILE, write=True), lock)
+                schema.create(folder, {key: dumps(value) for key, value in {**entries, "version": __version__, **state}.items()})
+            with schema.translated(path / schema.FILE):
+                return cls(folder, schema.open_checked(path / schema.FILE, write=True), lock)
         except BaseException:
             lock.release()
             raise
@@ -73,18 +92,32 @@ class Run:
     def open(cls, path: Path | str, *, write: bool = False) -> Run:
         """A run that exists. Writing takes its lock and removes files that no row names (a crash came between)."""
         path = Path(path)
-        _refuse_no_run(path)
-        lock = Lock.take(path) if write else None
+        places.refuse_no_run(path)
+        return cls._open_to_write(path) if write else cls._open_to_read(path)
+
+    @classmethod
+    def _open_to_write(cls, path: Path) -> Run:
+        lock = Lock.take(path)
         try:
             with schema.translated(path / schema.FILE):
-                run = cls(path, schema.open_checked(path / schema.FILE, write=write), lock)
-            if write:
-                run._sweep()
+                run = cls(Folder(path, owner=True), schema.open_checked(path / schema.FILE, write=True), lock)
+            run._sweep()
             return run
         except BaseException:
-            if lock:
-                lock.release()
+            lock.release()
             raise
+
+    @classmethod
+    def _open_to_read(cls, path: Path) -> Run:
+        file = path / schema.FILE
+        if schema.torn(file) and not is_locked(path):
+            with suppress(BadInput):
+                cls._open_to_write(path).close()
+        settled = None if is_locked(path) else schema.settled(file)
+        with schema.translated(file):
+            run = cls(Folder(path), schema.open_checked(file, write=False, immutable=settled is not None), None)
+        run._settled = settled
+        return run
 
     def close(self) -> None:
         """Commit nothing more and let go. A closed run is one plain file that can be copied and read from anywhere."""
@@ -96,6 +129,27 @@ class Run:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def withdraw(self) -> None:
+        """Take away a new run in which nothing is: what this process made, and nothing a person put beside it."""
+        assert self._lock is not None
+        run_id = ""
+        with suppress(BadInput, KeyError):
+            run_id = str(self["id"])
+        self._db.close()
+        self.folder.withdraw()
+        for name in (schema.FILE, *(schema.FILE + ending for ending in schema.BESIDE), LOCK):
+            self.folder.file(name).remove()
+        if self.folder.created:
+            with suppress(OSError):
+                os.rmdir(self.path)
+        self._lock.release()
+        self._lock = None
+        seal.forget(run_id)
+
+    def file(self, name: str) -> RunFile:
+        """A file of the run; nothing else opens one."""
+        return self.folder.file(name)
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +186,26 @@ class Run:
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with schema.translated(self._file):
-            return self._db.execute(query, values).fetchall()
+            while True:
+                try:
+                    rows = self._db.execute(query, values).fetchall()
+                except sqlite3.DatabaseError:
+                    if not self._changed():
+                        raise
+                else:
+                    if not self._changed():
+                        return rows
+                self._follow()
+
+    def _changed(self) -> bool:
+        """Whether somebody has begun to write a run that was opened as one nobody writes."""
+        return self._settled is not None and schema.settled(self._file) != self._settled
+
+    def _follow(self) -> None:
+        """Read on beside a writer."""
+        self._db.close()
+        self._settled = None
+        self._db = schema.open_checked(self._file, write=False)
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query of another package's own tables gives."""
@@ -156,6 +229,10 @@ class Run:
             raise BadInput(f"meta {key!r} is kept by the run itself: choose another key.")
         self._set(key, value)
 
+    def __delitem__(self, key: str) -> None:
+        with self.transaction():
+            self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
+
     def __contains__(self, key: object) -> bool:
         return bool(self._rows("SELECT 1 FROM meta WHERE key = ?", key))
 
@@ -171,15 +248,20 @@ class Run:
         """Whether this user made this run on this machine and its command and config are still what they were."""
         return seal.fits(str(self["id"]), self["command"], self["config"])
 
-    def disown(self) -> None:
-        """From now on the run counts as made elsewhere: its configuration comes from somebody else."""
-        seal.forget(str(self["id"]))
-
     def finish(self, summary: dict[str, Any]) -> None:
         """The work is done: state and summary."""
         with self.transaction(durable=True):
             for key, value in (("state", "done"), ("finished", now()), ("summary", summary)):
                 self._set(key, value)
+
+    def mark_filled(self) -> None:
+        """Everything that the run holds from the beginning on is in it."""
+        self._set("filled", True)
+
+    @property
+    def is_filled(self) -> bool:
+        """Runs of the first versions do not say it of themselves, and are."""
+        return "filled" not in self or self["filled"] is not False
 
     def reopen(self) -> None:
         """The work goes on: a finished run is running again."""
@@ -213,9 +295,9 @@ class Run:
         if not self._rows("SELECT 1 FROM input WHERE position = ?", position):
             raise BadInput(f"position {position} is no input of {self.path}: add_inputs comes first.")
         with self.transaction():
-            path = codec.encode(x, files.inside(self.path, f"{INPUTS}/{role}-{position:06d}"), bounds)
-            self._db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", (position, role, f"{INPUTS}/{path.name}"))
-        return path
+            file = codec.encode(x, self.file(f"{INPUTS}/{role}-{position:06d}"), bounds)
+            self._db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", (position, role, file.name))
+        return file.path
 
     def save_inputs(
         self, positions: ArrayLike, x: Iterable[np.ndarray], role: str = "picked", bounds: tuple[float, float] = (0.0, 1.0)
@@ -227,18 +309,24 @@ class Run:
     def files(self, role: str | None = None) -> list[FileRow]:
         """Stored inputs by position; a path that leaves the run is refused."""
         rows = self._rows("SELECT position, role, path FROM file WHERE ?1 IS NULL OR role = ?1 ORDER BY position, role", role)
-        return [read(FileRow, (*row[:2], files.inside(self.path, str(row[2]))), self._file) for row in rows]
+        return [read(FileRow, (*row[:2], self.file(str(row[2]))), self._file) for row in rows]
 
     def load_input(self, position: int, role: str = "picked") -> codec.Input:
         """Exactly what `save_input` stored."""
         rows = self._rows("SELECT path FROM file WHERE position = ? AND role = ?", int(position), role)
         if not rows:
             raise BadInput(f"{self.path} stores no input {position} as {role!r}.")
-        return codec.decode(files.inside(self.path, str(rows[0][0])))
+        return codec.decode(self.file(str(rows[0][0])))
 
     def _sweep(self) -> None:
-        names = {str(path) for (path,) in self._rows("SELECT path FROM file")}
-        codec.remove_orphans(self.path / INPUTS, names, OUR_FILE)
+        """Remove what was being written, and inputs that no row names, when a process died."""
+        self.folder.sweep()
+        rows = self._rows("SELECT path FROM file UNION SELECT file FROM mutant UNION SELECT file FROM shrunk")
+        names = {str(name) for (name,) in rows}
+        for name in list(self.folder.names()):
+            owner = name.removesuffix(codec.VIEW) + ".npy" if name.endswith(codec.VIEW) else name
+            if STORED.fullmatch(name) and owner not in names:
+                self.file(name).remove()
 
     # rankings
 
@@ -316,50 +404,20 @@ class Run:
         export(self)
 
 
-def _default_place(command: str) -> Path:
-    """A new directory named by command and time; a second one in the same second gets -2."""
-    stem = f"{command}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    for n in count(1):
-        path = ROOT / (stem if n == 1 else f"{stem}-{n}")
-        try:
-            path.mkdir(parents=True)
-            return path
-        except FileExistsError:
-            if not ROOT.is_dir():
-                raise BadInput(f"{ROOT} is a file: choose another place with --out.") from None
-        except OSError as error:
-            raise BadInput(f"cannot make {path}: {error.strerror}. Choose another place with --out.") from error
-    raise AssertionError("unreachable")
-
-
-def _place(path: Path) -> Path:
+def _remove_dead(folder: Folder, command: str) -> None:
+    """Remove what is left of a run of this command that died and cannot go on: its own files, the database last."""
+    path = folder.path
+    if not (path / schema.FILE).is_file():
+        return
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise BadInput(f"--out {path} is a file: give a directory that does not exist yet.") from None
-    except OSError as error:
-        raise BadInput(f"cannot make --out {path}: {error.strerror}. Choose another place.") from error
-    _refuse_occupied(path)
-    return path
-
-
-def _refuse_no_run(path: Path) -> None:
-    try:
-        if (path / schema.FILE).is_file():
-            return
-        what = "holds no run.sqlite" if path.is_dir() else "is no directory" if path.exists() else "does not exist"
-    except OSError as error:
-        raise BadInput(f"cannot open {path}: {error.strerror}.") from error
-    raise BadInput(f"{path} is no run: it {what}. `neurotest runs list` shows the runs here.")
-
-
-def _refuse_occupied(path: Path) -> None:
-    try:
-        names = sorted(entry.name for entry in path.iterdir())
-    except OSError as error:
-        raise BadInput(f"cannot look into --out {path}: {error.strerror}. Choose another place.") from error
-    if schema.FILE in names:
-        raise BadInput(f"{path} holds a run already: continue it with --resume {path}, or choose another --out.")
-    # What a run that died while being made leaves behind is ours to overwrite; anything else is somebody's.
-    if others := [name for name in names if name != LOCK and not name.startswith(f".{schema.FILE}.")]:
-        raise BadInput(f"--out {path} is not empty (it holds {others[0]}): give a directory that does not exist yet.")
+        with Run.open(path) as run:
+            dead = run["command"] == command and run["state"] == "running" and run.made_here
+            dead = dead and "resumable" in run and run["resumable"] is False
+            run_id = str(run["id"])
+    except (BadInput, KeyError):
+        return
+    if dead:
+        folder.clear()
+        for name in (*(schema.FILE + ending for ending in schema.BESIDE), schema.FILE):
+            folder.file(name).remove()
+        seal.forget(run_id)

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from neurotest import registry, zoo
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_shape, content_ids
-from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.jobs.life import whole
+from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
-from neurotest.scan import BATCH, Progress, remarks
+from neurotest.public import public
+from neurotest.scan import BATCH, Progress, read, remarks
 from neurotest.select.adaptive.rounds import keep_open
 from neurotest.select.estimation import Estimate
 from neurotest.select.exchange import labels_of
@@ -31,22 +32,49 @@ from neurotest.target import Target
 MANY = 10_000  # content ids in memory at once: those of a whole pool would outweigh everything else that is kept per input
 
 
+@public()
 def select(
-    target: AnyTarget, pool: Source | str, method: str | Scorer = "deepgini", budget: str | float = "5%", **options: Any
+    target: AnyTarget,
+    pool: AnyData,
+    method: str | Scorer = "deepgini",
+    budget: str | float = "5%",
+    *,
+    train: AnyData | None = None,
+    originals: AnyData | None = None,
+    labels: Mapping[int | str, int | str] | str | Path | None = None,
+    spread: bool = False,
+    layers: str | None = None,
+    neuron: str | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    batch: int = BATCH,
+    strict: bool = False,
+    files: int | None = None,
+    out: str | Path | bool | None = False,
+    progress: Progress | None = None,
 ) -> Selection:
-    """Order the pool by one method and pick the budget; see `compare` for the options."""
-    (selection,) = compare(target, pool, [method], budget, **options).values()
+    """Order the pool by one method and pick the budget: the inputs to label first, because the network is probably wrong there.
+
+    target: a Target, an nn.Module, or text such as `py:model.py:build`. pool: inputs as `neurotest.data` takes them (text,
+    arrays, tensors, a Dataset). method: a name of `neurotest list selector`, with options (`nss:k=0.1`), or its object.
+    budget: `5%` or a number of inputs. The other options are those of `neurotest.select.compare`.
+    """
+    (selection,) = compare(
+        target, pool, [method], budget, train=train, originals=originals, labels=labels, spread=spread, layers=layers,
+        neuron=neuron, seed=seed, limit=limit, batch=batch, strict=strict, files=files, out=out, progress=progress,
+    ).values()  # fmt: skip
     return selection
 
 
+@public()
 def compare(
     target: AnyTarget,
-    pool: Source | str,
+    pool: AnyData,
     methods: Sequence[str | Scorer],
     budget: str | float = "5%",
     *,
-    train: Source | str | None = None,
-    originals: Source | str | None = None,
+    train: AnyData | None = None,
+    originals: AnyData | None = None,
     labels: Mapping[int | str, int | str] | str | Path | None = None,
     spread: bool = False,
     layers: str | None = None,
@@ -73,7 +101,7 @@ def compare(
     target = open_target(target)
     scorers = {m if isinstance(m, str) else repr(m): build(m) for m in methods}
     source, classes = open_counted(target, pool, strict=strict, limit=limit)
-    source = _pair(source, originals, limit=limit)
+    source = _pair(target, source, originals, limit=limit)
     picked = read_budget(budget, len(source))
     several = Several(scorers)
     scorers, notes = _for_pool(scorers, source, {"layer": layers, "neuron": neuron}, several)
@@ -97,8 +125,9 @@ def compare(
             with several.attempt(name):
                 selections[name] = _selection(candidates, name, scorer, scores, spread=spread, **about)
         if run is not None:
-            record(run, target, source, selections, files)
+            summary = record(run, target, source, selections, files)
             keep_open(run, several.left(dict(scores.states)))
+            finish(run, summary)
     return selections
 
 
@@ -172,10 +201,10 @@ def _override(scorer: Any, name: str, overrides: dict[str, str]) -> Any:
     return dataclasses.replace(scorer, **overrides)
 
 
-def _pair(source: Source, originals: Source | str | None, *, limit: int | None) -> Source:
+def _pair(target: Target, source: Source, originals: AnyData | None, *, limit: int | None) -> Source:
     if originals is None:
         return source
-    partner = data(originals, shape=source.shape, limit=limit)
+    partner = read(target, originals, limit=limit)
     check_shape(partner, source.shape)
     return source.with_originals(partner)
 
@@ -188,7 +217,7 @@ def _check_labels(source: Source, classes: int) -> None:
         )
 
 
-def _in_training(source: Source, train: Source | str | None, target: Target) -> tuple[int, ...]:
+def _in_training(source: Source, train: AnyData | None, target: Target) -> tuple[int, ...]:
     """Positions of candidates that equal a training image byte for byte; for a zoo target the embedded training images."""
     ours = train is None and target.spec.startswith("zoo:")
     if ours:
@@ -196,7 +225,7 @@ def _in_training(source: Source, train: Source | str | None, target: Target) -> 
     if train is None:
         return ()
     try:
-        seen = np.unique(data(train, shape=target.shape).ids())
+        seen = np.unique(read(target, train).ids())
     except BadInput:
         if ours:  # the user did not name it, and embedded sets may be removed
             return ()

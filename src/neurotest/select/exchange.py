@@ -6,7 +6,6 @@ import base64
 import csv
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +20,13 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
 from neurotest.runs import codec
 from neurotest.runs.export import cell
+from neurotest.runs.folder import RunFile
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
 FORMATS = ("csv", "folder", "label-studio")
 COLUMNS = ("rank", "position", "content", "score", "predicted", "label", "file")
-LARGEST = 1 << 28  # bytes of a labels file
+LARGEST = 1 << 28  # bytes of a labels file, and of a picture
 IN_NAME = re.compile(r"(?:\d+-)?(\d+)-([0-9a-f]{16})")  # rank-position-content, as the folder export names its files
 Key = int | str  # a position in the pool, or a content id
 Label = int | str  # a class number, or a name
@@ -42,7 +42,7 @@ class Pick:
     score: float | None
     predicted: str
     label: str
-    picture: Path | None
+    picture: RunFile | None
 
 
 def picks(run: Run, method: str | None = None) -> list[Pick]:
@@ -52,7 +52,7 @@ def picks(run: Run, method: str | None = None) -> list[Pick]:
         raise BadInput(f"{run.path} has no ranking: export takes a run of `neurotest select`.")
     classes = classes_of(run)
     inputs = {row.position: row for row in run.inputs()}
-    stored = {row.position: codec.picture(row.path) for row in run.files("picked")}
+    stored = {row.position: codec.picture(row.file) for row in run.files("picked")}
     labels = {row.position: row.label for row in run.labels()}
     chosen = []
     for row in run.ranking(method or names[0]):
@@ -105,11 +105,12 @@ def _write_csv(chosen: list[Pick], out: Path) -> None:
 
 def _write_folder(shown: list[Pick], out: Path) -> None:
     """One folder per class the network says; moving a file to another folder is a label."""
-    for pick in shown:
-        assert pick.picture is not None
-        place = out / _safe(pick.label or pick.predicted) / f"{pick.rank:05d}-{pick.position}-{pick.content}.png"
-        with files.whole(place) as part:
-            shutil.copyfile(pick.picture, part)
+    with files.whole_folder(out) as part:
+        for pick in shown:
+            assert pick.picture is not None
+            place = part / _safe(pick.label or pick.predicted) / f"{pick.rank:05d}-{pick.position}-{_safe(pick.content)}.png"
+            place.parent.mkdir(exist_ok=True)
+            place.write_bytes(pick.picture.read(LARGEST))
 
 
 def _safe(name: str) -> str:
@@ -120,18 +121,18 @@ def _safe(name: str) -> str:
 def _write_tasks(shown: list[Pick], classes: list[str], out: Path) -> None:
     """Label Studio tasks with the pictures inside, and beside them the labelling configuration they fit."""
     names = classes or sorted({p.predicted for p in shown})
-    files.write_json(out, [_task(pick) for pick in shown])
     choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in names)
     files.write_text(
         out.with_suffix(".xml"),
         '<View>\n  <Image name="image" value="$image"/>\n  <Choices name="label" toName="image" choice="single">\n'
         f"{choices}  </Choices>\n</View>\n",
     )
+    files.write_json(out, [_task(pick) for pick in shown])  # last: a tasks file that is there is complete
 
 
 def _task(pick: Pick) -> dict[str, Any]:
     assert pick.picture is not None
-    picture = base64.b64encode(pick.picture.read_bytes()).decode()
+    picture = base64.b64encode(pick.picture.read(LARGEST)).decode()
     data = {"image": f"data:image/png;base64,{picture}", "position": pick.position, "content": pick.content, "rank": pick.rank}
     guess = {"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [pick.predicted]}}
     prediction: dict[str, Any] = {"model_version": "neurotest", "result": [guess]}

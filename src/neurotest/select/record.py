@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from neurotest.data.source import Source
-from neurotest.jobs.life import finish
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.select.selection import Comparison, Selection
@@ -16,8 +15,8 @@ from neurotest.target import Target
 OTHERS = 12  # of the methods after the first, so many picks are stored: enough for the report's pictures
 
 
-def record(run: Run, target: Target, source: Source, selections: Comparison, files: int | None) -> None:
-    """Fill a run that was just made; `files` bounds how many picks of the first method are stored (None: all)."""
+def record(run: Run, target: Target, source: Source, selections: Comparison, files: int | None) -> dict[str, Any]:
+    """Fill a run that was just made, and give its summary; `files` bounds how many picks of the first method are stored."""
     first, *others = selections.values()
     labels = [None] * len(source) if source.labels is None else source.labels.tolist()
     rows = (
@@ -37,7 +36,7 @@ def record(run: Run, target: Target, source: Source, selections: Comparison, fil
     methods: dict[str, Any] = {name: _summary(selection) for name, selection in selections.items()}
     unfit = [f"{name} did not run: {reason}" for name, reason in selections.errors.items()]
     methods[first.method]["notes"] += unfit  # the report shows the notes of what ran
-    finish(run, {"methods": {**methods, **{name: {"error": reason} for name, reason in selections.errors.items()}}})
+    return {"methods": {**methods, **{name: {"error": reason} for name, reason in selections.errors.items()}}}
 
 
 def _extra(source: Source, position: int) -> dict[str, Any]:

@@ -23,13 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from neurotest.errors import BadInput, near
 from neurotest.files import write_text
+from neurotest.public import public
 from neurotest.runs.export import cell
 
 if TYPE_CHECKING:
-    from neurotest.data.source import Source
+    from neurotest.data.objects import AnyData
+    from neurotest.jobs.opening import AnyTarget
     from neurotest.scan import Progress
     from neurotest.target import Target
 
+TABLE, SHEETS = "descriptions.csv", "sheets"  # in a run: the file, and the folder of pictures
 UNKNOWN = "unknown"
 DEAD = "(dead)"  # never above 0 on the data it was described with
 DEFAULT = "combined"
@@ -151,10 +154,18 @@ def read_rows(path: str | Path, needed: Iterable[str]) -> list[dict[str, str]]:
     try:
         if file.stat().st_size > LARGEST:
             raise BadInput(f"{path} is larger than {LARGEST >> 20} MB: this is no table of descriptions.")
-        with open(file, newline="", encoding="utf-8-sig") as text:
-            rows = list(csv.DictReader(text))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"cannot read the descriptions {path}: {getattr(error, 'strerror', None) or error}.") from error
+        content = file.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read the descriptions {path}: {error.strerror or error}.") from error
+    return rows_of(content, str(path), needed)
+
+
+def rows_of(content: bytes, path: str, needed: Iterable[str]) -> list[dict[str, str]]:
+    """The rows of a CSV file that was read from `path`."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"cannot read the descriptions {path}: {error}.") from error
     have = set(rows[0]) if rows else set()
     if lacking := [name for name in needed if name not in have]:
         raise BadInput(f"{path} lacks the column {lacking[0]!r}: expected a CSV file with {', '.join(needed)}.")
@@ -176,9 +187,10 @@ def plain(text: str) -> str:
     return text[1:] if text[:1] == "'" and cell(text[1:]) == text else text
 
 
+@public()
 def describe(
-    target: Target | str,
-    data: Source | str | None,
+    target: AnyTarget,
+    data: AnyData | None,
     method: Any = DEFAULT,
     layers: str | None = None,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,26 @@ from neurotest.semantics.paths import MARGIN, Paths, Reader
 from neurotest.semantics.threshold import PER_CLASS, QUANTILE, Sample, Threshold, read_sample
 from neurotest.semantics.threshold import tau as threshold
 from neurotest.target import Layer, Target
+
+
+class GuidanceOptions(TypedDict, total=False):
+    """The fields of `Guidance` that `neurotest.explain` takes; its `target` is the network."""
+
+    mode: str | None
+    distance: Literal["text", "jaccard", "desc-jaccard"] | None
+    encoder: Any
+    fallback: str | None
+    critical: Any
+    depth: int | None
+    layers: str | None
+    top: int | None
+    margin: float | None
+    describe: Any
+    labels: int | None
+    tau: float | None
+    quantile: float | None
+    per_class: int | None
+    seed: int | None
 
 
 @dataclass(frozen=True, kw_only=True)

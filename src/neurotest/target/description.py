@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from neurotest.errors import BadInput
-from neurotest.target.load import is_file, load, on_path, sha256
+from neurotest.pictures import Preprocess
+from neurotest.target.load import imported, is_file, load, on_path, sha256
 from neurotest.target.target import Outputs, Target
 
 FILES = ("pt2", "onnx")  # sources whose spec is a file
@@ -21,7 +23,8 @@ class Description:
     """Where a network comes from and how it is fed; None: as the source itself says.
 
     spec: with the absolute path of its file. weights, sha256: the file of the weights and its hash. code: the hash of the
-    file that `py:` runs. folder: where a `py:` module was looked for.
+    file that the spec names (of a `py:` module: `module`, found from `folder`). imports: files beside it that it imported,
+    each as HASH PATH.
     """
 
     spec: str | None = None
@@ -29,12 +32,18 @@ class Description:
     sha256: str | None = None
     code: str | None = None
     folder: str | None = None
+    module: str | None = None
+    imports: tuple[str, ...] | None = None
     bounds: tuple[float, ...] | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     size: tuple[int, ...] | None = None
     classes: tuple[str, ...] | None = None
     outputs: Outputs | None = None
+    resize: str | None = None
+    crop: str | None = None
+    grey: bool = False
+    interpolation: str | None = None
     device: str | None = None
     trust_pickle: bool = False
 
@@ -42,13 +51,14 @@ class Description:
     def of(cls, target: Target) -> Description:
         """The description of a target that `load` has opened, or of one that lives in memory only (spec None)."""
         spec = absolute(target.spec) if target.loaded else None
-        file = source_file(spec)
+        code = code_of(spec)
         return cls(
             spec=spec, weights=target.weights and str(target.weights.path), sha256=target.weights and target.weights.sha256,
-            code=sha256(file) if file is not None and spec and spec.startswith("py:") else None,
-            folder=str(Path.cwd()) if spec and spec.startswith("py:") and file is None else None,
+            code=None if code.file is None else sha256(code.file), folder=None if code.folder is None else str(code.folder),
+            module=str(code.file) if code.folder else None,
+            imports=tuple(f"{sha256(file)} {file}" for file in code.imports) or None,
             bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=target.classes,
-            outputs=target.outputs, trust_pickle=target.trust_pickle,
+            outputs=target.outputs, trust_pickle=target.trust_pickle, **_fitting(target.preprocess),
         )  # fmt: skip
 
     @classmethod
@@ -58,11 +68,11 @@ class Description:
         values: dict[str, Any] = {field.name: holds.get(field.name) for field in dataclasses.fields(cls)}
         types: dict[str, tuple[type, ...]] = {"bounds": (int, float), "mean": (int, float), "std": (int, float), "size": (int,)}
         for name, value in values.items():
-            if name in types or name == "classes":
+            if name in types or name in ("classes", "imports"):
                 allowed = types.get(name, (str,))
                 fits = value is None or (isinstance(value, list) and all(isinstance(one, allowed) for one in value))
                 values[name] = tuple(value) if fits and value is not None else None
-            elif name == "trust_pickle":
+            elif name in ("trust_pickle", "grey"):
                 fits, values[name] = isinstance(value, bool | None), bool(value)
             else:
                 fits = isinstance(value, str | None)
@@ -78,7 +88,7 @@ class Description:
         """The stored description with what is said here in its place; the hash of the weights stays that of the run."""
         changes = {name: value for name, value in vars(self).items() if value}
         if self.spec is not None:
-            changes |= {"code": None, "folder": None}
+            changes |= {"code": None, "folder": None, "module": None, "imports": None}
         return dataclasses.replace(stored, **changes)
 
     def open(self) -> Target:
@@ -86,11 +96,17 @@ class Description:
         if self.spec is None:
             raise BadInput("the network was given in memory, by a Python program: pass it again as the target.")
         self._check("weights", self.weights, self.sha256, "--weights FILE")
-        self._check("the code", source_file(self.spec), self.code, f"--target {self.spec}")
-        with nullcontext() if self.folder is None else on_path(Path(self.folder)):  # where its `py:` module was found
+        option = f"--target {self.spec}"
+        what = "the code" if self.spec.startswith("py:") else "the network"
+        self._check(what, self.module or source_file(self.spec), self.code, option)
+        for entry in self.imports or ():
+            expected, _, file = entry.partition(" ")
+            self._check("the code", file, expected, option)
+        with nullcontext() if self.folder is None else on_path(Path(self.folder), 0):  # where its `py:` module was found
             return load(
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
+                resize=self.resize, crop=self.crop, grey=self.grey or None, interpolation=self.interpolation,
             )  # fmt: skip
 
     def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:
@@ -105,6 +121,16 @@ class Description:
             )
 
 
+def _fitting(preprocess: Preprocess) -> dict[str, Any]:
+    """What is not as usual."""
+    resize = None if preprocess.resize is None else str(preprocess.resize)
+    usual = preprocess.interpolation == Preprocess().interpolation
+    return {
+        "resize": resize, "crop": preprocess.crop, "grey": preprocess.grey,
+        "interpolation": None if usual else preprocess.interpolation,
+    }  # fmt: skip
+
+
 def absolute(spec: str) -> str:
     """The spec with the absolute path of its file, so that it means the same from anywhere.
 
@@ -116,6 +142,30 @@ def absolute(spec: str) -> str:
     if file is None:
         return spec
     return f"{prefix}:{file.resolve()}" + (f":{rest.rpartition(':')[2]}" if prefix == "py" else "")
+
+
+class Code(NamedTuple):
+    """What a loaded spec ran: its file, the folder a module was found from, and what it imported from beside it."""
+
+    file: Path | None = None
+    folder: Path | None = None
+    imports: tuple[Path, ...] = ()
+
+
+def code_of(spec: str | None) -> Code:
+    """The files behind a spec that was loaded in this process."""
+    file = source_file(spec)
+    if not spec or not spec.startswith("py:"):
+        return Code(file if file is not None and file.is_file() else None)
+    where = spec.removeprefix("py:").rpartition(":")[0]
+    if file is not None:
+        return Code(file, None, imported(file.resolve()))
+    origin = getattr(sys.modules.get(where), "__file__", None)
+    if origin is None:
+        return Code()
+    file = Path(origin).resolve()
+    outer = where.count(".") + (file.name == "__init__.py")
+    return Code(file, file.parents[outer], imported(file))
 
 
 def source_file(spec: str | None) -> Path | None:

@@ -51,9 +51,10 @@ class Layer:
 
     def matches(self, glob: str) -> bool:
         """An operation is meant only where the glob spells its function: `block.*` is not about it, `block.*add*` is."""
+        if not fnmatch.fnmatchcase(self.name, glob):
+            return False
         own, last = self.name.rpartition(".")[2], glob.rpartition(".")[2]
-        spelled = re.search("[a-z]{3}", last) is not None and fnmatch.fnmatchcase(own, last)
-        return fnmatch.fnmatchcase(self.name, glob) and (spelled or not self.operation)
+        return not self.operation or (re.search("[a-z]{3}", last) is not None and fnmatch.fnmatchcase(own, last))
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,40 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from neurotest import registry
 from neurotest.errors import BadInput, Remark, near
+from neurotest.pictures import Preprocess
+from neurotest.public import public
 from neurotest.target.target import Outputs, Target, WeightsFile
 
+OWN = ("bounds", "mean", "std", "shape", "classes", "outputs", "weights", "preprocess")  # what a target knows of itself
 RANDOM_WEIGHTS = "{} has random weights: two calls give different ones, so nothing measured on it repeats. Pass --weights FILE."
 
 
+class LoadOptions(TypedDict, total=False):
+    """The keywords of `load`, for functions that pass them on."""
+
+    weights: str | Path | None
+    bounds: Sequence[float] | None
+    mean: float | Sequence[float] | None
+    std: float | Sequence[float] | None
+    size: str | Sequence[int] | None
+    classes: str | Path | Sequence[str] | None
+    outputs: Outputs | None
+    resize: int | str | None
+    crop: str | None
+    grey: bool | None
+    interpolation: str | None
+    device: str | None
+    trust_pickle: bool
+
+
+@public()
 def load(
     spec: str | nn.Module | Target,
     *,
@@ -32,28 +54,38 @@ def load(
     size: str | Sequence[int] | None = None,
     classes: str | Path | Sequence[str] | None = None,
     outputs: Outputs | None = None,
+    resize: int | str | None = None,
+    crop: str | None = None,
+    grey: bool | None = None,
+    interpolation: str | None = None,
     device: str | None = None,
     trust_pickle: bool = False,
 ) -> Target:
     """Load the network under test; what is given here overrides what the source says of itself.
 
+    resize, crop, grey, interpolation: how pictures of any size become its inputs, see `neurotest.pictures.Preprocess`.
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
     """
     described: dict[str, Any] = {"bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "outputs": outputs}
-    options = {key: value for key, value in (described | {"classes": read_classes(classes)}).items() if value is not None}
+    described |= {"classes": read_classes(classes)}
+    options = {key: value for key, value in described.items() if value is not None}
+    fitting: dict[str, Any] = {"resize": resize, "crop": crop, "grey": grey, "interpolation": interpolation}
+    fitting = {key: value for key, value in fitting.items() if value is not None}
     device = _device(device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
-    if isinstance(spec, Target) and not options and weights is None and spec.device == torch.device(device):
+    if isinstance(spec, Target) and not options and not fitting and weights is None and spec.device == torch.device(device):
         return spec
     text = spec if isinstance(spec, str) else ""
     network = _source(spec, trust_pickle, check_random=weights is None) if isinstance(spec, str) else spec
     origin: dict[str, Any] = {"spec": text, "device": device, "trust_pickle": trust_pickle}
+    if fitting:
+        options["preprocess"] = Preprocess(**{**(vars(network.preprocess) if isinstance(network, Target) else {}), **fitting})
     if weights is not None:
         file = Path(weights).expanduser().resolve()
         load_weights(network.module if isinstance(network, Target) else network, file)
         origin["weights"] = WeightsFile(file, sha256(file))
     if isinstance(network, Target):
-        own = {name: getattr(network, name) for name in ("bounds", "mean", "std", "shape", "classes", "outputs", "weights")}
+        own = {name: getattr(network, name) for name in OWN}
         origin["spec"] = text or (network.spec if network.loaded else "")
         return Target(network.module, **{**own, **origin, **options})
     if text:
@@ -153,7 +185,7 @@ def from_python(place: str) -> nn.Module | Target:
     if not colon or not where or not name:
         raise BadInput(f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.")
     # A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too.
-    with on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()):
+    with on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()), _noting_imports(where):
         build = _callable(where, name)
         try:
             network = build()
@@ -166,6 +198,35 @@ def from_python(place: str) -> nn.Module | Target:
 
 def is_file(where: str) -> bool:
     return where.endswith(".py") or Path(where).is_file()
+
+
+_imports: dict[Path, set[Path]] = {}
+
+
+@contextmanager
+def _noting_imports(where: str) -> Iterator[None]:
+    """Note which files beside the user's own it imports: they are its code, too."""
+    before = set(sys.modules)
+    yield
+    origin = where if is_file(where) else getattr(sys.modules.get(where), "__file__", None)
+    if origin is None:
+        return
+    file = Path(origin).resolve()
+    top = file.parent if is_file(where) else file.parents[where.count(".") + (file.name == "__init__.py")]
+    installed = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    for name in set(sys.modules) - before:
+        other = getattr(sys.modules.get(name), "__file__", None)
+        if not isinstance(other, str) or not other.endswith(".py"):
+            continue
+        path = Path(other).resolve()
+        foreign = installed & set(path.parents) or {"site-packages", "dist-packages"} & set(path.parts)
+        if path != file and path.is_relative_to(top) and not foreign:
+            _imports.setdefault(file, set()).add(path)
+
+
+def imported(file: Path) -> tuple[Path, ...]:
+    """The files beside a `py:` file that it imported while it was loaded in this process."""
+    return tuple(sorted(_imports.get(file, ())))
 
 
 @contextmanager

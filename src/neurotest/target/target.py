@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
+from neurotest.pictures import Preprocess
 from neurotest.target.layers import Survey
 from neurotest.target.survey import last_operator, survey
 
@@ -35,7 +36,7 @@ class Target:
     module: the network, in eval mode. bounds: the range its inputs live in, before preprocessing. mean, std: preprocessing,
     applied inside the target so that bounds, mutations and saved inputs never see it. shape: of one input. outputs: what
     the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1). spec, weights,
-    trust_pickle: where `load` found it.
+    trust_pickle: where `load` found it. preprocess: how pictures of any size become its inputs.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class Target:
         device: str | torch.device = "cpu",
         weights: WeightsFile | None = None,
         trust_pickle: bool = False,
+        preprocess: Preprocess | None = None,
     ) -> None:
         self.module = module.to(device)
         self.loaded = bool(spec)  # whether `load` can open it again by its spec
         self.weights = weights
         self.trust_pickle = trust_pickle
+        self.preprocess = preprocess or Preprocess()
         self.bounds = _bounds(bounds)
         self.shape = tuple(int(s) for s in shape) if shape else None
         self.classes = tuple(str(c) for c in classes) if classes else None

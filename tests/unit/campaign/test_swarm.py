@@ -74,9 +74,9 @@ def test_a_changed_image_does_not_replay(tmp_path: Path) -> None:
     assert first.file is not None
     from PIL import Image
 
-    image = np.array(Image.open(first.file))
-    Image.fromarray(255 - image).save(first.file)
-    assert not replay(first.file, target()).same_values
+    image = np.array(Image.open(first.file.path))
+    Image.fromarray(255 - image).save(first.file.path)
+    assert not replay(first.file.path, target()).same_values
 
 
 def test_interrupted_or_killed_it_goes_on_to_the_same_end(tmp_path: Path) -> None:

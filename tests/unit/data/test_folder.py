@@ -99,15 +99,11 @@ def spoiled(path: Path) -> dict[str, str]:
     (path / "empty.png").write_bytes(b"")
     (path / "text.jpg").write_text("no picture")
     save(path / "wide.png", picture(3, 6, 9))
-    save(path / "clear.png", picture(4, channels=4))
-    Image.fromarray(np.zeros((6, 5), np.uint16)).save(path / "deep.png")
     save(path / "old.bmp", picture(5))
     frames = [Image.fromarray(picture(i)) for i in (6, 7)]
     frames[0].save(path / "moving.webp", save_all=True, append_images=frames[1:])
     return {
-        "clear.png": "transparent",
         "cut.png": "cut off",
-        "deep.png": "8 bits",
         "empty.png": "damaged or not an image",
         "moving.webp": "animated",
         "old.bmp": "not PNG, JPEG or WebP",
@@ -127,9 +123,7 @@ def test_what_cannot_be_used_is_skipped_counted_and_listed(tmp_path: Path) -> No
     assert str(tmp_path) not in " ".join(one.reason for one in source.skipped)
 
 
-@pytest.mark.parametrize(
-    "name", ["clear.png", "cut.png", "deep.png", "empty.png", "moving.webp", "old.bmp", "text.jpg", "wide.png"]
-)
+@pytest.mark.parametrize("name", ["cut.png", "empty.png", "moving.webp", "old.bmp", "text.jpg", "wide.png"])
 def test_strict_refuses_each_of_them(tmp_path: Path, name: str) -> None:
     expected = spoiled(tmp_path)
     for other in set(expected) - {name}:

@@ -166,11 +166,6 @@ def test_a_path_is_no_spec_either(pool: Path) -> None:
         data(pool)
 
 
-def test_an_array_is_told_what_to_become() -> None:
-    with pytest.raises(BadInput, match=r"ndarray.*ArraySource"):
-        data(np.zeros((2, 2)))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

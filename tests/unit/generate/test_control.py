@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,14 @@ def test_the_control_is_level_in_forward_passes(guide: str) -> None:
     assert loop.control is not None
     assert abs(loop.control.tally.forwards - loop.tally.forwards) <= 32
     assert loop.control.tally.accepted > 0.8 * loop.control.tally.outputs  # all but faults run after their turn had ended
+
+
+def test_the_seconds_of_a_control_are_a_part_of_those_that_passed() -> None:
+    began = time.perf_counter()
+    loop = fuzzer("random", Budget(forwards=100), batch=32).controlled()
+    drive(loop)
+    assert loop.control is not None
+    assert 0 < loop.control.tally.seconds < time.perf_counter() - began
 
 
 def test_the_control_is_a_random_campaign_of_its_own() -> None:

@@ -21,6 +21,7 @@ from neurotest.jobs.stored import stored_target, stored_targets, target_config
 from neurotest.runs.store import Run
 from neurotest.target import Target, load
 from neurotest.target.description import Description, absolute, source_file
+from neurotest.target.load import sha256
 
 CODE = """
 import torch
@@ -85,7 +86,8 @@ def test_only_what_is_known_is_stored() -> None:
 def test_only_modules_are_looked_for_in_a_folder(folder: Path) -> None:
     (folder / "a_module_of_mine.py").write_text(CODE)
     module = Description.of(load("py:a_module_of_mine:build"))
-    assert (module.folder, module.code) == (str(folder), None)
+    file = folder / "a_module_of_mine.py"
+    assert (module.folder, module.module, module.code) == (str(folder), str(file), sha256(file))
     assert Description.of(load("py:model.py:build")).folder is None
     assert Description.of(load(ZOO)).folder is None
 

@@ -112,10 +112,11 @@ def test_other_runs_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="run of 'subtracting', not of adding"):
         resumed(tmp_path / "other")
     begin("adding", tmp_path / "damaged", {"something": 1}).close()
-    with pytest.raises(BadInput, match="does not fit"):
+    with pytest.raises(BadInput, match="does not fit") as refused:
         resumed(tmp_path / "damaged")
-    # Neither holds on to the run.
+    # Neither holds on to the run, even while the error with its frames is still there.
     Run.open(tmp_path / "damaged", write=True).close()
+    assert refused.traceback
 
 
 def test_what_is_filled_in_at_the_beginning_is_whole(tmp_path: Path) -> None:

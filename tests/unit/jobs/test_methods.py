@@ -53,6 +53,12 @@ def test_damaged_entries(stored: Any) -> None:
         read_method("attack", stored)
 
 
+@pytest.mark.parametrize("stored", [None, 7])
+def test_an_entry_that_is_no_method_at_all(stored: Any) -> None:
+    with pytest.raises(BadInput, match="it is damaged"):
+        read_method("attack", stored)
+
+
 def test_options_beside_the_name() -> None:
     assert with_options("attack", "pgd", {"eps": 0.2, "steps": None}) == registry.build("attack", "pgd:eps=0.2")
     with pytest.raises(BadInput, match="no option 'epsilon'"):

@@ -11,7 +11,8 @@ from PIL import Image
 from torch import nn
 
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, Remark
+from neurotest.jobs.life import begin
 from neurotest.jobs.opening import open_counted, open_data, open_target, stored_source, stored_spec
 from neurotest.target import Target
 from neurotest.target.description import Description
@@ -79,6 +80,15 @@ def test_a_file_that_cannot_be_read_is_left_out_or_refused(folder: Path) -> None
             opened(target, f"dir:{folder / 'data'}", strict=True)
 
 
+def test_what_a_user_should_know_of_the_data_is_warned_about(folder: Path) -> None:
+    with pytest.warns(Remark) as warned:
+        open_data(network(shape=(1, 2, 2)), f"dir:{folder / 'data'}")
+    skipped, numbered = (str(one.message) for one in warned)
+    assert skipped.startswith("1 file skipped (first: ")
+    assert "broken.png" in skipped
+    assert "(0 = bird, 1 = fish, ...): pass --classes" in numbered
+
+
 @pytest.mark.parametrize("prefix", ["npz", "dir", "idx", "parquet", "wav"])
 def test_a_stored_source_is_found_from_anywhere(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -97,16 +107,26 @@ def test_other_sources_stay_as_they_are(folder: Path, monkeypatch: pytest.Monkey
     assert stored_spec(open_data(target, "dir:data")) == f"dir:{folder / 'data'}"
 
 
-def test_what_a_run_was_started_with_unless_it_is_named_again(tmp_path: Path) -> None:
+def test_what_a_run_was_started_with_unless_it_is_named_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = arrays()
-    assert stored_source(tmp_path, "zoo:mnist/test", None) == "zoo:mnist/test"
-    assert stored_source(tmp_path, "zoo:mnist/test", source) is source
-    assert stored_source(tmp_path, None, "dir:x") == "dir:x"
-    for stored in (None, "", 7):
-        with pytest.raises(BadInput, match="started with seeds that a Python program held in memory"):
-            stored_source(tmp_path, stored, None)
-    with pytest.raises(BadInput, match="started with training data that"):
-        stored_source(tmp_path, None, None, "training data")
+    monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "cache"))
+    with begin("fuzz", tmp_path / "run", {}) as run:
+        assert stored_source(run, "zoo:mnist/test", None) == "zoo:mnist/test"
+        assert stored_source(run, "npz:x.npz", None) == "npz:x.npz"
+        assert stored_source(run, "zoo:mnist/test", source) is source
+        assert stored_source(run, None, "dir:x") == "dir:x"
+        for stored in (None, "", 7):
+            with pytest.raises(BadInput, match="started with seeds that a Python program held in memory"):
+                stored_source(run, stored, None)
+        with pytest.raises(BadInput, match="started with training data that"):
+            stored_source(run, None, None, "training data")
+        monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "another machine"))
+        assert stored_source(run, "zoo:mnist/test", None) == "zoo:mnist/test"
+        assert stored_source(run, "npz:/home/me/x.npz", "npz:mine.npz") == "npz:mine.npz"
+        with pytest.raises(
+            BadInput, match=r"made elsewhere and names 'npz:/home/me/x\.npz' as its seeds: give the data yourself"
+        ):
+            stored_source(run, "npz:/home/me/x.npz", None)
 
 
 def test_logits_are_those_of_the_opened_network() -> None:

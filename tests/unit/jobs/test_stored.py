@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from neurotest.errors import BadInput, Remark
+from neurotest.errors import BadInput
 from neurotest.jobs.life import begin
 from neurotest.jobs.stored import stored_target, stored_targets, target_config
 from neurotest.runs.store import Run
@@ -97,9 +97,11 @@ def test_runs_of_the_first_version_hold_the_spec_only(folder: Path) -> None:
         assert stored_target(run).fingerprint == target.fingerprint
     begin("fuzz", folder / "own", {"target": "py:model.py:build", "fingerprint": described().fingerprint}).close()
     with Run.open(folder / "own") as run:
-        with pytest.warns(Remark, match="random weights"), pytest.raises(BadInput, match="not the one"):
+        with pytest.raises(BadInput, match=r"before the hash of the code it runs was kept .*--target"):
             stored_target(run)
-        again = Description(weights=str(folder / "w.safetensors"), mean=(0.5,), std=(0.2,), bounds=(0, 2))
+        again = Description(
+            spec="py:model.py:build", weights=str(folder / "w.safetensors"), mean=(0.5,), std=(0.2,), bounds=(0, 2)
+        )
         assert stored_target(run, again).fingerprint == described().fingerprint
 
 

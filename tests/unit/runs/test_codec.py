@@ -181,6 +181,19 @@ def test_an_array_file_that_is_not_ours_is_refused(tmp_path: Path, content: byte
         codec.decode(tmp_path / "x.npy")
 
 
+def test_an_array_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(b"PK\x03\x04")
+    with pytest.raises(BadInput, match=r"cannot be read back: it does not start as a \.npy of version 1\.0 does"):
+        codec.decode(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("kind", ["BMP", "GIF", "TIFF"])
+def test_another_kind_of_picture_is_refused_whatever_its_name(tmp_path: Path, kind: str) -> None:
+    Image.new("L", (2, 2)).save(tmp_path / "x.png", format=kind)
+    with pytest.raises(BadInput, match="cannot be read back"):
+        codec.decode(tmp_path / "x.png")
+
+
 @pytest.mark.parametrize("cut", [0, 8, 20, 40, 60])
 def test_a_truncated_picture_is_refused(tmp_path: Path, cut: int) -> None:
     path = codec.encode(np.random.default_rng(0).integers(0, 256, (3, 20, 20), dtype=np.uint8), tmp_path / "x")

@@ -123,7 +123,9 @@ def test_a_run_without_a_date_is_unreadable_and_stays(root: Path) -> None:
             db.execute(
                 "DELETE FROM meta WHERE key = 'created'" if key == "old" else "UPDATE meta SET value = '7' WHERE key = 'created'"
             )
-    assert {info.path.name for info in list_runs(root) if info.state == "unreadable"} == {"old", "new", "broken"}
+    problems = {info.path.name: info.problem for info in list_runs(root) if info.state == "unreadable"}
+    assert set(problems) == {"old", "new", "broken"}
+    assert problems["old"] == f"{root / 'old'} does not say when it was made: it is damaged."
     assert names(clean(root, keep=0)) == ["stopped", "ancient-stopped"]
 
 

@@ -159,16 +159,17 @@ def test_values_of_the_wrong_kind_are_refused(small: Path, statement: str) -> No
 # a run that somebody sent
 
 
-@pytest.mark.parametrize("path", ["../../secret.png", "/etc/hostname", "inputs/../../secret.png", "inputs/link.png"])
+@pytest.mark.parametrize(
+    "path", ["../../secret.png", "/etc/hostname", "inputs/../../secret.png", "inputs/../inputs/picked-000000.png"]
+)
 def test_a_path_that_leaves_the_run_is_refused(small: Path, path: str) -> None:
     secret = small.parent / "secret.png"
     shutil.copy(small / "inputs" / "picked-000000.png", secret)
-    (small / "inputs" / "link.png").symlink_to(secret)
     with changed(small) as db:
         db.execute("UPDATE file SET path = ? WHERE position = 0", (path,))
     with Run.open(small) as run:
         for read in (lambda: run.load_input(0), run.files, run.export):
-            with pytest.raises(BadInput, match="leaves"):
+            with pytest.raises(BadInput, match=r"^path .* leaves"):
                 read()
         assert run.load_input(2).shape == (1, 3, 4)
 
@@ -212,7 +213,7 @@ def test_links_instead_of_our_own_files_are_refused(small: Path, tmp_path: Path)
     shutil.move(small / "inputs", outside)
     (small / "inputs").symlink_to(outside)
     (outside / "picked-000001.png").touch()
-    with Run.open(small, write=True) as run, pytest.raises(BadInput, match="leaves"):
+    with Run.open(small, write=True) as run, pytest.raises(BadInput, match="inputs is a link or no folder: refused"):
         run.save_input(1, np.zeros((1, 1, 1), np.uint8))
     assert (outside / "picked-000001.png").exists()
     shutil.move(small / schema.FILE, tmp_path / "other.sqlite")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from neurotest.errors import BadInput
 from neurotest.runs import Run, schema
-from neurotest.runs.plain import plain
+from neurotest.runs.plain import dumps, plain
 from neurotest.runs.rows import InputRow, MethodRow, RankedRow
 
 
@@ -118,6 +118,12 @@ def test_a_ranking_without_scores_or_with_scores_that_are_no_numbers(tmp_path: P
         assert run.ranking("random") == [RankedRow(1, 1, None, True), RankedRow(2, 0, None, False)]
         assert run.ranking("odd") == [RankedRow(1, 1, math.inf, False), RankedRow(2, 0, None, False)]
         assert [row.name for row in run.methods()] == ["random", "odd"]
+
+
+@pytest.mark.parametrize("positions", [[[0, 1]], [0.0, 1.0], 1])
+def test_a_ranking_is_one_row_of_integers(tmp_path: Path, positions: Any) -> None:
+    with new(tmp_path, 2) as run, pytest.raises(BadInput, match="ranking nss: expected positions as one row of integers"):
+        run.add_ranking("nss", positions, None, 0)
 
 
 def test_stored_inputs_come_back_exactly(tmp_path: Path) -> None:
@@ -349,5 +355,6 @@ def test_plain_by_hand(tmp_path: Path) -> None:
     value = {"a": np.float32(0.5), 1: (True, None, {3, 1}), "p": Path("x/y"), "n": [math.nan, -math.inf, np.array([[1, 2]])]}
     assert plain(value) == {"a": 0.5, "1": [True, None, [1, 3]], "p": "x/y", "n": [None, None, [[1, 2]]]}
     json.dumps(plain(value), allow_nan=False)
+    assert dumps({"b": 1, "a": {"d": 2, "c": 3}}) == dumps({"a": {"c": 3, "d": 2}, "b": 1}) == '{"a": {"c": 3, "d": 2}, "b": 1}'
     with pytest.raises(TypeError, match="object has no place"):
         plain({"a": object()})

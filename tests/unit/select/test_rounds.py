@@ -150,3 +150,77 @@ def test_other_runs_and_damage(begun: Path, tmp_path: Path) -> None:
     (begun / rounds.FACTS).write_bytes(b"nothing")
     with pytest.raises(BadInput, match="damaged"):
         rounds.resume(begun)
+
+
+class Death(BaseException):
+    """The process is gone."""
+
+
+def labelled_once(begun: Path, pool: ArraySource, tmp_path: Path) -> list[int]:
+    assert pool.labels is not None
+    first: list[int] = rounds.resume(begun)["indices"]
+    rounds.add_labels(begun, write(tmp_path / "labels.csv", first, pool.labels[first].tolist()))
+    return first
+
+
+def test_whoever_dies_between_a_rounds_rows_and_its_pictures_gets_both(
+    begun: Path, pool: ArraySource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labelled_once(begun, pool, tmp_path)
+
+    def death(*arguments: object, **options: object) -> None:
+        raise Death
+
+    for name in ("save_inputs", "add_ranking", "export"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, name, death)
+            with pytest.raises(Death):
+                rounds.resume(begun)
+        with Run.open(begun) as run:
+            assert len(run["adaptive rounds"]) == 1
+    proposal = rounds.resume(begun)
+    assert (proposal["round"], proposal["again"]) == (2, False)
+    with Run.open(begun) as run:
+        assert set(proposal["indices"]) <= {row.position for row in run.files("picked")}
+
+
+def test_pictures_that_an_earlier_version_lost_are_made_up_for(begun: Path, pool: ArraySource, tmp_path: Path) -> None:
+    labelled_once(begun, pool, tmp_path)
+    second = rounds.resume(begun)["indices"]
+    with Run.open(begun, write=True) as run:
+        run.change("DELETE FROM file WHERE position = ?", [(p,) for p in second])
+    again = rounds.resume(begun)
+    assert (again["round"], again["again"]) == (2, True)
+    with Run.open(begun) as run:
+        assert set(second) <= {row.position for row in run.files("picked")}
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "huge header", "bzip2", "link", "pipe", "gone", "another"])
+def test_a_damaged_scan_is_one_sentence(begun: Path, tmp_path: Path, damage: str) -> None:
+    import os
+    import shutil
+    import zipfile
+
+    file = begun / "adaptive.npz"
+    content = file.read_bytes()
+    file.unlink()
+    if damage == "empty":
+        file.touch()
+    elif damage == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    elif damage in ("huge header", "bzip2"):
+        header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 8000000), }\n"
+        array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_BZIP2 if damage == "bzip2" else zipfile.ZIP_DEFLATED) as archive:
+            for name in ("features.npy", "logits.npy"):
+                archive.writestr(name, array + bytes(1 << 20))
+    elif damage == "link":
+        (tmp_path / "mine.npz").write_bytes(content)
+        file.symlink_to(tmp_path / "mine.npz")
+    elif damage == "pipe":
+        os.mkfifo(file)
+    elif damage == "another":
+        np.savez(file, features=np.zeros((3, 2), np.float32), logits=np.zeros((3, 10), np.float32))
+    with pytest.raises(BadInput, match=r"adaptive\.npz"):
+        rounds.resume(begun)
+    shutil.rmtree(begun)

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import registry
+from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.differential.ensemble import Ensemble, rows_of
@@ -31,6 +32,7 @@ from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import SAME, distances
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.oracles import predicted
+from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, fit
 from neurotest.target import Target
@@ -42,9 +44,10 @@ MASKED_ONE = (
 )
 
 
+@public()
 def diff(
     targets: AnyTarget | Sequence[AnyTarget] | None = None,
-    seeds: Source | str | None = None,
+    seeds: AnyData | None = None,
     method: str | Method | None = None,
     *,
     keep_wrong: bool | None = None,
@@ -72,7 +75,7 @@ def diff(
         def again(run: Run, config: dict[str, Any]) -> _Diff:
             old = old_method(run, config, "differential", method, options)
             chosen = old_settings(run, config, settings)
-            return _Diff.begin(stored_targets(run, named), stored_source(run.path, config["seeds"], seeds), old, chosen)
+            return _Diff.begin(stored_targets(run, named), stored_source(run, config["seeds"], seeds), old, chosen)
 
         return go_on(resume, "diff", again, progress, out=out)
     if targets is None or seeds is None:
@@ -85,7 +88,7 @@ def diff(
 
 
 def deepxplore_suite(
-    targets: Sequence[Target | str], seeds: Source | str, *, limit: int | None = None, seed: int = 0, **options: Any
+    targets: Sequence[AnyTarget], seeds: AnyData, *, limit: int | None = None, seed: int = 0, **options: Any
 ) -> DiffResult:
     """One suite of DeepXplore in memory, for studies, with the published settings (and options in their place)."""
     return diff(targets, seeds, "deepxplore:preset=mnist-paper", limit=limit, seed=seed, out=False, **options)
@@ -140,7 +143,7 @@ class _Diff(Batches[DiffResult]):
     disagreed: int
 
     @classmethod
-    def begin(cls, targets: list[Target], seeds: Source | str, method: Method, settings: Mapping[str, Any]) -> _Diff:
+    def begin(cls, targets: list[Target], seeds: AnyData, method: Method, settings: Mapping[str, Any]) -> _Diff:
         first = next((target for target in targets if target.shape is not None), targets[0])
         source = open_data(first, seeds, limit=settings["limit"])
         check_targets(targets, method, source)

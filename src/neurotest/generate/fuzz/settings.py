@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from neurotest.checks import integer, number, one_of
 from neurotest.errors import BadInput
@@ -81,3 +81,26 @@ class Budget:
     def spent(self, counts: dict[str, float]) -> str | None:
         """The limit that is reached, if any."""
         return next((name for name, limit in self.to_dict().items() if counts.get(name, 0) >= limit), None)
+
+
+class FuzzOptions(TypedDict, total=False):
+    """The fields of `Settings` and `Budget` as `neurotest.fuzz` takes them; mutations and validity may be text."""
+
+    mutations: Mutations | str | None
+    validity: Validity | str | None
+    energy: Literal["constant", "potential"] | None
+    tries: int | None
+    priority: Literal["uses", "deephunter", "uniform", "recent"] | None
+    accept: Literal["first", "all"] | None
+    reuse_failures: bool | None
+    every_fault: bool | None
+    batch: int | None
+    chunk: int | None
+    max_depth: int | None
+    capacity: int | None
+    seed: int | None
+    iterations: int | None
+    forwards: int | None
+    seconds: float | None
+    outputs: int | None
+    faults: int | None

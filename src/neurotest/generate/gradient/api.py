@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.data.source import Source
+from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.attacks import Attack
@@ -31,6 +31,7 @@ from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import SAME, distances
 from neurotest.oracles import predicted
+from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -38,9 +39,10 @@ from neurotest.target import Target
 BATCH = 100
 
 
+@public()
 def attack(
     target: AnyTarget | None = None,
-    seeds: Source | str | None = None,
+    seeds: AnyData | None = None,
     attack: str | Attack | None = None,
     diversity: float | Diversity | None = None,
     *,
@@ -74,8 +76,8 @@ def attack(
             if diversity is not None and regulariser != old:
                 raise other_setting(run, "diversity", regulariser, old)
             method = old_method(run, config, "attack", attack, options)
-            source = stored_source(run.path, config["seeds"], seeds)
-            return _Attack.begin(stored_target(run, target), source, method, old, old_settings(run, config, settings))
+            network, source = stored_target(run, target), stored_source(run, config["seeds"], seeds)
+            return _Attack.begin(network, source, method, old, old_settings(run, config, settings))
 
         return go_on(resume, "attack", again, progress, out=out)
     if target is None or seeds is None:
@@ -108,7 +110,7 @@ class _Attack(Batches[AttackResult]):
 
     @classmethod
     def begin(
-        cls, target: Target, seeds: Source | str, method: Attack, diversity: Diversity | None, settings: Mapping[str, Any]
+        cls, target: Target, seeds: AnyData, method: Attack, diversity: Diversity | None, settings: Mapping[str, Any]
     ) -> _Attack:
         if diversity is not None and not method.regularised:
             others = [name for name, entry in registry.entries("attack").items() if getattr(entry.make, "regularised", False)]

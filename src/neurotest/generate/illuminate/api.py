@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import files as disk
 from neurotest.checks import count
-from neurotest.data.source import Source
+from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.engine import Engine
@@ -30,6 +29,8 @@ from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import distances
 from neurotest.oracles import predicted
+from neurotest.public import public
+from neurotest.runs.folder import own
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -89,11 +90,13 @@ class IlluminateResult(AttackResult):
 
 FORWARDS = 2000
 FAULTS = "faults.npz"
+own(r"faults\.npz")
 
 
+@public()
 def illuminate(
     target: AnyTarget | None = None,
-    seeds: Source | str | None = None,
+    seeds: AnyData | None = None,
     forwards: int | None = None,
     *,
     method: str | Illuminate | None = None,
@@ -104,14 +107,17 @@ def illuminate(
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    changes: str | None = None,
+    steps: int | None = None,
+    batch: int | None = None,
 ) -> IlluminateResult:
     """Search for faults of every (true class, predicted class, way of change) until `forwards` passes (2000) are spent.
 
-    A backward pass counts as two forward passes; choosing the seeds is not counted. options: changes=, steps=, batch=. Seeds the
-    target gets wrong are set aside unless `keep_wrong`. out, resume: as in `neurotest.attack`; a resumed run may get another
-    number of passes.
+    A backward pass counts as two forward passes; choosing the seeds is not counted. changes, steps, batch: those of the method.
+    Seeds the target gets wrong are set aside unless `keep_wrong`. out, resume: as in `neurotest.attack`; a resumed run may get
+    another number of passes.
     """
+    options = {"changes": changes, "steps": steps, "batch": batch}
     settings = {"keep_wrong": keep_wrong, "limit": limit, "seed": seed, "files": files}
     if resume is not None:
 
@@ -119,8 +125,8 @@ def illuminate(
             budget = _budget(config["forwards"] if forwards is None else forwards)
             chosen = {**old_settings(run, config, settings), "forwards": budget}
             old = old_method(run, config, "generator", method, options)
-            source = stored_source(run.path, config["seeds"], seeds)
-            return _Illumination.begin(stored_target(run, target), source, old, chosen)
+            network, source = stored_target(run, target), stored_source(run, config["seeds"], seeds)
+            return _Illumination.begin(network, source, old, chosen)
 
         return go_on(resume, "illuminate", again, progress, out=out)
     if target is None or seeds is None:
@@ -142,7 +148,7 @@ class _Illumination(Work[IlluminateResult]):
     all_faults: Arrays = field(default_factory=dict)  # also those that lost their cell
 
     @classmethod
-    def begin(cls, target: Target, seeds: Source | str, method: Illuminate, settings: Mapping[str, Any]) -> _Illumination:
+    def begin(cls, target: Target, seeds: AnyData, method: Illuminate, settings: Mapping[str, Any]) -> _Illumination:
         source = open_data(target, seeds, limit=settings["limit"])
         chosen = choose_seeds(target, source, keep_wrong=settings["keep_wrong"])
         return cls(targets=[target], source=source, seeds=chosen, method=method, settings=settings)
@@ -151,7 +157,7 @@ class _Illumination(Work[IlluminateResult]):
         return f"{len(Parts(run))} rounds" if len(Parts(run)) else ""
 
     def record(self, run: Run, result: IlluminateResult) -> None:
-        with disk.whole(run.path / FAULTS) as part, open(part, "wb") as stream:
+        with run.file(FAULTS).writing() as stream:
             np.savez_compressed(stream, allow_pickle=False, **self.all_faults)
         super().record(run, result)
 

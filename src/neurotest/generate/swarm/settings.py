@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from neurotest import checks
 from neurotest.checks import number, setting
@@ -77,3 +77,24 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "excitability-paper": {"fitness": "excitability:preset=paper", **PAPER},
 }  # fmt: skip
+
+
+class SwarmOptions(TypedDict, total=False):
+    """The fields of `Settings` as `neurotest.swarm` takes them."""
+
+    norm: Norm | None
+    radius: float | None
+    moves: Literal["auto", "lattice", "tiles", "velocity"] | None
+    particles: int | None
+    evaluations: int | None
+    iterations: int | None
+    labels: int | None
+    enough: float | None
+    start: Literal["random", "fixed"] | None
+    inertia: tuple[float, float] | None
+    own: float | None
+    shared: float | None
+    speed: float | None
+    per_value: bool | None
+    batch: int | None
+    seed: int | None

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from neurotest import files, registry
-from neurotest.data.source import Source
-from neurotest.data.spec import data
+from neurotest import registry
+from neurotest.arrays import read_npz
+from neurotest.data.objects import AnyData
+from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
+from neurotest.jobs.stored import stored_data
+from neurotest.runs.folder import own
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
@@ -24,6 +26,7 @@ from neurotest.select.exchange import classes_of, numbered, read_labels
 
 Entry = dict[str, Any]  # as JSON holds it
 FACTS = "adaptive.npz"
+own(r"adaptive\.npz")
 ROUNDS, SETTINGS = "adaptive rounds", "adaptive settings"  # entries of the run
 LARGEST = 1 << 33
 
@@ -40,7 +43,7 @@ def _keep(run: Run, name: str, state: AdaptiveState) -> None:
     facts, loop = state.loop.facts, state.loop
     content = io.BytesIO()
     np.savez(content, features=facts.features, logits=facts.logits)
-    files.write_bytes(run.path / FACTS, content.getvalue())
+    run.file(FACTS).write(content.getvalue())
     picks = [row.position for row in run.ranking(name) if row.picked]
     with run.transaction(durable=True):
         run[SETTINGS] = {**dataclasses.asdict(state.method), "seed": state.pool.seed, "bounds": list(state.pool.target.bounds)}
@@ -95,7 +98,7 @@ def _places(key: int | str, contents: Mapping[str, list[int]], proposed: set[int
     return [key]
 
 
-def resume(path: str | Path, budget: int | None = None, *, pool: Source | str | None = None, files: int | None = None) -> Entry:
+def resume(path: str | Path, budget: int | None = None, *, pool: AnyData | None = None, files: int | None = None) -> Entry:
     """Propose the next batch of an adaptive run, or say again what was proposed if nothing of it has a label yet.
 
     budget: size of the batch (default: that of the one before). pool: only for pictures of the proposals; zoo data and data of a
@@ -107,22 +110,33 @@ def resume(path: str | Path, budget: int | None = None, *, pool: Source | str | 
         last = rounds[-1]
         size = budget or len(last["positions"])
         if not any(p in loop.labels for p in last["positions"]) and (budget is None or budget == len(last["positions"])):
-            return _result(run, loop, last["positions"], len(rounds), again=True, stop=method.stop)
+            return _proposed_before(run, loop, rounds, pool, files, method.stop)
         if method.stop is not None and loop.expected_rate(size) < method.stop:
             return _result(run, loop, [], len(rounds), again=False, stop=method.stop)
         batch = loop.propose(size)
         name = f"{rounds[0]['ranking']} round {len(rounds) + 1}"
-        with run.transaction(durable=True):
+        with run.transaction(durable=True):  # files, then the rows: whoever dies between has proposed nothing
+            missing = _pictures(run, pool, batch if files is None else batch[:files])
             run.add_ranking(name, batch, loop.chances[batch], len(batch))
             run[ROUNDS] = [*rounds, _round(name, batch.tolist(), loop)]
-        missing = _pictures(run, pool, batch if files is None else batch[:files])
-        run.export()
+            run.export()
         result = _result(run, loop, batch.tolist(), len(rounds) + 1, again=False, stop=method.stop)
         return {**result, "notes": [*result["notes"], *missing]}
 
 
+def _proposed_before(run: Run, loop: Loop, rounds: list[Entry], pool: Any, files: int | None, stop: float | None) -> Entry:
+    """The last proposal again; pictures that a later round still lacks are made up for."""
+    positions, missing = rounds[-1]["positions"], []
+    if len(rounds) > 1:
+        with run.transaction():
+            missing = _pictures(run, pool, np.array(positions[:files], dtype=np.int64))
+            run.export()
+    result = _result(run, loop, positions, len(rounds), again=True, stop=stop)
+    return {**result, "notes": [*result["notes"], *missing]}
+
+
 def _rounds(run: Run) -> list[dict[str, Any]]:
-    if ROUNDS not in run or not (run.path / FACTS).is_file():
+    if ROUNDS not in run:
         raise BadInput(
             f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
             "--out RUN` on a pool without labels."
@@ -148,20 +162,16 @@ def _loop(run: Run, rounds: list[dict[str, Any]]) -> tuple[Loop, Adaptive]:
 
 def _facts(run: Run) -> Facts:
     """The saved scan, read as data and nothing else."""
-    path = run.path / FACTS
-    if path.is_symlink() or path.stat().st_size > LARGEST:
-        raise BadInput(f"{path} is a link or too large: refused.")
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            facts = Facts(arrays["features"], arrays["logits"])
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise BadInput(f"{path} cannot be read ({error}): the run is damaged.") from None
+    file = run.file(FACTS)
+    with file.open(LARGEST) as stream:
+        arrays = read_npz(stream, str(file), largest=LARGEST, names=("features", "logits"))
+    facts = Facts(arrays["features"], arrays["logits"])
     if not (facts.features.ndim == facts.logits.ndim == 2 and len(facts.features) == len(facts.logits) == len(run.inputs())):
-        raise BadInput(f"{path} does not fit the inputs of the run: the run is damaged.")
+        raise BadInput(f"{file} does not fit the inputs of the run: the run is damaged.")
     return facts
 
 
-def _pictures(run: Run, pool: Source | str | None, batch: np.ndarray) -> list[str]:
+def _pictures(run: Run, pool: AnyData | None, batch: np.ndarray) -> list[str]:
     """Store the proposals as pictures where the pool can be read; a run from elsewhere does not make us open files it names."""
     spec = run["config"].get("pool")
     if pool is None:
@@ -169,15 +179,17 @@ def _pictures(run: Run, pool: Source | str | None, batch: np.ndarray) -> list[st
             return ["no pictures: the run was made elsewhere; give its pool as POOL."]
         pool = str(spec)
     try:
-        source = data(pool)
+        source = stored_data(run, pool)
         contents = {row.position: row.content for row in run.inputs()}
-        if any(str(source.take(np.array([p])).ids()[0]) != contents[p] for p in batch[:3].tolist()):
-            return [f"no pictures: {spec} does not hold the inputs of this run any more."]
         bounds = run[SETTINGS].get("bounds", [0.0, 1.0])
         stored = {row.position for row in run.files("picked")}
         new = np.array([p for p in batch.tolist() if p not in stored], dtype=np.int64)
-        if len(new):
-            run.save_inputs(new, source.read(new), "picked", (float(bounds[0]), float(bounds[1])))
+        if not len(new):
+            return []
+        x = source.read(new)
+        if content_ids(x).tolist() != [contents[p] for p in new.tolist()]:
+            return [f"no pictures: {spec} does not hold the inputs of this run any more."]
+        run.save_inputs(new, x, "picked", (float(bounds[0]), float(bounds[1])))
     except (BadInput, IndexError) as error:
         return [f"no pictures: {error}"]
     return []

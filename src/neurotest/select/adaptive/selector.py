@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from neurotest.checks import number
-from neurotest.data.source import Source
+from neurotest.data.objects import AnyData
 from neurotest.jobs.opening import open_data, open_target
 from neurotest.registry import register
 from neurotest.scan import BATCH, Batch, Progress, each_batch
@@ -146,7 +146,7 @@ class AdaptiveState:
 
 def loop(
     target: Target | str,
-    pool: Source | str,
+    pool: AnyData,
     *,
     ridge: float = 30.0,
     seed: int = 0,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neurotest import registry
-from neurotest.data.source import Source
+from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_json
 from neurotest.jobs.life import whole
@@ -22,7 +22,7 @@ VERSION = 4  # of what describers say: raised when the same settings would say s
 
 
 def material(
-    target: AnyTarget, data: Source | str | None, layers: str | None = None, *, limit: int | None = None, **settings: Any
+    target: AnyTarget, data: AnyData | None, layers: str | None = None, *, limit: int | None = None, **settings: Any
 ) -> Material:
     """A target and data ready to be described, checked against each other. settings: those of `Material`."""
     loaded = open_target(target)
@@ -53,7 +53,7 @@ def output_layer(target: Target) -> Layer:
 
 
 def recorded(
-    target: AnyTarget, data: Source | str | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
+    target: AnyTarget, data: AnyData | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
 ) -> tuple[Descriptions, Path, dict[str, Any]]:
     """Describe into a run with exemplars and contact sheets: the table, the run's place, how many neurons have words."""
     from neurotest.semantics.describe import record
@@ -67,7 +67,7 @@ def recorded(
 
 
 def prepare(
-    target: AnyTarget, data: Source | str | None, method: Any, layers: str | None, **settings: Any
+    target: AnyTarget, data: AnyData | None, method: Any, layers: str | None, **settings: Any
 ) -> tuple[Describer, Material]:
     """A describer, and what it works on: the settings are those of `material`."""
     describer = registry.build("describer", method)

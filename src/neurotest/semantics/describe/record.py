@@ -13,18 +13,20 @@ import numpy as np
 
 from neurotest import rng
 from neurotest.errors import BadInput
-from neurotest.files import whole, write_json
 from neurotest.jobs.life import finish
 from neurotest.jobs.opening import stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.runs.export import cell
+from neurotest.runs.folder import Folder, own
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.describe.sheets import Sheet, write_sheets
-from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description, Descriptions, read_rows
+from neurotest.semantics.descriptions import DEAD, TABLE, UNKNOWN, Description, Descriptions, read_rows
 from neurotest.stats.bootstrap import mean_interval
 
+EXEMPLARS, RATING, KEY = "exemplars.csv", "rating.csv", "rating-key.json"
+own(r"descriptions\.csv|exemplars\.csv|rating\.csv|rating-key\.json")
 PAIRS = 100
 ANSWERS = {"yes": 1.0, "maybe": 0.5, "no": 0.0}
 COLUMNS = ("item", "layer", "neuron", "description", "sheet", "rater", "answer")
@@ -43,7 +45,9 @@ class Rated:
         return {"own": list(self.own), "decoys": list(self.decoys), "answers": self.answers, "raters": self.raters}
 
 
-def write_rating(folder: Path, table: Descriptions, sheets: Sequence[Sheet], *, pairs: int = PAIRS, seed: int = 0) -> Path | None:
+def write_rating(
+    folder: Folder, table: Descriptions, sheets: Sequence[Sheet], *, pairs: int = PAIRS, seed: int = 0
+) -> Path | None:
     """Write rating.csv, to be copied per rater and filled in, and rating-key.json, which says which rows are decoys.
 
     Half of the rows carry the description of another neuron: without them nobody knows what an average of answers is worth.
@@ -59,16 +63,16 @@ def write_rating(folder: Path, table: Descriptions, sheets: Sequence[Sheet], *, 
         rows.append((row, others[int(random.integers(len(others)))], False))
     order = random.permutation(len(rows))
     where = {(s.layer, n): s.file for s in sheets for n in range(s.first, s.first + s.rows)}
-    place = folder / "rating.csv"
-    with whole(place) as part, open(part, "w", newline="", encoding="utf-8") as out:
+    with folder.file(RATING).writing_text() as out:
         writer = csv.writer(out)
         writer.writerow(COLUMNS)
         for item, number in enumerate(order):
             row, text, _ = rows[number]
             sheet = where.get((row.layer, row.neuron), "")
             writer.writerow([item, cell(row.layer), row.neuron, cell(text), f"sheets/{sheet}" if sheet else "", "", ""])
-    write_json(folder / "rating-key.json", {"own": [item for item, number in enumerate(order) if rows[number][2]]})
-    return place
+    key = {"own": [item for item, number in enumerate(order) if rows[number][2]]}
+    folder.file(KEY).write(json.dumps(key, indent=1) + "\n")
+    return folder.file(RATING).path
 
 
 def read_rating(files: Iterable[str | Path], key: str | Path, *, seed: int = 0) -> Rated:
@@ -103,9 +107,6 @@ def _interval(items: dict[int, list[float]], seed: int) -> tuple[float, float, f
     return interval.value, interval.low, interval.high
 
 
-SHEETS = "sheets"
-
-
 def config(material: Material, describer: Describer) -> dict[str, Any]:
     """What a run stores of how it was made."""
     data = material.data
@@ -117,13 +118,13 @@ def config(material: Material, describer: Describer) -> dict[str, Any]:
 
 
 def fill(run: Run, material: Material, table: Descriptions) -> None:
-    table.to_csv(run.path / "descriptions.csv")
+    run.file(TABLE).write(table.text())
     sheets = []
     if material.data is not None:
         _write_exemplars(run, material)
-        sheets = write_sheets(run.path / SHEETS, material, table)
+        sheets = write_sheets(run.folder, material, table)
         if sheets:
-            write_rating(run.path, table, sheets, seed=material.seed)
+            write_rating(run.folder, table, sheets, seed=material.seed)
     with run.transaction():
         run["sheets"] = [asdict(sheet) for sheet in sheets]
     finish(run, summary(table))
@@ -148,7 +149,7 @@ def _write_exemplars(run: Run, material: Material) -> None:
     """exemplars.csv: neuron by neuron the positions in the data, best first; the inputs themselves are rows of the run."""
     source, exemplars = material.source, material.exemplars
     used: set[int] = set()
-    with whole(run.path / "exemplars.csv") as part, open(part, "w", newline="", encoding="utf-8") as out:
+    with run.file(EXEMPLARS).writing_text() as out:
         writer = csv.writer(out)
         writer.writerow(["layer", "neuron", "rank", "position", "value", "content"])
         ids = source.ids()

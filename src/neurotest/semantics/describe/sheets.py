@@ -6,21 +6,21 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import binary_dilation
 
-from neurotest.files import whole
+from neurotest.runs.folder import Folder, own
 from neurotest.semantics.describe.material import Material
-from neurotest.semantics.descriptions import Descriptions
+from neurotest.semantics.descriptions import SHEETS, Descriptions
 from neurotest.semantics.exemplars import regions
 
 if TYPE_CHECKING:
     from PIL import Image
 
+own(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.png", SHEETS)
 ROWS = 64  # per picture: larger ones no viewer likes
 LEFT = 330  # pixels for the words
 SMALL, LARGE = 48, 112  # sides of a tile
@@ -40,8 +40,8 @@ class Sheet:
     file: str
 
 
-def write_sheets(folder: Path, material: Material, table: Descriptions) -> list[Sheet]:
-    """Write every layer's pictures into a folder; nothing for inputs that are no images."""
+def write_sheets(folder: Folder, material: Material, table: Descriptions) -> list[Sheet]:
+    """Write every layer's pictures into a run's folder; nothing for inputs that are no images."""
     if len(material.shape) != 3:
         return []
     sheets = []
@@ -51,8 +51,8 @@ def write_sheets(folder: Path, material: Material, table: Descriptions) -> list[
             picture, height = _picture(material, table, layer.name, some)
             stem = re.sub(r"[^\w.-]+", "_", layer.name) or "output"
             name = f"{number:02d}-{stem}-{start:04d}.png"
-            with whole(folder / name) as part:
-                picture.save(part, format="PNG", optimize=False)
+            with folder.file(f"{SHEETS}/{name}").writing() as out:
+                picture.save(out, format="PNG", optimize=False)
             sheets.append(Sheet(layer.name, start, len(some), height, name))
     return sheets
 

@@ -1,0 +1,223 @@
+"""Inputs that a Python program holds: arrays, tensors, pairs with labels, datasets, loaders, columns of paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from neurotest.data.folder import IN_MEMORY, File, open_files
+from neurotest.data.source import Array, ArraySource, Source, Wanted, as_inputs, content_ids, shape_text
+from neurotest.errors import BadInput
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+INPUT_KEYS = ("image", "img", "pixel_values", "x", "input", "inputs", "file", "path", "filename", "audio")
+LABEL_KEYS = ("label", "labels", "y", "target", "class", "fine_label")
+EXPECTED = (
+    "an array or tensor (count, ...), a pair (inputs, labels), a torch Dataset or DataLoader, a Dataset of Hugging Face, a "
+    "column of paths, or text such as dir:FOLDER"
+)
+
+
+class Indexed(Protocol):
+    """A dataset: `dataset[i]`."""
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+AnyData = Source | str | os.PathLike[str] | Iterable[Any] | Indexed
+
+
+def from_object(thing: Any, wanted: Wanted) -> Source:
+    """The source that an object stands for. A loader that shuffles is read in the order of its dataset."""
+    if (array := _array(thing)) is not None:
+        return _held(array, None, wanted)
+    if isinstance(thing, tuple) and len(thing) == 2 and not _is_input(thing[0]):
+        return _pair(*thing, wanted)
+    dataset = getattr(thing, "dataset", None)
+    if dataset is not None and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        thing = dataset  # a DataLoader
+    elif dataset is not None:
+        return _pair(*_batches(thing, wanted), wanted)
+    if isinstance(thing, Mapping) or not (hasattr(thing, "__getitem__") and hasattr(thing, "__len__")):
+        raise BadInput(f"data of type {type(thing).__name__}: expected {EXPECTED}.")
+    if not len(thing):
+        raise BadInput(f"data of type {type(thing).__name__} is empty; there is nothing to test.")
+    return _dataset(thing, None, wanted)
+
+
+def _array(thing: Any) -> Array | None:
+    """Numbers as a numpy array; None for anything else."""
+    if hasattr(thing, "detach"):  # a tensor, wherever it lies
+        tensor = thing.detach().cpu()
+        return np.asarray(tensor if str(tensor.dtype) != "torch.bfloat16" else tensor.float())
+    if not hasattr(thing, "__array__") or _is_picture(thing):
+        return None
+    array = np.asarray(thing)
+    return None if array.dtype.kind in "OUS" else array
+
+
+def _is_picture(thing: Any) -> bool:
+    return hasattr(thing, "convert") and hasattr(thing, "mode") and hasattr(thing, "size")
+
+
+def _is_input(thing: Any) -> bool:
+    """Whether something is one input, not many."""
+    return isinstance(thing, (str, os.PathLike)) or _is_picture(thing)
+
+
+def _held(x: Array, labels: Any, wanted: Wanted) -> Source:
+    grey = x.ndim == 3 and (wanted.shape is None or len(wanted.shape) == 3)
+    numbers, classes = _numbered(labels, len(x))
+    return ArraySource(x[:, None] if grey else x, numbers, classes=classes)
+
+
+def _pair(inputs: Any, labels: Any, wanted: Wanted) -> Source:
+    """Inputs and their labels, which may be class names."""
+    if (array := _array(inputs)) is not None:
+        return _held(array, labels, wanted)
+    if not hasattr(inputs, "__getitem__") or not hasattr(inputs, "__len__") or isinstance(inputs, Mapping):
+        raise BadInput(f"inputs of type {type(inputs).__name__}: expected an array, a tensor, pictures or a column of paths.")
+    return _dataset(inputs, labels, wanted)
+
+
+def _numbered(labels: Any, count: int) -> tuple[Array | None, tuple[str, ...] | None]:
+    """Class numbers; names are numbered in their order as text, and kept as the classes."""
+    if labels is None:
+        return None, None
+    array = _array(labels)
+    values = np.asarray(list(labels), dtype=object) if array is None else array
+    if values.dtype.kind in "OUS" and len(values) and all(isinstance(value, str) for value in values):
+        names, numbers = np.unique(values.astype(str), return_inverse=True)
+        return numbers, tuple(str(name) for name in names)
+    if values.dtype.kind == "O":
+        try:
+            values = np.asarray([int(value) for value in values])
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"labels: {error}; expected class numbers or class names, one for each of {count} inputs.") from None
+    return values, None
+
+
+def _batches(loader: Iterable[Any], wanted: Wanted) -> tuple[Array, Array | None]:
+    """Everything that a loader of a stream gives, held in memory."""
+    inputs: list[Array] = []
+    labels: list[Array] = []
+    count = 0
+    for batch in loader:
+        x, y = _split(batch)
+        if (array := _array(x)) is None:
+            raise BadInput(f"the loader gives batches of {type(x).__name__}: expected tensors (count, ...).")
+        inputs.append(array)
+        labels += [] if y is None else [np.asarray(_array(y))]
+        count += len(array)
+        if count * array[0].nbytes > 8 * IN_MEMORY:
+            raise BadInput(
+                f"the loader gives more than {8 * IN_MEMORY >> 30} GiB and cannot be indexed: pass limit=, or a Dataset."
+            )
+        if wanted.first is not None and count >= wanted.first:
+            break
+    if not inputs:
+        raise BadInput("the loader gives nothing; there is nothing to test.")
+    return np.concatenate(inputs), np.concatenate(labels) if labels else None
+
+
+def _split(item: Any) -> tuple[Any, Any]:
+    """The input of a dataset's item, and its label or None."""
+    if isinstance(item, Mapping):
+        image = next((key for key in INPUT_KEYS if key in item), None)
+        if image is None:
+            raise BadInput(f"the items have the keys {', '.join(map(str, item))}: expected one of {', '.join(INPUT_KEYS)}.")
+        label = next((key for key in LABEL_KEYS if key in item), None)
+        return item[image], None if label is None else item[label]
+    if isinstance(item, (tuple, list)) and item and not isinstance(item[0], (int, float)):
+        return item[0], item[1] if len(item) > 1 else None
+    return item, None
+
+
+def _dataset(items: Any, labels: Any, wanted: Wanted) -> Source:
+    """A dataset's inputs in its order; its labels unless others are given."""
+    items = items.tolist() if hasattr(items, "tolist") else items  # a column of pandas: positions, not its index
+    count = len(items) if wanted.first is None else min(len(items), wanted.first)
+    first, label = _split(items[0])
+    if labels is None and label is not None:
+        labels = [_split(items[i])[1] for i in range(count)]
+        labels = None if any(one is None for one in labels) else labels
+    numbers, classes = _numbered(labels, count)
+    numbers = None if numbers is None else numbers[:count]
+    classes = classes or _classes(items)
+    if _is_input(first):
+        files = [_file(items, i, None if numbers is None else int(numbers[i])) for i in range(count)]
+        named = classes if numbers is None or classes else tuple(str(n) for n in range(int(numbers.max()) + 1))
+        return open_files(files, wanted, [], {"spec": "", "classes": named if numbers is not None else None, "notes": {}})
+    array = _one(first, 0)
+    size = array.nbytes
+    if count * size <= IN_MEMORY:
+        return ArraySource(np.stack([_one(_split(items[i])[0], i, array.shape) for i in range(count)]), numbers, classes=classes)
+    return DatasetSource(items, count, array, numbers, classes=classes)
+
+
+def _classes(items: Any) -> tuple[str, ...] | None:
+    """Class names as torchvision's and Hugging Face's datasets know them."""
+    features = getattr(items, "features", None)
+    if isinstance(features, Mapping):
+        label = next((features[key] for key in LABEL_KEYS if key in features), None)
+        names = getattr(label, "names", None)
+    else:
+        names = getattr(items, "classes", None)
+    usable = isinstance(names, Sequence) and not isinstance(names, str) and all(isinstance(name, str) for name in names)
+    return tuple(names) if usable and names else None
+
+
+def _file(items: Any, index: int, label: int | None) -> File:
+    thing = _split(items[index])[0]
+    if isinstance(thing, (str, os.PathLike)):
+        path = Path(thing).expanduser()
+        return File(path, str(thing), label)
+    return File(Path(f"item {index}"), f"item {index}", label, image=partial(_picture, items, index))
+
+
+def _picture(items: Any, index: int) -> Image.Image:
+    picture: Image.Image = _split(items[index])[0].copy()
+    return picture
+
+
+def _one(thing: Any, index: int, shape: tuple[int, ...] | None = None) -> Array:
+    array = _array(thing)
+    if array is None:
+        raise BadInput(f"input {index} is a {type(thing).__name__}: expected a tensor, an array, a picture or a path.")
+    if shape is not None and array.shape != shape:
+        raise BadInput(
+            f"input {index} has shape {array.shape}, the first one {shape}: all must have one size; resize them first."
+        )
+    checked: Array = as_inputs(array[None], f"input {index}")[0]
+    return checked
+
+
+class DatasetSource(Source):
+    """A dataset too large for memory: read again whenever it is used. One that changes what it gives is refused."""
+
+    def __init__(self, items: Any, count: int, first: Array, labels: npt.ArrayLike | None, **about: Any) -> None:
+        super().__init__(count, first.shape, first.dtype, labels, **about)
+        self._items, self._at = items, np.arange(count)
+        again = _one(_split(items[0])[0], 0)
+        if content_ids(first[None])[0] != content_ids(again[None])[0]:
+            raise BadInput(
+                f"the dataset gives another input of {shape_text(first.shape)} each time it is asked for the first one: turn off "
+                "its random augmentation."
+            )
+
+    def _rows(self, index: npt.NDArray[np.int64]) -> Array:
+        return np.stack(list(self._each(index))) if len(index) else np.empty((0, *self.shape), self.dtype)
+
+    def _each(self, index: npt.NDArray[np.int64]) -> Iterator[Array]:
+        return (_one(_split(self._items[int(self._at[i])])[0], int(self._at[i]), self.shape) for i in index)
+
+    def _keep(self, index: npt.NDArray[np.int64]) -> None:
+        self._at = self._at[index]

@@ -1,0 +1,55 @@
+"""What the functions of the Python interface have in common: their whole signature, and a clear answer to a misspelt option."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from neurotest.errors import BadInput, near
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class UnknownOption(BadInput, TypeError):
+    """A keyword that a function does not have; a TypeError too, as Python itself would raise."""
+
+
+def _keywords(settings: Any) -> list[inspect.Parameter]:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    if dataclasses.is_dataclass(settings):
+        return [inspect.Parameter(f.name, keyword, default=None, annotation=f.type) for f in dataclasses.fields(settings)]
+    return [p for p in inspect.signature(settings).parameters.values() if p.kind is keyword]
+
+
+def public(*settings: type | Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator: `help` and `inspect.signature` show every option, and one that does not exist is named with the nearest.
+
+    settings: what the function takes as `**options`: the fields of dataclasses, or the keywords of other functions. A function
+    that hands `**options` on to a method of the user's choice has none: the method checks them.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        parameters = list(signature.parameters.values())
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters) and not settings
+        if settings:
+            parameters = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+            added = {p.name: p for one in settings for p in _keywords(one)}
+            parameters += [p for name, p in added.items() if name not in signature.parameters]
+        names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in () if open_ended else kwargs:
+                if name not in names:
+                    raise UnknownOption(f"{function.__name__}() has no option {name!r}. {near(name, names)}")
+            return function(*args, **kwargs)
+
+        call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
