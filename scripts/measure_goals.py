@@ -252,6 +252,7 @@ def many(target: str | None = None, data: str | None = None, passes: int = 1500)
     share = (clocks["planning"] + clocks["learning"]) / total
     row = [
         name,
+        f"{seeds.classes:,}",
         f"{len(seeds):,}",
         f"{fuzzer.tally.forwards:,}",
         f"{100 * share:.1f} %",

@@ -75,7 +75,9 @@ class Conductance(Neurons):
 
     def __init__(self, target: Target) -> None:
         (layer,) = target.survey().find(HIDDEN.layers)
-        weight = target.module.get_submodule(str(layer.module)).weight.detach().numpy()
+        dense = target.module.get_submodule(str(layer.module))
+        assert isinstance(dense, torch.nn.Linear)
+        weight = dense.weight.detach().numpy()
         self.weight = weight - weight.mean(axis=0)
 
     def values(self, x: torch.Tensor, trace: Trace, true: NDArray[np.int64]) -> NDArray[Any]:
@@ -90,7 +92,7 @@ class ByClass(Beside):
         rows = np.arange(len(z))
         others = z.copy()
         others[rows, true] = -np.inf
-        return np.eye(z.shape[1])[true] * (z[rows, true] - others.max(axis=1))[:, None]
+        return np.asarray(np.eye(z.shape[1])[true] * (z[rows, true] - others.max(axis=1))[:, None])
 
 
 class Unsure(GoalsState):
