@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -26,6 +27,23 @@ class Interrupted(NeurotestError):
 
 class Remark(UserWarning):
     """Something a user should know before trusting a result; the command line prints it as a remark."""
+
+
+# Control characters (a terminal obeys them), signs that turn the direction of text or are invisible, and what no encoding takes.
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""Text from anybody, for a terminal: what is no letter or sign is spelled out; line breaks and tabs stay with `lines`.
+
+    >>> print(visible("a\x1b[31mb\u202e"), visible("two\nlines"))
+    a\x1b[31mb\u202e two\nlines
+    """
+    if not lines:
+        text = text.replace("\n", "\\n").replace("\t", "\\t")
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def near(name: str, names: Iterable[str], most: int = 4) -> str:

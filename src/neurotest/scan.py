@@ -17,6 +17,7 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_shape
 from neurotest.data.spec import data
 from neurotest.errors import BadInput, near
+from neurotest.memory import check_memory
 from neurotest.public import public
 from neurotest.target import Probe, Profile, Target, Trace, Want
 from neurotest.target.load import load
@@ -62,7 +63,10 @@ def fit(target: Target, source: Source) -> int:
     if target.shape is None:
         target.shape = source.shape
     check_shape(source, target.shape)
-    return target.check_outputs(target.prepare(source.read(np.arange(min(4, len(source))))))
+    few = target.prepare(source.read(np.arange(min(4, len(source)))))
+    classes = target.check_outputs(few)
+    target.check_steady(few)
+    return classes
 
 
 def aligned(target: Target, source: Source) -> Source:
@@ -114,11 +118,25 @@ def each_batch(
     """
     done, total = 0, len(source) if order is None else len(order)
     with Probe(target, *wants) as probe:
+        _check_batch(probe, min(batch, total))
         for part in batches(target, source, batch=batch, order=order):
             step(part, probe(part.x), probe)
             done += len(part.index)
             if progress is not None:
                 progress(done, total)
+
+
+def _check_batch(probe: Probe, batch: int) -> None:
+    """Refuse to record more of a batch than memory holds."""
+    sizes: dict[str, int] = {}
+    for want in probe.wants:
+        neuron = "unit" if want.keep == "map" else want.neuron
+        for layer in probe.layers(want):
+            sizes[layer.name] = sizes.get(layer.name, 0) + layer.neurons(neuron, inputs=want.inputs)
+    if sizes:
+        widest = max(sizes, key=lambda name: sizes[name])
+        what = f"recording {len(sizes)} layers of {batch:,} inputs (the widest, {widest!r}, has {sizes[widest]:,} neurons)"
+        check_memory(4 * batch * sum(sizes.values()), what, "use --neuron channel, fewer --layers or a smaller --batch")
 
 
 @public()

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from neurotest.checks import Settings, setting
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
+from neurotest.target.gradients import gradients
 from neurotest.target.layers import Layer
 
 POINTS = 128  # inputs of one forward pass with its graph
@@ -143,8 +144,8 @@ class ConductancePlan:
         trace = probe(x.requires_grad_(True))
         answers = trace.logits.gather(1, classes.unsqueeze(1)).squeeze(1)
         maps = [trace[self.want][layer.name] for layer in self.layers]
-        gradients = torch.autograd.grad(answers.sum(), maps, allow_unused=True)
-        slopes = [torch.zeros_like(m) if g is None else g for m, g in zip(maps, gradients, strict=True)]
+        towards = gradients(answers.sum(), maps)
+        slopes = [torch.zeros_like(m) if g is None else g for m, g in zip(maps, towards, strict=True)]
         return _Points([m.detach() for m in maps], slopes, trace.logits.detach(), answers.detach())
 
     def _learn(self, probe: Probe, classes: Tensor) -> None:

@@ -14,6 +14,7 @@ from neurotest.attribute.conductance import channels, inner
 from neurotest.checks import Settings, setting
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
+from neurotest.target.gradients import gradients
 
 Maps = dict[str, Tensor]
 
@@ -102,10 +103,10 @@ class Plan:
         with Probe(self.bare, Want(layers=names, keep="map"), grad=True, edit=keep) as probe:
             logits = probe(x.requires_grad_(True)).logits
             answer = logits.amax(dim=1).sum()
-            gradients = torch.autograd.grad(answer, [activations[layer.name] for layer in self.layers], allow_unused=True)
+            slopes = gradients(answer, [activations[layer.name] for layer in self.layers])
         activations = {name: tensor.detach() for name, tensor in activations.items()}
         relevances: Maps = {}
-        for layer, gradient in zip(self.layers, gradients, strict=True):
+        for layer, gradient in zip(self.layers, slopes, strict=True):
             value = activations[layer.name]
             relevances[layer.name] = torch.zeros_like(value) if gradient is None else gradient * value
         return relevances, activations

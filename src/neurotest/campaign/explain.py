@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
@@ -172,7 +173,7 @@ def _led_by_paths(reader: FaultReader) -> bool:
     guide = reader.config["guide"]
     classes = {entry.name: entry.make for entry in registry.entries("guide").values() if isinstance(entry.make, type)}
     names = {text for name, kind in classes.items() if issubclass(kind, Guidance) for text in (name, kind.__name__)}
-    return isinstance(guide, str) and registry.parse(guide)[0] in names
+    return isinstance(guide, str) and re.split(r"[\s,:(]", guide.strip(), maxsplit=1)[0] in names  # a swarm's is no method
 
 
 def _train(reader: FaultReader, train: AnyData | None) -> AnyData:

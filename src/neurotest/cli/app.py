@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from neurotest import __version__
-from neurotest.cli import bench, cover, describe, evaluate, explain, fuzz, generate, labels, neurons, select, study, tools
-from neurotest.errors import NeurotestError, Remark
+from neurotest.cli import bench, cover, describe, evaluate, explain, fuzz, generate, labels, neurons, select, show, study, tools
+from neurotest.errors import NeurotestError, Remark, visible
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -57,6 +57,11 @@ def main() -> None:
     """Run a command; bad input is one sentence and exit 2, an interrupt exit 3, a bug exit 4."""
     warnings.showwarning = _show_warning
     warnings.simplefilter("always", Remark)
+    with show.plain_output():
+        _run()
+
+
+def _run() -> None:
     try:
         app()
     except NeurotestError as error:
@@ -68,6 +73,8 @@ def main() -> None:
         raise SystemExit(0) from None
     except OSError as error:
         fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 2)
+    except MemoryError as error:
+        fail(f"there is not enough memory ({error}): use fewer --layers, --neuron channel, a smaller --batch or less data.", 2)
     except Exception as error:
         import traceback
 
@@ -80,12 +87,13 @@ def _show_warning(
 ) -> None:
     """Our own are for the user; those of libraries are for whoever maintains this, and say where they come from."""
     place = "" if issubclass(category, Remark) else f"{filename}:{lineno}: {category.__name__}: "
-    print(f"neurotest: {place}{message}", file=sys.stderr)
+    text = visible(str(message)) if issubclass(category, Remark) else str(message)
+    print(f"neurotest: {place}{text}", file=sys.stderr)
 
 
 def fail(message: str, code: int) -> None:
     """Say what went wrong on standard error, and as the one JSON object with --json."""
-    print(f"neurotest: {message}", file=sys.stderr)
+    print(f"neurotest: {visible(message)}", file=sys.stderr)
     if "--json" in sys.argv:
         import json
 

@@ -8,6 +8,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from neurotest.errors import visible
+
 if TYPE_CHECKING:
     from neurotest.generate.fuzz import Fuzzer, Mutant
 
@@ -99,11 +101,12 @@ class Screen:
         return f"{class_name(true, self.classes)} {word} {class_name(predicted, self.classes)}"
 
     def _show(self, fuzzer: Fuzzer, facts: dict[str, Any]) -> None:
-        from rich.console import Console
         from rich.live import Live
 
+        from neurotest.cli.show import console
+
         if self._live is None:
-            self._live = Live(console=Console(stderr=True), transient=True, auto_refresh=False)
+            self._live = Live(console=console(stderr=True), transient=True, auto_refresh=False)
             self._live.start()
         self._live.update(self.picture(fuzzer, facts), refresh=True)
 
@@ -132,7 +135,7 @@ class Screen:
             ("go on?", facts["advice"]),
         ]
         for name, value in rows:
-            grid.add_row(Text(name, style="bold"), Text(value))
+            grid.add_row(Text(name, style="bold"), Text(visible(value)))
         return grid
 
     def close(self) -> None:

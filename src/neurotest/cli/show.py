@@ -13,12 +13,45 @@ from typing import Any
 
 import typer
 
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, visible
+
+
+class Plain:
+    """A stream for text from anybody: what a terminal would obey or not show is spelled out."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(visible(text, lines=True))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def plain_output() -> Iterator[None]:
+    """Let everything that is printed pass through `Plain`; `console` is the way around it for our own colours and bars."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = Plain(sys.stdout), Plain(sys.stderr)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def console(*, stderr: bool = False, **settings: Any) -> Any:
+    """A rich console on the terminal itself: texts that it is given have to be visible() ones."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream.stream if isinstance(stream, Plain) else stream, **settings)
 
 
 def remark(text: str, *, quiet: bool = False) -> None:
     if not quiet:
-        print(f"neurotest: {text}", file=sys.stderr)
+        print(f"neurotest: {visible(text)}", file=sys.stderr)
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -27,17 +60,16 @@ def print_json(content: dict[str, Any]) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output; plain enough to be read when piped."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(title=Text(title), title_justify="left")
+    grid = Table(title=Text(visible(title)), title_justify="left")
     for number, column in enumerate(columns):
-        grid.add_column(Text(column), justify="left" if number == 0 else "right", no_wrap=number == 0)
+        grid.add_column(Text(visible(column)), justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
-    console = Console()
-    (console if console.is_terminal else Console(width=140)).print(grid)
+        grid.add_row(*(Text(visible(cell)) for cell in row))
+    screen = console()
+    (screen if screen.is_terminal else console(width=140)).print(grid)
 
 
 def families(rows: Sequence[dict[str, Any]], total: int) -> None:
@@ -73,16 +105,15 @@ class Ticker:
             self.last_line = now
             began, before = self.first
             left = f", about {(now - began) * (total - done) / (done - before):.0f} s left" if done > before else ""
-            print(f"neurotest: {self.what}: {done:,} of {total:,}{left}", file=sys.stderr)
+            print(f"neurotest: {visible(self.what)}: {done:,} of {total:,}{left}", file=sys.stderr)
 
     def _bar(self, done: int, total: int) -> None:
         if self.bar is None:
-            from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task(self.what, total=total)
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self.bar = Progress(*columns, console=console(stderr=True), transient=True)
+            self.task = self.bar.add_task(visible(self.what), total=total)
             self.bar.start()
         self.bar.update(self.task, completed=done, total=total)
 

@@ -23,6 +23,7 @@ from neurotest.jobs.stored import target_config
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
 from neurotest.measure.traces import part
+from neurotest.memory import check_memory
 from neurotest.public import public
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.target import Probe, Profile, Target, Trace, Want
@@ -155,6 +156,9 @@ def _check_memory(chosen: Criteria, context: Context, inputs: int, allowed: floa
             f"about {total / 1e9:.1f} GB of memory would be needed, {each[worst] / 1e9:.1f} GB of it by {worst}, and "
             f"{allowed / 1e9:g} GB are allowed: use {less}, or allow it with --memory {int(np.ceil(total / 1e9))}."
         )
+    names = ", ".join(chosen)
+    if total:
+        check_memory(total, names, f"use {chosen[max(each, key=lambda name: each[name])].shrink}")
     return total
 
 

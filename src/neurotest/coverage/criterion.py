@@ -15,6 +15,7 @@ from neurotest.checks import Settings
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, joined
+from neurotest.memory import check_memory
 from neurotest.target import Trace, Want
 
 Arrays = dict[str, NDArray[Any]]
@@ -76,10 +77,18 @@ def first_few(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + (" and more" if len(names) > SHOWN else "")
 
 
+def _large(criterion: Criterion, layout: Layout) -> tuple[str, str]:
+    """What needs memory, and how to need less."""
+    widest = max(layout.sizes, key=lambda name: layout.sizes[name], default="")
+    where = f"{type(criterion).__name__.lower()} on {len(layout.sizes)} layers"
+    return f"{where} (the widest, {widest!r}, has {layout.sizes.get(widest, 0):,} neurons)", f"use {criterion.shrink}"
+
+
 class State(ABC):
     """Accumulates over traces. `gain` says what each input alone would add to the value and changes nothing."""
 
     def __init__(self, criterion: Criterion, layout: Layout) -> None:
+        check_memory(criterion.memory(layout, 0, 0), *_large(criterion, layout))
         self.criterion = criterion
         self.layout = layout
         self.want: Want = criterion.want

@@ -86,6 +86,11 @@ def _refusal(examined: Examined) -> Finding | None:
         size = "x".join(map(str, examined.x.shape[1:]))
         advice = "check --size (channels x height x width) and the data"
         return Finding("runs", "problem", f"inputs of size {size} fail: {first_line(error)}", advice)
+    if isinstance(out, Tensor) and not out.is_floating_point():
+        advice = "leave out its argmax or rounding: logits (n, classes) as floating-point numbers are needed"
+        return Finding(
+            "runs", "problem", f"the network returns {str(out.dtype).removeprefix('torch.')} values, not scores", advice
+        )
     if isinstance(out, Tensor) and out.ndim <= 2 and len(out) == 2:
         return None
     returned = f"shape {tuple(out.shape)} for 2 inputs" if isinstance(out, Tensor) else f"a {type(out).__name__}"

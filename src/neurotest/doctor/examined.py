@@ -16,6 +16,7 @@ from neurotest import rng
 from neurotest.data.source import Source, check_shape
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Survey, Target, Want
+from neurotest.target.failures import ForwardError
 from neurotest.target.survey import survey
 
 Level = Literal["ok", "note", "warning", "problem"]
@@ -24,6 +25,8 @@ ORDER: tuple[Level, ...] = ("problem", "warning", "note", "ok")
 
 def first_line(error: BaseException) -> str:
     """What an exception says first: a stranger's code may raise anything."""
+    if isinstance(error, ForwardError) and error.__cause__ is not None:
+        error = error.__cause__
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 

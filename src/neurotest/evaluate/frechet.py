@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
+from neurotest.stats.densities import check_square
 
 Floats = NDArray[np.float64]
 USUAL = 2048  # below this many inputs FID is known to depend on their number
@@ -78,6 +79,7 @@ def fid(
 
 
 def _covariance(x: Floats, kind: str) -> Floats:
+    check_square(x.shape[1])
     if kind == "shrunk":
         from sklearn.covariance import ledoit_wolf
 

@@ -16,6 +16,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir
 from neurotest.measure.traces import Layout, Values, joined
+from neurotest.memory import check_memory
 from neurotest.scan import BATCH, Consumer, Progress, scan
 from neurotest.target import Profile, Target, Trace, Want
 
@@ -93,6 +94,9 @@ class Context:
         if not missing and not kept:
             return
         train = self.need_train(who)
+        for collector in kept:  # twice: while the parts are put together
+            what = f"keeping {collector.layout.neurons:,} neurons of {len(train):,} training inputs for {who}"
+            check_memory(8 * len(train) * collector.layout.neurons, what, "use --neuron channel, fewer --layers or less --train")
         self.scan([*missing, *kept])
         for profile in missing:
             self.profiles[profile.want] = profile

@@ -43,10 +43,21 @@ class Blur(Operator):
         for number in numbers[~linear].unique().tolist():  # kornia takes one window per call
             mine = numbers == number
             if number == BILATERAL:
-                out[mine] = bilateral_blur(x[mine], (9, 9), 75 / 255, (75.0, 75.0))
+                out[mine] = _with_room(x[mine], 9, lambda part: bilateral_blur(part, (9, 9), 75 / 255, (75.0, 75.0)))
             else:
-                out[mine] = median_blur(x[mine], MEDIANS[number])
+                window = MEDIANS[number]
+                out[mine] = _with_room(x[mine], window[0], functools.partial(median_blur, kernel_size=window))
         return out
+
+
+def _with_room(x: Tensor, window: int, blur: Callable[[Tensor], Tensor]) -> Tensor:
+    """Blur images that may be smaller than the window: those cannot be mirrored, so their border is repeated."""
+    border = window // 2
+    if border < min(x.shape[-2:]):
+        return blur(x)
+    height, width = x.shape[-2:]
+    wide = torch.nn.functional.pad(x, [border] * 4, mode="replicate")
+    return blur(wide)[..., border : border + height, border : border + width]
 
 
 LINEAR, MEDIANS = (1, 2, 3, 4, 5, 6, 9), {7: (3, 3), 8: (5, 5)}

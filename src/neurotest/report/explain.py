@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from neurotest import __version__
 from neurotest.campaign.explain import Explanation, Patterns
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, visible
 from neurotest.files import write_json, write_text
 from neurotest.report import pictures
 from neurotest.report.page import Block, assemble, render
@@ -54,9 +55,9 @@ def parting(explained: Explanation) -> str:
 def markdown(explained: Explanation | Patterns) -> str:
     rows = explained.table()
     if isinstance(explained, Explanation):
-        title, text = f"# Fault {explained.fault}", f"{headline(explained)}\n\n{parting(explained)}"
+        title, text = f"# Fault {explained.fault}", f"{_cell(headline(explained))}\n\n{_cell(parting(explained))}"
     else:
-        title, text = "# What faults have in common", _about(explained)
+        title, text = "# What faults have in common", _cell(_about(explained))
         rows = rows[:SHOWN]
     lines = [list(rows[0]), ["---"] * len(rows[0]), *([str(v) for v in row.values()] for row in rows)] if rows else []
     table = "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
@@ -72,9 +73,9 @@ def _about(explained: Patterns) -> str:
 
 
 def _cell(text: str) -> str:
-    for sign in ("\\", "|", "`", "*", "_", "<", "[", "]"):
-        text = text.replace(sign, f"\\{sign}" if sign != "<" else "&lt;")
-    return " ".join(text.split())
+    """Text as Markdown that means nothing but this text, on one line."""
+    text = visible(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\|`*_\[\]!#>~])", r"\\\1", text)
 
 
 def page(explained: Explanation | Patterns) -> str:

@@ -18,6 +18,7 @@ from neurotest.errors import BadInput
 from neurotest.scan import scan
 from neurotest.semantics.exemplars import globs
 from neurotest.target import Layer, Probe, Profile, Target, Want
+from neurotest.target.gradients import gradients
 
 DEPTH = 4  # layers of a path
 PROFILE = 1000  # training inputs for z-scores
@@ -117,7 +118,7 @@ def _slopes(target: Target, layers: tuple[Layer, ...], strength: float) -> Criti
             with Probe(target, want, grad=True, edit=dim) as probe:
                 logits = probe(x).logits
             answers = logits.gather(1, classes.unsqueeze(1)).sum()
-            slopes = torch.autograd.grad(answers, [kept[layer.name] for layer in layers], allow_unused=True)
+            slopes = gradients(answers, [kept[layer.name] for layer in layers])
             if strength != 1:
                 with torch.no_grad():
                     logits = target.logits(x)

@@ -8,11 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
+from neurotest.memory import check_memory
 from neurotest.stats.neighbours import CHUNK, squared_distances
 
 Floats = NDArray[np.float64]
 Inverse = Literal["auto", "pinv", "none"]
 WORST = 1e12  # condition number beyond which a float64 inverse is noise
+
+
+def check_square(neurons: int) -> None:
+    """Refuse a covariance that no memory holds: it and two more of its size are needed at a time."""
+    way_out = "use --neuron channel, fewer --layers, or fewer neurons (features=100)"
+    check_memory(24 * neurons * neurons, f"the covariance of {neurons:,} neurons", way_out)
 
 
 def ledoit_wolf(centred: Floats) -> Floats:
@@ -72,6 +79,7 @@ class Gaussian:
 
     def __init__(self, points: Floats, inverse: Inverse = "auto") -> None:
         points = _checked(points)
+        check_square(points.shape[1])
         self.mean = points.mean(axis=0)
         centred = points - self.mean
         self.whiten, _, self.shrunk = whitening(centred.T @ centred / len(points), centred, inverse)
@@ -89,6 +97,7 @@ class Kernels:
     def __init__(self, points: Floats, bandwidth: Literal["scott"] | float = "scott", inverse: Inverse = "auto") -> None:
         points = _checked(points)
         n, d = points.shape
+        check_square(d)
         self.mean = points.mean(axis=0)
         self.shrunk = False
         if bandwidth == "scott":

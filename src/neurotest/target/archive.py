@@ -1,208 +1,168 @@
-"""Opening a `.pt2` somebody sent, without running anything that is in it.
+"""The members of a `.pt2` that somebody sent: sizes checked before they are unpacked, weights as plain tensors from raw bytes.
 
-`torch.export.load` unpickles, evaluates size expressions, looks operators up by dotted name and turns names into Python
-source: a tampered archive has four ways to run code. So the archive is read here first, by an allow-list, and torch is
-given a new archive made only of what was checked: raw tensors and a graph of plain operators.
+Nothing of torch's own loader is used: it unpickles, evaluates size expressions, looks operators up by dotted name and compiles
+names into Python source, so that a tampered archive has several ways to run code.
 """
 
 from __future__ import annotations
 
-import ast
-import io
 import json
-import keyword
+import math
 import re
+import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from neurotest.errors import BadInput
+from neurotest.memory import free_memory
 
-MOST_BYTES = 8 << 30
 GRAPH = "models/model.json"
-CONFIGS = {"data/weights/": "model_weights_config.json", "data/constants/": "model_constants_config.json"}
-SAMPLES = "data/sample_inputs/model.pt"
-PLAIN = ("archive_format", "archive_version", "byteorder", ".data/version", ".data/serialization_id", ".format_version")
-
-_OPERATOR = re.compile(r"torch\.ops\.(?:aten|prims)\.(\w+)\.(\w+)")
-_OTHER = re.compile(
-    r"_operator\.(getitem|add|sub|mul|truediv|floordiv|mod|pow|neg|pos|eq|ne|lt|le|gt|ge|and_|or_|not_)"
-    r"|torch\.sym_(int|float|max|min|sum|sqrt|not|ite)|math\.(ceil|floor|trunc)"
-    r"|torch\.ops\.higher_order\.wrap_with_(set_grad_enabled|autocast)"
-)
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_PATH = re.compile(r"[\w.@]*", re.ASCII)
-_CONTAINERS = (None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
-_SYNTAX = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Compare, ast.cmpop, ast.Load, ast.keyword)
-_WORDS = {"positive", "nonnegative", "negative", "integer", "real", "zero", "nonzero"}
-_SYMPY = {
-    "Symbol", "Integer", "Float", "Rational", "Mul", "Add", "Pow", "Min", "Max", "Mod", "Eq", "Equality", "Ne", "Unequality",
-    "Lt", "Le", "Gt", "Ge", "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan", "And", "Or", "Not", "FloorDiv",
-    "PythonMod", "CleanDiv", "CeilToInt", "FloorToInt", "CeilDiv", "IntTrueDiv", "FloatTrueDiv", "ToFloat", "TruncToInt",
-    "PowByNatural", "FloatPow", "ModularIndexing", "Where", "Piecewise", "Abs", "true", "false",
+WEIGHTS, CONSTANTS = "data/weights/", "data/constants/"
+CONFIGS = {WEIGHTS: "model_weights_config.json", CONSTANTS: "model_constants_config.json"}
+MOST_JSON = 64 << 20  # a graph of some 20,000 operators
+COMPILED = ("data/aotinductor/", "data/executorch/", "data/mtia")
+LEGACY = {"serialized_exported_program.json", "data/weights/model.pt", "data/constants/model.pt"}
+STRIDED = 7
+DTYPES = {
+    1: torch.uint8, 2: torch.int8, 3: torch.int16, 4: torch.int32, 5: torch.int64, 6: torch.float16, 7: torch.float32,
+    8: torch.float64, 10: torch.complex64, 11: torch.complex128, 12: torch.bool, 13: torch.bfloat16,
 }  # fmt: skip
+
+_PAYLOAD = re.compile(r"(weight|tensor)_[0-9]{1,9}")
 
 
 class Refused(Exception):
-    """What in the archive could run code."""
+    """What in the archive only torch's own loader could open."""
 
 
-def checked(path: Path) -> io.BytesIO:
-    """A new archive with the checked content of `path`, ready for `torch.export.load`."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = _members(archive)
-        if GRAPH not in members or members.get("archive_format", b"").strip() != b"pt2":
-            raise ValueError(f"{path.name} has no {GRAPH}")
-        for folder, config in CONFIGS.items():
-            _check_payloads(members, folder, config)
-        _check_pickle(members.get(SAMPLES, b""))
-        members[GRAPH] = _clean_graph(members[GRAPH])
-    except Refused as error:
-        raise BadInput(
-            f"pt2:{path} is refused because {error}, which could run code. If you made this file yourself or trust whoever did, "
-            "pass --trust-pickle."
-        ) from error
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"pt2:{path} cannot be read ({error}): damaged, or no archive of torch.export.save.") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(f"pt2:{path} has an unknown layout ({type(error).__name__}: {error}): export it again.") from error
-    return _packed(members)
+class Malformed(ValueError):
+    """What in the archive no `torch.export.save` writes."""
 
 
-def _members(archive: zipfile.ZipFile) -> dict[str, bytes]:
-    """Content by name below the archive's one root folder."""
+class Archive:
+    """An opened archive; content is read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._zip = zipfile.ZipFile(path)
+        try:
+            self._infos = _members(self._zip)
+            if self.read("archive_format").strip() != b"pt2" or self.read("byteorder").strip() != sys.byteorder.encode():
+                raise Malformed("it is no archive of torch.export.save, or of a machine with another byte order")
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._zip.close()
+
+    def read(self, name: str) -> bytes:
+        if name not in self._infos:
+            raise Malformed(f"it has no {name}")
+        return self._zip.read(self._infos[name])
+
+    def json(self, name: str) -> Any:
+        if name in self._infos and self._infos[name].file_size > MOST_JSON:
+            raise Malformed(f"its {name} is larger than {MOST_JSON >> 20} MB")
+        return json.loads(self.read(name))
+
+    def tensors(self, folder: str) -> dict[str, Tensor]:
+        """Weights or constants by name; those that were one tensor are one tensor again."""
+        storages: dict[tuple[str, torch.dtype], Tensor] = {}
+        views: dict[tuple[Any, ...], Tensor] = {}
+        tensors: dict[str, Tensor] = {}
+        for name, payload in items(field(self.json(folder + CONFIGS[folder]), "config", dict)):
+            file = field(payload, "path_name", str)
+            if payload.get("use_pickle") is not False:
+                raise Refused(f"{name!r} is pickled")
+            if not _PAYLOAD.fullmatch(file) or payload.get("tensor_meta") is None:
+                raise Refused(f"the constant {name!r} is no tensor")
+            meta = field(payload, "tensor_meta", dict)
+            dtype = dtype_of(field(meta, "dtype", int))
+            if field(meta, "layout", int) != STRIDED:
+                raise Refused(f"{name!r} is a sparse tensor")
+            geometry = (_ints(meta, "sizes"), _ints(meta, "strides"), one_int(field(meta, "storage_offset", dict)))
+            if (file, dtype) not in storages:
+                storages[file, dtype] = _raw(self.read(folder + file), dtype)
+            is_param, wants_grad = field(payload, "is_param", bool), field(meta, "requires_grad", bool)
+            key = (file, dtype, *geometry, is_param, wants_grad)
+            if key not in views:
+                view = _view(storages[file, dtype], *geometry, name)
+                grad = wants_grad and (dtype.is_floating_point or dtype.is_complex)
+                views[key] = torch.nn.Parameter(view, requires_grad=grad) if is_param else view
+            tensors[name] = views[key]
+        return tensors
+
+
+def field(owner: Any, key: str, kind: type) -> Any:
+    """A member of a JSON object, of exactly this type."""
+    if type(owner) is not dict or type(owner.get(key)) is not kind:
+        raise Malformed(f"{key!r} is missing or no {kind.__name__}")
+    return owner[key]
+
+
+def items(owner: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    if not all(type(value) is dict for value in owner.values()):
+        raise Malformed("an entry is no object")
+    return list(owner.items())
+
+
+def one_int(value: Any) -> int:
+    """A size that is a number."""
+    number = field(value, "as_int", int)
+    if len(value) != 1 or not 0 <= number < 2**62:
+        raise Malformed(f"{str(number)[:40]} is no size")
+    return int(number)
+
+
+def dtype_of(number: int) -> torch.dtype:
+    if number not in DTYPES:
+        raise Refused(f"it has tensors of type number {str(number)[:20]}, which neurotest does not read")
+    return DTYPES[number]
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Members by name below the archive's one root folder."""
     infos = [info for info in archive.infolist() if not info.is_dir()]
     names = [info.filename.partition("/")[2] or info.filename for info in infos]
     if len(set(names)) != len(names):
         raise Refused("it holds two members of one name")
-    if sum(info.file_size for info in infos) > MOST_BYTES or any(i.file_size > 1032 * i.compress_size + 64 for i in infos):
-        raise ValueError("it unpacks to more than can be right")
-    if any(name.startswith(("data/aotinductor/", "data/executorch/", "data/mtia")) for name in names):
+    if any(name.startswith(COMPILED) for name in names):
         raise Refused("it holds compiled code")
-    legacy = {"serialized_exported_program.json", "data/weights/model.pt", "data/constants/model.pt"}
-    if legacy.intersection(names):
+    if LEGACY.intersection(names):
         raise Refused("it has the old layout with pickled weights")
-    wanted = {*PLAIN, GRAPH, SAMPLES}  # by their exact names: torch takes whatever begins with models/ for a graph
-    kept = [(n, i) for n, i in zip(names, infos, strict=True) if n in wanted or n.startswith(tuple(CONFIGS))]
-    return {name: archive.read(info) for name, info in kept}
+    if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in infos):
+        raise Malformed("it is compressed in a way that torch.export.save does not use")
+    size = sum(info.file_size for info in infos)
+    if size > free_memory() or any(i.file_size > 1032 * i.compress_size + 64 for i in infos):
+        raise Malformed(f"it unpacks to {size / 1e9:.1f} GB, more than can be right or more than is free")
+    return dict(zip(names, infos, strict=True))
 
 
-def _check_payloads(members: dict[str, bytes], folder: str, config: str) -> None:
-    """Tensors must be raw bytes; scripted and other objects, and tensors that are pickled, are refused."""
-    content = json.loads(members[folder + config])["config"]
-    kept = {folder + config}
-    for name, payload in content.items():
-        if payload.get("use_pickle") is not False:
-            raise Refused(f"{name!r} is pickled")
-        file = payload["path_name"]
-        if not re.fullmatch(r"(weight|tensor)_\d+", file) or payload.get("tensor_meta") is None:
-            raise Refused(f"the constant {name!r} is no tensor")
-        kept.add(folder + file)
-    for name in [n for n in members if n.startswith(folder) and n not in kept]:
-        del members[name]
+def _ints(meta: dict[str, Any], key: str) -> tuple[int, ...]:
+    return tuple(one_int(value) for value in field(meta, key, list))
 
 
-def _check_pickle(content: bytes) -> None:
+def _raw(content: bytes, dtype: torch.dtype) -> Tensor:
     if not content:
-        return
-    try:
-        torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise Refused("its sample inputs are more than tensors") from error
+        return torch.empty(0, dtype=dtype)
+    if dtype is torch.bool:  # a byte that is neither 0 nor 1 is no bool
+        return torch.frombuffer(bytearray(content), dtype=torch.uint8) != 0
+    if len(content) % dtype.itemsize:
+        raise Malformed(f"{len(content)} bytes are no whole number of {dtype} values")
+    return torch.frombuffer(bytearray(content), dtype=dtype)
 
 
-def _clean_graph(content: bytes) -> bytes:
-    """The graph with every operator, expression and name checked, and without remarks that torch might interpret."""
-    program = json.loads(content)
-    program["guards_code"] = []
-    if program["graph_module"].get("treespec_namedtuple_fields"):
-        raise Refused("it takes or returns named tuples")
-    for name in program["range_constraints"]:
-        _check_expression(name)
-    for key, value, owner in list(_walk(program)):
-        _check_entry(key, value)
-        if key == "metadata" and isinstance(value, dict):
-            owner[key] = {k: v for k, v in value.items() if k == "nn_module_stack"}
-    return json.dumps(program).encode()
-
-
-def _walk(value: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Every (key, value, owner) of nested JSON."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield key, inner, value
-            yield from _walk(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _walk(inner)
-
-
-def _check_entry(key: str, value: Any) -> None:
-    if key in ("target", "as_operator") and isinstance(value, str):
-        _check_operator(value)
-    elif key == "expr_str":
-        _check_expression(value)
-    elif key in ("as_custom_obj", "custom_obj_values", "as_opaque") and value:
-        raise Refused("it holds scripted objects")
-    elif key in ("tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values", "forward_arg_names"):
-        for name in value or ():
-            _check_name(name)
-    elif key in ("name", "as_name") and isinstance(value, str):
-        _check_name(value)
-    elif key in ("fqn", "parameter_name", "buffer_name", "tensor_constant_name") and isinstance(value, str):
-        if not _PATH.fullmatch(value) or any(part.startswith("__") for part in value.split(".")):
-            raise Refused(f"{value!r} is no module path")
-    elif key in ("in_spec", "out_spec") and value:
-        for inner, name, _ in _walk(json.loads(value)[1]):
-            if inner == "type" and name not in _CONTAINERS:
-                raise Refused(f"it takes or returns {name!r}")
-
-
-def _check_operator(target: str) -> None:
-    match = _OPERATOR.fullmatch(target)
-    if match is None:
-        if not _OTHER.fullmatch(target):
-            raise Refused(f"its graph calls {target!r}, which is no plain operator")
-        return
-    operator = getattr(getattr(torch.ops.aten if ".aten." in target else torch.ops.prims, match[1], None), match[2], None)
-    if not isinstance(operator, torch._ops.OpOverload):
-        raise Refused(f"its graph calls {target!r}, an operator unknown here")
-    if any("filename" in argument.name for argument in operator._schema.arguments):
-        raise Refused(f"its graph calls {target!r}, which opens files")
-
-
-def _check_name(name: str) -> None:
-    """Names become Python source when torch compiles the graph."""
-    if name and (not _NAME.fullmatch(name) or (keyword.iskeyword(name) and name not in ("from", "None"))):
-        raise Refused(f"it has a variable called {name!r}")
-
-
-def _check_expression(text: str) -> None:
-    """Sizes are given as sympy expressions, and sympy evaluates them as Python: only numbers, symbols, known functions."""
-    try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError) as error:
-        raise Refused(f"{text!r} is no size") from error
-    for node in ast.walk(tree):
-        allowed = isinstance(node, _SYNTAX)
-        if isinstance(node, ast.Call):
-            allowed = isinstance(node.func, ast.Name) and node.func.id in _SYMPY and all(k.arg in _WORDS for k in node.keywords)
-        elif isinstance(node, ast.Name):
-            allowed = node.id in _SYMPY or re.fullmatch(r"[su]\d+|zuf\d+", node.id) is not None
-        elif isinstance(node, ast.Constant):
-            allowed = not isinstance(node.value, str) or _NAME.fullmatch(node.value) is not None
-        if not allowed:
-            raise Refused(f"a size is given as {text[:80]!r}")
-
-
-def _packed(members: dict[str, bytes]) -> io.BytesIO:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in members.items():
-            archive.writestr(f"checked/{name}", content)
-    packed.seek(0)
-    return packed
+def _view(storage: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, name: str) -> Tensor:
+    """The part of a storage that a tensor lies in: it must lie inside, and not be much larger than its bytes."""
+    count = math.prod(sizes)
+    last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=False)) if count else offset
+    if len(sizes) != len(strides) or len(sizes) > 16 or (count and last >= len(storage)) or count > max(len(storage), 1 << 20):
+        raise Malformed(f"the size of {name[:80]!r} does not fit its bytes")
+    return storage.as_strided(sizes, strides, offset) if count else storage.new_empty(sizes)

@@ -189,7 +189,7 @@ def from_python(place: str) -> nn.Module | Target:
         build = _callable(where, name)
         try:
             network = build()
-        except Exception as error:  # a stranger's code may raise anything
+        except (Exception, SystemExit) as error:  # a stranger's code may raise anything
             raise BadInput(f"py:{place}: {name}() failed: {type(error).__name__}: {error}") from error
     if not isinstance(network, (nn.Module, Target)):
         raise BadInput(f"py:{place}: {name}() returned a {type(network).__name__}; expected an nn.Module or a neurotest.Target.")
@@ -245,7 +245,7 @@ def _callable(where: str, name: str) -> Callable[[], Any]:
         code = _run_file(Path(where)) if is_file(where) else importlib.import_module(where)
     except BadInput:
         raise
-    except Exception as error:  # a stranger's code may raise anything
+    except (Exception, SystemExit) as error:  # a stranger's code may raise anything
         raise BadInput(f"py:{where}: cannot be imported: {type(error).__name__}: {error}") from error
     build = getattr(code, name, None)
     if not callable(build):

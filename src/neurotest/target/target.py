@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
+from neurotest.target.failures import ForwardError, failure, ours
 from neurotest.target.layers import Survey
 from neurotest.target.survey import last_operator, survey
 
@@ -78,6 +79,7 @@ class Target:
             self._shift = torch.tensor(self.mean, device=self.device)
             self._scale = torch.tensor(self.std, device=self.device)
         self._surveys: dict[tuple[int, ...], Survey] = {}
+        self._steady = False  # whether it was seen to answer equally to equal inputs
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape)) if self.shape else "?"
@@ -115,7 +117,13 @@ class Target:
 
     def raw(self, x: Tensor) -> Any:
         """What the module itself answers to a batch in bounds, preprocessing applied."""
-        return self.module(self._preprocessed(x))
+        prepared = self._preprocessed(x)
+        try:
+            return self.module(prepared)
+        except (Exception, SystemExit) as error:  # a stranger's code may raise anything
+            if isinstance(error, BadInput) or ours(error):
+                raise
+            raise ForwardError(failure(error, x)) from error
 
     def _preprocessed(self, x: Tensor) -> Tensor:
         if self._shift is None or self._scale is None:
@@ -126,12 +134,21 @@ class Target:
         return (x - self._shift.view(places)) / self._scale.view(places)
 
     def _as_logits(self, out: Any, n: int) -> Tensor:
-        if type(out) is Tensor and self.outputs == "logits" and out.ndim == 2 and out.shape[0] == n and out.shape[1] > 1:
-            return out  # the usual case, first: the checks below cost a tenth of a small network's pass at batch 1
+        # The usual case first: the checks below cost a tenth of a small network's pass at batch 1.
+        if type(out) is Tensor and self.outputs == "logits" and out.ndim == 2 and out.is_floating_point():
+            rows, width = out.shape
+            if rows == n and width > 1:
+                return out
         if not isinstance(out, Tensor):
             raise BadInput(
                 f"the network returns a {type(out).__name__}, not one tensor of class scores: detection, multi-output and "
                 "text models are not supported; wrap it in a module that returns logits (n, classes)."
+            )
+        if not out.is_floating_point():
+            kind = str(out.dtype).removeprefix("torch.")
+            raise BadInput(
+                f"the network returns {kind} values, not scores: leave out its argmax or rounding, or wrap it "
+                "in a module that returns logits (n, classes) as floating-point numbers."
             )
         if out.ndim == 1 and len(out) == n:
             out = out.unsqueeze(1)
@@ -160,9 +177,7 @@ class Target:
         with torch.inference_mode():
             try:
                 raw = self.raw(x)
-            except BadInput:
-                raise
-            except Exception as error:  # a stranger's code may raise anything
+            except ForwardError as error:
                 raise BadInput(self._refusal(x, error)) from error
             logits = self._as_logits(raw, len(x))
         self._check_values(raw)
@@ -172,9 +187,23 @@ class Target:
             raise BadInput(f"classes: {len(self.classes)} names for a network with {logits.shape[1]} outputs.")
         return int(logits.shape[1])
 
+    def check_steady(self, x: Tensor) -> None:
+        """Refuse a network that answers differently to the same inputs: nothing measured on it would repeat. Looks once."""
+        if self._steady:
+            return
+        with torch.inference_mode():
+            one, other = self.logits(x).double(), self.logits(x).double()
+        size = float(one.nan_to_num(0, 0, 0).abs().max()) if one.numel() else 0.0
+        if not torch.allclose(one, other, rtol=0, atol=max(1e-3 * size, 1e-12), equal_nan=True):
+            raise BadInput(
+                "the network gives different answers to the same inputs, so nothing measured on it repeats: it draws at random "
+                "or keeps a state (dropout left on? F.dropout needs training=self.training). `neurotest doctor` says where."
+            )
+        self._steady = True
+
     def _refusal(self, x: Tensor, error: Exception) -> str:
         size = "x".join(map(str, x.shape[1:]))
-        first = str(error).strip().split("\n")[0]
+        first = str(error)
         why = "channels x height x width; --size says what it takes"
         if any(isinstance(m, nn.Embedding) for m in self.module.modules()):
             why = "it has an embedding: text models are not supported"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,14 @@ def test_every_string_is_escaped(campaign: tuple[Path, Target, ArraySource], tmp
     assert "&lt;b&gt;cat" in page(explanation) + explanation._repr_html_() or "dog|cow" in page(explanation)
     assert "<script" not in page(explanation)
     assert markdown(explanation).count("\n| ") >= 3
+    pair = dataclasses.replace(
+        explanation.pair, predicted=("a|b\n# big", "[x](http://x) ![y](z) *c* `d` \x1b[2J \u202e&amp; ~~e~~")
+    )
+    text = markdown(dataclasses.replace(explanation, true="<b>cat</b>\n\n> quote", pair=pair))
+    head = text.splitlines()[2]
+    assert r"Fault" in head
+    assert r"&lt;b\>cat&lt;/b\> \> quote, seen as a\|b \# big" in head
+    assert r"\[x\](http://x) \!\[y\](z) \*c\* \`d\` \\x1b\[2J \\u202e&amp;amp; \~\~e\~\~" in head
     for name in ("a.html", "a.md", "a.json"):
         assert write_explanation(explanation, tmp_path / name).stat().st_size > 100
     with pytest.raises(BadInput, match=r"\.html, \.md or \.json"):

@@ -10,6 +10,7 @@ from torch import Tensor
 from neurotest.attribute.shapley.game import Neuron, Players, hidden_layers, losses
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target
+from neurotest.target.gradients import gradient
 
 
 class MaskGradient:
@@ -42,7 +43,7 @@ class MaskGradient:
             masks = torch.full((len(x), len(self.players)), self.t, device=x.device, requires_grad=True)
             self._now = self.players.parts(masks)
             loss = losses(self._probe(x).logits, y).sum()
-            (slopes,) = torch.autograd.grad(loss, masks)
+            slopes = gradient(loss, masks, "layers")
         return slopes.detach()
 
 

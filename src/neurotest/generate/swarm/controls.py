@@ -17,6 +17,7 @@ from neurotest.generate.swarm.measure import Problem
 from neurotest.generate.swarm.settings import Settings
 from neurotest.mutate.space import from_unit
 from neurotest.target import Target
+from neurotest.target.gradients import gradient
 
 STEPS = 10  # of the gradient control, a quarter of the radius each
 NAMES = {
@@ -77,7 +78,7 @@ def pgd(target: Target, seeds: Tensor, y: Tensor, ball: Ball, *, random: int) ->
         with torch.enable_grad():
             at = u.detach().clone().requires_grad_()
             loss = torch.nn.functional.cross_entropy(target.logits(from_unit(at, target.bounds)).double(), y, reduction="sum")
-            (direction,) = torch.autograd.grad(loss, at)
+            direction = gradient(loss, at)
         if ball.norm == "l2":
             direction = direction / direction.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (direction.ndim - 1))
         else:

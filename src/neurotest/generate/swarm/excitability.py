@@ -15,6 +15,7 @@ from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register
 from neurotest.target import Probe, Want
+from neurotest.target.gradients import gradients
 
 ZERO_GRADIENT = (
     "the loss of the target does not change with its hidden neurons (every gradient towards them is zero): excitability cannot "
@@ -118,8 +119,8 @@ class ByWeights(Measure):
                 x = from_unit(part.clone() if part.is_inference() else part.detach(), target.bounds)
                 with Probe(target, self.players.want, grad=True, edit=record) as probe:
                     objective = odds(probe(x).logits, self.avoided[rows]).sum()
-                    gradients = torch.autograd.grad(objective, [tensors[layer.name] for layer in layers], allow_unused=True)
-            for base, weight, layer, gradient in zip(self.base, self.weights, layers, gradients, strict=True):
+                    slopes = gradients(objective, [tensors[layer.name] for layer in layers])
+            for base, weight, layer, gradient in zip(self.base, self.weights, layers, slopes, strict=True):
                 base[rows] = tensors[layer.name].detach()
                 weight[rows] = 0.0 if gradient is None else gradient.detach()
                 if gradient is not None and not bool(gradient.isfinite().all()):

@@ -38,10 +38,10 @@ class _Linear:
     """Centre, divide, rotate, limit."""
 
     mean: Tensor
-    turn: Tensor  # (in, out), the division included
+    turn: Tensor  # (in, out), the division included; (in,) where nothing is rotated: a matrix of a wide layer would be huge
 
     def __call__(self, values: Tensor) -> Tensor:
-        return (values - self.mean) @ self.turn
+        return (values - self.mean) * self.turn if self.turn.ndim == 1 else (values - self.mean) @ self.turn
 
 
 def _components(values: Tensor, count: int) -> Tensor:
@@ -97,7 +97,7 @@ class Gather:
     def _learn(self) -> None:
         hidden, early, picture = (torch.cat(list(part))[:SAMPLE] for part in zip(*(p for _, p in self.queue), strict=True))
         turned = _Linear(early.mean(dim=0), _components(early - early.mean(dim=0), COMPONENTS))
-        even = _scaled(turned(early)).turn.diagonal()
+        even = _scaled(turned(early)).turn
         steps = [_scaled(hidden), _Linear(turned.mean, turned.turn * even), _scaled(picture)]
         whole = torch.cat([step(part) for step, part in zip(steps, (hidden, early, picture), strict=True)], dim=1)
         last = _Linear(whole.mean(dim=0), _components(whole - whole.mean(dim=0), FEATURES))
@@ -119,7 +119,7 @@ class Gather:
 def _scaled(values: Tensor) -> _Linear:
     """Divide by standard deviations; a neuron that is silent in the sample must not be blown up when it speaks."""
     deviations = values.std(dim=0, correction=0)
-    return _Linear(values.mean(dim=0), torch.diag(1 / deviations.clamp_min(1e-3 * float(deviations.max()) + 1e-9)))
+    return _Linear(values.mean(dim=0), 1 / deviations.clamp_min(1e-3 * float(deviations.max()) + 1e-9))
 
 
 def _parts(inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
@@ -144,6 +144,6 @@ def _statistics(picture: Tensor) -> Tensor:
     """Mean, spread, largest, smallest, and how rough it is along and across."""
     flat = picture.flatten(1)
     statistics = [flat.mean(dim=1), flat.std(dim=1, correction=0), flat.amax(dim=1), flat.amin(dim=1)]
-    if picture.ndim == 4:
+    if picture.ndim == 4 and min(picture.shape[2:]) > 1:
         statistics += [picture.diff(dim=3).abs().mean(dim=(1, 2, 3)), picture.diff(dim=2).abs().mean(dim=(1, 2, 3))]
     return torch.stack(statistics, dim=1)

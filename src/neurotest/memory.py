@@ -1,0 +1,51 @@
+"""How much memory is free, and one sentence when something would need more."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from neurotest.errors import BadInput
+
+RESERVE = 0.9  # the share of free memory that may be asked for: the rest is for what else runs
+_CGROUP = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
+
+
+def free_memory() -> int:
+    """Bytes that can be had now without swapping: what the system says, or what the container may still take."""
+    free = [_available()]
+    for limit, used in _CGROUP:
+        with suppress(OSError, ValueError):  # no such group, or no limit ("max")
+            folder = Path("/sys/fs/cgroup")
+            free.append(int((folder / limit).read_text()) - int((folder / used).read_text()))
+    return max(0, min(free))
+
+
+def _available() -> int:
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    with suppress(OSError, ValueError, AttributeError):
+        return int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
+    return 1 << 62  # unknown: the allocation itself has to tell
+
+
+def check_memory(need: float, what: str, way_out: str) -> None:
+    """Refuse, before it is asked for, what does not fit: `what` says what needs it, `way_out` what to do instead."""
+    free = free_memory()
+    if need > RESERVE * free:
+        raise BadInput(f"{what} would need {size(need)} of memory, and {size(free)} are free: {way_out}.")
+
+
+def size(number: float) -> str:
+    """
+    >>> size(1_500), size(2.5e9), size(80e9)
+    ('1.5 kB', '2.5 GB', '80 GB')
+    """
+    units = ["TB", "GB", "MB", "kB", "B"]
+    while number >= 1000 and len(units) > 1:
+        number /= 1000
+        units.pop()
+    return f"{number:.1f} {units[-1]}" if number < 10 and units[-1] != "B" else f"{number:.0f} {units[-1]}"

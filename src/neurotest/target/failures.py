@@ -1,0 +1,45 @@
+"""What a network raises while it runs, told apart from faults of our own hooks that run inside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor
+
+from neurotest.errors import BadInput
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_NETWORKS = (_PACKAGE / "zoo", _PACKAGE / "target" / "parts.py")  # code of ours that is a network
+_PASSING = ("__torch_function__", "__torch_dispatch__", "function", "_function")  # ours, around a function of the network
+OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "unable to allocate")
+
+
+class ForwardError(BadInput):
+    """The network raised something while it ran."""
+
+
+def ours(error: BaseException) -> bool:
+    """Whether the error comes from a hook of neurotest, or from what that calls: that is not the network's fault."""
+    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None  # below the frame that ran the network
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        file = Path(code.co_filename)
+        network = any(file.is_relative_to(place) for place in _NETWORKS)
+        if file.is_relative_to(_PACKAGE) and not network and code.co_name not in _PASSING:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def out_of_memory(error: BaseException) -> bool:
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY))
+
+
+def failure(error: BaseException, x: Tensor) -> str:
+    """One sentence about what a network raised on a batch."""
+    lines = str(error).strip().splitlines()
+    what = f"{type(error).__name__}{f': {lines[0][:300]}' if lines else ''}"
+    if out_of_memory(error):
+        return f"there is not enough memory to run the network on {len(x)} inputs at a time ({what}): use a smaller --batch"
+    return f"the network raised {what} on a batch of shape {tuple(x.shape)}"
