@@ -104,3 +104,4 @@ class FuzzOptions(TypedDict, total=False):
     seconds: float | None
     outputs: int | None
     faults: int | None
+    until_dry: float | None
