@@ -55,6 +55,7 @@ HEADINGS = {
     "suite": "Runs that can be judged",
     "estimator": "Estimators of accuracy",
     "fitness": "Fitness of swarms",
+    "goal": "Goals of fuzzing",
     "mutation": "Mutations",
     "validity": "Validity of mutants",
     "split": "Generated pools",

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import torch
 from PIL import Image
 
 from neurotest import rng, zoo
@@ -56,6 +57,43 @@ def shifted_pools(name: str, seeds: range) -> Iterator[Source]:
     """For the design: other disturbances than those reported on."""
     for seed in seeds:
         yield disturbed(part(data(test_set(name)), False), rng.stream("design.shift", seed), [coarse, hidden, gamma])
+
+
+def foreign_pools(name: str, seeds: range) -> Iterator[Source]:
+    """Digits of another kind: scikit-learn's (UCI, 8 x 8 pixels, 43 writers), enlarged, every other input of a pool of MNIST.
+
+    Nothing of the design was tuned on them. 1,797 of them and as many odd test images.
+    """
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    large = [np.asarray(Image.fromarray((one * 255 / 16).astype(np.uint8)).resize((20, 20), Image.Resampling.BICUBIC))
+             for one in digits.images]  # fmt: skip
+    foreign = np.zeros((len(large), 1, 28, 28), np.uint8)
+    foreign[:, 0, 4:24, 4:24] = np.stack(large)
+    ours = part(data(test_set(name)), True)
+    for seed in seeds:
+        random = rng.stream("foreign", seed)
+        some = ours.take(np.sort(random.permutation(len(ours))[: len(large)]))
+        assert some.labels is not None
+        x = np.concatenate([some.read(np.arange(len(some))), foreign])
+        order = random.permutation(len(x))
+        yield ArraySource(x[order], np.concatenate([some.labels, digits.target])[order], classes=ours.classes)
+
+
+def styled_pools(name: str, seeds: range) -> Iterator[Source]:
+    """Odd test images of CIFAR-10 in another style (colours, spectra and textures of `neurotest.mutate.style`), one per image."""
+    from neurotest.mutate.style import Style, fourier, lab, textured
+
+    style = Style((lab, fourier, textured))
+    source = part(data(test_set(name)), True)
+    clean = torch.from_numpy(source.read(np.arange(len(source)))).float().div_(255)
+    for seed in seeds:
+        random = rng.stream("styled", seed)
+        rows = np.column_stack([random.uniform(0.3, 0.9, len(clean)), random.integers(0, 2**40, len(clean))])
+        out = [style.apply(clean[i : i + 250], torch.from_numpy(rows[i : i + 250])) for i in range(0, len(clean), 250)]
+        pixels = torch.cat(out).clamp_(0, 1).mul_(255).round_().to(torch.uint8).numpy()
+        yield ArraySource(pixels, source.labels, classes=source.classes)
 
 
 def noise(x: np.ndarray, random: np.random.Generator) -> np.ndarray:

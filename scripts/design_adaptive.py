@@ -85,7 +85,7 @@ def boosting(loop: Loop) -> np.ndarray:
     labelled, wrong = faults(loop)
     if wrong.all() or not wrong.any():
         return deepgini(loop)
-    x = torch.cat([loop.x[:, :40], loop.gini[:, None], loop.logits], dim=1).numpy()
+    x = torch.cat([loop.x[:, :40], loop.gini[:, None], loop.outputs.values], dim=1).numpy()
     trees = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, min_samples_leaf=5, early_stopping=False, random_state=0
     )
@@ -101,13 +101,12 @@ def bagged_head(loop: Loop, members: int = 5, optimism: float = 1.0) -> np.ndarr
     """Explores: where heads trained on resampled labels disagree, a fault counts as more probable."""
     labelled = loop.labelled
     labels = torch.tensor([loop.labels[p] for p in labelled.tolist()])
-    aims = torch.nn.functional.one_hot(labels, loop.logits.shape[1]).double()
+    outputs = loop.outputs[labelled]
     odds = []
     for member in range(members):
         weights = torch.from_numpy(rng.stream("bag", len(labelled), member).poisson(1.0, len(labelled))).double()
-        added = learner.corrected_head(loop.x[labelled], loop.logits[labelled], aims, weights, loop.ridge)
-        probs = (loop.logits + loop.x @ added).softmax(dim=1)
-        odds.append(learner.log_odds(1 - probs.gather(1, loop.predictions[:, None]).squeeze(1)))
+        added = learner.corrected_head(loop.x[labelled], outputs, outputs.aims(labels), weights, loop.ridge)
+        odds.append(loop.outputs.corrected(loop.x, added).fault_odds(loop.predictions))
     stacked = torch.stack(odds)
     return (stacked.mean(dim=0) + optimism * stacked.std(dim=0)).numpy()
 

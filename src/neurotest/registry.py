@@ -37,6 +37,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "encoder": ("semantics",),
     "describer": ("semantics",),
     "guide": ("generate",),
+    "goal": ("generate",),
     "suite": ("evaluate", "campaign"),
     "oracle": ("oracles.py",),
     "fitness": ("generate",),

@@ -1,4 +1,4 @@
-"""Fuzzing: the time of a guided campaign over that of the bare forward passes it makes, and over the published loop.
+"""Fuzzing: the time of a guided campaign over that of the bare forward passes it makes, over random, and over the published loop.
 
 The published loop tests one mutant after the other; it is rebuilt here with our mutations and criteria, so that only the way
 of looping differs. The bilateral blur, which costs more than everything else, is left out and timed beside.
@@ -14,7 +14,7 @@ import torch
 from neurotest import rng
 from neurotest.bench.ratio import Pair, counted, subject_of
 from neurotest.generate.fuzz import Budget, Fuzzer, Seeds, Settings, build_guide, choose_seeds
-from neurotest.generate.fuzz.guides import GuideState
+from neurotest.generate.fuzz.guides import Guide, GuideState, RandomGuide
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.measure.context import Context
 from neurotest.mutate.pixel import BILATERAL, Blur
@@ -46,11 +46,13 @@ class _Bench:
 
 
 def fuzz_pairs(name: str) -> Iterator[tuple[str, Pair]]:
-    """A campaign over its bare passes; the published loop over ours, mutant for mutant; the bilateral blur over a pass."""
+    """A campaign over its bare passes; goals over random; the published loop over ours; the bilateral blur over a pass."""
     bench = _Bench(name)
     budget = Budget(forwards=FORWARDS.get(name, 1500))
     forwards = _campaign(bench, budget).forwards
     yield f"{GUIDE}/batch{BATCH}", (lambda: _campaign(bench, budget), lambda: _bare(bench, forwards))
+    random, goals = RandomGuide(), build_guide("goals")
+    yield f"goals over random/batch{BATCH}", (lambda: _anew(bench, goals, budget), lambda: _anew(bench, random, budget))
     both = _controlled(bench, budget)
     yield f"{GUIDE}/batch{BATCH}, with its control", (lambda: _controlled(bench, budget), lambda: _bare(bench, both))
     few = Budget(forwards=4 * BATCH)
@@ -63,6 +65,15 @@ def fuzz_pairs(name: str) -> Iterator[tuple[str, Pair]]:
 
 def _campaign(bench: _Bench, budget: Budget) -> Tally:
     with bench.fuzzer(budget) as fuzzer:
+        for _ in fuzzer.run():
+            pass
+        return fuzzer.tally
+
+
+def _anew(bench: _Bench, guide: Guide, budget: Budget) -> Tally:
+    """A campaign with a guide that learns nothing before it."""
+    state = guide.start(Context(target=bench.target), bench.source)
+    with Fuzzer(bench.target, bench.seeds, state, bench.judges, bench.settings, budget) as fuzzer:
         for _ in fuzzer.run():
             pass
         return fuzzer.tally

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import tempfile
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +31,7 @@ SCORED = {
     "nss:reference=remutate": (2, 0), "nss+": (17, 0),
     f"mc-dropout:samples={SAMPLES}": (1 + SAMPLES, 0), f"bald:samples={SAMPLES}": (1 + SAMPLES, 0),
     "dsa": (1, 1), "mdsa": (1, 1), "lsa": (1, 1), "mlsa": (1, 1), "ctm:nac": (1, 0), "ats": (1, 0), "cam:nac": (1, 0),
+    "adaptive": (1, 5), "foreseen": (1, 5), "adaptive:prior=none": (1, 0),
 }  # fmt: skip
 MILLION, FEW = 1_000_000, 20_000
 # What scores each input by itself, one of each kind: lsa and mlsa keep what dsa keeps, mc-dropout and bald what deepgini keeps.
@@ -43,7 +46,7 @@ def select_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     first = np.arange(min(POOL, len(mutants)))
     assert mutants.originals is not None
     pool = ArraySource(mutants.read(first), originals=ArraySource(mutants.originals.read(first)))
-    train = ArraySource(data(f"zoo:{subject.dataset}/train").read(np.arange(TRAIN)))
+    train = data(f"zoo:{subject.dataset}/train").take(np.arange(TRAIN))
     module = subject.load()
     for method, (needed, trained) in SCORED.items():
         thinned = method.startswith(("mc-dropout", "bald"))
@@ -51,9 +54,20 @@ def select_pairs(name: str) -> Iterator[tuple[str, Pair]]:
         here = pool.take(np.arange(min(len(pool), POOL // 5))) if needed > 2 else pool
         target = Target(network, shape=subject.shape)
         target.survey()
-        sources = [target.prepare(s.read(np.arange(len(s)))).split(BATCH) for s in (here, train)[: 1 + trained]]
-        ours = functools.partial(select, target, here, method, "5%", batch=BATCH, train=train if trained else None)
+        sources = [target.prepare(s.read(np.arange(len(s)))).split(BATCH) for s in (here, *[train] * trained)]
+        ours = functools.partial(fresh, target, here, method, "5%", batch=BATCH, train=train if trained else None)
         yield method, (ours, passes(target, *sources, times=needed))
+
+
+def fresh(*arguments: Any, **options: Any) -> None:
+    """A selection that finds nothing in the cache."""
+    before = os.environ.get("NEUROTEST_CACHE")
+    with tempfile.TemporaryDirectory() as empty:
+        os.environ["NEUROTEST_CACHE"] = empty
+        try:
+            select(*arguments, **options)
+        finally:
+            os.environ.pop("NEUROTEST_CACHE") if before is None else os.environ.update(NEUROTEST_CACHE=before)
 
 
 class Generated(Source):

@@ -34,7 +34,7 @@ from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
 
-BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults")
+BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults", "until_dry")
 FULL = "the limit of --disk was reached: later faults are rows without an image (`neurotest replay` makes them again)."
 
 
@@ -62,8 +62,9 @@ def fuzz(
 ) -> FuzzResult:
     """Mutate seeds under a guide until the budget is spent, and keep what the oracles reject.
 
-    guide: a criterion (`kmnc:1000`; `nlc` by default), `deephunter`, `tensorfuzz`, `nsgen` or `random`. budget: a Budget, or
-    iterations=, forwards=, seconds=, outputs=, faults=. options: the fields of `Settings` (mutations and validity may be text).
+    guide: `goals` (default; it is the one that beats random), a criterion (`kmnc:1000`), `deephunter`, `tensorfuzz`, `nsgen` or
+    `random`. budget: a Budget, or iterations=, forwards=, seconds=, outputs=, faults=, until_dry= (new goals expected of 1,000
+    forward passes, below which it ends). options: the fields of `Settings` (mutations and validity may be text).
     oracle: `label` by default. out: where the run goes (None: ./neurotest-runs; False: nothing is written). resume: a run to go
     on with: its settings stay, the budget may be another. keep, disk: images per family (5), and bytes of images in all (200 MB).
     control: let a random campaign of as many forward passes run beside it (default). stop: asked after every batch; True ends it

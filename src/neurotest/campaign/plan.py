@@ -81,7 +81,7 @@ def _options(command: str, settings: type, options: Mapping[str, Any]) -> dict[s
 class FuzzPlan(Plan):
     """keep: images per family. disk: bytes of images in all."""
 
-    guide: Any = "nlc"
+    guide: Any = "goals"
     oracle: tuple[Any, ...] = ("label",)
     neuron: str | None = None
     keep: int = 5

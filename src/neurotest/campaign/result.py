@@ -14,6 +14,7 @@ __all__ = ["FuzzResult", "class_name", "numbers"]
 
 def numbers(tally: Tally, classes: tuple[str, ...] | None, possible: int) -> dict[str, Any]:
     """The counts of a guided campaign or of its control; `possible` is the number of the target's classes."""
+    richness = tally.richness
     wrong = {k: n for k, n in tally.predicted.most_common() if k >= 0}
     return {
         "outputs": tally.outputs,
@@ -32,6 +33,8 @@ def numbers(tally: Tally, classes: tuple[str, ...] | None, possible: int) -> dic
         "faults_per_1000_forwards_interval": _thousands(interval(min(tally.faults, tally.forwards), tally.forwards)),
         "classes": {"true": len({key[0] for key in tally.families}), "predicted": len(wrong)},
         "evenness": spread(wrong.values(), possible),
+        "families_estimated": richness.value if tally.faults else None,
+        "families_estimated_interval": [richness.low, richness.high] if tally.faults else None,
     }
 
 

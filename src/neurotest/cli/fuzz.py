@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from neurotest.campaign import FuzzResult
 
 SHOWN = 20  # families in a table
+DRY = 5.0  # new goals in 1,000 passes that are little
 
 RunPath = Annotated[Path, typer.Argument(help="The campaign's run.")]
 
@@ -23,13 +24,32 @@ def fuzz(
     target: opt.Target = None,
     seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled unless --oracle says otherwise.")] = None,
     guide: Annotated[
-        str, typer.Option("--guide", help="A criterion (kmnc:1000, nlc, ...), deephunter, tensorfuzz, nsgen or random.")
-    ] = "nlc",
+        str,
+        typer.Option(
+            "--guide",
+            help="goals: forecasts what mutations do and runs what is new; the only one that finds more families than random. "
+            "random: the baseline. A criterion (kmnc:1000, nlc, ...) or deephunter: raises coverage; finds fewer than random. "
+            "tensorfuzz: logits far from all before, for faults many small steps away. nsgen: other decision paths.",
+        ),
+    ] = "goals",
+    goal: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--goal", help="What the guide goals looks for (`neurotest list goal`), such as seed:2; repeat for several."
+        ),
+    ] = None,
+    aim: Annotated[
+        list[str] | None, typer.Option("--aim", help="Faults the guide goals looks for above all: 'stop sign -> *'; repeatable.")
+    ] = None,
     iterations: Annotated[int | None, typer.Option("--iterations", help="Stop after so many turns of seeds.")] = None,
     forwards: Annotated[int | None, typer.Option("--forwards", help="Stop after so many forward passes.")] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after so many seconds.")] = None,
     max_outputs: Annotated[int | None, typer.Option("--max-outputs", help="Stop after so many outputs.")] = None,
     faults: Annotated[int | None, typer.Option("--faults", help="Stop after so many faults.")] = None,
+    until_dry: Annotated[
+        bool, typer.Option("--until-dry", help="Stop when little new is to be expected of the next 1,000 forward passes.")
+    ] = False,
+    dry_below: Annotated[float | None, typer.Option("--dry-below", help="New goals that are little (default 5).")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this campaign (a budget given here wins).")] = None,
     again: opt.TargetAgain = None,
     train: Annotated[str | None, typer.Option("--train", help="Training data, for guides that compare with it.")] = None,
@@ -73,7 +93,9 @@ def fuzz(
 
     if str(description.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
         max_outputs = max_outputs or int(description.pop("outputs"))
-    budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults}
+    dry = dry_below if dry_below is not None else DRY if until_dry else None
+    budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults,
+              "until_dry": dry}  # fmt: skip
     opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     opt.set_threads(threads)
     from neurotest.campaign import fuzz as start
@@ -85,6 +107,7 @@ def fuzz(
         "mutations": mutations, "validity": validity, "energy": energy, "tries": tries, "max_depth": max_depth,
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
+    guide = with_goals(guide, goal, aim)
     screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None))
     try:
         result = start(
@@ -97,9 +120,25 @@ def fuzz(
     return result.to_dict(), lambda: print_result(result)
 
 
+def with_goals(guide: str | None, goals: list[str] | None, aims: list[str] | None) -> Any:
+    """The guide with the goals that were asked for; aims come on top of the others."""
+    if not goals and not aims:
+        return guide
+    import dataclasses
+
+    from neurotest.errors import BadInput
+    from neurotest.generate.fuzz.goals import Goals
+    from neurotest.generate.fuzz.guides import build_guide
+
+    built = build_guide(guide or "goals")
+    if not isinstance(built, Goals):
+        raise BadInput(f"--goal and --aim belong to the guide goals, not to {guide}.")
+    return dataclasses.replace(built, goals=(*(goals or built.goals), *(f"aim(at={aim!r})" for aim in aims or ())))
+
+
 def print_result(result: FuzzResult) -> None:
     from neurotest.cli import show
-    from neurotest.cli.screen import advice
+    from neurotest.cli.screen import advice, goals_line
 
     content = result.to_dict()
     print(
@@ -116,6 +155,11 @@ def print_result(result: FuzzResult) -> None:
         print(verdict)
     rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in result.table()[:SHOWN]]
     show.table(f"fault families, the first {len(rows)} of {content['families']}", ["true", "predicted", "after", "faults"], rows)
+    details = content.get("guide_details", {})
+    print(goals_line({**details, "expected_goals": details.get("expected_in_next_1000")}), end="")
+    if content["families_estimated"] is not None:
+        low, high = content["families_estimated_interval"]
+        print(f"families in all, by Chao's estimate: {content['families_estimated']:.0f} ({low:.0f} .. {high:.0f})")
     print(f"{advice(result.faults, content['unseen'])}; stopped: {result.stopped} spent")
     if result.run:
         print(f"images and chains: {result.run} (`neurotest families {result.run}`, `neurotest shrink {result.run}`)")

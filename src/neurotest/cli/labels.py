@@ -67,6 +67,13 @@ def tell_round(proposal: dict[str, Any]) -> None:
     shown = [[str(p), content, f"{chance:.3f}", str(predicted)] for p, content, chance, predicted in list(rows)[:20]]
     columns = ["position", "content", "fault probability", "predicted"]
     show.table(f"round {proposal['round']}: label these {len(proposal['indices'])}{again}", columns, shown)
+    if (last := proposal["last_round"]) is not None:
+        c = proposal["compared"]
+        promised = "" if last["expected"] is None else f", expected were {last['expected']:.1f}"
+        print(f"the last batch held {last['faults']} faults in {last['labels']} labels{promised}")
+        gain = 100 * (c["faults"] - c["deepgini"]) / max(c["labels"], 1)
+        so_far = f"so far {c['faults']} faults in {c['labels']} labels"
+        print(f"{so_far}, deepgini's first would hold about {c['deepgini']:.0f}: {gain:+.1f} points")
     if proposal["suspects"]:
         print(f"labels that look wrong: {', '.join(map(str, proposal['suspects'][:20]))}")
 

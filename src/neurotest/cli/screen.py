@@ -67,6 +67,8 @@ class Screen:
             "classes": len({p for p in tally.predicted if p >= 0}),
             "corpus": len(fuzzer.corpus),
             "coverage": self.value,
+            "goals": fuzzer.guide.details().get("goals"),
+            "expected_goals": fuzzer.guide.expected(),
             "unseen": tally.unseen,
             "since_new_family": round(time.monotonic() - self.family_at, 1),
             "advice": advice(tally.faults, tally.unseen),
@@ -80,12 +82,13 @@ class Screen:
 
     @staticmethod
     def line(facts: dict[str, Any]) -> str:
-        coverage = "" if facts["coverage"] is None else f", coverage {facts['coverage']:.4g}"
+        coverage = "" if facts["coverage"] is None or facts.get("goals") else f", coverage {facts['coverage']:.4g}"
         random = facts["random"]
         beside = "" if random is None else f" (random: {random['faults']:,} in {random['families']})"
         return (
             f"{facts['iterations']:,} iterations, {facts['forwards']:,} forwards ({facts['per_second']:,.0f}/s), "
             f"{facts['faults']:,} faults in {facts['families']} families{beside}, {facts['classes']} classes{coverage}; "
+            f"{goals_line(facts)}"
             f"last new family {facts['since_new_family']:.0f} s ago; {facts['advice']}"
         )
 
@@ -123,7 +126,8 @@ class Screen:
             ("rate", f"{facts['per_second']:,.0f} forwards/s, {facts['forwards']:,} in all, {facts['iterations']:,} iterations"),
             ("found", f"{facts['faults']:,} faults, {facts['families']} families, {facts['classes']} classes"),
             ("random found", "" if random is None else f"{random['faults']:,} faults, {random['families']} families"),
-            ("corpus, coverage", f"{facts['corpus']:,} seeds  {coverage}"),
+            ("goals", goals_line(facts)),
+            ("corpus, coverage", f"{facts['corpus']:,} seeds  {'' if facts['goals'] else coverage}"),
             ("operators that pay", ", ".join(f"{name} {rate:.0%}" for name, rate in rates[:5])),
             ("worst pairs", ", ".join(f"{self._pair(*pair, 'as')} {n}" for pair, n in pairs.most_common(4))),
             ("newest families", "; ".join(self.newest)),
@@ -137,6 +141,16 @@ class Screen:
     def close(self) -> None:
         if self._live is not None:
             self._live.stop()
+
+
+def goals_line(facts: dict[str, Any]) -> str:
+    """Goals reached, and how many the next 1,000 passes are expected to reach; empty for guides that have none."""
+    if not facts.get("goals"):
+        return ""
+    reached = ", ".join(f"{name} {n:,}" for name, n in facts["goals"].items())
+    expected = facts.get("expected_goals")
+    more = "too early to say how many more" if expected is None else f"about {expected:.0f} more in the next 1,000 passes"
+    return f"goals reached: {reached}; {more}; "
 
 
 def advice(faults: int, unseen: float | None) -> str:

@@ -31,7 +31,10 @@ def select(
     budget: Annotated[str | None, typer.Option("--budget", help="How many to pick: 5% (the default) or 100.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Propose the next batch of this adaptive selection.")] = None,
     train: Annotated[
-        str | None, typer.Option("--train", help="Training data (dsa, cam:kmnc, ...); candidates in it are pointed out.")
+        str | None,
+        typer.Option(
+            "--train", help="Training data (adaptive, dsa, ...; known for zoo networks); candidates in it are pointed out."
+        ),
     ] = None,
     originals: Annotated[
         str | None, typer.Option("--originals", help="What the candidates are variants of, one for one (nss).")
@@ -84,9 +87,11 @@ def select(
 
 
 def tell(selections: Comparison, run: str | Path | None) -> None:
-    from neurotest.cli import show
+    from neurotest.cli import foretold, show
 
     first, *_ = selections.values()
+    foretold.tell_prior(selections)
+    foretold.tell_rounds(selections)
     judged = any(selection.quality is not None for selection in selections.values())
     if judged:
         show.table(*quality_table(selections))

@@ -23,7 +23,7 @@ runs = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Runs in a 
 
 Root = Annotated[Path, typer.Option("--root", help="Folder that holds the runs.")]
 DEMO = "zoo:fashion-lenet5"
-DEMO_METHODS = ["nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
+DEMO_METHODS = ["adaptive", "foreseen", "nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
 
 
 @opt.reports_result

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import suppress
 from typing import Any
 
 from torch import nn
 
+from neurotest import zoo
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, Remark
@@ -16,8 +18,10 @@ from neurotest.scan import aligned, fit, read, remarks
 from neurotest.target import Target
 from neurotest.target.description import Description
 from neurotest.target.load import load
+from neurotest.zoo import embedded
 
 AnyTarget = Target | Description | nn.Module | str
+ENOUGH = 5000  # training images; where fewer are embedded, the complete set is looked for
 FILES = ("npz", "dir", "idx", "parquet", "wav")  # data sources whose spec begins with a path
 
 
@@ -43,6 +47,19 @@ def open_counted(target: Target, source: AnyData, *, limit: int | None = None, s
     if not len(opened):
         raise BadInput(f"{opened.what} is empty: give data with at least one input.")
     return opened, fit(target, opened)
+
+
+def known_training(target: Target) -> Source | None:
+    """The training data of a network of the zoo, where it is here: the complete set if too little of it is embedded."""
+    if not target.spec.startswith("zoo:"):
+        return None
+    name = zoo.find(target.spec[4:]).dataset
+    specs = [f"zoo:{name}/train", f"zoo:{name}-full/train"]
+    few = embedded.PARTS[name]["train"].count < ENOUGH
+    for spec in reversed(specs) if few else specs:
+        with suppress(BadInput):  # embedded sets may be removed, complete ones need not be here
+            return open_counted(target, spec)[0]
+    return None
 
 
 def digests(**sources: Source | None) -> dict[str, str]:

@@ -32,6 +32,19 @@ def beside_random(run: Run) -> Row | None:
     return {"campaigns": [{"name": summary["guide"], **summary}, {"name": "random", **summary["random"]}]}
 
 
+@section("goals", title="Goals", order=15, commands=("fuzz",))
+def goals(run: Run) -> Row | None:
+    """What the guide looked for and reached, and what it expects of going on."""
+    details = run["summary"].get("guide_details") or {}
+    if not details.get("goals"):
+        return None
+    summary = run["summary"]
+    return {
+        "goals": details["goals"], "expected": details.get("expected_in_next_1000"), "families": summary["families"],
+        "estimate": summary.get("families_estimated"), "interval": summary.get("families_estimated_interval"),
+    }  # fmt: skip
+
+
 @section("campaign-growth", title="How it went", order=20, commands=COMMANDS, template="chart.html.j2")
 def campaign_growth(run: Run) -> Row | None:
     if not tally_of(run).faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from neurotest.runs.store import Run
 
 COMMANDS = ("select", "demo")
 SHOWN = 12  # pictures per method
+LEAST = 0.005  # shares of a change below are not shown
 POINTS = 200  # of a curve
 CURVES = "Dashed: random labelling. Dotted: the best any order could do. Vertical line: the budget."
 
@@ -42,6 +44,27 @@ def selection(run: Run) -> Row:
         "notes": [*dict.fromkeys(note for row in _methods(run) for note in row.get("notes", ()))],
         "duplicates": run["training duplicates"], "skipped": run["skipped"],
     }  # fmt: skip
+
+
+@section("looks", title="What the pool looks like", order=5, commands=COMMANDS, template="looks.html.j2")
+def looks(run: Run) -> Row | None:
+    """What was found in the unlabelled pool, and what each round of an adaptive method promised and held."""
+    methods = _methods(run, "prior")
+    shared = next((row["prior"] for row in methods if row["prior"].get("shares")), None)
+    rounds = {row["name"]: [*_held(row["rounds"])] for row in methods if row.get("rounds")}
+    if shared is None and not rounds:
+        return None
+    shares = sorted((shared or {}).get("shares", {}).items(), key=lambda item: -item[1])
+    return {"shares": [(name, share) for name, share in shares if share >= LEAST], "prior": shared, "rounds": rounds}
+
+
+def _held(rounds: list[Row]) -> Iterator[Row]:
+    before = 0
+    for number, row in enumerate(rounds, start=1):
+        held = row["faults"] - before
+        before = row["faults"]
+        gain = (before - row["deepgini"]) / max(row["labels"], 1)
+        yield {**row, "number": number, "measured": held / row["size"], "gain": gain}
 
 
 @section("accuracy", title="Accuracy, estimated from the labelled picks", order=10, commands=COMMANDS)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from neurotest import registry, zoo
+from neurotest import registry
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_shape, content_ids
 from neurotest.errors import BadInput
 from neurotest.jobs.life import finish, whole
-from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_spec
+from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
 from neurotest.public import public
@@ -90,7 +90,8 @@ def compare(
 ) -> Comparison:
     """Order the pool by several methods, from one pass over it.
 
-    train: training data, for methods that compare with it; candidates that stand in it are pointed out. originals: what the
+    train: training data, for methods that learn from it (that of a network of the zoo is known); candidates that stand in it are
+    pointed out. originals: what the
     candidates are variants of, one for one. labels: those given so far, by position or content, or a file of them. spread: pick a
     diverse batch from the top of the order. layers, neuron: override a method's own. out: a run is written there (None: a new one
     in ./neurotest-runs; False: none), with at most `files` picks as pictures (None: all of the first method's). Of several
@@ -106,13 +107,13 @@ def compare(
     several = Several(scorers)
     scorers, notes = _for_pool(scorers, source, {"layer": layers, "neuron": neuron}, several)
     _check_labels(source, classes)
-    trained = None if train is None else open_data(target, train)
-    duplicates = _in_training(source, trained, target)
+    trained = known_training(target) if train is None else open_data(target, train)
+    duplicates = _in_training(source, trained)
     numbers = labels_of(labels, source, target, classes)
-    candidates = Pool(target, source, seed, train=trained, picked=picked, labels=numbers, batch=batch)
+    candidates = Pool(target, source, seed, train=trained, picked=picked, labels=numbers, batch=batch, progress=progress)
     general = remarks(target, source)
     config = {
-        **target_config(target), "pool": stored_spec(source), "train": stored_spec(train),
+        **target_config(target), "pool": stored_spec(source), "train": stored_spec(train if train is not None else trained),
         "methods": {name: repr(scorer) for name, scorer in scorers.items()}, "budget": str(budget), "seed": seed, "batch": batch,
         "spread": spread,
     }  # fmt: skip
@@ -154,7 +155,7 @@ def _selection(
         quality = Quality.of(order, labels, result.predictions, pool.picked, pool.seed)
     return Selection(
         name, repr(scorer), order, scores, result.predictions, pool.picked, quality,
-        (*notes, *result.notes(name)), in_training, run, estimate, near,
+        (*notes, *result.notes(name)), in_training, run, estimate, near, result.details(name),
     )  # fmt: skip
 
 
@@ -217,18 +218,10 @@ def _check_labels(source: Source, classes: int) -> None:
         )
 
 
-def _in_training(source: Source, train: AnyData | None, target: Target) -> tuple[int, ...]:
-    """Positions of candidates that equal a training image byte for byte; for a zoo target the embedded training images."""
-    ours = train is None and target.spec.startswith("zoo:")
-    if ours:
-        train = f"zoo:{zoo.find(target.spec[4:]).dataset}/train"
+def _in_training(source: Source, train: Source | None) -> tuple[int, ...]:
+    """Positions of candidates that equal a training image byte for byte."""
     if train is None:
         return ()
-    try:
-        seen = np.unique(read(target, train).ids())
-    except BadInput:
-        if ours:  # the user did not name it, and embedded sets may be removed
-            return ()
-        raise
+    seen = np.unique(train.ids())
     parts = (np.arange(at, min(at + MANY, len(source))) for at in range(0, len(source), MANY))
     return tuple(int(i) for part in parts for i in part[np.isin(content_ids(source.read(part)), seen)])

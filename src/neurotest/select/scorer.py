@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -46,6 +46,8 @@ class Pool:
     picked: int = 1
     labels: np.ndarray | None = None  # (n,) int64, -1 where there is none
     batch: int = BATCH
+    progress: Progress | None = None  # of passes that a method makes itself
+    shared: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  # what several methods of one selection use
 
     def __len__(self) -> int:
         return len(self.source)
@@ -59,7 +61,8 @@ class Pool:
 class State(Protocol):
     """Accumulates one score per candidate; `partners` are traces of the same inputs' partners, if the scorer has any.
 
-    A state may also have `notes()`, sentences for the user, and `weights()`, the share of the pool that each pick stands for.
+    A state may also have `notes()`, sentences for the user, `details()`, what goes into the JSON and the report, and `weights()`,
+    the share of the pool that each pick stands for.
     """
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None: ...
@@ -140,6 +143,10 @@ class Scores:
     def notes(self, method: str) -> tuple[str, ...]:
         notes = getattr(self.states[method], "notes", None)
         return () if notes is None else tuple(notes())
+
+    def details(self, method: str) -> dict[str, Any]:
+        details = getattr(self.states[method], "details", None)
+        return {} if details is None else details()
 
 
 def score(

@@ -84,6 +84,7 @@ class Selection:
     run: Path | None = None
     estimate: Estimate | None = None  # of the accuracy, by methods that are for that
     near: Nearness | None = None  # how alike the picks are, where they were spread
+    details: Mapping[str, Any] = field(default_factory=dict)  # what the method itself has to say, as JSON takes it
 
     @property
     def indices(self) -> np.ndarray:
@@ -102,7 +103,7 @@ class Selection:
         }  # fmt: skip
         for more in (self.quality, self.estimate, self.near):
             content |= more.to_dict() if more is not None else {}
-        return content
+        return content | dict(self.details)
 
     def table(self) -> list[dict[str, Any]]:
         """One row per pick."""

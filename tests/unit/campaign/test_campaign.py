@@ -97,7 +97,7 @@ def test_images_per_family_and_disk_are_bounded(target: Target, seeds: str, tmp_
     assert "disk" in none.notes[0]
 
 
-@pytest.mark.parametrize("guide", ["nlc", "random", "tensorfuzz:0.01", "kmnc:50"])
+@pytest.mark.parametrize("guide", ["nlc", "random", "tensorfuzz:0.01", "kmnc:50", "goals:first_batch=16,start_random=16"])
 def test_interrupted_and_resumed_is_the_same_as_in_one_go(guide: str, target: Target, seeds: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"guide": guide, "train": seeds, "batch": 16}
     whole = run(target, seeds, tmp_path / "whole", **options)

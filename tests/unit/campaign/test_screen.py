@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from neurotest.cli import screen as screens
-from neurotest.cli.screen import Screen, advice
+from neurotest.cli.screen import Screen, advice, goals_line
 from neurotest.generate.fuzz.mutants import Tally
 
 
@@ -21,9 +21,15 @@ def fuzzer(**counts: Any) -> Any:
     tally.operators.update({"blur": 3, "scale": 1})
     control = Tally(forwards=290, faults=3)
     control.families.update({(0, 1, "blur"): 3})
-    return SimpleNamespace(
-        tally=tally, control=SimpleNamespace(tally=control), corpus=[1, 2, 3], guide=SimpleNamespace(value=lambda: 0.25)
-    )
+    guide = SimpleNamespace(value=lambda: 0.25, details=dict, expected=lambda: None)
+    return SimpleNamespace(tally=tally, control=SimpleNamespace(tally=control), corpus=[1, 2, 3], guide=guide)
+
+
+def test_goals_reached_and_expected_in_words() -> None:
+    facts = {"goals": {"family": 1200, "seed": 3}, "expected_goals": 7.4}
+    assert goals_line(facts) == "goals reached: family 1,200, seed 3; about 7 more in the next 1,000 passes; "
+    assert "too early" in goals_line({**facts, "expected_goals": None})
+    assert goals_line({"goals": None}) == ""
 
 
 MUTANT: Any = SimpleNamespace(family=(2, 1, "scale"), number=7)

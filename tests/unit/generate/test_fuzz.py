@@ -76,7 +76,7 @@ def test_the_size_of_a_chunk_does_not_change_results(guide: str) -> None:
     results = []
     for chunk, batch in ((1, 1), (16, 16)):
         loop = fuzzer(guide, every_fault=False, chunk=chunk, batch=batch, tries=20)
-        loop._chunk = lambda chunk=chunk: chunk  # type: ignore[method-assign]
+        loop.schedule.chunk = lambda chunk=chunk: chunk  # type: ignore[attr-defined]
         results.append(summaries(outputs(loop)))
     assert results[0] == results[1]
     assert results[0]

@@ -150,7 +150,10 @@ def test_budgets_count_what_was_spent_beside() -> None:
     assert loop.spent(5.9) is None
 
 
-@pytest.mark.parametrize("guide", ["random", "kmnc:20", "nlc", "tensorfuzz:0.01"])
+GOALS = "goals(first_batch=8, batch=16, start_random=16, goals=('family', 'pair', 'seed', 'smaller', 'neuron'), coverage='nlc')"
+
+
+@pytest.mark.parametrize("guide", ["random", "kmnc:20", "nlc", "tensorfuzz:0.01", GOALS])
 def test_a_saved_loop_goes_on_as_if_nothing_had_happened(guide: str) -> None:
     def fresh() -> Fuzzer:
         return fuzzer(guide, Budget(iterations=90), batch=16, tries=12)

@@ -51,7 +51,7 @@ def make(root: Path) -> None:
     compare(network(), inputs(wrong=6), ["deepgini", "ces", "random"], 6, out=root / "select")
     compare(network(), pool.without_labels(), ["deepgini"], 6, out=root / "select-unlabelled")
     neurotest.cover(network(), pool, ["nac:0.5", "nlc"], by="class", out=root / "cover")
-    for guide in ("nlc", "random"):
+    for guide in ("nlc", "random", "goals"):
         neurotest.fuzz(network(), pool, guide, iterations=40, batch=32, tries=8, out=root / f"fuzz-{guide}")
     merge([root / "fuzz-nlc", root / "fuzz-random"], root / "merge")
     neurotest.swarm(network(), pool, evaluations=20, radius=0.1, beside=("noise",), out=root / "swarm")

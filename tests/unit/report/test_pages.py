@@ -53,8 +53,9 @@ def test_every_section_on_every_kind_of_run(runs: dict[str, Path]) -> None:
     assert all(shown.values()), [name for name, where in shown.items() if not where]
     assert not {name for where in shown.values() for name in where} & PAGELESS
     assert shown["neurons"] == {"swarm-neurons"}
-    assert shown["families"] == {"fuzz-nlc", "fuzz-random", "merge", "swarm", "swarm-neurons"}
-    assert shown["beside-random"] == {"fuzz-nlc"}
+    assert shown["families"] == {"fuzz-nlc", "fuzz-random", "fuzz-goals", "merge", "swarm", "swarm-neurons"}
+    assert shown["beside-random"] == {"fuzz-nlc", "fuzz-goals"}
+    assert shown["goals"] == {"fuzz-goals"}
     assert shown["picked-faults"] == shown["faults-per-label"] == shown["accuracy"] == {"select"}
 
 

@@ -10,6 +10,7 @@ import torch
 
 from neurotest import rng
 from neurotest.select.adaptive import learner
+from neurotest.select.adaptive.outputs import Outputs
 
 
 def plain_head(x: np.ndarray, offset: np.ndarray, aims: np.ndarray, weights: np.ndarray, ridge: float) -> np.ndarray:
@@ -29,13 +30,15 @@ def test_the_corrected_head_equals_a_plain_descent() -> None:
     x, offset = random.normal(size=(6, 2)), random.normal(size=(6, 3))
     aims = np.eye(3)[[0, 1, 2, 0, 1, 1]]
     weights = np.array([1, 1, 1, 1, 0.5, 0.1])
-    quick = learner.corrected_head(*(torch.from_numpy(a) for a in (x, offset, aims, weights)), ridge=1.0)
+    tensors = [torch.from_numpy(a) for a in (x, aims, weights)]
+    quick = learner.corrected_head(tensors[0], Outputs(torch.from_numpy(offset)), *tensors[1:], ridge=1.0)
     assert quick.numpy() == pytest.approx(plain_head(x, offset, aims, weights, 1.0), abs=2e-3)
 
 
 def test_without_labels_that_contradict_nothing_is_corrected() -> None:
     offset = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    added = learner.corrected_head(torch.ones(5, 1, dtype=torch.float64), offset, offset.softmax(1), torch.ones(5).double(), 1.0)
+    ones = torch.ones(5, 1, dtype=torch.float64)
+    added = learner.corrected_head(ones, Outputs(offset), offset.softmax(1), torch.ones(5).double(), 1.0)
     assert added.abs().max() < 1e-6
 
 

@@ -116,7 +116,7 @@ def test_a_label_that_contradicts_an_earlier_one(begun: Path, tmp_path: Path) ->
 def test_the_stop_rule(pool: ArraySource, tmp_path: Path) -> None:
     assert pool.labels is not None
     blind = ArraySource(pool.read(np.arange(300)))
-    select("zoo:mnist-lenet1", blind, "adaptive:stop=0.9", 15, out=tmp_path / "run")
+    select("zoo:mnist-lenet1", blind, "adaptive:stop=0.9,prior=none", 15, out=tmp_path / "run")
     first = rounds.resume(tmp_path / "run")["indices"]
     rounds.add_labels(tmp_path / "run", write(tmp_path / "a.csv", first, pool.labels[first].tolist()))
     proposal = rounds.resume(tmp_path / "run")
@@ -224,3 +224,20 @@ def test_a_damaged_scan_is_one_sentence(begun: Path, tmp_path: Path, damage: str
     with pytest.raises(BadInput, match=r"adaptive\.npz"):
         rounds.resume(begun)
     shutil.rmtree(begun)
+
+
+def test_a_run_of_a_version_without_a_prior_goes_on_as_it_was(pool: ArraySource, tmp_path: Path) -> None:
+    assert pool.labels is not None
+    blind = ArraySource(pool.read(np.arange(300)))
+    select("zoo:mnist-lenet1", blind, "adaptive:prior=none", 15, out=tmp_path / "run", files=0)
+    with Run.open(tmp_path / "run", write=True) as run:
+        run[rounds.SETTINGS] = {name: value for name, value in run[rounds.SETTINGS].items() if name != "prior"}
+        run[rounds.ROUNDS] = [{k: v for k, v in r.items() if k != "expected_faults"} for r in run[rounds.ROUNDS]]
+    learner = loop("zoo:mnist-lenet1", blind, prior=None)
+    first = learner.propose(15)
+    assert np.array_equal(first, np.argsort(-learner.gini.numpy(), kind="stable")[:15])
+    rounds.add_labels(tmp_path / "run", write(tmp_path / "l.csv", first.tolist(), pool.labels[first].tolist()))
+    learner.tell(first, pool.labels[first])
+    proposal = rounds.resume(tmp_path / "run", files=0)
+    assert proposal["indices"] == learner.propose(15).tolist()
+    assert proposal["last_round"]["expected"] is None

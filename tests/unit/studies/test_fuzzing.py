@@ -10,7 +10,7 @@ import pytest
 from neurotest import zoo
 from neurotest.studies.frame import Subjects
 from neurotest.studies.fuzzing import cells as campaigns
-from neurotest.studies.fuzzing import published, study
+from neurotest.studies.fuzzing import inside, published, study
 from neurotest.studies.fuzzing.cells import reached, within
 from neurotest.studies.fuzzing.study import FuzzingStudy
 from neurotest.studies.fuzzing.tables import effect
@@ -54,6 +54,7 @@ def test_printed_counts_stand_beside_ours() -> None:
 def test_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FuzzingStudy, "subjects", Subjects(("mnist-lenet1",), ()))
     monkeypatch.setattr(study, "GUIDES", {"nlc": "nlc", "random": "random"})
+    monkeypatch.setattr(inside, "VARIANTS", {name: inside.VARIANTS[name] for name in ("random", inside.LOGITS, inside.CONTROL)})
     monkeypatch.setitem(campaigns.LIMITS, "quick", {"iterations": 20, "outputs": 15, "forwards": 150})
     monkeypatch.setitem(campaigns.MOST, "quick", 2000)
     monkeypatch.setitem(campaigns.STARTS, "quick", 40)
@@ -69,6 +70,12 @@ def test_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tables["gallery"][0]["png"]
     checks = small.tables("quick", done)["checks"]
     assert 0 <= checks["a12 of nlc over random, equal forwards"] <= 1
+    looks = {row["guide"]: row for row in tables["goals: what looking inside adds"]}
+    ours, control, random = (looks[name] for name in (inside.LOGITS, inside.CONTROL, "random"))
+    assert ours["families over random"] == pytest.approx(ours["families"] / random["families"], abs=1e-3)
+    assert ours["families over pixels"] == pytest.approx(ours["families"] / control["families"], abs=1e-3)
+    assert random["families over random"] is None
+    assert checks[f"a12 of families, {inside.LOGITS} over random"] in (0, 0.5, 1)
 
 
 def test_coverage_that_is_full_is_emptied_for_equal_outputs_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +43,10 @@ class Entry:
         return len(self.chain)
 
 
+def _number(entry: Entry) -> int:
+    return entry.number
+
+
 class Corpus:
     """Entries by number; when it is full, the one that has had most turns goes, the oldest of them first."""
 
@@ -70,6 +76,14 @@ class Corpus:
         order = np.argsort([-entry.uses for entry in self.entries[:-1]], kind="stable")
         dropped = set([int(i) for i in order if self.entries[int(i)].number not in kept][:over])
         self.entries = [entry for i, entry in enumerate(self.entries) if i not in dropped]
+
+    def find(self, numbers: Iterable[int]) -> list[Entry]:
+        """Entries by number; they stand in the order of their numbers."""
+        return [self.entries[bisect_left(self.entries, number, key=_number)] for number in numbers]
+
+    def drop(self, numbers: set[int]) -> None:
+        if numbers:
+            self.entries = [entry for entry in self.entries if entry.number not in numbers]
 
     def potential(self, x: NDArray[np.generic], reference: NDArray[np.generic]) -> float:
         """How much room for change is left: what validity allows in all, less what was changed."""

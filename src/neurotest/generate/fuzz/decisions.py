@@ -116,7 +116,10 @@ class Decisions:
             roots = seeds.unit(np.stack([seeds.x[entry.root] for entry in entries]))
             with torch.inference_mode():
                 references = iter(seeds.stored(space.apply(before, draws[rows], root=roots, eight_bit=seeds.eight_bit)))
-        for (turn, _, mutant), first in zip(self.admitted, once, strict=True):
+        planner = fuzzer.guide.planner
+        for (turn, row, mutant), first in zip(self.admitted, once, strict=True):
             reference = turn.entry.reference if not first else next(references).copy() if turn.entry.chain else mutant.x
-            fuzzer.corpus.add(mutant.root, mutant.x, reference, turn.entry.used or first, mutant.chain)
+            entry = fuzzer.corpus.add(mutant.root, mutant.x, reference, turn.entry.used or first, mutant.chain)
+            if planner is not None:
+                planner.admitted(row, entry)
         fuzzer.corpus.trim({turn.entry.number for turn in fuzzer.turns})

@@ -1,6 +1,6 @@
 """Guides: which mutants are worth keeping. Every coverage criterion is one; DeepHunter's, TensorFuzz's and random stand beside.
 
-`gain` judges a batch and changes nothing, `keep` takes mutants in.
+`gain` judges a batch and changes nothing, `keep` takes mutants in. A guide that has a `planner` also says which mutants are made.
 """
 
 from __future__ import annotations
@@ -28,18 +28,61 @@ from neurotest.target import Trace, Want
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from neurotest.generate.fuzz.corpus import Entry
+    from neurotest.generate.fuzz.corpus import Corpus, Entry
+    from neurotest.generate.fuzz.proposals import Proposals
     from neurotest.generate.fuzz.seeds import Seeds
+    from neurotest.generate.fuzz.settings import Settings
+    from neurotest.mutate.base import Draws
+    from neurotest.target import Target
 
 
 @dataclass(frozen=True, eq=False)
 class BatchContext:
-    """What a trace of mutants does not hold: the mutants themselves, and where they come from."""
+    """What a trace of mutants does not hold: the mutants themselves, where they come from, and what the oracles said."""
 
     x: Tensor  # (n, *shape) in the target's bounds
     seeds: Seeds
-    roots: NDArray[np.int64]  # (n,) rows of the seeds
+    proposals: Proposals
     parents: Sequence[Entry]
+    predicted: NDArray[np.int64]  # (n,) classes; -1: logits are not finite
+    verdicts: NDArray[np.int64]  # (n,) which oracle rejected it, twice; -1: none
+
+    @property
+    def roots(self) -> NDArray[np.int64]:
+        """(n,) rows of the seeds"""
+        return self.proposals.roots
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a guide wants run next: which mutation of which entry."""
+
+    entries: list[Entry]
+    draws: Draws  # one per entry
+
+
+class Planner(ABC):
+    """The part of a guide that plans the mutants itself, instead of judging those that turns of seeds draw."""
+
+    @abstractmethod
+    def begin(self, target: Target, seeds: Seeds, settings: Settings) -> None:
+        """Called once, before anything else."""
+
+    @abstractmethod
+    def plan(self, corpus: Corpus, most: int, batch: int) -> Plan:
+        """At most so many mutants of entries of the corpus; `batch` numbers the batches of the campaign."""
+
+    @abstractmethod
+    def checked(self, valid: NDArray[np.bool_]) -> None:
+        """Which of the plan changed something and are within validity."""
+
+    @abstractmethod
+    def admitted(self, row: int, entry: Entry) -> None:
+        """A mutant of the batch that the guide kept has become an entry."""
+
+    @abstractmethod
+    def retired(self) -> set[int]:
+        """Numbers of entries that are not needed any more."""
 
 
 class GuideBatch:
@@ -118,6 +161,12 @@ class GuideState(ABC):
     shrinking: bool = False  # gains never rise when more is kept
     forwards: int = 0  # passes the guide has made itself: they count in the budget
     usual: int = 4  # mutants a turn is expected to take before any turn has ended
+    planner: Planner | None = None  # plans the mutants of each batch, if the guide does so
+
+    @property
+    def wants(self) -> tuple[Want, ...]:
+        """What is recorded of every mutant."""
+        return () if self.want is None else (self.want,)
 
     def prepare(self, trace: Trace, batch: BatchContext) -> Trace:
         """Called once per batch, first; a guide that needs more than recorded values adds it to the trace."""
@@ -140,6 +189,10 @@ class GuideState(ABC):
 
     def value(self) -> float | None:
         """The guide's own measure of progress, for the screen."""
+        return None
+
+    def expected(self) -> float | None:
+        """How many new goals it expects of the next 1,000 forward passes; None: it cannot say (yet)."""
         return None
 
     def details(self) -> dict[str, Any]:

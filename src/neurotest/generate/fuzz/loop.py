@@ -7,7 +7,6 @@ was when the batch began.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -22,16 +21,15 @@ from neurotest.generate.fuzz.decisions import Decisions
 from neurotest.generate.fuzz.guides import BatchContext, GuideState
 from neurotest.generate.fuzz.memory import give_back
 from neurotest.generate.fuzz.mutants import Mutant, Tally
-from neurotest.generate.fuzz.proposals import Proposals, Proposer
+from neurotest.generate.fuzz.proposals import Proposals
+from neurotest.generate.fuzz.schedule import PlanSchedule, Schedule, TurnSchedule
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Budget, Settings
-from neurotest.generate.fuzz.turns import Turn, TurnStreams
+from neurotest.generate.fuzz.turns import Turn
 from neurotest.oracles import Oracles, predicted
 from neurotest.target import Probe, Target
 
-RECENT_TURNS = 64  # finished turns that decide how large a chunk is
-MOST_TURNS = 4  # times as many turns as a batch would hold if each gave a full chunk
 MOST_IDLE = 200  # batches in a row without anything new to run: the rules are exhausted
 MOST_BARREN = 16  # turns without a single valid mutant at the start
 
@@ -49,13 +47,21 @@ class Fuzzer:
         settings.mutations.check(tuple(seeds.x.shape[1:]))
         self.corpus = Corpus(seeds, settings)
         self.tally = Tally()
-        self.opened = 0  # iterations that were begun
-        self.turns: list[Turn] = []
-        self.lengths: deque[int] = deque(maxlen=RECENT_TURNS)
         self.seen = Seen(int(content, 16) for content in seeds.contents.tolist())
-        self._streams = TurnStreams(purpose, settings.seed)
-        self._proposer = Proposer(seeds, settings, target.device)
-        self._probe = Probe(target, *([guide.want] if guide.want is not None else []))
+        planner = guide.planner
+        if budget.until_dry is not None and planner is None:
+            raise BadInput("until_dry: this guide does not say what it expects: take --guide goals, or another budget.")
+        self.schedule: Schedule = TurnSchedule(self, purpose) if planner is None else PlanSchedule(self, planner)
+        self._probe = Probe(target, *guide.wants)
+
+    @property
+    def turns(self) -> list[Turn]:
+        return self.schedule.turns
+
+    @property
+    def opened(self) -> int:
+        """Iterations that were begun."""
+        return self.schedule.opened
 
     def __enter__(self) -> Fuzzer:
         self._probe.__enter__()
@@ -78,6 +84,9 @@ class Fuzzer:
         """What ends the campaign now, if anything does; `seconds` are spent outside it."""
         if self.tally.idle >= MOST_IDLE:
             return "mutants"
+        dry, expected = self.budget.until_dry, None if self.budget.until_dry is None else self.guide.expected()
+        if dry is not None and expected is not None and expected < dry:
+            return "new goals"
         counts = self.tally.counts()
         return self.budget.spent({**counts, "seconds": counts["seconds"] + seconds})
 
@@ -85,18 +94,15 @@ class Fuzzer:
 
     def step(self, batch: int | None = None) -> list[Mutant]:
         """One batch: at most one forward pass over `batch` mutants; the outputs."""
-        batch = self.settings.batch if batch is None else batch
-        chunk = min(self._chunk(), batch)
-        self._open(self._turns(chunk, batch))
         tally = self.tally
         tally.batches += 1
+        proposals = self.schedule.propose(self.settings.batch if batch is None else batch)
         outputs: list[Mutant] = []
-        if self.turns:
-            proposals = self._proposer.propose(self.turns, chunk, batch, tally, self.seen)
+        if proposals is not None:
             tally.idle = 0 if len(proposals.x) else tally.idle + 1
             if len(proposals.x):
                 outputs = self._judge(proposals)
-        self._close()
+        self.schedule.close()
         give_back(tally.batches)
         if not tally.tested and tally.iterations >= MOST_BARREN:
             raise BadInput(
@@ -104,34 +110,6 @@ class Fuzzer:
                 "other --mutations."
             )
         return outputs
-
-    def _chunk(self) -> int:
-        """Mutants per turn and batch: about as many as turns took lately, so that few are run for nothing."""
-        if not self.lengths:
-            return min(self.guide.usual, self.settings.chunk)
-        return int(np.clip(np.ceil(np.mean(self.lengths)), 1, self.settings.chunk))
-
-    def _turns(self, chunk: int, batch: int) -> int:
-        """Turns at once: about so many that their mutants fill a batch."""
-        least = max(1, batch // chunk)
-        per_turn = self.tally.valid / self.tally.rounds if self.tally.rounds else chunk
-        return int(np.clip(batch / max(per_turn, 1e-9), least, MOST_TURNS * least))
-
-    def _open(self, most: int) -> None:
-        limit = self.budget.iterations
-        new = max(0, most - len(self.turns))
-        if limit is not None:
-            new = min(new, limit - self.opened)
-        if not new:
-            return
-        numbers = range(self.opened, self.opened + new)
-        streams = [self._streams.of(i) for i in numbers]
-        entries = self.corpus.pick(
-            np.array([stream.random() for stream in streams])
-        )  # the first draw of a turn chooses its entry
-        for iteration, entry, stream in zip(numbers, entries, streams, strict=True):
-            self.turns.append(Turn(iteration, entry, self.corpus.energy(entry), stream))
-        self.opened += new
 
     def _judge(self, proposals: Proposals) -> list[Mutant]:
         """Run the mutants, let the oracles reject and the guide choose."""
@@ -144,8 +122,9 @@ class Fuzzer:
         verdicts, unstable = self._confirm(proposals, verdicts)
         guide_forwards = self.guide.forwards
         parents = [turn.entry for turn, rows in zip(self.turns, proposals.rows, strict=True) for _ in rows]
-        trace = self.guide.prepare(trace, BatchContext(x, self.seeds, proposals.roots, parents))
-        decisions = Decisions(self, proposals, trace, verdicts, predicted(trace.logits))
+        classes = predicted(trace.logits)
+        trace = self.guide.prepare(trace, BatchContext(x, self.seeds, proposals, parents, classes, verdicts))
+        decisions = Decisions(self, proposals, trace, verdicts, classes)
         outputs: list[Mutant] = []
         most_outputs, most_faults = self.budget.outputs or np.inf, self.budget.faults or np.inf
         for number in range(len(self.turns)):
@@ -171,23 +150,13 @@ class Fuzzer:
         verdicts[suspects[~stable]] = -1
         return verdicts, int(np.count_nonzero(~stable))
 
-    def _close(self) -> None:
-        for turn in [turn for turn in self.turns if turn.done]:
-            self.tally.iterations += 1
-            if not turn.ran:
-                self.corpus.mark_exhausted(turn.entry)
-            self.lengths.append(max(1, turn.ran))
-        self.turns = [turn for turn in self.turns if not turn.done]
-
     # -- saving: entries are saved by the caller, because most of them do not change between snapshots
 
     def plain(self) -> dict[str, Any]:
         """Everything but images and the guide's arrays."""
         return {
             "tally": self.tally.plain(),
-            "opened": self.opened,
-            "lengths": list(self.lengths),
-            "turns": [turn.plain() for turn in self.turns],
+            **self.schedule.plain(),
             "next": self.corpus.next,
             "uses": [[entry.number, entry.uses] for entry in self.corpus.entries],
         }
@@ -195,15 +164,10 @@ class Fuzzer:
     def restore(self, plain: dict[str, Any], entries: dict[int, Entry], seen: Iterable[int]) -> None:
         """Take over what `plain` gave, with the entries it names and the contents of all outputs up to then."""
         self.tally = Tally.read(plain["tally"])
-        self.opened, self.corpus.next = int(plain["opened"]), int(plain["next"])
-        self.lengths = deque((int(n) for n in plain["lengths"]), maxlen=RECENT_TURNS)
+        self.corpus.next = int(plain["next"])
         self.corpus.entries = [entries[int(number)] for number, _ in plain["uses"]]
         for entry, (_, uses) in zip(self.corpus.entries, plain["uses"], strict=True):
             entry.uses = int(uses)
             entry.potential = self.corpus.potential(entry.x, entry.reference)
         self.seen.update(seen)
-        self.turns = []
-        for turn in plain["turns" if "turns" in plain else "lanes"]:
-            stream = self._streams.of(int(turn["iteration"]))
-            stream.random()  # the draw that chose the entry
-            self.turns.append(Turn(random=stream, **{**turn, "entry": entries[int(turn["entry"])]}))
+        self.schedule.restore(plain, entries)

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.mutate.chain import Chain
+from neurotest.stats.bootstrap import Interval
+from neurotest.stats.richness import chao1
 
 Key = tuple[int, int, str]  # true class, predicted class, operator family
 
@@ -102,6 +104,11 @@ class Tally:
     def unseen(self) -> float | None:
         """Good and Turing's estimate of the chance that the next fault is of a new family."""
         return sum(n == 1 for n in self.families.values()) / self.faults if self.faults else None
+
+    @property
+    def richness(self) -> Interval:
+        """How many families there are, seen or not."""
+        return chao1(self.families.values())
 
     def plain(self) -> dict[str, Any]:
         return {

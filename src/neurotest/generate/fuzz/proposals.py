@@ -98,6 +98,23 @@ class Proposer:
             contents=[contents[i] for i in index], keys=[keys[i] for i in index],
         )  # fmt: skip
 
+    def make_planned(self, entries: list[Entry], draws: Draws, tally: Tally, seen: Seen) -> tuple[Proposals, NDArray[np.bool_]]:
+        """The mutants of a plan that are valid and were not output before, each once, and which of the plan are valid."""
+        x, stored, valid = self._make(entries, draws)
+        contents: list[str] = content_ids(stored).tolist()
+        keys = [int(content, 16) for content in contents]
+        first = np.zeros(len(keys), dtype=bool)
+        first[np.unique(np.array(keys, dtype=np.uint64), return_index=True)[1]] = True
+        rows = np.flatnonzero(valid & first & np.array(seen.new(keys), dtype=bool))
+        tally.drawn, tally.valid = tally.drawn + len(entries), tally.valid + len(rows)
+        proposals = Proposals(
+            x=stored[rows], unit=x[torch.from_numpy(rows).to(x.device)], owner=rows,
+            roots=np.array([entry.root for entry in entries], dtype=np.int64)[rows], draws=draws[rows],
+            rows=[[i] for i in range(len(rows))], seeds=self.seeds,
+            contents=[contents[i] for i in rows], keys=[keys[i] for i in rows],
+        )  # fmt: skip
+        return proposals, valid
+
     def _look_ahead(self, turns: list[Turn], chunk: int) -> _Lookahead:
         space = self.settings.mutations
         windows = [chunk * (LOOK_FARTHER if turn.misses else LOOK) for turn in turns]

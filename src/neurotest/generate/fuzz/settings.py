@@ -50,13 +50,17 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """When to stop: after so many turns of seeds, forward passes, seconds, outputs or faults, whichever comes first."""
+    """When to stop: after so many turns of seeds, forward passes, seconds, outputs or faults, whichever comes first.
+
+    until_dry: or when the guide expects fewer new goals than this of the next 1,000 forward passes.
+    """
 
     iterations: int | None = None
     forwards: int | None = None
     seconds: float | None = None
     outputs: int | None = None
     faults: int | None = None
+    until_dry: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("iterations", "forwards", "outputs", "faults"):
@@ -64,8 +68,12 @@ class Budget:
                 integer(name, getattr(self, name), 1, "for example 10000")
         if self.seconds is not None:
             number("seconds", self.seconds, "for example 600", above=0)
+        if self.until_dry is not None:
+            number("until_dry", self.until_dry, "new goals in 1,000 forward passes, for example 5", above=0)
         if not self.to_dict():
-            raise BadInput("budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs or --faults.")
+            raise BadInput(
+                "budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs, --faults or --until-dry."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
@@ -96,3 +104,4 @@ class FuzzOptions(TypedDict, total=False):
     seconds: float | None
     outputs: int | None
     faults: int | None
+    until_dry: float | None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from neurotest.select.scorer import Pool
+from neurotest.select.adaptive.outputs import MANY, Outputs, class_embedding, shortened
 from neurotest.target import Trace, Want
 
 # The inputs of convolutions and dense layers: the image, what each stage makes of it, and the last hidden layer.
@@ -18,8 +18,10 @@ WANT = Want(layers="pre_activation", keep="map", inputs=True)
 GRID, EARLY = 7, 4096  # maps are averaged to at most GRID x GRID, all earlier layers together to at most about EARLY values
 COMPONENTS = 40  # of the earlier layers
 FEATURES = 100
+LINE = ("mean", "turn")
 BLOCK = 250
 SAMPLE = 1000  # candidates from which means, spreads and components are found
+Parts = tuple[Tensor, Tensor, Tensor]  # last hidden layer, all earlier ones, statistics of the picture; each (n, d)
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,21 @@ class Facts:
     """Everything the learner knows of the pool."""
 
     features: np.ndarray  # (n, d) float32
-    logits: np.ndarray  # (n, classes) float32
+    logits: np.ndarray  # (n, classes) float32; of many classes the greatest, and the log-sum of the others
+    classes: np.ndarray | None = None  # (n, SHORT) of many classes, whose logits these are
+    embedding: np.ndarray | None = None  # (classes + 1, RANK) of many classes, each by a few numbers
+
+    @property
+    def outputs(self) -> Outputs:
+        return Outputs.of(self.logits, self.classes, self.embedding)
+
+    def only(self, rows: np.ndarray) -> Facts:
+        classes = None if self.classes is None else self.classes[rows]
+        return Facts(self.features[rows], self.logits[rows], classes, self.embedding)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """As a file holds it."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -35,13 +51,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class _Linear:
-    """Centre, divide, rotate, limit."""
+    """Centre, divide, rotate."""
 
     mean: Tensor
-    turn: Tensor  # (in, out), the division included; (in,) where nothing is rotated: a matrix of a wide layer would be huge
+    turn: Tensor  # (in, out), the division included, or (in,), where nothing is rotated
 
     def __call__(self, values: Tensor) -> Tensor:
-        return (values - self.mean) * self.turn if self.turn.ndim == 1 else (values - self.mean) @ self.turn
+        centred = values - self.mean
+        return centred @ self.turn if self.turn.ndim == 2 else centred * self.turn
 
 
 def _components(values: Tensor, count: int) -> Tensor:
@@ -58,62 +75,99 @@ def _components(values: Tensor, count: int) -> Tensor:
     return straight
 
 
-class Gather:
-    """Keeps the sample until the components are found, then keeps FEATURES numbers per candidate."""
+@dataclass(frozen=True)
+class Basis:
+    """Which FEATURES numbers are kept of what the network does on an input; fitted on a sample of inputs."""
 
-    def __init__(self, pool: Pool) -> None:
-        n = len(pool)
+    steps: tuple[_Linear, _Linear, _Linear]  # for the hidden layer, the earlier ones, the picture
+    last: _Linear
+    limit: float
+    embedding: np.ndarray | None = None  # of many classes
+
+    @classmethod
+    def fit(cls, parts: Parts, logits: Tensor) -> Basis:
+        hidden, early, picture = parts
+        turned = _Linear(early.mean(dim=0), _components(early - early.mean(dim=0), COMPONENTS))
+        even = _scaled(turned(early)).turn
+        steps = (_scaled(hidden), _Linear(turned.mean, turned.turn * even), _scaled(picture))
+        whole = torch.cat([step(part) for step, part in zip(steps, parts, strict=True)], dim=1)
+        last = _Linear(whole.mean(dim=0), _components(whole - whole.mean(dim=0), FEATURES))
+        limit = 10 * float(last(whole).std(dim=0, correction=0).max()) + 1e-9
+        return cls(steps, last, limit, class_embedding(logits) if logits.shape[1] > MANY else None)
+
+    def __call__(self, parts: Parts) -> Tensor:
+        """(n, FEATURES or fewer), limited so that no input is far beyond the sample."""
+        whole = torch.cat([step(part) for step, part in zip(self.steps, parts, strict=True)], dim=1)
+        return self.last(whole).clamp(-self.limit, self.limit)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """As a file holds it."""
+        lines = {f"{i}.{name}": getattr(line, name).numpy() for i, line in enumerate((*self.steps, self.last)) for name in LINE}
+        return {**lines, "limit": np.array(self.limit), **({} if self.embedding is None else {"embedding": self.embedding})}
+
+    @classmethod
+    def read(cls, state: Mapping[str, np.ndarray]) -> Basis:
+        hidden, early, picture, last = (_Linear(*(torch.from_numpy(state[f"{i}.{name}"]) for name in LINE)) for i in range(4))
+        return cls((hidden, early, picture), last, float(state["limit"]), state.get("embedding"))
+
+
+class Gather:
+    """Keeps the sample until the basis is fitted, then keeps FEATURES numbers per candidate; with a basis, at once."""
+
+    def __init__(self, n: int, basis: Basis | None = None) -> None:
         self.n, self.seen, self.waiting = n, 0, 0
-        self.queue: list[tuple[np.ndarray, list[Tensor]]] = []
-        self.steps: list[_Linear] | None = None  # for the hidden layer, the earlier ones, the picture, and all together
-        self.limit = 0.0
-        self.features = np.empty((0, 0), np.float32)
-        self.logits = np.empty((0, 0), np.float32)
+        self.queue: list[tuple[np.ndarray, Parts]] = []
+        self.sample: list[Tensor] = []  # logits, as long as there is no basis
+        self.basis = basis
+        self.arrays: dict[str, np.ndarray] = {}
+        self.latest: Trace | None = None
 
     def update(self, index: np.ndarray, trace: Trace) -> None:
-        if not len(self.logits):
-            self.logits = np.empty((self.n, trace.logits.shape[1]), np.float32)
-        self.logits[index] = trace.logits.cpu().numpy()
-        parts = [part.cpu().double() for part in _parts(list(trace[WANT].values()))]
-        self.queue.append((index, parts))
+        if trace is self.latest:  # several methods of one selection share what is gathered
+            return
+        self.latest = trace
+        logits = trace.logits.cpu()
+        if logits.shape[1] > MANY:
+            values, classes = shortened(logits)
+            self._put("classes", index, classes)
+            self._put("logits", index, values)
+        else:
+            self._put("logits", index, logits.float().numpy())
+        self.queue.append((index, parts_of(trace)))
         self.seen += len(index)
         self.waiting += len(index)
-        if self.steps is None and self.seen >= min(SAMPLE, self.n):
-            self._learn()
-        if self.steps is not None and (self.waiting >= 4 * BLOCK or self.seen == self.n):
-            self._flush(last=self.seen == self.n)
+        if self.basis is None:
+            self.sample.append(logits)
+            if self.seen >= min(SAMPLE, self.n):
+                hidden, early, picture = (torch.cat(list(p))[:SAMPLE] for p in zip(*(p for _, p in self.queue), strict=True))
+                self.basis, self.sample = Basis.fit((hidden, early, picture), torch.cat(self.sample)[:SAMPLE]), []
+        if self.basis is not None and (self.waiting >= 4 * BLOCK or self.seen == self.n):
+            self._flush(self.basis, last=self.seen == self.n)
 
-    def _flush(self, last: bool) -> None:
+    def _put(self, name: str, index: np.ndarray, rows: np.ndarray) -> None:
+        if name not in self.arrays:
+            self.arrays[name] = np.empty((self.n, rows.shape[1]), rows.dtype)
+        self.arrays[name][index] = rows
+
+    def _flush(self, basis: Basis, last: bool) -> None:
         """Turn what waits into features in blocks of fixed size, so that the batch size changes no digit."""
         index = np.concatenate([i for i, _ in self.queue])
-        parts = [torch.cat(list(part)) for part in zip(*(p for _, p in self.queue), strict=True)]
+        hidden, early, picture = (torch.cat(list(part)) for part in zip(*(p for _, p in self.queue), strict=True))
         ready = len(index) if last else len(index) // BLOCK * BLOCK
         for start in range(0, ready, BLOCK):
             here = slice(start, min(start + BLOCK, ready))
-            self._keep(index[here], [part[here] for part in parts])
-        self.queue = [(index[ready:], [part[ready:].clone() for part in parts])]
+            self._put("features", index[here], basis((hidden[here], early[here], picture[here])).float().numpy())
+        self.queue = [(index[ready:], (hidden[ready:].clone(), early[ready:].clone(), picture[ready:].clone()))]
         self.waiting = len(index) - ready
 
-    def _learn(self) -> None:
-        hidden, early, picture = (torch.cat(list(part))[:SAMPLE] for part in zip(*(p for _, p in self.queue), strict=True))
-        turned = _Linear(early.mean(dim=0), _components(early - early.mean(dim=0), COMPONENTS))
-        even = _scaled(turned(early)).turn
-        steps = [_scaled(hidden), _Linear(turned.mean, turned.turn * even), _scaled(picture)]
-        whole = torch.cat([step(part) for step, part in zip(steps, (hidden, early, picture), strict=True)], dim=1)
-        last = _Linear(whole.mean(dim=0), _components(whole - whole.mean(dim=0), FEATURES))
-        self.limit = 10 * float(last(whole).std(dim=0, correction=0).max()) + 1e-9
-        self.steps = [*steps, last]
-
-    def _keep(self, index: np.ndarray, parts: list[Tensor]) -> None:
-        assert self.steps is not None
-        whole = torch.cat([step(part) for step, part in zip(self.steps[:3], parts, strict=True)], dim=1)
-        features = self.steps[3](whole).clamp(-self.limit, self.limit)
-        if not len(self.features):
-            self.features = np.empty((self.n, features.shape[1]), np.float32)
-        self.features[index] = features.numpy()
-
     def value(self) -> Facts:
-        return Facts(self.features, self.logits)
+        return Facts(**self.arrays, embedding=None if self.basis is None else self.basis.embedding)
+
+
+def parts_of(trace: Trace) -> Parts:
+    """What a basis takes of a trace."""
+    hidden, early, picture = _parts(list(trace[WANT].values()))
+    return hidden.cpu().double(), early.cpu().double(), picture.cpu().double()
 
 
 def _scaled(values: Tensor) -> _Linear:
@@ -122,7 +176,7 @@ def _scaled(values: Tensor) -> _Linear:
     return _Linear(values.mean(dim=0), 1 / deviations.clamp_min(1e-3 * float(deviations.max()) + 1e-9))
 
 
-def _parts(inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def _parts(inputs: Sequence[Tensor]) -> Parts:
     """Last hidden layer, all earlier ones, statistics of the picture; each (n, d)."""
     *earlier, last = inputs
     earlier = earlier or [last]

@@ -8,27 +8,33 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from neurotest.select.adaptive.outputs import Outputs
+
 STEPS = 60
 ENOUGH = 1e-3  # largest entry of the preconditioned gradient: probabilities then agree to about three digits
 STACKS = 11  # candidate weights of the learner in the stack, 0 .. 1
 DOUBT = 6.0  # the learner's full weight starts exp(-DOUBT) times as probable as none
 
 
-def corrected_head(x: Tensor, offset: Tensor, aims: Tensor, weights: Tensor, ridge: float) -> Tensor:
+def corrected_head(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor, ridge: float) -> Tensor:
     """Multinomial regression: what to add to the network's own logits so that they give the people's labels.
 
-    x (n, d) features, offset (n, k) logits, aims (n, k) wanted probabilities, weights (n,). Gives (d, k). Accelerated descent in
-    coordinates where Boehning's bound of the curvature is the identity, so that a step of one never overshoots.
+    x (n, d) features, outputs the network's, aims (n, c) wanted probabilities, weights (n,). Gives (d, rank of the outputs).
+    Accelerated descent in coordinates where Boehning's bound of the curvature is the identity, so that a step of one never
+    overshoots.
     """
     bound = 0.5 * x.T @ (x * weights[:, None])
     bound.diagonal().add_(ridge)
     lower = torch.linalg.cholesky(bound)
     back = torch.linalg.solve_triangular(lower.T, torch.eye(len(lower), dtype=x.dtype), upper=True)  # coordinates -> weights
-    xb, pull = x @ back, ridge * back.T @ back
-    here = ahead = torch.zeros(x.shape[1], offset.shape[1], dtype=x.dtype)
+    xb, pull, vectors = x @ back, ridge * back.T @ back, outputs.vectors()
+    here = ahead = torch.zeros(x.shape[1], outputs.rank, dtype=x.dtype)
     speed = 1.0
     for _ in range(STEPS):
-        wrong = ((offset + xb @ ahead).softmax(dim=1) - aims) * weights[:, None]
+        added = xb @ ahead
+        added = added if vectors is None else torch.einsum("ncr,nr->nc", vectors, added)
+        wrong = ((outputs.values + added).softmax(dim=1) - aims) * weights[:, None]
+        wrong = wrong if vectors is None else torch.einsum("ncr,nc->nr", vectors, wrong)
         slope = xb.T @ wrong + pull @ ahead
         new = ahead - slope
         if float((slope * (new - here)).sum()) > 0:  # going uphill: forget the momentum
@@ -84,3 +90,54 @@ def stack(plain: Tensor, learned: Tensor, faults: Tensor) -> float:
 
 def log_odds(chance: Tensor) -> Tensor:
     return torch.logit(chance, eps=1e-6)
+
+
+def rising(x: Tensor, faults: Tensor, weights: Tensor, middle: Tensor, hold: Tensor) -> Tensor:
+    """Weighted logistic regression with a constant whose slopes are not negative: (n, d), (n,), (n,), (1 + d,) -> (1 + d,).
+
+    Each coefficient is kept near `middle` by `hold`. A slope that would fall below zero is held there (active set).
+    """
+    z = torch.cat([torch.ones(len(x), 1, dtype=x.dtype), x], dim=1)
+    free = torch.ones(z.shape[1], dtype=torch.bool)
+    coefficients = middle.clone()
+    for _ in range(2 * z.shape[1]):
+        fixed = torch.zeros_like(middle).masked_scatter(free, _held(z[:, free], faults, weights, middle[free], hold[free]))
+        negative = free & (fixed < 0)
+        negative[0] = False
+        coefficients = fixed
+        if not bool(negative.any()):
+            slope = z.T @ (weights * (torch.sigmoid(z @ fixed) - faults)) + hold * (fixed - middle)
+            back = ~free & (slope < -1e-6)
+            if not bool(back.any()):
+                break
+            free = free | back
+        else:
+            free = free & ~negative
+    return coefficients.clamp(min=torch.cat([torch.tensor([-torch.inf]), torch.zeros(z.shape[1] - 1)]).to(x))
+
+
+def _held(z: Tensor, faults: Tensor, weights: Tensor, middle: Tensor, hold: Tensor) -> Tensor:
+    coefficients = middle.clone()
+    for _ in range(STEPS):
+        chance = torch.sigmoid(z @ coefficients)
+        slope = z.T @ (weights * (chance - faults)) + hold * (coefficients - middle)
+        curve = z.T @ (z * (weights * chance * (1 - chance))[:, None])
+        curve.diagonal().add_(hold + 1e-9)
+        step = torch.linalg.solve(curve, slope)
+        coefficients = coefficients - step.clamp(-2, 2)
+        if float(step.abs().max()) < 1e-6:
+            break
+    return coefficients
+
+
+def stacked(x: Tensor, faults: Tensor, weights: Tensor) -> tuple[float, ...]:
+    """Constant and slopes of a stack of scores in log-odds, hardly held."""
+    middle = torch.zeros(1 + x.shape[1], dtype=x.dtype)
+    return tuple(rising(x, faults, weights, middle, torch.full_like(middle, 1e-3)).tolist())
+
+
+def log_posterior(x: Tensor, faults: Tensor, coefficients: Tensor, middle: Tensor, hold: Tensor) -> float:
+    """Log-likelihood of labels under constant and slopes, less what their distance from `middle` costs."""
+    odds = coefficients[0] + x @ coefficients[1:]
+    fit = torch.nn.functional.logsigmoid(torch.where(faults > 0.5, odds, -odds)).sum()
+    return float(fit - 0.5 * (hold * (coefficients - middle).square()).sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.select.adaptive import learner
 from neurotest.select.adaptive.features import Facts
-from neurotest.select.adaptive.remaining import Draw, Remaining, modelled, sampled
+from neurotest.select.adaptive.outputs import Outputs
+from neurotest.select.adaptive.remaining import Draw, Remaining, between, modelled, sampled
 
 HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
 ANCHORS, ANCHOR = 500, 0.1  # unlabelled candidates that hold the head to the network, and what each counts
@@ -36,14 +38,15 @@ class Loop:
     seed: int = 0
     audit: float = 0.0
     labels: dict[int, int] = field(default_factory=dict)  # by position; UNCLEAR where nobody could tell
-    evidence: dict[int, tuple[float, float]] = field(default_factory=dict)  # log-odds of DeepGini and learner, before the label
+    evidence: dict[int, tuple[float, ...]] = field(default_factory=dict)  # log-odds of each expert, before the label
     draws: list[Draw] = field(default_factory=list)
-    _now: _Belief | None = field(default=None, repr=False)
+    batches: list[tuple[int, ...]] = field(default_factory=list)  # positions that were proposed together
+    _now: Belief | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.logits = torch.from_numpy(np.ascontiguousarray(self.facts.logits)).double()
-        probs = self.logits.softmax(dim=1)
-        self.predictions = self.logits.argmax(dim=1)
+        self.outputs = self.facts.outputs
+        probs = self.outputs.probs()
+        self.predictions = self.outputs.predicted
         self.confidence = probs.amax(dim=1)
         self.gini = learner.log_odds(1 - probs.square().sum(dim=1))
         x = torch.from_numpy(np.ascontiguousarray(self.facts.features)).double()
@@ -61,10 +64,14 @@ class Loop:
         n = min(n, len(left))
         drawn = self._draw(left, n)
         free = np.setdiff1d(left, drawn)
-        best = free[torch.argsort(-self.belief.odds[free], stable=True).numpy()[: n - len(drawn)]]
+        best = free[self._best(free, n - len(drawn))]
         batch: np.ndarray = np.concatenate([best, drawn])
         self.record_odds(batch)
         return batch
+
+    def _best(self, free: np.ndarray, n: int) -> np.ndarray:
+        """Which n of the free candidates to label next."""
+        return torch.argsort(-self.belief.odds[free], stable=True).numpy()[:n]
 
     def _draw(self, left: np.ndarray, n: int) -> np.ndarray:
         """The audit's share of a proposal: every candidate that is left has the same chance."""
@@ -72,14 +79,16 @@ class Loop:
             return left[:0]
         count = max(1, round(self.audit * n))
         drawn = np.sort(rng.stream("select.audit", self.seed, len(self.draws)).permutation(left)[:count])
-        self.draws.append(Draw(tuple(drawn.tolist()), frozenset(self.labels)))
+        belief = self.belief
+        expected = between(float(belief.chance[drawn].sum()), float(torch.sigmoid(belief.odds[drawn]).sum()))
+        self.draws.append(Draw(tuple(drawn.tolist()), frozenset(self.labels), expected))
         return drawn
 
     def record_odds(self, positions: np.ndarray) -> None:
         """Write down the log-odds of these before their labels come."""
-        belief = self.belief
-        plain, learned = belief.plain[positions].tolist(), belief.learned[positions].tolist()
-        self.evidence.update(zip(positions.tolist(), zip(plain, learned, strict=True), strict=True))
+        rows = self.belief.experts[positions].tolist()
+        self.evidence.update(zip(positions.tolist(), map(tuple, rows), strict=True))
+        self.batches.append(tuple(positions.tolist()))
 
     def tell(self, indices: ArrayLike, labels: ArrayLike) -> None:
         """Labels of some candidates; -1 where people could not tell. A second, different label is refused."""
@@ -89,7 +98,7 @@ class Loop:
         self._now = None
 
     def _check(self, where: np.ndarray, labels: np.ndarray) -> None:
-        n, classes = self.logits.shape
+        n, classes = len(self.outputs), self.outputs.count
         if len(where) != len(labels):
             raise BadInput(f"{len(where)} indices, but {len(labels)} labels: expected one label per index.")
         if not len(where):
@@ -120,15 +129,15 @@ class Loop:
         return np.array(sorted(p for p, label in self.labels.items() if label != UNCLEAR), dtype=np.int64)
 
     @property
-    def belief(self) -> _Belief:
+    def belief(self) -> Belief:
         if self._now is None:
             self._now = self._learn()
         return self._now
 
-    def _learn(self) -> _Belief:
+    def _learn(self) -> Belief:
         labelled = self.labelled
         if not len(labelled):
-            return _Belief(self.gini, self.gini, 0.0, 1 - self.confidence)
+            return self._mixed(self.gini, self.gini, 0.0, 1 - self.confidence)
         labels = torch.tensor([self.labels[p] for p in labelled.tolist()])
         faults = (labels != self.predictions[labelled]).double()
         intercept, slope = learner.scale(self.gini[labelled], faults)
@@ -136,18 +145,27 @@ class Loop:
         chance = self._head(labelled, labels)
         wrong = self.x @ learner.fault_regression(self.x[labelled], faults, self.ridge)
         learned = HEAD * learner.log_odds(chance) + REGRESSION * wrong
-        return _Belief(plain, learned, self._trust(labelled, faults), chance)
+        return self._mixed(plain, learned, self._trust(labelled, faults), chance)
+
+    def _mixed(self, plain: Tensor, learned: Tensor, trust: float, chance: Tensor) -> Belief:
+        return Belief((1 - trust) * plain + trust * learned, chance, trust, torch.stack([plain, learned], dim=1))
 
     def _head(self, labelled: np.ndarray, labels: Tensor) -> Tensor:
         """Fault probabilities: one minus what the corrected head gives to the class the network predicts."""
+        probs = self._corrected(self.outputs, labelled, labels).probs()
+        column = self.predictions if self.outputs.classes is None else torch.zeros_like(self.predictions)
+        return 1 - probs.gather(1, column[:, None]).squeeze(1)
+
+    def _corrected(self, base: Outputs, labelled: np.ndarray, labels: Tensor, of: np.ndarray | None = None) -> Outputs:
+        """By a head learned from the pool's labels on top of `base`, to which anchors hold it; of all candidates or some."""
         anchors = np.setdiff1d(self.anchors, labelled)
         rows = np.concatenate([labelled, anchors])
-        aims = self.logits[rows].softmax(dim=1)
-        aims[: len(labelled)] = torch.nn.functional.one_hot(labels, self.logits.shape[1]).double()
+        some = base[rows]
+        aims = some.probs()
+        aims[: len(labelled)] = base[labelled].aims(labels)
         weights = torch.cat([torch.ones(len(labelled)), torch.full((len(anchors),), ANCHOR)]).double()
-        added = learner.corrected_head(self.x[rows], self.logits[rows], aims, weights, self.ridge)
-        probs = (self.logits + self.x @ added).softmax(dim=1)
-        return 1 - probs.gather(1, self.predictions[:, None]).squeeze(1)
+        head = learner.corrected_head(self.x[rows], some, aims, weights, self.ridge)
+        return base.corrected(self.x, head) if of is None else base[of].corrected(self.x[of], head)
 
     def _trust(self, labelled: np.ndarray, faults: Tensor) -> float:
         """From the log-odds before the labels came. The first batch does not count: there the learner had learned nothing.
@@ -181,15 +199,29 @@ class Loop:
         intercept, slope = self._calibration()
         return float(torch.sigmoid(intercept + slope * odds).mean())
 
+    def compared(self) -> Compared:
+        """Faults found so far beside those among as many of DeepGini's first; where one of those has no label, its chance."""
+        labelled = self.labelled
+        first = torch.argsort(-self.gini, stable=True).numpy()[: len(labelled)]
+        faulty = {p: self.labels[p] != int(self.predictions[p]) for p in labelled.tolist()}
+        shared = [faulty[p] for p in first.tolist() if p in faulty]
+        others = torch.from_numpy(np.setdiff1d(first, labelled))
+        intercept, slope = self._calibration()
+        guess = float(torch.sigmoid(intercept + slope * self.belief.odds[others]).sum())
+        return Compared(len(labelled), sum(faulty.values()), sum(shared) + guess, len(shared))
+
     def _calibration(self, window: int = 100) -> tuple[float, float]:
         recent = [p for p in self.labels if p in self.evidence and self.labels[p] != UNCLEAR][-window:]
         if not recent:
             return 0.0, 1.0
         recent.sort()
-        plain, learned = torch.tensor([self.evidence[p] for p in recent], dtype=torch.float64).T
-        odds = (1 - self.belief.trust) * plain + self.belief.trust * learned
+        odds = self._mix(torch.tensor([self.evidence[p] for p in recent], dtype=torch.float64))
         faults = torch.tensor([float(self.labels[p] != int(self.predictions[p])) for p in recent], dtype=torch.float64)
         return learner.scale(odds, faults, strength=20.0)
+
+    def _mix(self, experts: Tensor) -> Tensor:
+        """The log-odds that follow from what the experts said (n, experts), weighed as now."""
+        return (1 - self.belief.trust) * experts[:, 0] + self.belief.trust * experts[:, 1]
 
     def remaining(self) -> Remaining:
         """How many faults are left: by the labels of random draws (`audit`), or else by what the model believes."""
@@ -218,21 +250,33 @@ class Loop:
         suspicious: np.ndarray = odd[(agree >= AGREEING).numpy()]
         return suspicious
 
-    def restore(self, labels: Mapping[int, int], evidence: Mapping[int, tuple[float, float]], draws: Sequence[Draw] = ()) -> None:
+    def restore(
+        self,
+        labels: Mapping[int, int],
+        evidence: Mapping[int, tuple[float, ...]],
+        draws: Sequence[Draw] = (),
+        batches: Sequence[Sequence[int]] = (),
+    ) -> None:
         """Take up what was saved."""
         self.labels, self.evidence, self.draws, self._now = dict(labels), dict(evidence), list(draws), None
+        self.batches = [tuple(batch) for batch in batches]
+
+
+class Compared(NamedTuple):
+    """Labels and faults so far, the faults DeepGini would have found with as many labels, and how many of its picks have one."""
+
+    labels: int
+    faults: int
+    deepgini: float
+    shared: int
 
 
 @dataclass(frozen=True)
-class _Belief:
-    """What DeepGini (`plain`) and the learner say in log-odds about every candidate, how far the learner is trusted, and the
-    head's own fault probability."""
+class Belief:
+    """Log-odds of every candidate, the corrected head's own fault probability, how far the learner is trusted, and what each
+    expert says: (n, experts) log-odds."""
 
-    plain: Tensor
-    learned: Tensor
-    trust: float
+    odds: Tensor
     chance: Tensor
-
-    @property
-    def odds(self) -> Tensor:
-        return (1 - self.trust) * self.plain + self.trust * self.learned
+    trust: float
+    experts: Tensor

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from neurotest import registry
 from neurotest.arrays import read_npz
@@ -18,8 +19,10 @@ from neurotest.errors import BadInput
 from neurotest.jobs.stored import stored_data
 from neurotest.runs.folder import own
 from neurotest.runs.store import Run
+from neurotest.select.adaptive.experts import PriorLoop
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
+from neurotest.select.adaptive.prior import Prior
 from neurotest.select.adaptive.remaining import Draw
 from neurotest.select.adaptive.selector import Adaptive, AdaptiveState, faults_of, summary
 from neurotest.select.exchange import classes_of, numbered, read_labels
@@ -27,7 +30,7 @@ from neurotest.select.exchange import classes_of, numbered, read_labels
 Entry = dict[str, Any]  # as JSON holds it
 FACTS = "adaptive.npz"
 own(r"adaptive\.npz")
-ROUNDS, SETTINGS = "adaptive rounds", "adaptive settings"  # entries of the run
+ROUNDS, SETTINGS, PRIOR = "adaptive rounds", "adaptive settings", "adaptive prior"  # entries of the run
 LARGEST = 1 << 33
 
 
@@ -41,19 +44,25 @@ def keep_open(run: Run, states: Mapping[str, Any]) -> None:
 def _keep(run: Run, name: str, state: AdaptiveState) -> None:
     """What the next round needs: the facts as a file first, then the entries."""
     facts, loop = state.loop.facts, state.loop
+    prior = loop.prior if isinstance(loop, PriorLoop) else None
     content = io.BytesIO()
-    np.savez(content, features=facts.features, logits=facts.logits)
+    arrays = facts.arrays() | ({} if prior is None else {"head": prior.head.numpy()})
+    np.savez(content, allow_pickle=False, **arrays)
     run.file(FACTS).write(content.getvalue())
     picks = [row.position for row in run.ranking(name) if row.picked]
     with run.transaction(durable=True):
         run[SETTINGS] = {**dataclasses.asdict(state.method), "seed": state.pool.seed, "bounds": list(state.pool.target.bounds)}
         run[ROUNDS] = [_round(name, picks, loop)]
+        if prior is not None:
+            run[PRIOR] = {f.name: getattr(prior, f.name) for f in dataclasses.fields(prior) if f.name != "head"}
 
 
 def _round(name: str, positions: list[int], loop: Loop) -> Entry:
-    entry = {"ranking": name, "positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
+    entry: Entry = {"ranking": name, "positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
+    entry["expected_faults"] = float(loop.chances[positions].sum())
     if loop.audit and loop.draws:
-        entry |= {"random": list(loop.draws[-1].positions), "labelled": sorted(loop.draws[-1].labelled)}
+        last = loop.draws[-1]
+        entry |= {"random": list(last.positions), "labelled": sorted(last.labelled), "expected": last.expected}
     return entry
 
 
@@ -68,7 +77,7 @@ def add_labels(path: str | Path, file: str | Path, by: str = "") -> Entry:
             contents.setdefault(row.content, []).append(row.position)
         names = tuple(classes_of(run)) or None
         proposed = {p for one in rounds for p in one["positions"]}
-        classes = _facts(run).logits.shape[1]
+        classes = _facts(run)[0].outputs.count
         stored = {row.position: row.label for row in run.labels()}
         fresh: dict[int, int] = {}
         for key, label in labels.items():
@@ -112,15 +121,16 @@ def resume(path: str | Path, budget: int | None = None, *, pool: AnyData | None 
         if not any(p in loop.labels for p in last["positions"]) and (budget is None or budget == len(last["positions"])):
             return _proposed_before(run, loop, rounds, pool, files, method.stop)
         if method.stop is not None and loop.expected_rate(size) < method.stop:
-            return _result(run, loop, [], len(rounds), again=False, stop=method.stop)
+            return _result(run, loop, [], rounds, again=False, stop=method.stop)
         batch = loop.propose(size)
         name = f"{rounds[0]['ranking']} round {len(rounds) + 1}"
+        rounds = [*rounds, _round(name, batch.tolist(), loop)]
         with run.transaction(durable=True):  # files, then the rows: whoever dies between has proposed nothing
             missing = _pictures(run, pool, batch if files is None else batch[:files])
             run.add_ranking(name, batch, loop.chances[batch], len(batch))
-            run[ROUNDS] = [*rounds, _round(name, batch.tolist(), loop)]
+            run[ROUNDS] = rounds
             run.export()
-        result = _result(run, loop, batch.tolist(), len(rounds) + 1, again=False, stop=method.stop)
+        result = _result(run, loop, batch.tolist(), rounds, again=False, stop=method.stop)
         return {**result, "notes": [*result["notes"], *missing]}
 
 
@@ -131,7 +141,7 @@ def _proposed_before(run: Run, loop: Loop, rounds: list[Entry], pool: Any, files
         with run.transaction():
             missing = _pictures(run, pool, np.array(positions[:files], dtype=np.int64))
             run.export()
-    result = _result(run, loop, positions, len(rounds), again=True, stop=stop)
+    result = _result(run, loop, positions, rounds, again=True, stop=stop)
     return {**result, "notes": [*result["notes"], *missing]}
 
 
@@ -151,24 +161,48 @@ def _loop(run: Run, rounds: list[dict[str, Any]]) -> tuple[Loop, Adaptive]:
     settings = dict(run[SETTINGS])
     seed = int(settings.pop("seed", 0))
     settings.pop("bounds", None)
+    settings.setdefault("prior", None)  # runs of the versions without one
     method = registry.find("selector", "adaptive").make(**settings)
-    loop = Loop(_facts(run), ridge=method.ridge, seed=seed, audit=method.audit)
+    facts, head = _facts(run)
+    common: dict[str, Any] = {"ridge": method.ridge, "seed": seed, "audit": method.audit}
+    loop = Loop(facts, **common) if head is None else PriorLoop(facts, **common, prior=_prior(run, head))
     labels = {row.position: UNCLEAR if row.label is None else row.label for row in run.labels()}
-    evidence = {int(p): (float(s[0]), float(s[1])) for r in rounds for p, s in zip(r["positions"], r["said"], strict=True) if s}
-    draws = [Draw(tuple(one["random"]), frozenset(one["labelled"])) for one in rounds if "random" in one]
-    loop.restore(labels, evidence, draws)
+    evidence = {int(p): tuple(map(float, s)) for r in rounds for p, s in zip(r["positions"], r["said"], strict=True) if s}
+    draws = [Draw(tuple(r["random"]), frozenset(r["labelled"]), r.get("expected")) for r in rounds if "random" in r]
+    loop.restore(labels, evidence, draws, [one["positions"] for one in rounds])
     return loop, method
 
 
-def _facts(run: Run) -> Facts:
-    """The saved scan, read as data and nothing else."""
+def _prior(run: Run, head: np.ndarray) -> Prior:
+    """What was learned before the first label."""
+    try:
+        entry = dict(run[PRIOR])
+        constant, plain, slope = map(float, entry["stack"])
+        shares = {str(name): float(share) for name, share in entry["shares"].items()}
+        return Prior(
+            torch.from_numpy(head).double(), (constant, plain, slope), shares, float(entry["promise"]), bool(entry["guarded"]),
+            bool(entry["trained"]),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BadInput(f"{run.path}: what was learned before the first label cannot be read; the run is damaged.") from None
+
+
+def _facts(run: Run) -> tuple[Facts, np.ndarray | None]:
+    """The saved scan and the prior's head, if there is one, read as data and nothing else."""
     file = run.file(FACTS)
     with file.open(LARGEST) as stream:
-        arrays = read_npz(stream, str(file), largest=LARGEST, names=("features", "logits"))
-    facts = Facts(arrays["features"], arrays["logits"])
-    if not (facts.features.ndim == facts.logits.ndim == 2 and len(facts.features) == len(facts.logits) == len(run.inputs())):
+        arrays = read_npz(stream, str(file), largest=LARGEST)
+    head = arrays.pop("head", None)
+    try:
+        facts = Facts(**arrays)
+    except TypeError:
+        raise BadInput(f"{file} does not hold a scan: the run is damaged.") from None
+    rows = [facts.features, facts.logits, *([] if facts.classes is None else [facts.classes])]
+    fitting = all(a.ndim == 2 and len(a) == len(run.inputs()) for a in rows)
+    fitting = fitting and (facts.classes is None) == (facts.embedding is None)
+    if not fitting or (head is not None and head.shape != (facts.features.shape[1] + 1, facts.outputs.rank)):
         raise BadInput(f"{file} does not fit the inputs of the run: the run is damaged.")
-    return facts
+    return facts, head
 
 
 def _pictures(run: Run, pool: AnyData | None, batch: np.ndarray) -> list[str]:
@@ -195,15 +229,32 @@ def _pictures(run: Run, pool: AnyData | None, batch: np.ndarray) -> list[str]:
     return []
 
 
-def _result(run: Run, loop: Loop, positions: list[int], number: int, *, again: bool, stop: float | None) -> dict[str, Any]:
+def _last_round(loop: Loop, rounds: list[Entry]) -> Entry | None:
+    """What the newest batch with labels held, and what was expected of those inputs."""
+    for one in reversed(rounds):
+        judged = [p for p in one["positions"] if loop.labels.get(p, UNCLEAR) != UNCLEAR]
+        if judged:
+            faults = sum(loop.labels[p] != int(loop.predictions[p]) for p in judged)
+            expected = one.get("expected_faults")  # runs of older versions did not write it down
+            share = len(judged) / len(one["positions"])
+            return {"labels": len(judged), "faults": faults, "expected": None if expected is None else expected * share}
+    return None
+
+
+def _result(
+    run: Run, loop: Loop, positions: list[int], rounds: list[Entry], *, again: bool, stop: float | None
+) -> dict[str, Any]:
     rest, size = loop.remaining(), max(1, len(positions))
     content = {row.position: row.content for row in run.inputs()}
     return {
-        "method": "adaptive", "round": number, "again": again, "indices": positions, "contents": [content[p] for p in positions],
+        "method": "adaptive", "round": len(rounds), "again": again, "indices": positions,
+        "contents": [content[p] for p in positions],
         "scores": [float(loop.chances[p]) for p in positions], "predicted": [int(loop.predictions[p]) for p in positions],
         "labels": len(loop.labels), "faults": faults_of(loop), "remaining": rest.value,
         "remaining_interval": [rest.low, rest.high],
         "remaining_by": f"{rest.random} random labels" if rest.random else "model",
-        "expected_rate": loop.expected_rate(size), "trust": loop.belief.trust, "suspects": loop.suspects().tolist(),
+        "last_round": _last_round(loop, rounds), "compared": loop.compared()._asdict(),
+        "expected_rate": loop.expected_rate(size), "trust": loop.belief.trust,
+        "suspects": loop.suspects().tolist(),
         "stop": stop is not None and bool(loop.labels) and not positions, "notes": [summary(loop, size)], "run": str(run.path),
     }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from neurotest.registry import register
 from neurotest.studies.frame import Cell, Results, Study, Subjects, cell, grouped
-from neurotest.studies.fuzzing import published, tables
+from neurotest.studies.fuzzing import inside, published, tables
 from neurotest.studies.fuzzing.cells import GUIDES, LIMITS, MOST, campaign
 
 QUICK = ("mnist-lenet1", "fashion-lenet1")
@@ -18,7 +18,7 @@ SEEDS = {"quick": 3, "full": 5}
     "study",
     "fuzzing",
     paper="NSGen, tables 3, 4 and 12",
-    cost="quick: two subjects, three sets of seeds, four minutes of processor time; full: every zoo subject whose weights are "
+    cost="quick: two subjects, three sets of seeds, seven minutes of processor time; full: every zoo subject whose weights are "
     "here, five sets of 1,000 seeds, 10,000 iterations, days",
     differs="Seeds the target gets wrong are set aside and faults do not become seeds, which lowers every count against the "
     "paper. Only faults that the guide keeps count, as there. One campaign per guide serves all three protocols: its counts "
@@ -27,7 +27,10 @@ SEEDS = {"quick": 3, "full": 5}
     "forward passes (full scale: 6,400); `resets` says how often. Random runs as a guide of its own, to the same limits.",
 )
 class FuzzingStudy(Study):
-    """Which guide finds most faults at equal iterations, equal outputs and equal forward passes, and whether any beats random."""
+    """Which guide finds most faults at equal iterations, equal outputs and equal forward passes, and whether any beats random.
+
+    And, for the guide goals, which is ours: what it forecasts from, at equal forward passes.
+    """
 
     subjects = Subjects(QUICK, (*QUICK, "mnist-lenet5", "fashion-lenet5", "fashion-resnet20", "cifar10-resnet20"))
     absent = (
@@ -43,11 +46,19 @@ class FuzzingStudy(Study):
             for subject in self.subjects.here(scale)
             for seed in range(SEEDS[scale])
             for guide in GUIDES
-        ]
+        ] + [
+            cell(f"inside/{subject}/{seed}/{variant}", inside.campaign, subject, seed, variant, scale)
+            for subject in self.subjects.here(scale)
+            for seed in range(SEEDS[scale])
+            for variant in inside.VARIANTS
+        ]  # fmt: skip
 
     def results(self, scale: str, done: dict[str, Any]) -> Results:
         groups = grouped(done, "{s}/{}/{m}", SEEDS[scale], dict.fromkeys(self.subjects.here(scale), GUIDES))
+        variants = dict.fromkeys(self.subjects.here(scale), inside.VARIANTS)
+        looks = grouped(done, "inside/{s}/{}/{m}", SEEDS[scale], variants)
         return {
+            "goals: what looking inside adds": inside.rows(looks),
             "3: equal iterations": tables.equal(groups, "iterations"),
             "4: diversity": tables.diversity(groups),
             "12: equal outputs": tables.equal(groups, "outputs"),
@@ -58,4 +69,4 @@ class FuzzingStudy(Study):
                 {"protocol": f"equal {name}", "limit": limit, "most forwards": MOST[scale], "repetitions": SEEDS[scale]}
                 for name, limit in LIMITS[scale].items()
             ],
-        }, tables.checks(groups)
+        }, {**tables.checks(groups), **inside.checks(looks)}

@@ -1,0 +1,326 @@
+"""What adaptive selection with a prior reaches, on pools of test images with odd index.
+
+python scripts/report_prior.py run FILE [KIND ...] [SUBJECT ...] [seeds=100:105] [to=0.1] [rounds=0.005,...]
+    measures, one line of JSON per pool and variant, appended to FILE; what stands there already is left out
+python scripts/report_prior.py table FILE KIND      Markdown: gain over DeepGini in points, 95 % intervals over pools
+python scripts/report_prior.py mean FILE            Markdown: the mean over subjects, and the least subject, per kind and variant
+python scripts/report_prior.py left FILE            Markdown: faults left, estimate and truth
+python scripts/report_prior.py even FILE ...        as run, on even images, for designing
+
+Kinds: nss, natural, corrupted (noise, JPEG, fog), foreign (scikit-learn's digits among MNIST), styled (CIFAR-10 photographs in
+another style), shuffled (nss pools with permuted labels). Variants: train, foreseen (no labels), unsimulated (none of the pool's
+changes in the bank), self (no training data), none (no prior), each beside DeepGini on the same pool.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from adaptive_pools import (
+    corrupted_pools,
+    foreign_pools,
+    natural_pools,
+    nss_pools,
+    shifted_pools,
+    styled_pools,
+)
+
+from neurotest import rng, zoo
+from neurotest.data.source import Source
+from neurotest.jobs.opening import known_training
+from neurotest.mutate.base import Mutations
+from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
+from neurotest.scan import Batch, each_batch
+from neurotest.select.adaptive import bank as banks
+from neurotest.select.adaptive import prior as priors
+from neurotest.select.adaptive.experts import PriorLoop
+from neurotest.select.adaptive.features import WANT, Facts, Gather
+from neurotest.select.adaptive.learning import Loop
+from neurotest.select.scorer import Pool, sample_first
+from neurotest.stats.bootstrap import mean_interval
+from neurotest.target import Probe, Target, Trace
+from neurotest.target.load import load
+
+BUDGETS = (0.02, 0.05, 0.10, 0.20)
+KINDS = ("nss", "natural", "corrupted", "foreign", "styled", "shuffled", "shifted")
+VARIANTS = ("train", "foreseen", "unsimulated", "self", "none")
+SUBSETS: dict[str, tuple[Mutations | None, ...]] = {  # copies of the bank without those the pool was made by
+    "nss": (None, ViewMutations(), CorruptionMutations()),
+    "corrupted": (None, NssMutations(), NssMutations(), ViewMutations()),
+    "shifted": (None, NssMutations(), NssMutations(), CorruptionMutations()),
+}
+Line = dict[str, Any]
+
+
+@dataclass
+class Settings:
+    file: Path
+    odd: bool = True
+    kinds: list[str] = field(default_factory=list)
+    subjects: list[str] = field(default_factory=list)
+    variants: list[str] = field(default_factory=list)
+    seeds: range = range(100, 105)
+    to: float = 0.10
+    rounds: tuple[float, ...] = (0.005,)
+    audit: float = 0.0
+
+
+def pools(kind: str, name: str, odd: bool, seed: int) -> Iterator[Source]:
+    one = range(seed, seed + 1)
+    if kind in ("nss", "shuffled"):
+        return nss_pools(name, odd, one)
+    if kind == "natural":
+        return natural_pools(name, odd)
+    if kind == "shifted":
+        return shifted_pools(name, one)
+    return {"corrupted": corrupted_pools, "foreign": foreign_pools, "styled": styled_pools}[kind](name, one)
+
+
+def scan(target: Target, pool: Source, gathers: Sequence[Gather]) -> list[Facts]:
+    """One pass, several bases."""
+
+    def step(part: Batch, trace: Trace, probe: Probe) -> None:
+        for gather in gathers:
+            gather.update(part.index, trace)
+
+    each_batch(target, pool, step, wants=[WANT], order=sample_first(Pool(target, pool, 0), {1000}))
+    return [gather.value() for gather in gathers]
+
+
+def reveal(loop: Loop, labels: np.ndarray, to: float, share: float) -> tuple[np.ndarray, list[Line]]:
+    """The order in which labels were requested, round by round, and at each budget the faults left beside their estimate."""
+    n = len(labels)
+    size, wanted = max(10, round(share * n)), round(to * n)
+    wrong = labels != loop.predictions.numpy()
+    order: list[int] = []
+    left = []
+    while len(order) < wanted:
+        stops = [round(b * n) - len(order) for b in BUDGETS if len(order) < round(b * n)]
+        batch = loop.propose(min(size, wanted - len(order), *stops[:1]))
+        order += batch.tolist()
+        loop.tell(batch, labels[batch])
+        if any(len(order) == round(b * n) for b in BUDGETS[1:]):
+            rest = loop.remaining()
+            chance = loop.belief.chance[loop.left]
+            truth = {
+                "labels": len(order), "true": int(wrong[loop.left].sum()), "sum": float(chance.sum()),
+                "mixed": float(torch.sigmoid(loop.belief.odds[loop.left]).sum()),
+                "noise": float((chance * (1 - chance)).sum()), "random": rest.random,
+                "draws": [[len(d.positions), int(wrong[list(d.positions)].sum()), d.expected] for d in loop.draws],
+            }  # fmt: skip
+            left.append({**truth, "value": rest.value, "low": rest.low, "high": rest.high})
+    return np.array(order), left
+
+
+def rates(order: np.ndarray, wrong: np.ndarray) -> list[float]:
+    return [100 * float(wrong[order[: round(b * len(wrong))]].mean()) for b in BUDGETS if round(b * len(wrong)) <= len(order)]
+
+
+class Subject:
+    """A network, its banks and bases."""
+
+    def __init__(self, name: str) -> None:
+        self.target = load(f"zoo:{name}")
+        train = known_training(self.target)
+        assert train is not None
+        self.train = train
+        self.banks: dict[str, tuple[banks.Bank, Any]] = {}
+
+    def bank(self, kind: str) -> tuple[banks.Bank, Any]:
+        if kind not in self.banks:
+            self.banks[kind] = banks.of_training(self.target, self.train, copies=SUBSETS.get(kind, banks.COPIES))
+        return self.banks[kind]
+
+
+def measure(subject: Subject, kind: str, pool: Source, seed: int, variants: list[str], s: Settings) -> Iterator[Line]:
+    """A line per variant and size of rounds."""
+    assert pool.labels is not None
+    labels = rng.stream("shuffle", seed).permutation(pool.labels) if kind == "shuffled" else pool.labels
+    places = {"full": Gather(len(pool), subject.bank("full")[1]), "own": Gather(len(pool))}
+    if "unsimulated" in variants:
+        places["part"] = Gather(len(pool), subject.bank(kind)[1])
+    facts = dict(zip(places, scan(subject.target, pool, list(places.values())), strict=True))
+    plain = Loop(facts["own"])
+    wrong = labels != plain.predictions.numpy()
+    deepgini = rates(np.argsort(-plain.gini.numpy(), kind="stable"), wrong)
+    learned: dict[str, priors.Prior] = {}
+    for variant in variants:
+        for share in s.rounds if variant != "foreseen" else s.rounds[:1]:
+            loop = make_loop(subject, kind, variant, facts, pool, learned, places, s.audit)
+            if variant == "foreseen":
+                order, left = np.argsort(-loop.belief.odds.numpy(), kind="stable")[: round(s.to * len(wrong))], []
+            else:
+                order, left = reveal(loop, labels, s.to, share)
+            line: Line = {
+                "kind": kind, "seed": seed, "variant": variant, "round": share, "audit": s.audit, "n": len(wrong),
+                "faults": 100 * float(wrong.mean()), "deepgini": deepgini, "rates": rates(order, wrong), "left": left,
+            }  # fmt: skip
+            prior = getattr(loop, "prior", None)
+            if prior is not None and prior.trained:
+                line |= {"promise": prior.promise, "guarded": prior.guarded, "plain": prior.shares.get("plain", 0.0)}
+            yield line
+
+
+def make_loop(
+    subject: Subject, kind: str, variant: str, facts: dict[str, Facts], pool: Source, learned: dict[str, priors.Prior],
+    places: dict[str, Gather], audit: float,
+) -> Loop:  # fmt: skip
+    if variant == "none":
+        return Loop(facts["own"], audit=audit)
+    if variant == "self":
+        basis = places["own"].basis
+        assert basis is not None
+        if "self" not in learned:
+            learned["self"] = priors.from_pool(banks.of_pool(subject.target, pool, facts["own"], basis))
+        return PriorLoop(facts["own"], prior=learned["self"], audit=audit)
+    place, bank = ("part", kind) if variant == "unsimulated" else ("full", "full")
+    if place not in learned:
+        learned[place] = priors.learn(subject.bank(bank)[0], facts[place])
+    return PriorLoop(facts[place], prior=learned[place], audit=audit)
+
+
+def wanted_variants(kind: str, s: Settings) -> list[str]:
+    some = s.variants or list(VARIANTS)
+    return [v for v in some if v != "unsimulated" or kind in SUBSETS]
+
+
+def fits(kind: str, name: str, seed: int, s: Settings) -> bool:
+    if kind == "natural":
+        return seed == s.seeds[0]
+    return name.startswith({"foreign": "mnist", "styled": "cifar10"}.get(kind, ""))
+
+
+def run(s: Settings) -> None:
+    """Seeds outside, so that what is finished first holds all subjects."""
+    subjects = s.subjects or [one.name for one in zoo.catalogue() if one.weights is not None]
+    done = {(x["subject"], x["kind"], x["seed"], x["variant"], x["round"], x["audit"]) for x in read(s.file)}
+    opened: dict[str, Subject] = {}
+    cases = [(seed, name, kind) for seed in s.seeds for name in subjects for kind in s.kinds or ["nss"]]
+    for seed, name, kind in cases:
+        left_to_do = [v for v in wanted_variants(kind, s) if any((name, kind, seed, v, r, s.audit) not in done for r in s.rounds)]
+        if not left_to_do or not fits(kind, name, seed, s):
+            continue
+        subject = opened.get(name) or opened.setdefault(name, Subject(name))
+        for pool in pools(kind, name, s.odd, seed):
+            for line in measure(subject, kind, pool, seed, left_to_do, s):
+                with open(s.file, "a") as file:
+                    file.write(json.dumps({"subject": name, **line}) + "\n")
+
+
+def read(file: Path) -> list[Line]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
+
+# -- tables
+
+
+def row(*cells: str) -> None:
+    print("| " + " | ".join(cells) + " |")
+
+
+def head(*words: str) -> None:
+    row(*words)
+    row(*["---"] * len(words))
+
+
+def gains_of(lines: list[Line]) -> dict[tuple[str, str, str, float], list[list[float]]]:
+    """By subject, kind, variant and size of rounds: gain over DeepGini per pool and budget."""
+    gains = defaultdict(list)
+    for x in lines:
+        gains[x["subject"], x["kind"], x["variant"], x["round"]].append(
+            [a - b for a, b in zip(x["rates"], x["deepgini"], strict=False)]
+        )
+    return gains
+
+
+def cell(values: Sequence[float]) -> str:
+    interval = mean_interval(np.array(values))
+    return f"{interval.value:+.1f}" if len(values) < 2 else f"{interval.value:+.1f} ({interval.low:+.1f} .. {interval.high:+.1f})"
+
+
+def columns(values: list[list[float]]) -> list[list[float]]:
+    shortest = min(map(len, values))
+    return [[one[i] for one in values] for i in range(shortest)]
+
+
+def padded(cells: list[str], budgets: int = len(BUDGETS)) -> list[str]:
+    return [*cells, *[""] * (budgets - len(cells))]
+
+
+def table(lines: list[Line], kind: str) -> None:
+    head("subject", "variant", "round", "pools", *(f"{b:.0%}" for b in BUDGETS))
+    for (subject, of, variant, share), values in gains_of(lines).items():
+        if of == kind:
+            row(subject, variant, f"{share:.1%}", str(len(values)), *padded([cell(c) for c in columns(values)]))
+
+
+def means(lines: list[Line]) -> None:
+    """Subjects count equally; intervals over subjects."""
+    head("pools", "variant", "round", "subjects", "", *(f"{b:.0%}" for b in BUDGETS))
+    groups: dict[tuple[str, str, float], dict[str, list[float]]] = defaultdict(dict)
+    for (subject, kind, variant, share), values in gains_of(lines).items():
+        groups[kind, variant, share][subject] = [float(np.mean(c)) for c in columns(values)]
+    for (kind, variant, share), by_subject in sorted(groups.items()):
+        sets = columns(list(by_subject.values()))
+        about = kind, variant, f"{share:.1%}", str(len(by_subject))
+        row(*about, "mean", *padded([cell(c) for c in sets]))
+        names = list(by_subject)
+        row(*about, "least", *padded([f"{min(c):+.1f} ({names[int(np.argmin(c))]})" for c in sets]))
+
+
+def left(lines: list[Line]) -> None:
+    words = "pools", "variant", "audit", "cases", "intervals with the truth", "mean width / pool"
+    head(*words, "median width / truth", "median estimate / truth")
+    groups = defaultdict(list)
+    for x in lines:
+        groups[x["kind"], x["variant"], x["audit"]] += [{**one, "n": x["n"]} for one in x["left"]]
+    for (kind, variant, audit), cases in sorted(groups.items()):
+        if not cases:
+            continue
+        low, high, true, value, n = (np.array([c[word] for c in cases]) for word in ("low", "high", "true", "value", "n"))
+        share = f"{100 * np.mean((low <= true) & (true <= high)):.1f} %"
+        some = np.maximum(true, 1)
+        widths = f"{np.mean((high - low) / n):.3f}", f"{np.median((high - low) / some):.2f}"
+        row(kind, variant, f"{audit:g}", str(len(cases)), share, *widths, f"{np.median(value / some):.2f}")
+
+
+def settings(words: list[str], odd: bool) -> Settings:
+    s = Settings(Path(words[0]), odd)
+    for word in words[1:]:
+        name, equal, value = word.partition("=")
+        if equal and name == "seeds":
+            first, last = map(int, value.split(":"))
+            s.seeds = range(first, last)
+        elif equal and name == "rounds":
+            s.rounds = tuple(map(float, value.split(",")))
+        elif equal and name in ("to", "audit"):
+            setattr(s, name, float(value))
+        else:
+            (s.kinds if word in KINDS else s.variants if word in VARIANTS else s.subjects).append(word)
+    return s
+
+
+def main() -> None:
+    if len(sys.argv) < 3 or sys.argv[1] not in ("run", "even", "table", "mean", "left"):
+        raise SystemExit(__doc__)
+    torch.set_num_threads(1)
+    command, *words = sys.argv[1:]
+    if command in ("run", "even"):
+        run(settings(words, command == "run"))
+    elif command == "table":
+        table(read(Path(words[0])), words[1])
+    else:
+        {"mean": means, "left": left}[command](read(Path(words[0])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,376 @@
+"""Goals: what a campaign wants to see for the first time. Each divides outcomes into cells; a cell is reached by a fault in it.
+
+A goal is worth its weight until it is reached, and less the more chances it has had: u = 1 / (1 + spent / patience), where
+`spent` is the probability that forecasts have put on it so far. Another package's goals come by the entry point group
+`neurotest.goal`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import registry
+from neurotest.checks import integer, number
+from neurotest.errors import BadInput
+
+MOST_CELLS = 1 << 24  # beyond that cells share a number
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Possible outcomes of mutants: every row may become a fault of any of its classes."""
+
+    root: Integers  # (n,) rows of the seeds
+    true: Integers  # (n,) expected classes
+    classes: Integers  # (n, k) predicted ones
+    operator: Integers  # (n,) families of mutations
+    neurons: Integers  # (n, most) hidden neurons, the one farthest from what is usual first; (n, 0) if no goal asks for them
+
+    def __len__(self) -> int:
+        return len(self.root)
+
+
+@dataclass(frozen=True, eq=False)
+class GoalSubject:
+    """What goals are divided by: how many seeds, classes and hidden neurons there are, and the operators' names."""
+
+    seeds: int
+    classes: int
+    operators: tuple[str, ...]
+    neurons: int = 0
+    class_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal(ABC):
+    """Settings of a goal. weight: what one of its cells is worth beside those of other goals."""
+
+    weight: float = 1.0
+    top_neurons: ClassVar[int] = 0  # how many hidden neurons of each outcome it asks for
+
+    def __post_init__(self) -> None:
+        number("weight", self.weight, "1 by default", least=0)
+
+    @abstractmethod
+    def start(self, subject: GoalSubject) -> GoalState: ...
+
+
+class GoalState(ABC):
+    """A goal during a campaign."""
+
+    def __init__(self, goal: Goal) -> None:
+        self.goal = goal
+        self.count = 0  # reached so far
+
+    def cells(self, outcomes: Outcomes) -> Integers | None:
+        """(n, k) the cell of each class of each row, -1 for none; (n, 1) if it is the same for all classes; None: it has none."""
+        return None
+
+    def by_change(self, root: Integers, size: Floats) -> Floats | None:
+        """(n, m) what a fault of these seeds (n,) is worth if its change has these sizes (n, m); None: sizes do not matter."""
+        return None
+
+    def worth(self) -> Floats:
+        """(cells + 1,) what reaching each cell is worth now; the last stands for no cell."""
+        return np.zeros(1)
+
+    @abstractmethod
+    def observe(self, outcomes: Outcomes, fault: NDArray[np.bool_], size: Floats) -> Integers:
+        """Take in mutants that were run: what was predicted (classes, (n, 1)), which are faults, and the sizes of their changes.
+
+        How many goals each reached, in the order they come.
+        """
+
+    def spend(self, cells: Integers, chances: Floats) -> None:
+        """The forecasts put so much probability (n, k) on these cells (n, k)."""
+        return None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"count": np.array([self.count])}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.count = int(arrays["count"][0])
+
+
+class CellGoalState(GoalState):
+    """One bit per cell, and how much probability was spent on it. A subclass says the cells of outcomes."""
+
+    def __init__(self, goal: Goal, cells: int, patience: float) -> None:
+        super().__init__(goal)
+        self.size, self.patience = min(cells, MOST_CELLS), patience
+        self.reached = np.zeros(self.size, dtype=bool)
+        self.spent = np.zeros(self.size)
+
+    def worth(self) -> Floats:
+        open_cells = np.where(self.reached, 0.0, 1 / (1 + self.spent / self.patience))
+        return np.append(self.goal.weight * open_cells, 0.0)
+
+    def spend(self, cells: Integers, chances: Floats) -> None:
+        inside = cells >= 0
+        np.add.at(self.spent, cells[inside], chances[inside])
+
+    def observe(self, outcomes: Outcomes, fault: NDArray[np.bool_], size: Floats) -> Integers:
+        cells, news = self.cells(outcomes), np.zeros(len(outcomes), dtype=np.int64)
+        assert cells is not None
+        rows = np.flatnonzero(fault & (cells[:, 0] >= 0))
+        rows = rows[~self.reached[cells[rows, 0]]]
+        _, first = np.unique(cells[rows, 0], return_index=True)
+        news[rows[first]] = 1
+        self.reached[cells[rows, 0]] = True
+        self.count += len(first)
+        return news
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        touched = np.flatnonzero(self.reached | (self.spent > 0))
+        return {**super().arrays(), "cells": touched, "reached": self.reached[touched], "spent": self.spent[touched]}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        super().restore(arrays)
+        self.reached[:], self.spent[:] = False, 0.0
+        self.reached[arrays["cells"]], self.spent[arrays["cells"]] = arrays["reached"], arrays["spent"]
+
+
+def numbered(*parts: tuple[Integers, int]) -> Integers:
+    """One number out of several, each with how many values it may have."""
+    total = parts[0][0]
+    for values, count in parts[1:]:
+        total = total * count + values
+    return np.asarray(total % MOST_CELLS)
+
+
+@registry.register("goal", "family", paper="", cost="8 bytes per pair of classes and mutation family", main="weight")
+@dataclass(frozen=True, kw_only=True)
+class NewFamily(Goal):
+    """A fault of a new family: true class, predicted class, last mutation."""
+
+    def start(self, subject: GoalSubject) -> GoalState:
+        return _FamilyState(self, subject)
+
+
+class _FamilyState(CellGoalState):
+    def __init__(self, goal: Goal, subject: GoalSubject) -> None:
+        self.subject = subject
+        super().__init__(goal, subject.classes**2 * len(subject.operators), 1.0)
+
+    def cells(self, outcomes: Outcomes) -> Integers:
+        k, o = self.subject.classes, len(self.subject.operators)
+        return numbered((outcomes.true[:, None], k), (outcomes.classes, k), (outcomes.operator[:, None], o))
+
+
+@registry.register("goal", "pair", paper="", cost="8 bytes per pair of classes", main="weight")
+@dataclass(frozen=True, kw_only=True)
+class NewPair(Goal):
+    """A fault with a new pair of true and predicted class."""
+
+    def start(self, subject: GoalSubject) -> GoalState:
+        return _PairState(self, subject.classes)
+
+
+class _PairState(CellGoalState):
+    def __init__(self, goal: Goal, classes: int) -> None:
+        self.classes = classes
+        super().__init__(goal, classes**2, 1.0)
+
+    def cells(self, outcomes: Outcomes) -> Integers:
+        return numbered((outcomes.true[:, None], self.classes), (outcomes.classes, self.classes))
+
+
+@registry.register("goal", "seed", paper="", cost="8 bytes per seed", main="weight")
+@dataclass(frozen=True, kw_only=True)
+class NewSeed(Goal):
+    """The first fault of a seed."""
+
+    def start(self, subject: GoalSubject) -> GoalState:
+        return _SeedState(self, subject.seeds, 4.0)
+
+
+class _SeedState(CellGoalState):
+    def cells(self, outcomes: Outcomes) -> Integers:
+        return numbered((outcomes.root[:, None], self.size))
+
+
+@registry.register("goal", "smaller", paper="", cost="8 bytes per seed", main="weight")
+@dataclass(frozen=True, kw_only=True)
+class SmallerChange(Goal):
+    """A fault of a broken seed with a smaller change (L2) than any before: worth the share by which it is smaller."""
+
+    weight: float = 0.5
+
+    def start(self, subject: GoalSubject) -> GoalState:
+        return _SmallerState(self, subject.seeds)
+
+
+class _SmallerState(GoalState):
+    def __init__(self, goal: Goal, seeds: int) -> None:
+        super().__init__(goal)
+        self.smallest = np.full(seeds, np.inf)
+
+    def by_change(self, root: Integers, size: Floats) -> Floats:
+        return np.asarray(self.goal.weight * np.maximum(0.0, 1 - size / self.smallest[root][:, None]))
+
+    def observe(self, outcomes: Outcomes, fault: NDArray[np.bool_], size: Floats) -> Integers:
+        news = np.zeros(len(outcomes), dtype=np.int64)
+        for row in np.flatnonzero(fault).tolist():
+            root = outcomes.root[row]
+            if size[row] < self.smallest[root]:
+                news[row] = int(np.isfinite(self.smallest[root]))
+                self.smallest[root] = size[row]
+        self.count += int(news.sum())
+        return news
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {**super().arrays(), "smallest": self.smallest}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        super().restore(arrays)
+        self.smallest = np.array(arrays["smallest"])
+
+
+@registry.register("goal", "aim", paper="", cost="8 bytes per seed and class", main="at")
+@dataclass(frozen=True, kw_only=True)
+class Aim(Goal):
+    """For each seed, a fault of the kind aimed at: `at` is `TRUE -> PREDICTED`, names or numbers of classes, `*` for any."""
+
+    weight: float = 4.0
+    at: str = "* -> *"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self._sides()) != 2 or not all(self._sides()):
+            raise BadInput(f"aim {self.at!r}: write 'TRUE -> PREDICTED', for example 'stop sign -> *'.")
+
+    def _sides(self) -> list[str]:
+        return [side.strip() for side in str(self.at).split("->")]
+
+    def start(self, subject: GoalSubject) -> GoalState:
+        return _AimState(self, subject, *(self._matching(side, subject) for side in self._sides()))
+
+    def _matching(self, side: str, subject: GoalSubject) -> NDArray[np.bool_]:
+        names = subject.class_names or tuple(str(i) for i in range(subject.classes))
+        matches = [fnmatchcase(names[i], side) or str(i) == side if i < len(names) else False for i in range(subject.classes)]
+        if not any(matches):
+            shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+            raise BadInput(f"aim {self.at!r}: no class is called {side!r}; there are {shown} (or 0 to {subject.classes - 1}).")
+        return np.array(matches)
+
+
+class _AimState(CellGoalState):
+    def __init__(self, goal: Goal, subject: GoalSubject, true: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> None:
+        self.classes, self.true, self.predicted = subject.classes, true, predicted
+        super().__init__(goal, subject.seeds * subject.classes, 1.0)
+
+    def cells(self, outcomes: Outcomes) -> Integers:
+        aimed = self.true[outcomes.true][:, None] & self.predicted[outcomes.classes] & (outcomes.classes >= 0)
+        return np.where(aimed, numbered((outcomes.root[:, None], 0), (outcomes.classes, self.classes)), -1)
+
+
+@registry.register("goal", "neuron", paper="", cost="8 bytes per neuron, or per combination of `top` of them", main="top")
+@dataclass(frozen=True, kw_only=True)
+class NewNeuron(Goal):
+    """A fault where another hidden neuron (top=1) or decision path (the `top` of them) stands out than at any fault before.
+
+    Neurons of the last hidden layer; the one whose value is farthest from the seeds' mean, in units of their spread, stands out
+    most. What stands out in a mutant is forecast to be what stands out in its parent.
+    """
+
+    top: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("top", self.top, 1, "1 looks at single neurons, 2 or 3 at paths")
+
+    @property
+    def top_neurons(self) -> int:  # type: ignore[override]
+        return self.top
+
+    def start(self, subject: GoalSubject) -> GoalState:
+        return _NeuronState(self, subject.neurons, self.top)
+
+
+class _NeuronState(CellGoalState):
+    def __init__(self, goal: Goal, neurons: int, top: int) -> None:
+        self.neurons, self.top = neurons, top
+        super().__init__(goal, max(1, neurons) ** top, 2.0)
+
+    def cells(self, outcomes: Outcomes) -> Integers:
+        path = np.sort(outcomes.neurons[:, : self.top], axis=1)
+        return numbered(*((path[:, i : i + 1], self.neurons) for i in range(self.top)))
+
+
+@registry.register("goal", "again", paper="", cost="as `family`", main="run")
+@dataclass(frozen=True, kw_only=True)
+class FoundAgain(Goal):
+    """A family that an earlier campaign found (`run`): whether faults of the network's last version are still there."""
+
+    weight: float = 2.0
+    run: str = ""
+
+    def start(self, subject: GoalSubject) -> GoalState:
+        state = _AgainState(self, subject)
+        families = self._families()
+        wanted = [
+            (t, p, subject.operators.index(o)) for t, p, o in families
+            if o in subject.operators and 0 <= t < subject.classes and 0 <= p < subject.classes
+        ]  # fmt: skip
+        if not wanted:
+            raise BadInput(f"the goal again: {self.run} holds no family of these classes and mutations.")
+        true, predicted, operator = np.array(wanted).T
+        none = np.zeros((len(true), 0), dtype=np.int64)
+        state.wanted[state.families(Outcomes(true * 0, true, predicted[:, None], operator, none))[:, 0]] = True
+        return state
+
+    def _families(self) -> list[tuple[int, int, str]]:
+        from neurotest.runs.store import Run
+
+        if not self.run:
+            raise BadInput("the goal again needs a campaign: write again:RUN.")
+        with Run.open(self.run) as run:
+            if run["command"] not in ("fuzz", "swarm", "merge"):
+                raise BadInput(f"the goal again: {run.path} is a run of {run['command']!r}, not of fuzz.")
+            rows = run.rows("SELECT DISTINCT expected, predicted, operator FROM mutant WHERE oracle IS NOT NULL")
+        return [(int(t), int(p), str(o)) for t, p, o in rows]
+
+
+class _AgainState(_FamilyState):
+    def __init__(self, goal: Goal, subject: GoalSubject) -> None:
+        super().__init__(goal, subject)
+        self.wanted = np.zeros(self.size, dtype=bool)
+
+    def families(self, outcomes: Outcomes) -> Integers:
+        return super().cells(outcomes)
+
+    def cells(self, outcomes: Outcomes) -> Integers:
+        families = self.families(outcomes)
+        return np.where(self.wanted[families], families, -1)
+
+
+@dataclass(eq=False)
+class GoalStates:
+    """All goals of a campaign, by the text that names each."""
+
+    states: dict[str, GoalState]
+    top_neurons: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.top_neurons = max((state.goal.top_neurons for state in self.states.values()), default=0)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {name: state.count for name, state in self.states.items()}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {f"{i}.{key}": value for i, state in enumerate(self.states.values()) for key, value in state.arrays().items()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        for i, state in enumerate(self.states.values()):
+            start = f"{i}."
+            state.restore({key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)})

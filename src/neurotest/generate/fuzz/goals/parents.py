@@ -1,0 +1,126 @@
+"""The inputs a plan may mutate: seeds, and for each seed and class the mutant that comes closest to being taken for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Cell = tuple[int, int, bool]  # seed, class, whether the lineage has had its once-only mutation
+COLUMNS: dict[str, Any] = {
+    "number": np.int64, "root": np.int64, "used": np.bool_, "depth": np.int64, "change": np.float64, "features": np.float32,
+    "classes": np.int64, "logits": np.float32, "neurons": np.int64, "bonus": np.float64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class ParentRows:
+    """What is known of some inputs, in columns."""
+
+    number: Integers  # (n,) of corpus entries
+    root: Integers  # (n,) rows of the seeds
+    used: NDArray[np.bool_]  # (n,)
+    depth: Integers  # (n,) mutations
+    change: NDArray[np.float64]  # (n,) L2 to the seed
+    features: NDArray[np.float32]  # (n, width)
+    classes: Integers  # (n, k) the classes that count for it
+    logits: NDArray[np.float32]  # (n, k) of those, centred and scaled
+    neurons: Integers  # (n, top)
+    bonus: NDArray[np.float64]  # (n,) what its mutants' worth is multiplied with
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def __getitem__(self, rows: Any) -> ParentRows:
+        return ParentRows(**{name: getattr(self, name)[rows] for name in COLUMNS})
+
+
+class Parents:
+    """Seeds stand in the first rows and stay; elites come and go in the rows behind them."""
+
+    def __init__(self, seeds: ParentRows, arms: int) -> None:
+        self.seeds, self.arms = len(seeds), arms
+        self._columns = {name: np.array(getattr(seeds, name), dtype=kind) for name, kind in COLUMNS.items()}
+        self.alive = np.ones(len(seeds), dtype=bool)
+        self.tried = np.zeros((len(seeds), arms), dtype=bool)
+        self.elites: dict[Cell, tuple[float, int]] = {}  # margin and number
+        self._cells: Counter[int] = Counter()  # of each elite
+        self._row = {int(number): row for row, number in enumerate(seeds.number)}
+
+    @property
+    def rows(self) -> Integers:
+        return np.flatnonzero(self.alive)
+
+    def __getitem__(self, rows: Any) -> ParentRows:
+        return ParentRows(**{name: column[rows] for name, column in self._columns.items()})
+
+    def add(self, one: ParentRows, cells: list[tuple[Cell, float]]) -> set[int]:
+        """A new elite (one row) that takes these cells; the numbers of those that have none any more."""
+        number = int(one.number[0])
+        row = self._free()
+        for name, column in self._columns.items():
+            column[row] = getattr(one, name)[0]
+        self.alive[row], self.tried[row], self._row[number] = True, False, row
+        retired = set()
+        for cell, margin in cells:
+            before = self.elites.get(cell)
+            self.elites[cell] = (margin, number)
+            self._cells[number] += 1
+            if before is not None:
+                self._cells[before[1]] -= 1
+                if not self._cells[before[1]]:
+                    retired.add(before[1])
+        self.drop(retired)
+        return retired
+
+    def drop(self, numbers: set[int]) -> None:
+        """These are gone; a seed is too if it has left the corpus."""
+        for number in numbers:
+            row = self._row.pop(number, None)
+            if row is not None:
+                self.alive[row] = False
+        if any(self._cells.pop(number, 0) for number in numbers):
+            self.elites = {cell: elite for cell, elite in self.elites.items() if elite[1] not in numbers}
+
+    def keep_only(self, numbers: set[int]) -> None:
+        self.drop(self._row.keys() - numbers)
+
+    def _free(self) -> int:
+        """The first row behind the seeds that is not in use."""
+        empty = np.flatnonzero(~self.alive[self.seeds :])
+        if not len(empty):
+            self._resize(2 * len(self.alive) + 16)
+            return self._free()
+        return self.seeds + int(empty[0])
+
+    def _resize(self, length: int) -> None:
+        def grown(column: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate([column, np.zeros((length - len(column), *column.shape[1:]), dtype=column.dtype)])
+
+        self._columns = {name: grown(column) for name, column in self._columns.items()}
+        self.alive, self.tried = grown(self.alive), grown(self.tried)
+
+    # -- saving: the seeds' columns are made again
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        cells = [(*cell, number) for cell, (_, number) in self.elites.items()]
+        return {
+            **{name: column[self.seeds :] for name, column in self._columns.items()},
+            "alive": self.alive, "tried": np.packbits(self.tried, axis=1),
+            "elites": np.array(cells, dtype=np.int64).reshape(-1, 4),
+            "margins": np.array([margin for margin, _ in self.elites.values()], dtype=np.float64),
+        }  # fmt: skip
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._columns = {name: np.concatenate([c[: self.seeds], arrays[name]]) for name, c in self._columns.items()}
+        self.alive = np.array(arrays["alive"], dtype=bool)
+        self.tried = np.unpackbits(arrays["tried"], axis=1, count=self.arms).astype(bool)
+        rows = zip(arrays["elites"].tolist(), arrays["margins"].tolist(), strict=True)
+        self.elites = {(root, p, bool(used)): (margin, number) for (root, p, used, number), margin in rows}
+        self._cells = Counter(number for _, number in self.elites.values())
+        self._row = {int(self._columns["number"][row]): int(row) for row in self.rows}

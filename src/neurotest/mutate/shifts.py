@@ -1,0 +1,189 @@
+"""Changes that pictures go through on their way to a network: coarse pixels, hidden parts, gamma; noise, JPEG, fog."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest import registry, rng
+from neurotest.errors import BadInput
+from neurotest.mutate.base import Family, Mutations
+from neurotest.mutate.operators import Floats, RangeOperator, column
+from neurotest.mutate.pixel import WhiteNoise
+
+NUMBERS = 2.0**53  # of noises that can be told apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Numbered(RangeOperator):
+    """One value of a range, and a number from which everything else of the change is drawn."""
+
+    low: float
+    high: float
+    neutral: ClassVar[tuple[float, ...]] = (0.0,)
+
+    def draw(self, random: np.random.Generator, n: int) -> Floats:
+        return self.at(random.random((n, 2)))
+
+    def at(self, uniforms: Floats) -> Floats:
+        return np.column_stack([self.low + (self.high - self.low) * uniforms[:, 0], np.floor(uniforms[:, 1] * NUMBERS)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalNoise(_Numbered):
+    """x + normal noise; parameters: spread, number of the noise."""
+
+    low: float = 0.1
+    high: float = 0.3
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        return WhiteNoise().apply(x, parameters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Occlusion(_Numbered):
+    """A square of one grey hides a part; parameters: its side as a share of the smaller side, number of place and grey."""
+
+    low: float = 0.25
+    high: float = 0.5
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        out = x.clone()
+        height, width = x.shape[2:]
+        for i, (share, number) in enumerate(parameters[:, :2].tolist()):
+            size = min(int(share * min(height, width)), min(height, width))
+            down, right, grey = rng.stream("mutate.occlusion", int(number)).random(3)
+            top, left = int(down * (height - size)), int(right * (width - size))
+            out[i, :, top : top + size, left : left + size] = grey
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coarse(RangeOperator):
+    """Squares of `sizes` pixels take the mean of what they cover; a rest at the right and lower border stays."""
+
+    sizes: tuple[int, ...] = (2, 3, 4)
+    neutral = (1.0,)
+    integers = True
+
+    def draw(self, random: np.random.Generator, n: int) -> Floats:
+        return self.at(random.random((n, 2)))
+
+    def at(self, uniforms: Floats) -> Floats:
+        return np.asarray(self.sizes, dtype=np.float64)[(uniforms[:, :1] * len(self.sizes)).astype(np.int64)]
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        out, sizes = x.clone(), parameters[:, 0].to(x.device)
+        for size in map(int, sizes.unique().tolist()):
+            mine = sizes == size
+            rows, columns = x.shape[2] // size, x.shape[3] // size
+            if rows and columns:
+                whole = x[mine, :, : rows * size, : columns * size]
+                means = whole.unflatten(3, (columns, size)).unflatten(2, (rows, size)).mean(dim=(3, 5))
+                squares = means.repeat_interleave(size, 2).repeat_interleave(size, 3)
+                out[mine, :, : rows * size, : columns * size] = squares
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gamma(RangeOperator):
+    """x to the power g: half of the draws brighten (g from `bright`), half darken (g from `dark`)."""
+
+    bright: tuple[float, float] = (0.2, 0.6)
+    dark: tuple[float, float] = (2.0, 5.0)
+    neutral = (1.0,)
+
+    def draw(self, random: np.random.Generator, n: int) -> Floats:
+        return self.at(random.random((n, 2)))
+
+    def at(self, uniforms: Floats) -> Floats:
+        twice = 2 * uniforms[:, :1]
+        (a, b), (c, d) = self.bright, self.dark
+        return np.where(twice < 1, a + (b - a) * twice, c + (d - c) * (twice - 1))
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        return x.clamp(0, 1) ** column(parameters, x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fog(RangeOperator):
+    """a x + (1 - a) light: contrast is lost towards one grey; parameters: a, light."""
+
+    kept: tuple[float, float] = (0.15, 0.5)
+    light: tuple[float, float] = (0.3, 0.8)
+    neutral = (1.0, 0.0)
+
+    def draw(self, random: np.random.Generator, n: int) -> Floats:
+        return self.at(random.random((n, 2)))
+
+    def at(self, uniforms: Floats) -> Floats:
+        (a, b), (c, d) = self.kept, self.light
+        return np.column_stack([a + (b - a) * uniforms[:, 0], c + (d - c) * uniforms[:, 1]])
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        kept, light = column(parameters, x), column(parameters[:, 1:], x)
+        return kept * x + (1 - kept) * light
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jpeg(RangeOperator):
+    """Through a JPEG file of low quality and back; parameter: the quality. Grey and RGB images."""
+
+    low: int = 5
+    high: int = 25  # not reached
+    neutral = (100.0,)
+    integers = True
+
+    def draw(self, random: np.random.Generator, n: int) -> Floats:
+        return self.at(random.random((n, 2)))
+
+    def at(self, uniforms: Floats) -> Floats:
+        return np.floor(self.low + (self.high - self.low) * uniforms[:, :1])
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        from PIL import Image
+
+        if x.shape[1] not in (1, 3):
+            raise BadInput(f"jpeg needs grey or RGB images, not {x.shape[1]} channels.")
+        pixels = x.clamp(0, 1).mul(255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()  # (n, h, w, c)
+        back = np.empty_like(pixels)
+        for i, quality in enumerate(parameters[:, 0].tolist()):
+            file = io.BytesIO()
+            Image.fromarray(pixels[i].squeeze(2) if x.shape[1] == 1 else pixels[i]).save(file, "JPEG", quality=int(quality))
+            back[i] = np.asarray(Image.open(file)).reshape(pixels[i].shape)
+        return torch.from_numpy(back).to(x).div_(255).permute(0, 3, 1, 2)
+
+
+class _Range(Mutations):
+    """Base of sets of operators that draw from ranges, each equally often."""
+
+    operators: ClassVar[dict[str, Callable[[], RangeOperator]]]
+
+    def _families(self) -> Sequence[Family]:
+        made = {name: make() for name, make in self.operators.items()}
+        return [Family(name, one, (), one.neutral, seeded=isinstance(one, _Numbered)) for name, one in made.items()]
+
+
+@registry.register("mutation", "views", paper="", cost="about a twentieth of a LeNet-5 forward pass per input")
+@dataclass(frozen=True, kw_only=True)
+class ViewMutations(_Range):
+    """Coarse pixels (squares of 2 to 4), a grey square over a part (a quarter to half the side), gamma (0.2 to 0.6, 2 to 5)."""
+
+    operators: ClassVar = {"coarse": Coarse, "occlusion": Occlusion, "gamma": Gamma}
+
+
+@registry.register(
+    "mutation", "corruptions", paper="after Hendrycks and Dietterich, ICLR 2019", cost="mostly JPEG: 0.1 ms per small image",
+    differs="Three of the corruptions, with ranges of our own.",
+)  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class CorruptionMutations(_Range):
+    """Normal noise (spread 0.1 to 0.3), JPEG (quality 5 to 24), and a fog-like loss of contrast."""
+
+    operators: ClassVar = {"noise": NormalNoise, "jpeg": Jpeg, "fog": Fog}

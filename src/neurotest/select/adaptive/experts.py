@@ -1,0 +1,136 @@
+"""The loop with a prior: five experts give log-odds, and a stack weighs them by what each said before the labels came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest.select.adaptive import learner
+from neurotest.select.adaptive.batch import diverse
+from neurotest.select.adaptive.learning import UNCLEAR, Belief, Loop
+from neurotest.select.adaptive.outputs import LIMIT
+from neurotest.select.adaptive.prior import Prior
+from neurotest.select.adaptive.remaining import Remaining, combined
+
+EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
+SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
+LARGE, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
+DIVERSITY, MOST = 0.5, 2000  # what crowding costs in log-odds, and the largest batch that is made diverse
+REGRESSION = 0.1  # the regression's weight before the first label
+LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must foretell labels better than DeepGini, where that is the start
+
+
+@dataclass
+class PriorLoop(Loop):
+    """As `Loop`, with what was learned before the first label. Evidence: the log-odds of the five experts before the label."""
+
+    prior: Prior | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert self.prior is not None
+        self._kept: dict[tuple[int, int], dict[int, tuple[float, ...]]] = {}
+        self.gini = self.gini.clamp(-LIMIT, LIMIT)
+        self.corrected = self.outputs.corrected(self.x, self.prior.head)
+        self.foreseen = self.corrected.fault_odds(self.predictions)
+
+    @property
+    def doubted(self) -> bool:
+        """Nothing true was learned beforehand, or the pool looks natural: DeepGini decides until the stack is ahead."""
+        assert self.prior is not None
+        return self.prior.guarded or not self.prior.trained
+
+    @property
+    def middle(self) -> Tensor:
+        """Weights of constant and experts before the first label."""
+        assert self.prior is not None
+        constant, plain, head = self.prior.stack
+        weights = [constant, plain, head / 2, head / 2, 0.0 if self.doubted else REGRESSION, 0.0]
+        return torch.tensor(weights, dtype=torch.float64)
+
+    def _best(self, free: np.ndarray, n: int) -> np.ndarray:
+        """Of a large batch the inputs must not all be of one kind: nothing is learned before the last of them."""
+        if LARGE < n <= MOST:
+            return diverse(self.belief.odds[free], self.x[free, :-1], self.predictions[free], n, DIVERSITY)
+        return super()._best(free, n)
+
+    def _learn(self) -> Belief:
+        labelled = self.labelled
+        labels = torch.tensor([self.labels[p] for p in labelled.tolist()], dtype=torch.int64)
+        experts = self._experts(labelled, labels)
+        weights = self._weights(labelled, labels)
+        odds = weights[0] + experts @ weights[1:]
+        trust = 1 - float(weights[1] / weights[1:].sum().clamp_min(1e-9))
+        return Belief(odds, torch.sigmoid(experts[:, EXPERTS.index("corrected")]), trust, experts)
+
+    def remaining(self) -> Remaining:
+        """How many faults are left: by two models, corrected by the labels of random draws (`audit`)."""
+        left = self.left
+        faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
+        return combined(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]), self.draws, faulty)
+
+    def _mix(self, experts: Tensor) -> Tensor:
+        labelled = self.labelled
+        weights = self._weights(labelled, torch.tensor([self.labels[p] for p in labelled.tolist()], dtype=torch.int64))
+        return weights[0] + experts @ weights[1:]
+
+    def _experts(self, labelled: np.ndarray, labels: Tensor, of: np.ndarray | None = None) -> Tensor:
+        """(n, 5) what each expert says, having learned from these labels; of all candidates or some."""
+        if not len(labelled):
+            plain = self.outputs.fault_odds()
+            return torch.stack([self.gini, self.foreseen, self.foreseen, torch.zeros_like(self.gini), plain], dim=1)
+        faults = (labels != self.predictions[labelled]).double()
+        rows = slice(None) if of is None else of
+        wrong = self.x[rows] @ learner.fault_regression(self.x[labelled], faults, self.ridge)
+        heads = [
+            self._corrected(base, labelled, labels, of).fault_odds(self.predictions[rows])
+            for base in (self.corrected, self.outputs)
+        ]
+        return torch.stack([self.gini[rows], self.foreseen[rows], heads[0], wrong.clamp(-LIMIT, LIMIT), heads[1]], dim=1)
+
+    def _crossed(self, labelled: np.ndarray, labels: Tensor) -> dict[int, tuple[float, ...]]:
+        """What experts say about the labels of a large batch when they know the rest of it and all batches before.
+
+        Before a large batch they knew so little that what they said shows nothing of what they are worth now.
+        """
+        last = {p: number for number, batch in enumerate(self.batches) for p in batch}
+        numbers = np.array([last.get(p, -1) for p in labelled.tolist()], dtype=np.int64)
+        evidence: dict[int, tuple[float, ...]] = {}
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            here = np.flatnonzero(numbers == number)
+            if len(here) <= LARGE:
+                continue
+            key = (number, int((numbers <= number).sum()))
+            if key not in self._kept:
+                self._kept[key] = {}
+                for fold in range(FOLDS):
+                    inside = here[fold::FOLDS]
+                    others = np.setdiff1d(np.flatnonzero(numbers <= number), inside)
+                    rows = self._experts(labelled[others], labels[others], labelled[inside]).tolist()
+                    self._kept[key] |= dict(zip(labelled[inside].tolist(), map(tuple, rows), strict=True))
+            evidence |= self._kept[key]
+        return evidence
+
+    def _weights(self, labelled: np.ndarray, labels: Tensor) -> Tensor:
+        """Constant and weights of the experts: the prior's, moved by what each said about labels before they came."""
+        evidence = self.evidence | self._crossed(labelled, labels)
+        judged = [(i, *evidence[p]) for i, p in enumerate(labelled.tolist()) if p in evidence]
+        middle = self.middle
+        if not judged:
+            return middle
+        rows, *columns = (torch.tensor(column) for column in zip(*judged, strict=True))
+        x = torch.stack(columns, dim=1).double()
+        faults = (labels[rows] != self.predictions[labelled][rows]).double()
+        hold = torch.full_like(middle, SPREAD**-2)
+        hold[0] = SPREAD_CONSTANT**-2
+        ones = torch.ones(len(x), dtype=torch.float64)
+        weights = learner.rising(x, faults, ones, middle, hold)
+        if self.prior is not None and self.doubted:
+            alone = learner.rising(x[:, :1], faults, ones, middle[:2], hold[:2])
+            alone = torch.cat([alone, middle[2:]])
+            fits = [learner.log_posterior(x, faults, w, middle, hold) for w in (weights, alone)]
+            return weights if fits[0] - fits[1] >= (LEAD_NATURAL if self.prior.guarded else LEAD) else alone
+        return weights

@@ -1,0 +1,89 @@
+"""What can be learned before the first label: a head corrected on changed training images, weighted as the pool looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest.select.adaptive import learner, shares
+from neurotest.select.adaptive.bank import PLAIN, Bank
+from neurotest.select.adaptive.features import Facts
+
+EVERYWHERE = 0.1  # weight of every row, whatever the pool looks like
+NATURAL, LITTLE = 0.5, 3.0  # a pool that looks so plain, and a promise below so many points: DeepGini's start
+PROMISED = (0.02, 0.05, 0.10)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """head (d + 1, classes): what to add to the logits. stack: weights of 1, DeepGini and the head in log-odds.
+
+    shares: of the operators in the pool, by EM. promise: expected gain over DeepGini in points of FDR. guarded: the pool looks
+    natural and little was promised, so the start is DeepGini's.
+    """
+
+    head: Tensor
+    stack: tuple[float, float, float]
+    shares: dict[str, float]
+    promise: float
+    guarded: bool
+    trained: bool = True  # with true labels; False: with the network's own predictions, from the pool itself
+
+
+def with_one(features: np.ndarray) -> Tensor:
+    x = torch.from_numpy(np.ascontiguousarray(features)).double()
+    return torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], dim=1)
+
+
+def learn(bank: Bank, pool: Facts, *, ridge: float = 30.0, seed: int = 0) -> Prior:
+    """From a bank with true labels and the unlabelled pool, in one basis."""
+    count = len(bank.names)
+    pi = shares.estimate(bank.facts.features, bank.operators, count, pool.features, ridge=ridge, seed=seed)
+    sizes = np.bincount(bank.operators, minlength=count)
+    portion = pi[bank.operators] / sizes[bank.operators]  # sums to 1
+    weights = torch.from_numpy((1 - EVERYWHERE) * portion * len(bank) + EVERYWHERE)
+    outputs, labels = bank.facts.outputs, torch.from_numpy(bank.labels)
+    head, oof = crossfit(bank, weights, ridge)
+    faults = (labels != outputs.predicted).double()
+    gini = outputs.gini_odds()
+    constant, plain, slope = learner.stacked(torch.stack([gini, oof], dim=1), faults, weights)
+    mixed = constant + plain * gini + slope * oof
+    promise = gain(mixed.numpy(), gini.numpy(), faults.numpy() > 0.5, portion)
+    by_name = dict(zip(bank.names, pi.tolist(), strict=True))
+    guarded = by_name.get(PLAIN, 0.0) >= NATURAL and promise < LITTLE
+    return Prior(head, (0.0, 1.0, 0.0) if guarded else (constant, plain, slope), by_name, promise, guarded)
+
+
+def crossfit(bank: Bank, weights: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """The mean of the heads of the even and of the odd images, and each row's fault odds by the head that has not seen it."""
+    x, outputs, labels = with_one(bank.facts.features), bank.facts.outputs, torch.from_numpy(bank.labels)
+    odd = torch.from_numpy(bank.images % 2 == 1)
+    heads, odds = [], torch.empty(len(bank), dtype=torch.float64)
+    for half in (odd, ~odd):
+        some = outputs[half]
+        heads.append(learner.corrected_head(x[half], some, some.aims(labels[half]), weights[half], ridge))
+        others = outputs[~half]
+        odds[~half] = others.corrected(x[~half], heads[-1]).fault_odds(others.predicted)
+    return (heads[0] + heads[1]) / 2, odds
+
+
+def gain(ours: np.ndarray, theirs: np.ndarray, faults: np.ndarray, portion: np.ndarray) -> float:
+    """Difference of two scores in points: the share of faults among the rows that make up 2, 5 and 10 % of the weight."""
+    return 100 * float(np.mean([rate(ours, faults, portion, b) - rate(theirs, faults, portion, b) for b in PROMISED]))
+
+
+def rate(scores: np.ndarray, faults: np.ndarray, portion: np.ndarray, budget: float) -> float:
+    """Weighted share of faults in the highest-scored rows that together weigh `budget` of all."""
+    order = np.argsort(-scores, kind="stable")
+    weight = portion[order] / portion.sum()
+    inside = np.clip(budget - (np.cumsum(weight) - weight), 0, weight)  # the last row counts in part
+    return float((inside * faults[order]).sum() / inside.sum())
+
+
+def from_pool(bank: Bank, *, ridge: float = 30.0) -> Prior:
+    """Without training data: from changed copies of pool inputs whose prediction is taken for the truth."""
+    head, _ = crossfit(bank, torch.ones(len(bank), dtype=torch.float64), ridge)
+    return Prior(head, (0.0, 1.0, 0.0), {}, 0.0, guarded=False, trained=False)

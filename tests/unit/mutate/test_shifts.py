@@ -1,0 +1,91 @@
+"""Coarse pixels, hidden parts, gamma, noise, JPEG and fog: by hand, against plain loops, and what always holds."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from neurotest import registry, rng
+from neurotest.errors import BadInput
+from neurotest.mutate.shifts import Coarse, CorruptionMutations, Fog, Gamma, Jpeg, NormalNoise, Occlusion, ViewMutations
+
+SETS = ("views", "corruptions")
+
+
+def images(n: int = 4, channels: int = 1, size: int = 8) -> torch.Tensor:
+    pixels = rng.stream("test.shifts", channels).integers(0, 256, (n, channels, size, size))
+    return torch.from_numpy(pixels).float() / 255
+
+
+def row(*values: float) -> torch.Tensor:
+    return torch.tensor([values], dtype=torch.float64)
+
+
+def test_coarse_by_hand() -> None:
+    """Squares of two; the fifth row and column are no whole square."""
+    x = torch.arange(25.0).reshape(1, 1, 5, 5) / 25
+    out = Coarse().apply(x, row(2))[0, 0]
+    assert out[0, 0] == out[1, 1] == pytest.approx((0 + 1 + 5 + 6) / 4 / 25)
+    assert out[2, 3] == pytest.approx((12 + 13 + 17 + 18) / 4 / 25)
+    assert torch.equal(out[4], x[0, 0, 4])
+
+
+def test_gamma_and_fog_by_hand() -> None:
+    x = torch.tensor([[[[0.25, 1.0]]]])
+    assert Gamma().apply(x, row(2.0)).flatten().tolist() == [0.0625, 1.0]
+    assert Gamma().at(np.array([[0.25, 0.0], [0.75, 0.0]])).tolist() == [[pytest.approx(0.4)], [pytest.approx(3.5)]]
+    assert Fog().apply(x, row(0.5, 0.5)).flatten().tolist() == [0.375, 0.75]
+
+
+def test_occlusion_hides_one_square_of_one_grey() -> None:
+    x = torch.full((1, 3, 8, 8), 2.0)  # no grey is 2
+    out = Occlusion().apply(x, row(0.5, 7))
+    rows, columns = np.nonzero((out[0, 0] != 2).numpy())
+    assert (rows.max() - rows.min() + 1, columns.max() - columns.min() + 1, len(rows)) == (4, 4, 16)
+    assert len(out[out != 2].unique()) == 1
+
+
+def test_jpeg_equals_a_file_written_one_by_one() -> None:
+    x = images(3, 3, 16)
+    out = Jpeg().apply(x, torch.tensor([[5.0], [10.0], [24.0]]))
+    for one, back, quality in zip(x, out, (5, 10, 24), strict=True):
+        file = io.BytesIO()
+        Image.fromarray((one.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)).save(file, "JPEG", quality=quality)
+        assert np.array_equal((back.permute(1, 2, 0).numpy() * 255).round(), np.asarray(Image.open(file)))
+    with pytest.raises(BadInput, match="not 2 channels"):
+        Jpeg().apply(images(1, 2), row(10.0))
+
+
+def test_noise_has_the_spread_that_was_drawn() -> None:
+    x = torch.full((1, 1, 60, 60), 0.5)
+    assert float((NormalNoise().apply(x, row(0.2, 3)) - x).std()) == pytest.approx(0.2, rel=0.05)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_an_item_is_the_same_alone_and_in_a_batch(name: str) -> None:
+    mutations, x = registry.build("mutation", name), images(40)
+    draws = mutations.draw(rng.stream("test.shifts.draws", 0), len(x))
+    assert set(draws.kind.tolist()) == {0, 1, 2}
+    together = mutations.apply(x, draws)
+    for i in range(len(x)):
+        assert torch.equal(mutations.apply(x[i : i + 1], draws[np.array([i])])[0], together[i])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([ViewMutations(), CorruptionMutations()]), st.sampled_from([1, 3]))
+def test_results_are_8_bit_and_draws_in_range(seed: int, mutations: ViewMutations, channels: int) -> None:
+    x = images(6, channels)
+    draws = mutations.draw(rng.stream("test.shifts.any", seed), len(x))
+    out = mutations.apply(x, draws)
+    assert out.shape == x.shape
+    assert torch.equal((out * 255).round() / 255, out)
+    assert float(out.min()) >= 0
+    assert float(out.max()) <= 1
+    for i in range(len(x)):
+        assert draws.describe(i)["operator"] in mutations.names

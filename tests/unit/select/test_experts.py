@@ -1,0 +1,138 @@
+"""The loop with a prior: proposals, resuming, large batches, faults left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neurotest import rng
+from neurotest.select.adaptive import prior as priors
+from neurotest.select.adaptive.batch import diverse
+from neurotest.select.adaptive.experts import LARGE, PriorLoop
+from neurotest.select.adaptive.remaining import Draw, combined
+
+from .test_prior import bank, scanned
+
+
+def begun(seed: int = 5, n: int = 800, **options: float) -> tuple[PriorLoop, np.ndarray]:
+    pool, labels, _ = scanned(n, 0.3, seed)
+    learned = priors.learn(bank(600), pool)
+    return PriorLoop(pool, prior=learned, **options), labels  # type: ignore[arg-type]
+
+
+def test_labels_correct_what_was_foreseen() -> None:
+    """The network's faults in the pool are elsewhere than in the bank: it is found out, and paid for in the first rounds only."""
+    pool, labels, _ = scanned(1500, 0.3, 6)
+    twisted = pool.features.copy()
+    twisted[:, 1] *= -1
+    learned = priors.learn(bank(), type(pool)(twisted, pool.logits))
+    loop = PriorLoop(pool, prior=learned)
+    wrong = labels != loop.predictions.numpy()
+    rates = []
+    for _ in range(8):
+        batch = loop.propose(25)
+        loop.tell(batch, labels[batch])
+        rates.append(wrong[batch].mean())
+    assert np.mean(rates[4:]) > 0.6  # by chance 0.15
+    assert loop.compared().labels == 200
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=4), st.integers(0, 3))
+def test_proposals_are_distinct_and_unseen(sizes: list[int], seed: int) -> None:
+    loop, labels = begun(seed, 500)
+    seen: set[int] = set()
+    for size in sizes:
+        batch = loop.propose(size)
+        assert len(set(batch.tolist())) == size
+        assert not seen & set(batch.tolist())
+        seen |= set(batch.tolist())
+        loop.tell(batch, labels[batch])
+
+
+@pytest.mark.parametrize("size", [20, LARGE + 20])
+def test_restored_equals_uninterrupted_and_the_order_of_telling_changes_nothing(size: int) -> None:
+    loop, labels = begun(audit=0.1)
+    back, _ = begun(audit=0.1)
+    for _ in range(3):
+        batch = loop.propose(size)
+        for p in reversed(batch.tolist()):
+            loop.tell([p], [labels[p]])
+    back.restore(loop.labels, loop.evidence, loop.draws, loop.batches)
+    assert back.remaining() == loop.remaining()
+    assert np.array_equal(back.propose(size), loop.propose(size))
+
+
+def test_experts_are_judged_within_a_large_batch_only() -> None:
+    loop, labels = begun()
+    batch = loop.propose(LARGE)
+    loop.tell(batch, labels[batch])
+    numbers = torch.from_numpy(labels[loop.labelled])
+    assert loop._crossed(loop.labelled, numbers) == {}
+    batch = loop.propose(LARGE + 1)
+    loop.tell(batch, labels[batch])
+    crossed = loop._crossed(loop.labelled, torch.from_numpy(labels[loop.labelled]))
+    assert set(crossed) == set(batch.tolist())
+    p = batch.tolist()[0]
+    assert crossed[p][:2] == pytest.approx(loop.evidence[p][:2])  # what never changes
+
+
+def test_a_diverse_batch_by_hand() -> None:
+    """Three alike, one apart with lower odds: with diversity the other comes second, without it last."""
+    odds = torch.tensor([3.0, 2.9, 2.8, 2.7], dtype=torch.float64)
+    x = torch.tensor([[0.0], [0.0], [0.0], [9.0]], dtype=torch.float64)
+    same = torch.zeros(4, dtype=torch.int64)
+    assert diverse(odds, x, same, 2, 1.0).tolist() == [0, 3]
+    assert diverse(odds, x, same, 2, 0.0).tolist() == [0, 1]
+    assert diverse(odds, x, torch.arange(4), 2, 1.0).tolist() == [0, 1]  # of other classes: not alike
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 30))
+def test_a_batch_without_weight_on_diversity_is_the_top(seed: int, n: int) -> None:
+    random = rng.stream("test.diverse", seed)
+    odds, x = torch.from_numpy(random.normal(size=40)), torch.from_numpy(random.normal(size=(40, 3)))
+    classes = torch.from_numpy(random.integers(0, 3, 40))
+    assert diverse(odds, x, classes, n, 0.0).tolist() == torch.argsort(-odds, stable=True)[:n].tolist()
+    spread = diverse(odds, x, classes, n, 0.5).tolist()
+    assert len(set(spread)) == n
+
+
+# -- faults left
+
+
+def test_faults_left_by_two_models_by_hand() -> None:
+    """Models that agree on 20: the spread is 0.2, so a factor of exp(1.96 x 0.2) either way, and the noise of coin tosses."""
+    chance = torch.full((100,), 0.2, dtype=torch.float64)
+    rest = combined(chance, chance, [], {})
+    noise = 3 + 2 * 4
+    assert rest.value == pytest.approx(20, rel=0.02)
+    assert (rest.low, rest.high) == pytest.approx((20 * np.exp(-0.392) - noise, 20 * np.exp(0.392) + noise), rel=0.03)
+
+
+def test_random_labels_move_the_guess_as_a_plain_sum_over_factors_says() -> None:
+    head, mixed = torch.full((200,), 0.05).double(), torch.full((200,), 0.2).double()
+    draws = [Draw((0, 1, 2), frozenset(), 0.3), Draw((3, 4), frozenset({0, 1, 2}), 0.2)]
+    faulty = {0: True, 1: True, 2: False, 3: True, 4: True}
+    rest = combined(head, mixed, draws, faulty)
+    spread = 0.2 + 0.35 * np.log(4)
+    factors = np.exp(np.linspace(-4 * spread, 4 * spread, 20_001))
+    chance = np.exp(-0.5 * (np.log(factors) / spread) ** 2)
+    for expected, faults in ((0.3, 2), (0.2, 2)):
+        chance = chance * (factors * expected) ** faults * np.exp(-factors * expected)
+    shares = np.cumsum(chance) / chance.sum()
+    assert rest.value == pytest.approx(20 * factors[np.searchsorted(shares, 0.5)], rel=0.05)
+    assert rest.random == 5
+    assert rest.value > combined(head, mixed, [], {}).value
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0.001, 0.9), st.floats(0.001, 0.9), st.integers(0, 20), st.integers(0, 20))
+def test_the_interval_holds_the_estimate_and_stays_in_the_pool(a: float, b: float, faults: int, others: int) -> None:
+    n = faults + others
+    draws = [Draw(tuple(range(n)), frozenset(), 0.1 * n)] if n else []
+    rest = combined(torch.full((50,), a).double(), torch.full((50,), b).double(), draws, {i: i < faults for i in range(n)})
+    assert 0 <= rest.low <= rest.value <= rest.high <= 50
