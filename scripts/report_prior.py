@@ -153,6 +153,7 @@ def measure(subject: Subject, kind: str, pool: Source, seed: int, variants: list
     wrong = labels != plain.predictions.numpy()
     deepgini = rates(np.argsort(-plain.gini.numpy(), kind="stable"), wrong)
     learned: dict[str, priors.Prior] = {}
+    left: list[Any]
     for variant in variants:
         for share in s.rounds if variant != "foreseen" else s.rounds[:1]:
             loop = make_loop(subject, kind, variant, facts, pool, learned, places, s.audit)
@@ -280,7 +281,7 @@ def means(lines: list[Line]) -> None:
 def left(lines: list[Line]) -> None:
     words = "pools", "variant", "audit", "cases", "intervals with the truth", "mean width / pool"
     head(*words, "median width / truth", "median estimate / truth")
-    groups = defaultdict(list)
+    groups: dict[Any, list[Any]] = defaultdict(list)
     for x in lines:
         groups[x["kind"], x["variant"], x["audit"]] += [{**one, "n": x["n"]} for one in x["left"]]
     for (kind, variant, audit), cases in sorted(groups.items()):

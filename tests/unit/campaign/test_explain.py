@@ -173,7 +173,7 @@ def test_what_cannot_be_explained_is_told(campaign: tuple[Path, Target, ArraySou
     with pytest.raises(BadInput, match="limit"):
         explain(run, target=target, train=data, limit=0)
     with pytest.raises(BadInput, match="depht"):
-        explain(run, target=target, train=data, depht=3)
+        explain(run, target=target, train=data, depht=3)  # type: ignore[call-arg]
     other = Target(nn.Sequential(nn.Flatten(), nn.Linear(144, 3)).eval(), shape=(1, 12, 12))
     with pytest.raises(BadInput, match="fingerprint"):
         explain(run, first_fault(run), target=other, train=data)
