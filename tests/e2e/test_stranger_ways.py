@@ -67,7 +67,9 @@ def test_images_that_cannot_be_used_are_mentioned(
     options = [] if command == ["doctor"] else ["--out", tmp_path / "run"]
     result = cli(command[0], project_spec(project), "dir:photos", *absolute(project), *command[1:], *options)
     assert result.code == 0, result.err
-    assert len(re.findall("2 files (were )?skipped", result.out + result.err)) == 1, result.err
+    text = result.out + result.err
+    assert len(re.findall(r"1 file skipped \(first: bag/broken.png", text)) == 1, result.err
+    assert len(re.findall(r"1 of 81 files are not 1x28x28 \(first: bag/larger.png", text)) == 1, result.err
 
 
 # -- other ways to bring a network

@@ -87,9 +87,10 @@ def interrupted(command: str, folder: Path) -> Path:
 
 
 def resume(command: str, run: Path, *targets: str) -> Any:
-    """What `neurotest COMMAND --resume RUN` does, with the targets named again or not."""
+    """What `neurotest COMMAND --resume RUN` does, with targets and seeds named again or not."""
     named = {"diff": list(targets)}.get(command, targets[0] if targets else None)
-    return getattr(neurotest, command)(named or None, resume=run)
+    seeds = f"npz:{run.parent}/seeds.npz#x" if targets else None
+    return getattr(neurotest, command)(named or None, seeds, resume=run)
 
 
 # -- a stored target runs code: only if this user made the run here
@@ -270,10 +271,11 @@ class BadDisk:
         self._replace = os.replace
         monkeypatch.setattr(os, "replace", self.replace)
 
-    def replace(self, source: Any, to: Any) -> None:
-        name = Path(to).name
+    def replace(self, source: Any, to: Any, **folders: int) -> None:
+        name, folder = Path(to).name, folders.get("src_dir_fd")
+        part = Path(source) if folder is None else Path(f"/proc/self/fd/{folder}/{source}")
         if name.startswith("fault-") and not name.endswith("view.png"):
-            content = Path(source).read_bytes()
+            content = part.read_bytes()
             if name.endswith(".png"):
                 pixels = np.array(Image.open(io.BytesIO(content)))
                 pixels.flat[0] ^= 1
@@ -282,9 +284,9 @@ class BadDisk:
                 content = buffer.getvalue()
             else:
                 content = content[:-1] + bytes([content[-1] ^ 1])
-            Path(source).write_bytes(content)
+            part.write_bytes(content)
             self.broken.append(name)
-        self._replace(source, to)
+        self._replace(source, to, **folders)
 
 
 def sources() -> dict[str, ArraySource]:

@@ -18,6 +18,7 @@ from neurotest.errors import BadInput, NeurotestError
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import batches
 from neurotest.target import Probe, Target, Want
+from neurotest.target.failures import ForwardError
 from neurotest.target.load import load
 
 LAST = Want(layers="last_hidden", neuron="unit", inputs=True)
@@ -124,9 +125,9 @@ class Extractor:
         """A user's network may raise anything: most likely the inputs do not fit it."""
         try:
             yield
-        except NeurotestError:
-            raise
         except Exception as error:
+            if isinstance(error, NeurotestError) and not isinstance(error, ForwardError):
+                raise
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise BadInput(f"extractor: {self.name} does not take inputs of size {shape_text(source.shape)}: {first}") from error
 
