@@ -89,7 +89,7 @@ def test_out_to_people_and_back(cli, here: tuple[str, str, str]) -> None:
         (("--method", "cam:nlc"), "has no obligations to count"),
         (("--method", "bald:samples=1"), "samples=1: expected an integer >= 2"),
         (("--budget", "61"), "the pool has only 60 inputs"),
-        (("--labels", "nowhere.csv"), "cannot read the labels file nowhere.csv"),
+        (("--labels", "nowhere.csv"), "nowhere.csv cannot be read as a labels file"),
     ],
 )
 def test_bad_input_is_one_sentence(cli, here: tuple[str, str, str], words: tuple[str, ...], sentence: str) -> None:

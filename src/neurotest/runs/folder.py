@@ -194,7 +194,7 @@ class RunFile:
 
     def read(self, largest: int = LARGEST) -> bytes:
         with self.open(largest) as file:
-            return file.read(largest)
+            return file.read(os.fstat(file.fileno()).st_size)  # read(largest) would ask for so much memory first
 
     @contextmanager
     def writing(self) -> Iterator[BinaryIO]:

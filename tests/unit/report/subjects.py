@@ -50,6 +50,7 @@ def make(root: Path) -> None:
     pool = inputs()
     compare(network(), inputs(wrong=6), ["deepgini", "ces", "random"], 6, out=root / "select")
     compare(network(), pool.without_labels(), ["deepgini"], 6, out=root / "select-unlabelled")
+    compare(network(), pool.without_labels(), ["adaptive"], 6, train=pool, out=root / "select-adaptive")
     neurotest.cover(network(), pool, ["nac:0.5", "nlc"], by="class", out=root / "cover")
     for guide in ("nlc", "random", "goals"):
         neurotest.fuzz(network(), pool, guide, iterations=40, batch=32, tries=8, out=root / f"fuzz-{guide}")

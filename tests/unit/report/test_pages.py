@@ -20,7 +20,7 @@ from neurotest.report.selection import found_curves
 from neurotest.report.study import drawing, drawn
 
 PAGELESS = {"attack", "diff", "illuminate"}
-NAMELESS = {"describe", "select-unlabelled"}  # they show no class name
+NAMELESS = {"describe", "select-adaptive", "select-unlabelled"}  # they show no class name
 
 
 class Elements(HTMLParser):

@@ -161,7 +161,7 @@ def test_class_names_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "names.txt"
     file.write_text("cat\ndog\n\nbird\n")
     assert load(net().eval(), classes=file).classes == ("cat", "dog", "bird")
-    with pytest.raises(BadInput, match="classes: cannot read"):
+    with pytest.raises(BadInput, match="cannot be read as a file with one class name per line"):
         load(net().eval(), classes=tmp_path / "absent.txt")
 
 

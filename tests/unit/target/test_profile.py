@@ -139,7 +139,7 @@ def test_missing_files(tmp_path: Path) -> None:
         Profile.load(tmp_path / "absent.json")
     file = profile([X]).save(tmp_path / "p")
     file.with_suffix(".safetensors").unlink()
-    with pytest.raises(BadInput, match="cannot read the profile"):
+    with pytest.raises(BadInput, match="cannot be read as a profile"):
         Profile.load(file)
 
 
