@@ -25,9 +25,7 @@ def start(tmp_path: Path, *args: object, limit: int | None = None) -> subprocess
     environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "NEUROTEST_CACHE": str(tmp_path / "cache")}
 
     def small() -> None:
-        signal.signal(
-            signal.SIGINT, signal.default_int_handler
-        )  # ignored, and inherited so, where the tests run in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 

@@ -8,7 +8,6 @@ import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from itertools import repeat
 from pathlib import Path
 from types import TracebackType
@@ -22,10 +21,11 @@ from neurotest.errors import BadInput, near
 from neurotest.reading import reason
 from neurotest.runs import codec, places, schema, seal
 from neurotest.runs.folder import Folder, RunFile, own
+from neurotest.runs.labels import Labels, now
 from neurotest.runs.lock import NAME as LOCK
 from neurotest.runs.lock import Lock, is_locked
 from neurotest.runs.plain import dumps, plain
-from neurotest.runs.rows import FileRow, InputRow, LabelRow, MethodRow, RankedRow, integer, loads, read, stored_input
+from neurotest.runs.rows import FileRow, InputRow, MethodRow, RankedRow, loads, read, stored_input
 
 INPUTS = "inputs"
 # What the run itself keeps in meta; everything else there belongs to the command.
@@ -44,11 +44,7 @@ WHOLE = ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK")
 PART = ("SAVEPOINT part", "RELEASE part", "ROLLBACK TO part")
 
 
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-class Run:
+class Run(Labels):
     """An open run. Use it as a context manager; `create` and `open(write=True)` hold the run's lock until it closes."""
 
     def __init__(self, folder: Folder, connection: sqlite3.Connection, lock: Lock | None) -> None:
@@ -203,7 +199,8 @@ class Run:
                         self._db.execute(end)
                 raise
 
-    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a query gives."""
         with schema.translated(self._file):
             while True:
                 try:
@@ -226,19 +223,13 @@ class Run:
         self._settled = None
         self._db = schema.open_checked(self._file, write=False)
 
-    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a query of another package's own tables gives."""
-        return self._rows(query, *values)
-
     def change(self, query: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Run a statement once per row, inside a transaction."""
         with self.transaction():
             self._db.executemany(query, rows)
 
-    # meta
-
     def __getitem__(self, key: str) -> Any:
-        rows = self._rows("SELECT value FROM meta WHERE key = ?", key)
+        rows = self.rows("SELECT value FROM meta WHERE key = ?", key)
         if not rows and key not in OWN:
             raise KeyError(key)
         value = loads(rows[0][0], self._file) if rows else None
@@ -256,10 +247,10 @@ class Run:
             self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
 
     def __contains__(self, key: object) -> bool:
-        return bool(self._rows("SELECT 1 FROM meta WHERE key = ?", key))
+        return bool(self.rows("SELECT 1 FROM meta WHERE key = ?", key))
 
     def keys(self) -> list[str]:
-        return [key for (key,) in self._rows("SELECT key FROM meta ORDER BY key")]
+        return [key for (key,) in self.rows("SELECT key FROM meta ORDER BY key")]
 
     def _set(self, key: str, value: Any) -> None:
         with self.transaction():
@@ -306,7 +297,7 @@ class Run:
                 self._db.execute(f"DELETE FROM {table}")
 
     def inputs(self) -> list[InputRow]:
-        rows = self._rows("SELECT position, content, label, predicted, extra FROM input ORDER BY position")
+        rows = self.rows("SELECT position, content, label, predicted, extra FROM input ORDER BY position")
         return [read(InputRow, (*row[:4], loads(row[4], self._file)), self._file) for row in rows]
 
     def save_input(self, position: int, x: np.ndarray, role: str = "picked", bounds: tuple[float, float] = (0.0, 1.0)) -> Path:
@@ -314,7 +305,7 @@ class Run:
         if not ROLE.fullmatch(role):
             raise BadInput(f"role={role!r}: expected lower-case words joined by - (picked, original).")
         position = int(position)
-        if not self._rows("SELECT 1 FROM input WHERE position = ?", position):
+        if not self.rows("SELECT 1 FROM input WHERE position = ?", position):
             raise BadInput(f"position {position} is no input of {self.path}: add_inputs comes first.")
         with self.transaction():
             file = codec.encode(x, self.file(f"{INPUTS}/{role}-{position:06d}"), bounds)
@@ -330,12 +321,12 @@ class Run:
 
     def files(self, role: str | None = None) -> list[FileRow]:
         """Stored inputs by position; a path that leaves the run is refused."""
-        rows = self._rows("SELECT position, role, path FROM file WHERE ?1 IS NULL OR role = ?1 ORDER BY position, role", role)
+        rows = self.rows("SELECT position, role, path FROM file WHERE ?1 IS NULL OR role = ?1 ORDER BY position, role", role)
         return [read(FileRow, (*row[:2], self.file(str(row[2]))), self._file) for row in rows]
 
     def load_input(self, position: int, role: str = "picked") -> codec.Input:
         """Exactly what `save_input` stored."""
-        rows = self._rows("SELECT path FROM file WHERE position = ? AND role = ?", int(position), role)
+        rows = self.rows("SELECT path FROM file WHERE position = ? AND role = ?", int(position), role)
         if not rows:
             raise BadInput(f"{self.path} stores no input {position} as {role!r}.")
         return codec.decode(self.file(str(rows[0][0])))
@@ -343,14 +334,12 @@ class Run:
     def _sweep(self) -> None:
         """Remove what was being written, and inputs that no row names, when a process died."""
         self.folder.sweep()
-        rows = self._rows("SELECT path FROM file UNION SELECT file FROM mutant UNION SELECT file FROM shrunk")
+        rows = self.rows("SELECT path FROM file UNION SELECT file FROM mutant UNION SELECT file FROM shrunk")
         names = {str(name) for (name,) in rows}
         for name in list(self.folder.names()):
             owner = name.removesuffix(codec.VIEW) + ".npy" if name.endswith(codec.VIEW) else name
             if STORED.fullmatch(name) and owner not in names:
                 self.file(name).remove()
-
-    # rankings
 
     def add_ranking(self, method: str, positions: ArrayLike, scores: ArrayLike | None, picked: int) -> None:
         """An order over inputs of the run, most valuable first, of which the first `picked` were selected."""
@@ -373,51 +362,17 @@ class Run:
     def methods(self) -> list[MethodRow]:
         """The rankings there are, in the order they were added."""
         query = "SELECT name, picked, (SELECT count(*) FROM ranking WHERE method = id) FROM method ORDER BY id"
-        return [read(MethodRow, row, self._file) for row in self._rows(query)]
+        return [read(MethodRow, row, self._file) for row in self.rows(query)]
 
     def ranking(self, method: str) -> list[RankedRow]:
         """One ranking in order."""
-        methods = self._rows("SELECT id, picked FROM method WHERE name = ?", method)
+        methods = self.rows("SELECT id, picked FROM method WHERE name = ?", method)
         if not methods:
             raise BadInput(f"{self.path} has no ranking by {method!r}. {near(method, [row.name for row in self.methods()])}")
         query = "SELECT rank, position, score, rank <= ? FROM ranking WHERE method = ? ORDER BY rank"
         number, picked = methods[0]
-        rows = self._rows(query, picked, number)
+        rows = self.rows(query, picked, number)
         return [read(RankedRow, (*row[:3], bool(row[3])), self._file) for row in rows]
-
-    # labels
-
-    def add_label(self, position: int, label: int | None, by: str = "") -> int:
-        """A person's label of an input, on disk when this returns; None is "cannot tell". Gives the row's number."""
-        return self._add_label_row(int(position), integer(label), by, None)
-
-    def undo_label(self, n: int, by: str = "") -> int:
-        """Take back row n with a row of its own; the earlier label of that input counts again."""
-        rows = {row.n: row for row in self.label_history()}
-        if n not in rows or rows[n].undoes is not None:
-            raise BadInput(f"label {n} does not exist: give a number that add_label returned.")
-        if any(row.undoes == n for row in rows.values()):
-            raise BadInput(f"label {n} is undone already.")
-        return self._add_label_row(rows[n].position, None, by, n)
-
-    def _add_label_row(self, position: int, label: int | None, by: str, undoes: int | None) -> int:
-        query = "INSERT INTO label (position, label, by, at, undoes) VALUES (?, ?, ?, ?, ?)"
-        with self.transaction(durable=True):
-            n = self._db.execute(query, (position, label, by, now(), undoes)).lastrowid
-        assert n is not None
-        return n
-
-    def label_history(self) -> list[LabelRow]:
-        """Every row ever added, undone ones and undos included."""
-        rows = self._rows("SELECT n, position, label, by, at, undoes FROM label ORDER BY n")
-        return [read(LabelRow, row, self._file) for row in rows]
-
-    def labels(self) -> list[LabelRow]:
-        """What counts now: the last row about each input that was not taken back, in the order they were added."""
-        history = self.label_history()
-        undone = {row.undoes for row in history}
-        last = {row.position: row for row in history if row.undoes is None and row.n not in undone}
-        return sorted(last.values())
 
     def export(self) -> None:
         """Write run.json and, where there are rankings, selection.csv, each whole or not at all."""

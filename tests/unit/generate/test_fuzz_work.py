@@ -77,7 +77,7 @@ def test_counters_are_what_was_done(guide: str) -> None:
     assert tally.operators == Counter(m.operator for m in mutants if m.fault)
     assert sum(tally.tried.values()) == tally.valid <= tally.forwards - tally.faults  # faults are run again
     assert tally.accepted <= tally.tested <= tally.valid <= tally.drawn
-    assert tally.rejected <= tally.tested
+    assert 0 < tally.rejected < tally.tested  # some mutants fail, some are fine
     assert tally.rounds >= tally.batches
     assert all(1 <= m.batch <= tally.batches and 0 <= m.iteration < 80 for m in mutants)
 

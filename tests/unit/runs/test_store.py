@@ -285,18 +285,28 @@ def test_continuing_removes_files_that_no_row_names_and_nothing_else(small: Path
 # schema
 
 
+def test_a_run_of_the_first_schema_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = schema.MIGRATIONS
+    monkeypatch.setattr(schema, "MIGRATIONS", every[:1])
+    with Run.create(tmp_path / "first", "select", {}) as run:
+        run.add_inputs([{"position": 0, "content": "a"}])
+    monkeypatch.setattr(schema, "MIGRATIONS", every)
+    with Run.open(tmp_path / "first") as run:
+        assert [row.position for row in run.inputs()] == [0]
+
+
 def test_an_older_run_is_read_as_it_is_and_brought_up_to_date_by_a_writer(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     newer = [*schema.MIGRATIONS, ("CREATE TABLE seed (n INTEGER PRIMARY KEY)", "ALTER TABLE input ADD COLUMN parent INTEGER")]
     monkeypatch.setattr(schema, "MIGRATIONS", newer)
     before = (small / schema.FILE).read_bytes()
     with Run.open(small) as run:
         assert len(run.inputs()) == 3
-        assert run._rows("SELECT count(parent) FROM input") == [(0,)]
+        assert run.rows("SELECT count(parent) FROM input") == [(0,)]
     assert (small / schema.FILE).read_bytes() == before
     with Run.open(small, write=True) as run:
-        assert run._rows("PRAGMA user_version") == [(len(newer),)]
+        assert run.rows("PRAGMA user_version") == [(len(newer),)]
     with Run.open(small) as run:
-        assert run._rows("SELECT count(*) FROM seed") == [(0,)]
+        assert run.rows("SELECT count(*) FROM seed") == [(0,)]
         assert len(run.inputs()) == 3
 
 

@@ -1,4 +1,4 @@
-"""Guides: which mutants are worth keeping. Every coverage criterion is one; DeepHunter's, TensorFuzz's and random stand beside.
+"""Guides: which mutants are worth keeping. Every coverage criterion is one; DeepHunter's and random stand beside.
 
 `gain` judges a batch and changes nothing, `keep` takes mutants in. A guide that has a `planner` also says which mutants are made.
 """
@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.checks import number
 from neurotest.coverage.bits import BitState
 from neurotest.coverage.criterion import Arrays, Criterion, State
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
 from neurotest.measure.context import Context
-from neurotest.measure.traces import Joined, array, from_joined, part
+from neurotest.measure.traces import Joined, from_joined, part
 from neurotest.scan import scan
 from neurotest.target import Trace, Want
 
@@ -317,72 +316,6 @@ class DeepHunter(Guide):
     def start(self, context: Context, seeds: Source) -> GuideState:
         criterion = registry.build("criterion", self.criterion)
         return CoverageGuide(criterion=criterion, name=f"deephunter with {self.criterion}").start(context, seeds)
-
-
-@registry.register(
-    "guide",
-    "tensorfuzz",
-    paper="Odena et al., TensorFuzz, ICML 2019",
-    cost="one distance per mutant and kept vector of logits",
-    differs="Nearest neighbours are exact. TensorFuzz stops at the first fault (`--faults 1`).",
-    main="threshold",
-)
-@dataclass(frozen=True, kw_only=True)
-class TensorFuzz(Guide):
-    """Keep mutants whose logits are farther than sqrt(`threshold`) from those of everything kept."""
-
-    threshold: float = 1.0
-
-    defaults: ClassVar[dict[str, Any]] = {"mutations": "tensorfuzz", "priority": "recent"}
-
-    def __post_init__(self) -> None:
-        number("threshold", self.threshold, "a squared distance; the published code uses 1", least=0)
-
-    def start(self, context: Context, seeds: Source) -> GuideState:
-        state = _KeptLogits(self.threshold)
-        scan(context.need_target(), seeds, [state], batch=context.batch)
-        return state
-
-
-class _KeptLogits(GuideState):
-    """Kept logits in an array that doubles when it is full."""
-
-    def __init__(self, threshold: float) -> None:
-        self.threshold = threshold
-        self.buffer: NDArray[np.float64] = np.empty((0, 0))
-        self.count = 0
-
-    def update(self, trace: Trace) -> None:
-        for row in np.nan_to_num(array(trace.logits).astype(np.float64)):
-            self._add(row)
-
-    def _add(self, row: NDArray[np.float64]) -> None:
-        if self.count == len(self.buffer):
-            grown = np.empty((max(64, 2 * self.count), len(row)))
-            if self.count:
-                grown[: self.count] = self.buffer[: self.count]
-            self.buffer = grown
-        self.buffer[self.count] = row
-        self.count += 1
-
-    def gain(self, trace: Trace) -> NDArray[np.float64]:
-        rows = np.nan_to_num(array(trace.logits).astype(np.float64))
-        kept = self.buffer[: self.count]
-        distances = (rows**2).sum(1)[:, None] + (kept**2).sum(1)[None] - 2 * rows @ kept.T
-        return np.asarray(distances.min(1) - self.threshold)
-
-    def keep(self, trace: Trace) -> None:
-        self.update(trace)
-
-    def value(self) -> float | None:
-        return float(self.count)
-
-    def arrays(self) -> Arrays:
-        return {"kept": self.buffer[: self.count].copy()}
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.buffer = np.array(arrays["kept"], dtype=np.float64)
-        self.count = len(self.buffer)
 
 
 def build_guide(guide: str | Guide | Criterion, *, layers: str | None = None, neuron: str | None = None) -> Guide:
