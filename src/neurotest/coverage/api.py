@@ -25,7 +25,7 @@ from neurotest.measure.several import Several
 from neurotest.measure.traces import part
 from neurotest.memory import check_memory
 from neurotest.public import public
-from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
+from neurotest.scan import BATCH, Batch, Progress, each_batch, remarks, wanted
 from neurotest.target import Probe, Profile, Target, Trace, Want
 
 Criteria = Mapping[str, Criterion]  # as typed
@@ -86,7 +86,7 @@ def cover(
         result = Coverage(
             measurement.measured(), *_common(several.left(chosen)), len(source), target.spec, source.spec,
             None if context.train is None else context.train.spec, needed, tuple(f"{s.file}: {s.reason}" for s in source.skipped),
-            None if run is None else run.path, several.errors,
+            None if run is None else run.path, several.errors, remarks(target, source),
         )  # fmt: skip
         if run is not None:
             with run.transaction():

@@ -59,6 +59,7 @@ class Coverage:
     skipped: tuple[str, ...] = ()  # files that could not be read, and why
     run: Path | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()  # about the data
 
     def __getitem__(self, name: str) -> Measured:
         if name in self.errors:
@@ -69,9 +70,7 @@ class Coverage:
     def notes(self) -> tuple[str, ...]:
         """What a reader of the numbers should know, each sentence with the criterion it is about."""
         notes = [f"{name}: {note}" for name, measured in self.criteria.items() for note in measured.value.notes]
-        if self.skipped:
-            notes.append(f"{len(self.skipped)} files were skipped, the first: {self.skipped[0]}")
-        return tuple(notes)
+        return (*notes, *self.remarks)
 
     def to_dict(self) -> dict[str, Any]:
         criteria = {name: measured.to_dict() for name, measured in self.criteria.items()}
