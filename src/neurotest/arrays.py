@@ -9,7 +9,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple
 
@@ -21,6 +21,9 @@ from neurotest.reading import reading
 
 Array = NDArray[Any]
 
+# How `reading` calls them, and the next step.
+ARRAYS = "arrays of numbers"
+AGAIN = "It is damaged, or too large: make or fetch it again, or read a part with a slice such as [:1000]."
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 10_000  # characters; numpy's own limit
 MAX_SIDES = 32
@@ -43,13 +46,6 @@ class Header(NamedTuple):
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
-
-
-def readable(
-    what: str, advice: str = "It is damaged, or too large: make or fetch it again, or read a part with a slice such as [:1000]."
-) -> AbstractContextManager[None]:
-    """Around the reading of arrays: a damaged file is one sentence."""
-    return reading(what, "arrays of numbers", hint=advice)
 
 
 def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
@@ -82,7 +78,7 @@ def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
 
 def open_archive(file: BinaryIO | Path, what: str) -> zipfile.ZipFile:
     """A numpy archive whose members are compressed as numpy does it, so that no member can be larger than its size allows."""
-    with readable(what):
+    with reading(what, ARRAYS, hint=AGAIN):
         archive = zipfile.ZipFile(file)
     try:
         _check_members(archive, what)
@@ -113,7 +109,7 @@ def _check_members(archive: zipfile.ZipFile, what: str) -> None:
 @contextmanager
 def opened(archive: zipfile.ZipFile, name: str, what: str, *, text: bool = False) -> Iterator[tuple[IO[bytes], Header]]:
     """The content of one array after its header, which must promise what the archive holds."""
-    with readable(what):
+    with reading(what, ARRAYS, hint=AGAIN):
         info = archive.getinfo(f"{name}.npy")
         with archive.open(info) as stream:
             header = read_header(stream, what, text=text)
@@ -165,7 +161,7 @@ def _shaped(content: Array, header: Header) -> Array:
 
 def map_npy(stream: BinaryIO, what: str, *, largest: int) -> Array:
     """The array of a `.npy`, read from the file as it is used. The file may be closed afterwards."""
-    with readable(what):
+    with reading(what, ARRAYS, hint=AGAIN):
         size = os.fstat(stream.fileno()).st_size
         header = read_header(stream, what)
         at = stream.tell()

@@ -71,6 +71,15 @@ def fit(target: Target, source: Source) -> int:
     return classes
 
 
+def check_labels(source: Source, classes: int) -> None:
+    """Refuse labels beyond the target's classes."""
+    if source.labels is None or int(source.labels.max()) < classes:
+        return
+    wrong = f"{source.what} has label {int(source.labels.max())}, but the target has {classes} classes"
+    single = " A network with one output counts as two classes; one that predicts a quantity (regression) is not supported."
+    raise BadInput(f"{wrong}: labels are the numbers 0 to {classes - 1}, 0 for the first class.{single if classes == 2 else ''}")
+
+
 def aligned(target: Target, source: Source) -> Source:
     """The source with its labels numbered as the target numbers its classes.
 

@@ -50,7 +50,6 @@ class Scenario:
     again: list[str] | None = None  # None: the same command
     needs: tuple[str, ...] = ()
     setup: list[list[str]] = field(default_factory=list)
-    then: list[str] | None = None  # what is left to do for a run that was finished when its process died
     done: tuple[str, ...] = ("is finished: there is nothing to resume", "holds a run already", "it is there already")
 
 
@@ -71,7 +70,7 @@ def scenarios() -> list[Scenario]:
         Scenario("cover", ["cover", NET, f"{DATA}[:80]", "--criteria", "nc", "--criteria", "kmnc:20", "--train",
                            "zoo:mnist/train[:100]", *out]),
         Scenario("describe", ["describe", NET, f"{DATA}[:80]", "--method", "class-profile", "--k", "3", *out],
-                 then=["report", "new"]),
+                 ["describe", *resume]),
         Scenario("fuzz", [*campaign, *out], ["fuzz", *resume]),
         Scenario("swarm", ["swarm", NET, f"{DATA}[:12]", "--evaluations", "60", "--particles", "6", "--batch", "24", *out],
                  ["swarm", *resume]),
@@ -324,8 +323,6 @@ class Trials:
         code, said, _ = run(arguments, self.work)
         if code != 0 and not _finished(scenario, code, said):
             return when, f"`{' '.join(arguments)}` ended with {code}: {said}"
-        if code != 0 and scenario.then is not None:
-            self._well(scenario.then)
         now = state(self.work)
         return when, "" if now == expected else difference(expected, now)
 

@@ -236,6 +236,13 @@ def test_runs_list_and_clean(cli, model: Path, pool: Path) -> None:
     for name in ("a", "b"):
         assert cli("select", f"py:{model}:build", f"npz:{pool}#x", "--out", f"neurotest-runs/{name}", "-q").code == 0
     assert len(json.loads(cli("runs", "list", "--json").out)["runs"]) == 2
+    everywhere = json.loads(cli("runs", "list", "--json").out)
+    assert json.loads(cli("runs", "list", "neurotest-runs", "--json").out) == everywhere
+    assert json.loads(cli("runs", "list", "--root", "neurotest-runs", "--json").out) == everywhere
+    elsewhere = cli("runs", "list", "nowhere")
+    assert (elsewhere.code, "does not exist" in elsewhere.err) == (2, True)
+    inside = cli("runs", "list", "neurotest-runs/a")
+    assert (inside.code, "is a run itself" in inside.err) == (2, True)
     assert cli("runs", "clean", "--yes").code == 2  # says which runs it wants to know
     assert len(json.loads(cli("runs", "clean", "--keep", "1", "--yes", "--json").out)["removed"]) == 1
     assert len(list(Path("neurotest-runs").iterdir())) == 1

@@ -44,6 +44,21 @@ def test_describe(cli: Cli, tmp_path: Path) -> None:
     assert "describes another target" in other.err
 
 
+def test_a_page_that_is_missing_is_made_by_resume(cli: Cli, tmp_path: Path) -> None:
+    method = ("--method", "class-profile", "--layers", "fc1", "-q")
+    assert cli("describe", "zoo:fashion-lenet1", DATA, *method, "--out", "words").code == 0
+    page = (tmp_path / "words" / "report.html").read_text()
+    finished = cli("describe", "--resume", "words")
+    assert (finished.code, "is finished" in finished.err) == (2, True)
+    (tmp_path / "words" / "report.html").unlink()
+    mended = cli("describe", "--resume", "words")
+    assert mended.code == 0, mended.err
+    assert (tmp_path / "words" / "report.html").read_text() == page
+    other = cli("select", "zoo:fashion-lenet1", DATA, "--out", "picks", "-q")
+    assert other.code == 0, other.err
+    assert "a run of 'select'" in cli("describe", "--resume", "picks").err
+
+
 def test_a_table_on_the_screen_and_a_threshold(cli: Cli) -> None:
     outcome = cli(
         "describe", "zoo:fashion-lenet1", DATA, "--method", "class-profile", "--layers", "fc1", "--fail-if", "described>5", "-q"

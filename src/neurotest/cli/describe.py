@@ -20,7 +20,7 @@ SHOWN = 5  # descriptions per layer on the screen
 @opt.takes_target
 @opt.reports_result
 def describe(
-    target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
+    target: opt.Target = None,
     data: Annotated[
         str | None,
         typer.Argument(help="Inputs that exemplars are taken from, best the training set: zoo:NAME/train, dir:FOLDER ..."),
@@ -30,6 +30,7 @@ def describe(
     quantile: Annotated[float, typer.Option("--quantile", help="Level of a neuron's values at which masks are cut.")] = 0.99,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep what was described before.")] = False,
     layers: opt.Layers = None,
+    resume: opt.Resume = None,
     out: opt.Out = None,
     seed: opt.Seed = 0,
     limit: opt.Limit = None,
@@ -40,19 +41,21 @@ def describe(
     description: dict[str, Any],
 ) -> opt.Result:
     """Describe neurons in words and show the inputs that excite them most: a table, contact sheets, a page."""
-    if data is None and not method.startswith(("csv", "attributes")):
+    opt.start_or_resume("describe", "TARGET and DATA", target is not None, resume)
+    if resume is None and data is None and not method.startswith(("csv", "attributes")):
         raise BadInput("DATA is missing: exemplars are taken from it; give zoo:NAME/train, dir:FOLDER or npz:FILE#x,y.")
-    from neurotest.data.spec import data as read_data
     from neurotest.report import write_report
-    from neurotest.semantics.describe.api import recorded
-    from neurotest.target import load
 
-    loaded = load(target, **description)
-    source = None if data is None else read_data(data, shape=loaded.shape, strict=strict, limit=limit)
+    if resume is not None and _lacks_page(resume):
+        page = write_report(resume)
+        return {"run": str(resume), "page": str(page), "notes": []}, lambda: print(f"it was finished but for the page: {page}")
+    from neurotest.semantics.describe.work import recorded
+
+    loaded = opt.open_target(target, description, resume)
     with show.ticking("describing", quiet=quiet) as progress:
         table, place, summary = recorded(
-            loaded, source, method, layers, out=out, k=k, quantile=quantile, batch=batch, seed=seed, cache=not no_cache,
-            progress=progress,
+            loaded, data, method, layers, out=out, resume=resume, k=k, quantile=quantile, batch=batch, seed=seed, limit=limit,
+            strict=bool(strict), cache=not no_cache, progress=progress,
         )  # fmt: skip
     page = write_report(place)
     content = {
@@ -61,20 +64,24 @@ def describe(
         "run": str(place),
         "page": str(page),
         "notes": list(table.notes),
-        "descriptions": _rows(table),
+        "descriptions": table.table(),
     }
     return content, lambda: print_table(table, summary, page)
 
 
-def _rows(table: Descriptions) -> list[dict[str, Any]]:
-    return [{"layer": r.layer, "neuron": r.neuron, "description": r.text, "score": r.score, "method": r.method} for r in table]
+def _lacks_page(path: Path) -> bool:
+    """Whether a process died between the last row of a run and its page, which is made of them."""
+    from neurotest.report.page import REPORT
+    from neurotest.runs.store import Run
+
+    with Run.open(path, write=True) as run:  # whoever died there has left its log
+        return run["command"] == "describe" and run["state"] == "done" and not run.file(REPORT).exists()
 
 
 def print_table(table: Descriptions, summary: dict[str, Any], page: Path) -> None:
     rows = []
     for name, about in summary["layers"].items():
-        best = sorted((row for row in table.layer(name) if row.known), key=lambda row: -row.score)[:SHOWN]
-        words = " | ".join(dict.fromkeys(row.text for row in best))
+        words = " | ".join(dict.fromkeys(row.text for row in table.surest(name)[:SHOWN]))
         rows.append([name or "(the network)", str(about["neurons"]), str(about["described"]), str(len(about["dead"])), words])
     show.table("what neurons mean", ["layer", "neurons", "described", "dead", "the surest"], rows)
     print(f"descriptions.csv, contact sheets and the page: {page}")

@@ -59,17 +59,21 @@ def print_json(content: dict[str, Any]) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output; plain enough to be read when piped."""
+    """A table on standard output; plain enough to be read when piped. Numbers stand on the right, words on the left."""
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(title=Text(visible(title)), title_justify="left")
     for number, column in enumerate(columns):
-        grid.add_column(Text(visible(column)), justify="left" if number == 0 else "right", no_wrap=number == 0)
+        words = number == 0 or any(not NUMBER.match(row[number]) for row in rows if number < len(row) and row[number])
+        grid.add_column(Text(visible(column)), justify="left" if words else "right", no_wrap=number == 0)
     for row in rows:
         grid.add_row(*(Text(visible(cell)) for cell in row))
     screen = console()
     (screen if screen.is_terminal else console(width=140)).print(grid)
+
+
+NUMBER = re.compile(r"[-+]?[.\d]\S*( (%|s|ms|MB|\.\.|of) ?\S*)*$|[-–]$|nan$")  # 0.5, 12.3 %, 1.2 .. 3.4, 5 of 9
 
 
 def families(rows: Sequence[dict[str, Any]], total: int) -> None:

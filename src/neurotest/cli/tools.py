@@ -21,7 +21,8 @@ zoo = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Networks tr
 data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Complete data sets.")
 runs = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Runs in a folder.")
 
-Root = Annotated[Path, typer.Option("--root", help="Folder that holds the runs.")]
+Folder = Annotated[Path | None, typer.Argument(help="Folder that holds the runs (default: neurotest-runs).", show_default=False)]
+Root = Annotated[Path | None, typer.Option("--root", help="The same, as an option.")]
 DEMO = "zoo:fashion-lenet5"
 DEMO_METHODS = ["adaptive", "foreseen", "nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
 
@@ -224,16 +225,31 @@ def data_get(
 
 @runs.command("list")
 @opt.reports_result
-def runs_list(root: Root = Path("neurotest-runs")) -> opt.Result:
+def runs_list(folder: Folder = None, root: Root = None) -> opt.Result:
     """Runs, newest first."""
     from neurotest.runs.listing import list_runs
 
+    root = _root(folder, root)
     infos = list_runs(root)
     content = {"runs": [_run_row(info) for info in infos]}
     if not infos:
         return content, lambda: print(f"no runs in {root}")
     rows = [[i.path.name, i.command, i.problem or i.state, _time(i.created), f"{i.size / 1e6:.1f} MB"] for i in infos]
     return content, lambda: show.table(str(root), ["run", "command", "state", "created", "size"], rows)
+
+
+def _root(folder: Path | None, root: Path | None) -> Path:
+    """The folder of runs that is named, in one of two ways; one that is named has to be there."""
+    from neurotest.runs.places import ROOT
+
+    if folder is not None and root is not None and folder != root:
+        raise BadInput(f"{folder} and --root {root}: name one folder of runs.")
+    named = folder or root
+    if named is not None and not named.exists():
+        raise BadInput(f"{named} does not exist: name the folder that holds the runs.")
+    if named is not None and (named / "run.sqlite").is_file():
+        raise BadInput(f"{named} is a run itself: name the folder that holds it, {named.resolve().parent}.")
+    return named or ROOT
 
 
 def _run_row(info: RunInfo) -> dict[str, Any]:
@@ -248,7 +264,8 @@ def _time(when: datetime | None) -> str:
 @runs.command("clean")
 @opt.reports_result
 def runs_clean(
-    root: Root = Path("neurotest-runs"),
+    folder: Folder = None,
+    root: Root = None,
     keep: Annotated[int | None, typer.Option("--keep", help="Keep the newest so many.")] = None,
     older_than: Annotated[float | None, typer.Option("--older-than", help="Only runs older than so many days.")] = None,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Only runs that never finished.")] = False,
@@ -260,6 +277,7 @@ def runs_clean(
 
     if keep is None and older_than is None and not unfinished:
         raise BadInput("say which runs: --keep N, --older-than DAYS or --unfinished.")
+    root = _root(folder, root)
     if not yes and not typer.confirm(f"remove runs from {root}?", err=True):
         raise typer.Exit(0)
     with stoppable("some runs are removed already, the same command goes on."):

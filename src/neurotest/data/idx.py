@@ -10,10 +10,11 @@ from typing import IO, cast
 import numpy as np
 
 from neurotest import registry
+from neurotest.arrays import AGAIN, ARRAYS
 from neurotest.data.source import Array, ArraySource, Source, Wanted
-from neurotest.data.stream import check_size, fill, readable
+from neurotest.data.stream import check_size, fill
 from neurotest.errors import BadInput, near
-from neurotest.reading import user_path
+from neurotest.reading import reading, user_path
 
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 BYTE = 0x08  # the only value type of the image sets
@@ -67,7 +68,7 @@ def _read(path: Path, dimensions: int, first: int | None) -> tuple[int, Array]:
     """How many items the file holds, and the first of them."""
     packed = path.suffix == ".gz"
     what = f"idx:{path}"
-    with readable(what), cast(IO[bytes], gzip.open(path)) if packed else open(path, "rb") as stream:
+    with reading(what, ARRAYS, hint=AGAIN), cast(IO[bytes], gzip.open(path)) if packed else open(path, "rb") as stream:
         head = 4 + 4 * dimensions
         shape = _header(stream.read(head), dimensions, what)
         size = math.prod(shape)

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from neurotest import registry
-from neurotest.arrays import MAGIC, Header, open_archive, opened
+from neurotest.arrays import AGAIN, ARRAYS, MAGIC, Header, open_archive, opened
 from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
-from neurotest.data.stream import check_needed, fill, readable
+from neurotest.data.stream import check_needed, fill
 from neurotest.errors import BadInput, near
-from neurotest.reading import user_path
+from neurotest.reading import reading, user_path
 
 
 @registry.register("data source", "npz", paper="", cost="the arrays are held in memory; float64 is read as float32")
@@ -21,7 +21,7 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
     """Arrays of a numpy archive: `npz:FILE#x,y`; `#x` alone is unlabelled, a last word `nhwc` says that channels come last."""
     path, words = _split(rest)
     what = f"npz:{path}"
-    with readable(what), _open(path) as archive:
+    with reading(what, ARRAYS, hint=AGAIN), _open(path) as archive:
         x_name, y_name, nhwc = _choose(archive, words, path)
         with opened(archive, x_name, f"{what}: {x_name}") as (_, header):
             pass
@@ -81,7 +81,7 @@ def _check_inputs(header: Header, what: str, name: str, nhwc: bool) -> None:
         )
     if nhwc and len(header.shape) != 4:
         raise BadInput(f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}.")
-    check_input_dtype(header.dtype, f"{what}: {name}")
+    check_input_dtype(header.dtype, f"{what}: {name}", len(header.shape))
 
 
 def _read(

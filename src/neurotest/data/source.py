@@ -205,7 +205,7 @@ def as_inputs(x: Array, what: str) -> Array:
         raise BadInput(f"{what}: inputs of shape {x.shape}; expected (count, channels, height, width) or (count, features).")
     if 0 in x.shape[1:]:
         raise BadInput(f"{what}: inputs of shape {x.shape} are empty; each needs at least one value.")
-    check_input_dtype(x.dtype, what)
+    check_input_dtype(x.dtype, what, x.ndim)
     if x.dtype == np.uint8:
         return np.ascontiguousarray(x)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows becomes infinite and is refused below
@@ -214,9 +214,11 @@ def as_inputs(x: Array, what: str) -> Array:
     return x
 
 
-def check_input_dtype(dtype: np.dtype[Any], what: str) -> None:
+def check_input_dtype(dtype: np.dtype[Any], what: str, sides: int = 4) -> None:
+    """sides: of the whole array; rows of integers are the usual form of text."""
     if dtype != np.uint8 and dtype.kind != "f":
-        raise BadInput(f"{what}: inputs of type {dtype}; save them as uint8 (0..255) or float32.")
+        tokens = " (numbers of tokens? Text models are not supported)" if dtype.kind in "iu" and sides == 2 else ""
+        raise BadInput(f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255) or float32.")
 
 
 def _check_finite(x: Array, what: str) -> None:
@@ -237,6 +239,12 @@ def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] 
         raise BadInput(f"{what}: labels of shape {numbers.shape}; expected one class number per input, ({count},){hint}.")
     if len(numbers) != count:
         raise BadInput(f"{what}: {len(numbers)} labels for {count} inputs; each input needs exactly one.")
+    if numbers.dtype.kind == "f":
+        odd = numbers[~(numbers == np.rint(numbers)) | ~np.isfinite(numbers)]
+        hint = f"{odd[0]:.6g} is a quantity, and regression is not supported" if len(odd) else "save y.astype(int)"
+        raise BadInput(
+            f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class; {hint}."
+        )
     if numbers.dtype.kind not in "iu":
         raise BadInput(f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class.")
     whole = numbers.astype(np.int64)

@@ -8,7 +8,6 @@ from typing import IO, Any
 import numpy as np
 
 from neurotest.arrays import DEFLATE
-from neurotest.arrays import readable as readable
 from neurotest.data.source import CHUNK, Array, shape_text
 from neurotest.errors import BadInput
 

@@ -18,7 +18,7 @@ from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open
 from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
 from neurotest.public import public
-from neurotest.scan import BATCH, Progress, read, remarks
+from neurotest.scan import BATCH, Progress, check_labels, read, remarks
 from neurotest.select.adaptive.rounds import keep_open
 from neurotest.select.estimation import Estimate
 from neurotest.select.exchange import labels_of
@@ -106,7 +106,7 @@ def compare(
     picked = read_budget(budget, len(source))
     several = Several(scorers)
     scorers, notes = _for_pool(scorers, source, {"layer": layers, "neuron": neuron}, several)
-    _check_labels(source, classes)
+    check_labels(source, classes)
     trained = known_training(target) if train is None else open_data(target, train)
     duplicates = _in_training(source, trained)
     numbers = labels_of(labels, source, target, classes)
@@ -208,14 +208,6 @@ def _pair(target: Target, source: Source, originals: AnyData | None, *, limit: i
     partner = read(target, originals, limit=limit)
     check_shape(partner, source.shape)
     return source.with_originals(partner)
-
-
-def _check_labels(source: Source, classes: int) -> None:
-    if source.labels is not None and int(source.labels.max()) >= classes:
-        raise BadInput(
-            f"{source.what} has label {int(source.labels.max())}, but the target has {classes} classes: "
-            f"labels are the numbers 0 to {classes - 1}, 0 for the first class."
-        )
 
 
 def _in_training(source: Source, train: Source | None) -> tuple[int, ...]:

@@ -91,6 +91,17 @@ class Descriptions:
         """One layer's neurons in order."""
         return [self[name, neuron] for neuron in range(self.layers.get(name, 1))]  # of an unknown layer the first is refused
 
+    def surest(self, name: str) -> list[Description]:
+        """One layer's neurons that have words, the surest first."""
+        return sorted((row for row in self.layer(name) if row.known), key=lambda row: -row.score)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per neuron."""
+        return [
+            {"layer": row.layer, "neuron": row.neuron, "description": row.text, "score": row.score, "method": row.method}
+            for row in self
+        ]
+
     def check(self, target: Target) -> None:
         """Refuse descriptions that were made for another network."""
         if self.fingerprint != target.fingerprint:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import io
 import math
 import sys
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from neurotest import registry
 from neurotest.checks import shown
@@ -25,6 +23,7 @@ from neurotest.pictures import Preprocess
 from neurotest.public import public
 from neurotest.reading import LARGEST_TEXT, read_text, reason, user_path
 from neurotest.target.target import Outputs, Target, WeightsFile
+from neurotest.target.weights import load_weights
 
 LARGEST_INPUT = 1 << 32  # values of one input
 OWN = ("bounds", "mean", "std", "shape", "classes", "outputs", "weights", "preprocess")  # what a target knows of itself
@@ -270,43 +269,3 @@ def _run_file(file: Path) -> Any:
     sys.modules[name] = code  # dataclasses and pickles of the file look themselves up here
     spec.loader.exec_module(code)
     return code
-
-
-def load_weights(module: nn.Module, file: Path) -> None:
-    """Put a state dict into `module`: safetensors, or a torch file that `weights_only=True` accepts."""
-    state = read_state(file)
-    try:
-        missing, unexpected = module.load_state_dict(state, strict=False)
-    except RuntimeError as error:
-        raise BadInput(f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}") from error
-    if missing or unexpected:
-        both = (("missing", missing), ("unknown", unexpected))
-        lists = [f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" for what, names in both if names]
-        raise BadInput(f"weights {file} do not fit the network ({'; '.join(lists)}).")
-
-
-def read_state(file: Path) -> dict[str, Tensor]:
-    """A state dict from a file, never running code from it."""
-    if not file.is_file():
-        raise BadInput(f"weights: no file {file}.")
-    try:
-        if file.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return load_file(file)
-        # A pickle that stands alone may promise any length: of bytes in memory no more is read than there are.
-        source = file if zipfile.is_zipfile(file) else io.BytesIO(file.read_bytes())
-        content = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged files raise whatever their parser meets
-        if "weights_only" in str(error).lower() or "WeightsUnpickler" in str(error):
-            raise BadInput(
-                f"weights {file} hold pickled objects, which could run code: refused. Save a plain state dict "
-                "(torch.save(model.state_dict(), ...)) or safetensors."
-            ) from error
-        raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {reason(error)}") from error
-    for wrapper in ("state_dict", "model"):
-        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
-            content = content[wrapper]
-    if not isinstance(content, dict) or not all(isinstance(v, Tensor) for v in content.values()):
-        raise BadInput(f"weights {file} hold no state dict (a mapping of names to tensors).")
-    return content

@@ -206,8 +206,13 @@ class Target:
         size = "x".join(map(str, x.shape[1:]))
         first = str(error)
         why = "channels x height x width; --size says what it takes"
+        if len(x.shape) == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] not in (1, 3, 4):
+            why = "the channels seem to come last: write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2)"
         if any(isinstance(m, nn.Embedding) for m in self.module.modules()):
-            why = "it has an embedding: text models are not supported"
+            why = (
+                "it has an embedding, so it takes numbers of tokens: text models are not supported; test the part after the "
+                "embedding, wrapped in a module that takes its vectors"
+            )
         return f"the network does not take inputs of size {size} ({why}): {first}"
 
     def _check_values(self, raw: Tensor) -> None:

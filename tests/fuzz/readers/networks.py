@@ -36,7 +36,7 @@ class Safetensors:
         return struct.pack("<Q", len(text)) + text + content[8 + size :]
 
     def case(self, rng: Rng, folder: Path) -> Read:
-        from neurotest.target.load import read_state
+        from neurotest.target.weights import read_state
 
         file = folder / "w.safetensors"
         file.write_bytes(self.change(rng, self.seed))
@@ -59,7 +59,7 @@ class TorchWeights:
             self.seeds.append(out.getvalue())
 
     def case(self, rng: Rng, folder: Path) -> Read:
-        from neurotest.target.load import read_state
+        from neurotest.target.weights import read_state
 
         file = folder / "w.pt"
         content = pick(rng, self.seeds)

@@ -44,6 +44,28 @@ def test_tables_and_remarks(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\u202e" not in out
 
 
+@pytest.mark.parametrize(
+    ("cells", "left"),
+    [
+        (["0.5", "", "12.3 %", "1.2 .. 3.4", "1,204", "-0.1", "1e-05", "5 of 9", "12 s", "x3.1 "], None),
+        (["1", "unreadable: no run"], True),
+        (["17", "1.5 MB"], False),
+        (["3 seeds were wrong"], True),
+        (["2026-11-17 00:21"], True),
+        (["0.3 .. 0.5", "12.5 %"], False),
+    ],
+)
+def test_words_stand_left_and_numbers_right(cells: list[str], left: bool | None, capsys: pytest.CaptureFixture[str]) -> None:
+    if left is None:
+        assert [bool(show.NUMBER.match(cell)) for cell in cells] == [bool(cell) and cell[0] != "x" for cell in cells]
+        return
+    show.table("", ["name", "a rather wide heading of a column"], [[str(n), cell] for n, cell in enumerate(cells)])
+    for cell in cells:
+        line = next(line for line in capsys.readouterr().out.splitlines() if cell in line) if cell == cells[0] else ""
+        if line:
+            assert (line.index(cell) < 10) is left
+
+
 def test_progress_names(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with show.ticking(EVIL) as ticker:
         ticker.last_line = float("-inf")

@@ -16,7 +16,7 @@ from neurotest.campaign.neurons import neurons
 from neurotest.cli.neurons import keep
 from neurotest.data.source import ArraySource
 from neurotest.select import compare
-from neurotest.semantics.describe.api import recorded
+from neurotest.semantics.describe.work import recorded
 
 HOSTILE = ("</script><script>alert(1)</script>", "\"'><img src=x onerror=alert(2)>", "a & {{ 7007 * 9009 }} </title></style>")
 TABLES = {

@@ -77,10 +77,18 @@ def test_class_profile_bad_input() -> None:
         describe(target(), None, "class-profile", cache=False)
     with pytest.raises(BadInput, match="stands twice"):
         describe(target(("a", "b", "a", "c")), ArraySource(source().read([0, 1]), [0, 1]), "class-profile", cache=False)
-    with pytest.raises(BadInput, match="have no names"):
-        describe(target(None), ArraySource(source().read([0, 1]), [0, 1]), "class-profile", cache=False)
     with pytest.raises(BadInput, match="most=0"):
         ClassProfile(most=0)
+
+
+def test_classes_without_names_are_numbers() -> None:
+    named = describe(target(), source(), "class-profile", cache=False)
+    unnamed = ArraySource(source().read(np.arange(40)), source().labels)
+    table = describe(target(None), unnamed, "class-profile", cache=False)
+    assert [table["fc", n].text for n in range(4)] == ["class 0", "class 1", "class 2", "class 3"]
+    assert [row.known for row in table] == [row.known for row in named]
+    assert any("--classes FILE" in note for note in table.notes)
+    assert not named.notes
 
 
 def test_combined_says_both_halves_and_does_without_labels() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from neurotest import zoo
@@ -205,77 +203,3 @@ def test_a_network_of_the_zoo_without_weights(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path))
     with pytest.raises(BadInput, match="neurotest zoo train mnist-lenet1"):
         load("zoo:mnist-lenet1")
-
-
-# -- weights
-
-
-def test_safetensors_and_state_dicts_are_loaded(tmp_path: Path, model: Path) -> None:
-    state = net().state_dict()
-    save_file(state, tmp_path / "w.safetensors")
-    torch.save(state, tmp_path / "w.pt")
-    torch.save({"state_dict": state, "epoch": 3}, tmp_path / "wrapped.pth")
-    for name in ("w.safetensors", "w.pt", "wrapped.pth"):
-        target = load(f"py:{model}:build", weights=tmp_path / name)
-        assert torch.equal(target.module[1].weight, state["1.weight"]), name
-
-
-class Bomb:
-    """Makes a file when it is unpickled."""
-
-    def __init__(self, witness: Path) -> None:
-        self.witness = witness
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self.witness,)
-
-
-@pytest.mark.parametrize("how", ["torch", "pickle"])
-def test_a_pickle_that_would_run_code_is_refused_and_does_not(tmp_path: Path, model: Path, how: str) -> None:
-    witness, file = tmp_path / "witness", tmp_path / "w.pt"
-    content = {**net().state_dict(), "extra": Bomb(witness)}
-    if how == "torch":
-        torch.save(content, file)
-    else:
-        file.write_bytes(pickle.dumps(content, protocol=2))
-    with pytest.raises(BadInput, match="could run code: refused"):
-        load(f"py:{model}:build", weights=file)
-    assert not witness.exists()
-    torch.load(file, weights_only=False) if how == "torch" else pickle.loads(file.read_bytes())
-    assert witness.exists()  # so the file was dangerous
-
-
-def test_a_whole_pickled_network_is_refused(tmp_path: Path, model: Path) -> None:
-    torch.save(net(), tmp_path / "whole.pt")
-    with pytest.raises(BadInput, match="plain state dict"):
-        load(f"py:{model}:build", weights=tmp_path / "whole.pt")
-
-
-@pytest.mark.parametrize("name", ["w.safetensors", "w.pt"])
-@pytest.mark.parametrize("part", [0.0, 0.02, 0.5, 0.97])
-def test_truncated_weights_are_refused(tmp_path: Path, model: Path, name: str, part: float) -> None:
-    file = tmp_path / name
-    save_file(net().state_dict(), file) if name.endswith("s") else torch.save(net().state_dict(), file)
-    content = file.read_bytes()
-    file.write_bytes(content[: int(part * len(content))])
-    with pytest.raises(BadInput, match=f"weights .*{name}"):
-        load(f"py:{model}:build", weights=file)
-
-
-def test_weights_of_another_network_are_refused(tmp_path: Path, model: Path) -> None:
-    save_file(nn.Sequential(nn.Flatten(), nn.Linear(5, 3)).state_dict(), tmp_path / "size.safetensors")
-    save_file({**net().state_dict(), "2.weight": torch.zeros(2)}, tmp_path / "more.safetensors")
-    save_file({"1.weight": torch.zeros(3, 4)}, tmp_path / "less.safetensors")
-    for name, match in (("size", r"1\.weight.*shape"), ("more", r"unknown: 2\.weight"), ("less", r"missing: 1\.bias")):
-        with pytest.raises(BadInput, match=f"do not fit the network.*{match}"):
-            load(f"py:{model}:build", weights=tmp_path / f"{name}.safetensors")
-
-
-def test_files_that_hold_no_weights(tmp_path: Path, model: Path) -> None:
-    torch.save([1, 2, 3], tmp_path / "list.pt")
-    torch.save({"a": 1}, tmp_path / "numbers.pt")
-    for name in ("list.pt", "numbers.pt"):
-        with pytest.raises(BadInput, match="hold no state dict"):
-            load(f"py:{model}:build", weights=tmp_path / name)
-    with pytest.raises(BadInput, match="no file"):
-        load(f"py:{model}:build", weights=tmp_path / "absent.pt")

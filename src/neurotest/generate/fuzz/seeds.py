@@ -13,7 +13,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.oracles import Oracles, Roots, build_oracles, predicted
-from neurotest.scan import aligned, batches, fit
+from neurotest.scan import aligned, batches, check_labels, fit
 from neurotest.target import Target
 
 
@@ -73,8 +73,7 @@ def choose_seeds(
         raise BadInput(
             f"{source.what} has no labels, and the oracle `label` needs them: give labelled seeds, or --oracle metamorphic."
         )
-    if labels is not None and int(labels.max()) >= classes:
-        raise BadInput(f"{source.what} has label {int(labels.max())}, but the target has {classes} classes (0 to {classes - 1}).")
+    check_labels(source, classes)
     filled = np.full(len(source), -1, dtype=np.int64) if labels is None else labels
     logits, wrong = [], []
     with torch.inference_mode():

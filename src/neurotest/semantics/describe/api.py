@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +12,39 @@ from neurotest import registry
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_json
-from neurotest.jobs.life import whole
 from neurotest.jobs.opening import AnyTarget, open_data, open_target
 from neurotest.semantics.describe.material import Describer, Material, distinct
-from neurotest.semantics.descriptions import Description, Descriptions
+from neurotest.semantics.descriptions import Description, Descriptions, sizes
 from neurotest.target import Layer, Target
 
+Layers = str | Sequence[str] | None  # a preset or globs, or names
 VERSION = 4  # of what describers say: raised when the same settings would say something else
 
 
 def material(
-    target: AnyTarget, data: AnyData | None, layers: str | None = None, *, limit: int | None = None, **settings: Any
+    target: AnyTarget,
+    data: AnyData | None,
+    layers: Layers = None,
+    *,
+    limit: int | None = None,
+    strict: bool = False,
+    **settings: Any,
 ) -> Material:
     """A target and data ready to be described, checked against each other. settings: those of `Material`."""
     loaded = open_target(target)
     if loaded.classes is not None:
         distinct(loaded.classes)  # before labels are matched with them
-    source = None if data is None else open_data(loaded, data, limit=limit)
+    source = None if data is None else open_data(loaded, data, limit=limit, strict=strict)
     return Material(loaded, source, layers_to_describe(loaded, layers), **settings)
 
 
-def layers_to_describe(target: Target, layers: str | None) -> tuple[Layer, ...]:
+def layers_to_describe(target: Target, layers: Layers) -> tuple[Layer, ...]:
     """The layers to describe; by default the outputs of activations (else of convolutions and dense layers) and the output."""
     survey = target.survey()
-    if layers is not None:
+    if isinstance(layers, str):
         return survey.find(layers)
+    if layers is not None:
+        return tuple(layer for layer in survey.layers if layer.name in sizes(target, layers, "layers"))
     kinds = {layer.made_by for layer in survey.layers}
     preset = "post_activation" if "activation" in kinds else "pre_activation"
     hidden = list(survey.find(preset)) if kinds & {"activation", "convolution", "dense"} else []
@@ -52,23 +60,7 @@ def output_layer(target: Target) -> Layer:
     return same[-1] if same else whole
 
 
-def recorded(
-    target: AnyTarget, data: AnyData | None, method: Any, layers: str | None, *, out: Any = None, **settings: Any
-) -> tuple[Descriptions, Path, dict[str, Any]]:
-    """Describe into a run with exemplars and contact sheets: the table, the run's place, how many neurons have words."""
-    from neurotest.semantics.describe import record
-
-    describer, work = prepare(target, data, method, layers, **settings)
-    with whole("describe", out, record.config(work, describer)) as run:
-        assert run is not None
-        table = described(describer, work)
-        record.fill(run, work, table)
-    return table, run.path, record.summary(table)
-
-
-def prepare(
-    target: AnyTarget, data: AnyData | None, method: Any, layers: str | None, **settings: Any
-) -> tuple[Describer, Material]:
+def prepare(target: AnyTarget, data: AnyData | None, method: Any, layers: Layers, **settings: Any) -> tuple[Describer, Material]:
     """A describer, and what it works on: the settings are those of `material`."""
     describer = registry.build("describer", method)
     if not isinstance(describer, Describer):
@@ -76,7 +68,7 @@ def prepare(
     loaded = open_target(target)
     own = getattr(describer, "own_layers", None)
     if layers is None and own is not None:  # a table speaks of certain layers
-        layers = ",".join(escape(name) for name in own(loaded))
+        layers = list(own(loaded))
     return describer, material(loaded, data, layers, **settings)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,10 +16,13 @@ from neurotest import checks
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
-from neurotest.scan import BATCH, Progress, scan
+from neurotest.scan import BATCH, Consumer, Progress, scan
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description
 from neurotest.semantics.exemplars import QUANTILE, Exemplars, K, has_map
 from neurotest.target import Layer, Target
+
+if TYPE_CHECKING:
+    from neurotest.semantics.describe.work import Snapshots
 
 FORMAT = 3  # of kept exemplars
 MEMORY = 1 << 28  # bytes of recorded maps per batch
@@ -52,6 +55,7 @@ class Material:
     seed: int = 0
     cache: bool = True
     progress: Progress | None = None
+    snapshots: Snapshots | None = None
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -86,25 +90,42 @@ class Material:
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        """The class names, each once."""
+        """The class names, each once; numbers where there are none."""
         names = self.target.classes or self.source.classes
         if names is None:
-            raise BadInput("the classes have no names, which this describer says: pass --classes FILE, one name per line.")
+            self.notes.append("the classes have no names and are called by their numbers: --classes FILE names them.")
+            names = tuple(f"class {number}" for number in range(self.width))
         return distinct(names)
+
+    @property
+    def width(self) -> int:
+        """How many classes labels are counted by."""
+        labels = self.source.labels
+        return 0 if labels is None else max(int(labels.max()) + 1, len(self.target.classes or self.source.classes or ()))
 
     @cached_property
     def exemplars(self) -> Exemplars:
-        labels = self.source.labels
-        width = 0 if labels is None else max(int(labels.max()) + 1, len(self.target.classes or self.source.classes or ()))
-        exemplars = Exemplars(self.layers, self.k, self.quantile, labels=labels, classes=width)
-        place = cache_dir() / "exemplars" / f"{self.key(repr((FORMAT, self.k, self.quantile, width)))}.safetensors"
+        exemplars = Exemplars(self.layers, self.k, self.quantile, labels=self.source.labels, classes=self.width)
+        place = cache_dir() / "exemplars" / f"{self.key(repr((FORMAT, self.k, self.quantile, self.width)))}.safetensors"
         if not self.cache or not _restored(exemplars, place):
-            scan(self.target, self.source, [exemplars], batch=self.safe_batch(), progress=self.progress)
+            self._pass(exemplars)
             if self.cache:
                 _keep(exemplars, place)
         if exemplars.nonfinite:
             self.notes.append(f"NaN or infinite activations for {exemplars.nonfinite} inputs and layers; they count as least.")
         return exemplars
+
+    def _pass(self, exemplars: Exemplars) -> None:
+        """Over the data or, where a run holds the first part of it already, over the rest."""
+        consumers: list[Consumer] = [exemplars]
+        if self.snapshots is not None:
+            self.snapshots.restore(exemplars)
+            consumers.append(self.snapshots)
+        seen, total = exemplars.seen, len(self.source)
+        if seen < total:
+            rest = self.source.take(np.arange(seen, total)) if seen else self.source
+            shown = self.progress and (lambda done, _: self.progress and self.progress(seen + done, total))
+            scan(self.target, rest, consumers, batch=self.safe_batch(), progress=shown)
 
     def key(self, more: str) -> str:
         """A hash of everything the result depends on: the target, the layers, the inputs and their labels, and `more`."""

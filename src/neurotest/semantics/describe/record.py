@@ -13,8 +13,8 @@ import numpy as np
 
 from neurotest import rng
 from neurotest.errors import BadInput
-from neurotest.jobs.life import finish
-from neurotest.jobs.opening import stored_spec
+from neurotest.jobs.methods import stored_method
+from neurotest.jobs.opening import digests, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.runs.export import cell
 from neurotest.runs.folder import Folder, own
@@ -112,12 +112,13 @@ def config(material: Material, describer: Describer) -> dict[str, Any]:
     data = material.data
     return {
         **target_config(material.target), "data": stored_spec(data), "inputs": 0 if data is None else len(data),
-        "method": repr(describer), "layers": list(material.sizes),
-        **{name: getattr(material, name) for name in ("k", "quantile", "seed")},
+        "method": stored_method(describer), "layers": list(material.sizes), "digests": digests(data=data),
+        **{name: getattr(material, name) for name in ("k", "quantile", "batch", "seed")},
     }  # fmt: skip
 
 
 def fill(run: Run, material: Material, table: Descriptions) -> None:
+    """Everything but the summary; written anew where a crash came between this and the end."""
     run.file(TABLE).write(table.text())
     sheets = []
     if material.data is not None:
@@ -127,7 +128,6 @@ def fill(run: Run, material: Material, table: Descriptions) -> None:
             write_rating(run.folder, table, sheets, seed=material.seed)
     with run.transaction():
         run["sheets"] = [asdict(sheet) for sheet in sheets]
-    finish(run, summary(table))
 
 
 def summary(table: Descriptions) -> dict[str, Any]:
@@ -163,4 +163,6 @@ def _write_exemplars(run: Run, material: Material) -> None:
                         writer.writerow([cell(layer), neuron, rank, position, f"{value:.6g}", ids[position]])
     labels = source.labels
     rows = (InputRow(p, str(ids[p]), None if labels is None else int(labels[p])) for p in sorted(used))
-    run.add_inputs(rows)
+    with run.transaction():
+        run.clear_inputs()
+        run.add_inputs(rows)

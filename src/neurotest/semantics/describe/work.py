@@ -1,0 +1,157 @@
+"""Describing into a run, as a job: how far the pass over the data came is kept, so that it goes on from there."""
+
+from __future__ import annotations
+
+import io
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import registry
+from neurotest.arrays import read_npz
+from neurotest.data.objects import AnyData
+from neurotest.errors import BadInput, Remark
+from neurotest.jobs.life import resumed_settings
+from neurotest.jobs.methods import read_method, stored_method
+from neurotest.jobs.opening import AnyTarget, stored_source
+from neurotest.jobs.stored import stored_target
+from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.runs.folder import LARGEST, own
+from neurotest.runs.store import Run
+from neurotest.scan import Progress
+from neurotest.semantics.describe import record
+from neurotest.semantics.describe.api import described, layers_to_describe, prepare
+from neurotest.semantics.describe.material import Describer, Material
+from neurotest.semantics.descriptions import Descriptions
+from neurotest.semantics.exemplars import Exemplars
+from neurotest.target import Trace, Want
+
+PASS = "pass.npz"  # the exemplars of the inputs that were seen so far
+own(r"pass\.npz")
+SETTINGS = ("k", "quantile", "batch", "seed", "limit")  # that a run keeps
+PAUSE = 30.0  # seconds between two snapshots, at least
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """A table and the run that holds it."""
+
+    table: Descriptions
+    run: Path | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return record.summary(self.table)
+
+
+class Snapshots:
+    """A consumer behind the exemplars: writes what they hold into the run every now and then."""
+
+    want: Want | None = None
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.last = time.monotonic()
+        self.exemplars: Exemplars | None = None
+
+    def restore(self, exemplars: Exemplars) -> None:
+        """Let the exemplars go on from the last snapshot, if there is one of theirs; they are watched from now on."""
+        self.exemplars = exemplars
+        file = self.run.file(PASS)
+        if not file.exists() or not self.run.made_here:
+            return
+        try:
+            state = read_npz(io.BytesIO(file.read()), str(file), largest=LARGEST)
+            _check(state, exemplars.state_dict())
+        except BadInput as error:
+            warnings.warn(f"{error} The pass over the data begins again.", Remark, stacklevel=2)
+            return
+        exemplars.load(state)
+
+    def update(self, trace: Trace) -> None:
+        if self.exemplars is None or time.monotonic() - self.last < PAUSE:
+            return
+        with self.run.file(PASS).writing() as out:
+            np.savez(out, allow_pickle=False, **self.exemplars.state_dict())
+        self.last = time.monotonic()
+
+
+def _check(state: Mapping[str, NDArray[Any]], empty: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse a snapshot of other layers, k or classes. Samples grow, so only their width is compared."""
+    same = state.keys() == empty.keys()
+    for name in empty if same else ():
+        grows = "/places" in name or "/inputs" in name
+        mine, theirs = (array.shape[1:] if grows else array.shape for array in (empty[name], state[name]))
+        same = same and mine == theirs and empty[name].dtype == state[name].dtype
+    if not same:
+        raise BadInput(f"{PASS} is not of the layers and settings of this run.")
+
+
+@dataclass(eq=False)
+class Describing(Job[Described]):
+    """One describer on its material."""
+
+    describer: Describer
+    material: Material
+    limit: int | None = None
+    command = "describe"
+
+    def config(self) -> dict[str, Any]:
+        return {**record.config(self.material, self.describer), "limit": self.limit}
+
+    def work(self, run: Run | None, progress: Progress | None) -> Described:
+        self.material.progress = progress
+        self.material.snapshots = None if run is None else Snapshots(run)
+        return Described(described(self.describer, self.material))
+
+    def kept(self, run: Run) -> str:
+        return "a part of the pass over the data" if run.file(PASS).exists() else ""
+
+    def record(self, run: Run, result: Described) -> None:
+        record.fill(run, self.material, result.table)
+        run.file(PASS).remove()
+
+
+def recorded(
+    target: AnyTarget | None,
+    data: AnyData | None,
+    method: Any,
+    layers: str | None,
+    *,
+    out: Any = None,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> tuple[Descriptions, Path, dict[str, Any]]:
+    """Describe into a run with exemplars and contact sheets: the table, the run's place, how many neurons have words.
+
+    resume: an interrupted run to go on with; it keeps its settings, of which None is one that is not repeated.
+    """
+    if resume is None:
+        assert target is not None
+        job = Describing(*prepare(target, data, method, layers, **settings), limit=settings.get("limit"))
+        done = carry_out(job, out, progress)
+    else:
+
+        def again(run: Run, config: dict[str, Any]) -> Describing:
+            network = stored_target(run, target)
+            repeated = {name: settings.get(name) for name in SETTINGS}
+            repeated["method"] = method and stored_method(registry.build("describer", method))
+            repeated["layers"] = layers and [layer.name for layer in layers_to_describe(network, layers)]
+            resumed_settings(run, repeated, config)
+            source = stored_source(run, config["data"], data, "data") if config["inputs"] else None
+            stored = {name: config[name] for name in SETTINGS}
+            describer = read_method("describer", config["method"])
+            return Describing(
+                *prepare(network, source, describer, config["layers"], cache=settings.get("cache", True), **stored),
+                limit=config["limit"],
+            )
+
+        done = go_on(resume, "describe", again, progress, out=out)
+    assert done.run is not None
+    return done.table, done.run, done.to_dict()
