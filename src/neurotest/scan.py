@@ -106,9 +106,10 @@ def remarks(target: Target, source: Source) -> tuple[str, ...]:
     if skipped := [one for one in source.skipped if not one.named]:
         first, count = skipped[0], len(skipped)
         sentences.append(f"{count} file{'s' if count > 1 else ''} skipped (first: {first.file}, {first.reason}).")
-    if source.labels is not None and source.names is not None and target.classes is None and source.classes:
-        order = ", ".join(f"{number} = {name}" for number, name in enumerate(source.classes[:4]))
-        numbered = f"the target names no classes, so folders are numbered by name ({order}, ...)"
+    own = source.classes if source.labels is not None and source.names is not None and target.classes is None else None
+    if own and own != tuple(map(str, range(len(own)))):
+        order = ", ".join(f"{number} = {name}" for number, name in enumerate(own[:4]))
+        numbered = f"the target names no classes, so classes are numbered by name ({order}, ...)"
         sentences.append(f"{numbered}: pass --classes if its order differs.")
     return tuple(sentences)
 

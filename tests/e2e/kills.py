@@ -65,6 +65,10 @@ def scenarios() -> list[Scenario]:
         Scenario(
             "round", ["select", "--resume", "adaptive"], needs=("adaptive",), setup=[["labels", "adaptive", "add", "labels.csv"]]
         ),
+        Scenario(
+            "undo", ["labels", "adaptive", "undo"], needs=("adaptive",), setup=[["labels", "adaptive", "add", "labels.csv"]],
+            done=("no label to take back",),
+        ),
         Scenario("export folder", ["export", "select", "--format", "folder", *out], needs=("select",)),
         Scenario("export tasks", ["export", "select", "--format", "label-studio", "--out", "new.json"], needs=("select",)),
         Scenario("cover", ["cover", NET, f"{DATA}[:80]", "--criteria", "nc", "--criteria", "kmnc:20", "--train",

@@ -78,3 +78,28 @@ def project_spec(project: Path) -> str:
 
 def absolute(project: Path) -> list[str]:
     return [str(project / one) if (project / one).is_file() else one for one in OPTIONS]
+
+
+def make_photographs(project: Path, folder: Path, count: int = 80) -> dict[str, str]:
+    """The same network with unlabelled photographs as a camera leaves them: flat, PNG and JPEG, grey and in colour, of several
+    sizes. Gives the class of each by the name of its file."""
+    for name in ("models.py", "cnn.safetensors", "classes.txt"):
+        (folder / name).write_bytes((project / name).read_bytes())
+    classes = (folder / "classes.txt").read_text().splitlines()
+    (folder / "photos").mkdir()
+    truth = {}
+    source = data(f"zoo:fashion-mnist/test[100:{100 + count}]")
+    assert source.labels is not None
+    for number, (x, label) in enumerate(zip(source.read(np.arange(count)), source.labels, strict=True)):
+        picture = Image.fromarray(x[0])
+        if number % 3 == 1:
+            picture = picture.resize((40 + number % 5, 36), Image.Resampling.BILINEAR)
+        elif number % 3 == 2:
+            picture = picture.convert("RGB")
+        name = f"IMG_{2000 + number}.{'jpg' if number % 2 else 'png'}"
+        picture.save(folder / "photos" / name)
+        truth[name] = classes[label]
+    return truth
+
+
+PHOTOGRAPHS = [*OPTIONS, "--resize", "28x28"]

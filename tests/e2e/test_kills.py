@@ -15,7 +15,7 @@ from neurotest import zoo
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 
-SCRIPT = Path(__file__).with_name("kills.py")
+SCRIPT, LOOP = (Path(__file__).with_name(name) for name in ("kills.py", "kill_loop.py"))
 SHORT = ("labels", "attack", "select")  # a follow-up of a run, a resumable command, and one that cannot be resumed
 
 
@@ -30,8 +30,12 @@ def _subjects() -> None:
 
 
 def kill(*options: str) -> dict[str, Any]:
+    return run_script(SCRIPT, *options)
+
+
+def run_script(script: Path, *options: str) -> dict[str, Any]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
-    done = subprocess.run([sys.executable, str(SCRIPT), *options], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run([sys.executable, str(script), *options], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode in (0, 1), done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result
@@ -42,6 +46,14 @@ def test_a_few_kills_leave_nothing_behind() -> None:
     assert result["kills"] >= 6
     assert result["scenarios"].keys() == set(SHORT)
     assert result["wrong"] == []
+
+
+@pytest.mark.parametrize(("form", "kills"), [("csv", "1"), pytest.param("label-studio", "3", marks=pytest.mark.slow)])
+def test_five_rounds_of_labelling_with_every_command_killed(form: str, kills: str) -> None:
+    """A stranger's network on photographs; see `kill_loop.py`."""
+    result = run_script(LOOP, "--format", form, "--kills", kills)
+    assert result["problem"] == ""
+    assert result["killed"] >= 10
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from neurotest import registry
+from neurotest.data.labels import read_labels
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.reading import read_json, read_text, reading, reason, user_path
-from neurotest.select.exchange import read_labels
 from neurotest.target.load import load
 
 

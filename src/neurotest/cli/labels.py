@@ -11,37 +11,134 @@ from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.errors import BadInput
 
+SHOWN = 20  # rows of a table
+ACTIONS = {
+    "show": "neurotest labels RUN show",
+    "add": "neurotest labels RUN add FILE",
+    "undo": "neurotest labels RUN undo [FILE_OR_POSITION]",
+    "history": "neurotest labels RUN history",
+}
+
 
 @opt.reports_result
 def labels(
     run: Annotated[Path, typer.Argument(help="An adaptive selection.")],
-    action: Annotated[str, typer.Argument(help="add: take labels from a file. show: those there are.")] = "show",
-    file: Annotated[Path | None, typer.Argument(help="CSV, Label Studio JSON or an exported folder.")] = None,
+    action: Annotated[
+        str,
+        typer.Argument(
+            help="add: take labels from a file. show: those that count. undo: take back what was added last, or the label of one "
+            "input. history: every label there ever was."
+        ),
+    ] = "show",
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            help="add: CSV (file,label), JSON lines, Label Studio JSON, an exported folder or one per class. undo: an input, by "
+            "the name of its file or its position."
+        ),
+    ] = None,
     by: Annotated[str, typer.Option("--by", help="Who labelled.")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="add: labels of the file go before those of the run.")] = False,
+    confirmed: Annotated[
+        bool,
+        typer.Option("--confirmed", help="add: somebody looked at this folder, the network is right where nothing was moved."),
+    ] = False,
 ) -> opt.Result:
     """Bring labels into an adaptive selection; `neurotest select --resume RUN` then proposes the next batch."""
-    if action not in ("add", "show"):
-        raise BadInput(f"{action!r}: expected `neurotest labels RUN add FILE` or `neurotest labels RUN show`.")
-    if action == "show":
-        return _shown(run)
+    if action not in ACTIONS:
+        raise BadInput(f"{action!r}: expected one of {', '.join(f'`{line}`' for line in ACTIONS.values())}.")
+    for name, value in (("replace", replace), ("confirmed", confirmed)):
+        if value and action != "add":
+            raise BadInput(f"--{name} goes with `{ACTIONS['add']}`: leave it out.")
+    if action in ("show", "history"):
+        if file is not None:
+            raise BadInput(f"{action} {file}: `{ACTIONS[action]}` takes no file; `{ACTIONS['add']}` does.")
+        return _shown(run, history=action == "history")
+    if action == "undo":
+        return _undone(run, file, by)
     if file is None:
-        raise BadInput("add: which file? `neurotest labels RUN add FILE`, with the columns label and content or position.")
-    from neurotest.select.adaptive.rounds import add_labels
+        raise BadInput(
+            "add: which file? `neurotest labels RUN add FILE`, with the columns file (or content, or position) and label."
+        )
+    from neurotest.select.adaptive.labelling import add_labels
 
-    result = add_labels(run, file, by)
-    sentence = f"{result['added']} labels added, {result['labels']} in all; next: neurotest select --resume {run}"
-    return result, lambda: print(sentence)
+    result = add_labels(run, file, by, replace=replace, confirmed=confirmed)
+    return result, lambda: print(_added(result, run))
 
 
-def _shown(path: Path) -> opt.Result:
-    from neurotest.runs.store import Run
+def _added(result: dict[str, Any], run: Path) -> str:
+    counts = [f"{result['added']} labels added"]
+    counts += [f"{result[name]} {words}" for name, words in (
+        ("replaced", "replaced"), ("known", "known before"), ("skipped", "for files that cannot be read, left out")
+    ) if result[name]]  # fmt: skip
+    pending = result["pending"]
+    more = f"{pending} inputs of round {result['round']} have none yet; " if pending else ""
+    return f"{', '.join(counts)}; {result['labels']} in all; {more}next: neurotest select --resume {run}"
 
-    with Run.open(path) as run:
-        rows = run.labels()
-        predicted = {row.position: row.predicted for row in run.inputs()}
-    content = {"run": str(path), "labels": [{**row._asdict(), "predicted": predicted[row.position]} for row in rows]}
-    shown = [[str(r.position), "unclear" if r.label is None else str(r.label), str(predicted[r.position]), r.by] for r in rows]
-    return content, lambda: show.table(f"{len(rows)} labels", ["position", "label", "predicted", "by"], shown)
+
+def _undone(path: Path, which: str | None, by: str) -> opt.Result:
+    from neurotest.select.adaptive.labelling import undo
+
+    result = undo(path, which, by)
+    rows = [[_input(one), one["label"], one["now"] or "none"] for one in result["inputs"]]
+    title = f"{result['undone']} labels taken back, {result['labels']} count"
+    return result, lambda: show.table(title, ["input", "taken back", "now"], rows[:SHOWN])
+
+
+def _input(one: dict[str, Any]) -> str:
+    """An input for people: its position, and the name of its file where it has one."""
+    return str(one["position"]) if one.get("file") is None else f"{one['position']} {one['file']}"
+
+
+def _shown(path: Path, *, history: bool) -> opt.Result:
+    from neurotest.select.adaptive.labelling import listed
+
+    rows = listed(path, history=history)
+    content = {"run": str(path), "labels": rows}
+    columns = ["input", "label", "predicted", "by", *(["at", "row", "state"] if history else [])]
+    shown = [
+        [_input(r), r["label_name"], r["predicted_name"], r["by"], *([r["at"], str(r["n"]), r["state"]] if history else [])]
+        for r in rows
+    ]
+    return content, lambda: show.table(f"{len(rows)} {'rows' if history else 'labels'}", columns, shown)
+
+
+def stands(run: Path) -> opt.Result:
+    """Where an adaptive selection stands."""
+    from neurotest.select.adaptive.status import status
+
+    result = status(run)
+    return result, lambda: tell_status(result)
+
+
+def tell_status(s: dict[str, Any]) -> None:
+    rows = [
+        [
+            str(r["round"]),
+            str(r["size"]),
+            str(r["labels"]),
+            str(r["faults"]),
+            show.number(r["expected"], ".1f"),
+            str(r["pending"]),
+        ]
+        for r in s["rounds"]
+    ]
+    show.table(f"{s['method']}: {len(rows)} rounds", ["round", "inputs", "labels", "faults", "expected", "pending"], rows)
+    unclear = f" ({s['unclear']} unclear)" if s["unclear"] else ""
+    print(f"{s['labels']} labels{unclear} of {s['pool']:,} inputs, {s['faults']} faults", end="")
+    if s["random"] is None:
+        print()
+    else:
+        random, (low, high) = s["random"]["faults"], s["random"]["faults_interval"]
+        verdict = "more than random" if s["beats_random"] else "no more than random may give"
+        print(f"; as many random labels: about {random:.1f} ({low:.0f} .. {high:.0f}): {verdict}; ", end="")
+        print(f"deepgini's first: about {s['deepgini']['faults']:.0f}")
+    low, high = s["remaining_interval"]
+    basis = "the model's guess" if s["remaining_by"] == "model" else f"by {s['remaining_by']}"
+    print(f"faults left: about {s['remaining']:.0f} ({low:.0f} .. {high:.0f}, {basis})")
+    if s["suspects"]:
+        print("labels that look wrong: " + ", ".join(f"{_input(one)} ({one['label']})" for one in s["suspects"][:20]))
+    print(s["advice"])
 
 
 def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Result:
@@ -63,9 +160,12 @@ def tell_round(proposal: dict[str, Any]) -> None:
         print(f"stop: the next batch is expected to hold {100 * proposal['expected_rate']:.1f} % faults.")
         return
     again = ", proposed before and not labelled yet" if proposal["again"] else ""
-    rows = zip(proposal["indices"], proposal["contents"], proposal["scores"], proposal["predicted"], strict=True)
-    shown = [[str(p), content, f"{chance:.3f}", str(predicted)] for p, content, chance, predicted in list(rows)[:20]]
-    columns = ["position", "content", "fault probability", "predicted"]
+    named = any(proposal["files"])
+    rows = zip(
+        *(proposal[key] for key in ("indices", "files" if named else "contents", "scores", "predicted_names")), strict=True
+    )
+    shown = [[str(p), word or "", f"{chance:.3f}", predicted] for p, word, chance, predicted in list(rows)[:20]]
+    columns = ["position", "file" if named else "content", "fault probability", "predicted"]
     show.table(f"round {proposal['round']}: label these {len(proposal['indices'])}{again}", columns, shown)
     if (last := proposal["last_round"]) is not None:
         c = proposal["compared"]
@@ -75,7 +175,8 @@ def tell_round(proposal: dict[str, Any]) -> None:
         so_far = f"so far {c['faults']} faults in {c['labels']} labels"
         print(f"{so_far}, deepgini's first would hold about {c['deepgini']:.0f}: {gain:+.1f} points")
     if proposal["suspects"]:
-        print(f"labels that look wrong: {', '.join(map(str, proposal['suspects'][:20]))}")
+        pairs = zip(proposal["suspects"][:20], proposal["suspect_files"], strict=False)
+        print("labels that look wrong: " + ", ".join(_input({"position": p, "file": file}) for p, file in pairs))
 
 
 @opt.reports_result
@@ -84,14 +185,22 @@ def export(
     form: Annotated[str, typer.Option("--format", help="csv, folder (one per class the network says) or label-studio")],
     out: Annotated[Path, typer.Option("--out", help="File or folder to write.")],
     method: Annotated[str | None, typer.Option("--method", help="Whose picks (default: the run's first method).")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All rounds of an adaptive selection, with labels, instead of what is pending.")
+    ] = False,
 ) -> opt.Result:
-    """Hand out the picks: a table, a folder of pictures, or Label Studio tasks with the network's guess and the score."""
+    """Hand out the picks: a table, a folder of pictures, or Label Studio tasks with the network's guess and the score.
+
+    Of an adaptive selection: the inputs of its newest round that have no label yet.
+    """
     from neurotest.select.exchange import export as write
 
-    result = write(run, form, out, method=method)
+    result = write(run, form, out, method=method, every=every)
 
     def print_result() -> None:
-        print(f"{result['exported']} picks in {result['out']}")
+        rounds = result["rounds"]
+        of = "" if not rounds else f" of round {rounds[-1]}" if len(rounds) == 1 else f" of rounds {rounds[0]} to {rounds[-1]}"
+        print(f"{result['exported']} picks{of} in {result['out']}")
         if result["without_picture"]:
             print(f"{result['without_picture']} picks have no picture in the run and are left out (select with more --files).")
 

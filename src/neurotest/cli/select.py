@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,13 +24,22 @@ def select(
     target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")] = None,
     pool: Annotated[
         str | None,
-        typer.Argument(help="Candidates: npz:FILE#x,y  dir:FOLDER  idx:FOLDER/PREFIX  zoo:NAME/SPLIT, with [:N] for a slice"),
+        typer.Argument(
+            help="Candidates: npz:FILE#x,y  dir:FOLDER  dir:FOLDER#LABELS.csv  idx:FOLDER/PREFIX  zoo:NAME/SPLIT, "
+            "with [:N] for a slice"
+        ),
     ] = None,
     method: Annotated[
         list[str] | None, typer.Option("--method", help="nss, deepgini, ... (`neurotest list selector`); repeat to compare.")
     ] = None,
     budget: Annotated[str | None, typer.Option("--budget", help="How many to pick: 5% (the default) or 100.")] = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Propose the next batch of this adaptive selection.")] = None,
+    status: Annotated[
+        Path | None,
+        typer.Option(
+            "--status", help="Say where this adaptive selection stands: labels, faults beside random, whether to go on."
+        ),
+    ] = None,
     train: Annotated[
         str | None,
         typer.Option(
@@ -40,7 +50,8 @@ def select(
         str | None, typer.Option("--originals", help="What the candidates are variants of, one for one (nss).")
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option("--labels", help="Labels given so far: CSV, Label Studio JSON or an exported folder.")
+        Path | None,
+        typer.Option("--labels", help="Labels given so far: CSV, JSON lines, Label Studio JSON or a folder per class."),
     ] = None,
     spread: Annotated[bool, typer.Option("--spread", help="Pick a diverse batch from the top of the order.")] = False,
     files: Annotated[int | None, typer.Option("--files", help="Save at most so many picks as pictures (default: all).")] = None,
@@ -59,6 +70,12 @@ def select(
     from neurotest.cli import show
 
     opt.at_least("files", files, 0)
+    if status is not None:
+        from neurotest.cli.labels import stands
+
+        if not (target is pool is method is budget is resume is out is None):
+            raise BadInput("--status RUN stands alone: it looks at the run and changes nothing.")
+        return stands(status)
     if resume is not None:
         from neurotest.cli.labels import go_on
 
@@ -71,7 +88,7 @@ def select(
             raise BadInput("select --resume RUN [POOL]: it needs no network, and the pool only if it was moved.")
         return go_on(resume, budget, target, files)
     if target is None or pool is None:
-        raise BadInput("say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`.")
+        raise BadInput("say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`, or --status RUN.")
     from neurotest.select import compare
     from neurotest.target import load
 
@@ -83,10 +100,10 @@ def select(
             seed=seed, limit=limit, batch=batch, strict=strict, out=out, files=files, progress=progress,
         )  # fmt: skip
     content = selections.to_dict()
-    return content, lambda: tell(selections, content["run"])
+    return content, lambda: tell(selections, content["run"], loaded.classes)
 
 
-def tell(selections: Comparison, run: str | Path | None) -> None:
+def tell(selections: Comparison, run: str | Path | None, classes: Sequence[str] | None = None) -> None:
     from neurotest.cli import foretold, show
 
     first, *_ = selections.values()
@@ -96,9 +113,9 @@ def tell(selections: Comparison, run: str | Path | None) -> None:
     if judged:
         show.table(*quality_table(selections))
     elif first.estimate is None:
-        rows = [[str(r["rank"]), str(r["index"]), f"{r['score']:.4g}", str(r["predicted"])] for r in first.table()[:20]]
-        title = f"label these first ({first.method}: {first.picked} of {len(first.order):,})"
-        show.table(title, ["rank", "index", "score", "predicted"], rows)
+        picks = first.table()[:20]
+        rows = [[_cell(name, value, classes) for name, value in row.items()] for row in picks]
+        show.table(f"label these first ({first.method}: {first.picked} of {len(first.order):,})", list(picks[0]), rows)
     for name, selection in selections.items():
         if selection.estimate is not None:
             print(estimated(name, selection))
@@ -109,9 +126,17 @@ def tell(selections: Comparison, run: str | Path | None) -> None:
         for name, reason in selections.errors.items():
             print(f"{name} did not run: {reason}")
     if first.in_training:
-        print(f"{len(first.in_training)} candidates stand in the training data (first: {first.in_training[0]}).")
+        at = first.in_training[0]
+        named = f"{at} {first.files[at]}" if first.files is not None else str(at)
+        print(f"{len(first.in_training)} candidates stand in the training data (first: {named}).")
     if run:
         print(f"picked inputs and all scores: {run}")
+
+
+def _cell(name: str, value: Any, classes: Sequence[str] | None) -> str:
+    if name == "predicted" and classes is not None:
+        return str(classes[value])
+    return f"{value:.4g}" if name == "score" else str(value)
 
 
 def estimated(name: str, selection: Selection) -> str:

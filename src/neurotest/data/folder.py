@@ -1,4 +1,4 @@
-"""Images in a folder: `dir:FOLDER`, with one sub-folder per class, or flat and unlabelled."""
+"""Images in a folder: `dir:FOLDER`, with one sub-folder per class or unlabelled, and `dir:FOLDER#LABELS.csv`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neurotest import pictures, registry
+from neurotest.data.labels import UNCLEAR_WORDS, Inputs, Key, Label, read_labels
 from neurotest.data.source import Array, ArraySource, Skipped, Source, Wanted, content_ids, shape_text
 from neurotest.errors import BadInput
 from neurotest.pictures import Pixels, Preprocess, Unusable
@@ -26,6 +27,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 OTHER_IMAGES = (".bmp", ".gif", ".tif", ".tiff", ".avif", ".jp2", ".ppm", ".pgm")
 MAX_PIXELS = 64_000_000
 MAX_FILE = 512 << 20
+MOST_CLASSES = 100_000
 IN_MEMORY = 1 << 30  # up to so many bytes of pixels are kept; beyond that files are decoded each time they are read
 
 
@@ -45,10 +47,11 @@ class File:
     "data source", "dir", paper="", cost="every image is decoded once to check it; up to 1 GiB of pixels stay in memory"
 )
 def open_folder(rest: str, wanted: Wanted) -> Source:
-    """PNG, JPEG and WebP files: `dir:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled."""
-    folder = user_path(rest, f"dir:{rest}")
+    """PNG, JPEG and WebP files: `dir:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled;
+    `dir:FOLDER#LABELS.csv` with labels from a table of file names."""
+    folder, table = _split(rest)
     skipped: list[Skipped] = []
-    listed, classes, warned = _list(folder, skipped)
+    listed, classes, warned = _list(folder, skipped) if table is None else _labelled(folder, table, skipped)
     about: dict[str, Any] = {"spec": f"dir:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
     return open_files(listed, wanted, skipped, about)
 
@@ -82,9 +85,7 @@ def _of_size(files: Sequence[File], shape: tuple[int, ...], skipped: list[Skippe
 
 def _list(folder: Path, skipped: list[Skipped]) -> tuple[list[File], tuple[str, ...] | None, list[str]]:
     """The image files in the order of their names, the classes, and what the user should hear about them."""
-    if not folder.is_dir():
-        state = "is a file, dir: reads a folder" if folder.exists() else f"does not exist (it is relative to {Path.cwd()})"
-        raise BadInput(f"dir:{folder} {state}; check the path.")
+    _check_folder(folder)
     subfolders = [entry for entry in _entries(folder) if entry.is_dir()]
     flat = _images(folder, folder, None, skipped)
     if not subfolders:
@@ -101,6 +102,87 @@ def _list(folder: Path, skipped: list[Skipped]) -> tuple[list[File], tuple[str, 
         order = f"class folders are numbered in the order of their names as text ({', '.join(names[:4])}, ...)"
         return files, names, [f"{order}: pad the numbers if that is not meant"]
     return files, names, []
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        state = "is a file, dir: reads a folder" if folder.exists() else f"does not exist (it is relative to {Path.cwd()})"
+        raise BadInput(f"dir:{folder} {state}; check the path.")
+
+
+def _split(rest: str) -> tuple[Path, Path | None]:
+    """The folder and the file of labels, which may lie in the folder; the name of a folder may itself hold a #."""
+    whole = user_path(rest, f"dir:{rest}")
+    where, mark, file = rest.rpartition("#")
+    if not mark or whole.is_dir():
+        return whole, None
+    folder = user_path(where, f"dir:{where}")
+    table = user_path(file, f"dir:{rest}: {file or 'no file after #'}")
+    if not file.strip():
+        raise BadInput(f"dir:{rest}: no file after #: write dir:FOLDER#LABELS.csv, or dir:FOLDER.")
+    for place in (table, folder / table):
+        if place.is_file():
+            return folder, place
+    inside = f"neither in {Path.cwd()} nor in {folder}"
+    raise BadInput(f"dir:{rest}: there is no file {table} ({inside}); it holds the columns file and label.")
+
+
+def _labelled(folder: Path, table: Path, skipped: list[Skipped]) -> tuple[list[File], tuple[str, ...] | None, list[str]]:
+    """The images that the table labels, in the order of their names. Names of classes are numbered in their order as text."""
+    _check_folder(folder)
+    files = list(_tree(folder, folder, skipped))
+    if not files:
+        raise BadInput(f"dir:{folder} holds no images; PNG, JPEG and WebP files are read.")
+    inputs = Inputs(("" for _ in files), (file.name for file in files))
+    words: dict[int, Label] = {}
+    missing: list[Key] = []
+    for key, label in read_labels(table).items():
+        if isinstance(key, int):
+            raise BadInput(
+                f"{table} labels positions: for dir: it names files, in a column file (or name, filename, path, image)."
+            )
+        if not (places := inputs.find(key)):
+            missing.append(key)
+        for place in places:
+            if words.setdefault(place, label) != label:
+                raise BadInput(f"{table} labels {files[place].name} twice, as {words[place]!r} and {label!r}: keep one.")
+    if not words:
+        raise BadInput(f"{table}: none of its {len(missing)} files is in {folder} (first: {missing[0]}); check both.")
+    numbers, classes = _class_numbers(words, table)
+    without = [file.name for place, file in enumerate(files) if place not in numbers]
+    skipped += [Skipped(name, f"no label in {table.name}", named=True) for name in without]
+    warned = (
+        [f"{len(without)} of {len(files)} files have no label in {table.name} and are left out (first: {without[0]})."]
+        if without
+        else []
+    )
+    unread = {one.file for one in skipped}
+    if missing := [key for key in missing if key not in unread]:
+        warned.append(f"{len(missing)} labels of {table.name} are for files that are not in the folder (first: {missing[0]}).")
+    return [replace(files[place], label=number) for place, number in sorted(numbers.items())], classes, warned
+
+
+def _class_numbers(words: dict[int, Label], table: Path) -> tuple[dict[int, int], tuple[str, ...]]:
+    """Class numbers as they are, if all labels are numbers; otherwise names, numbered in their order as text."""
+    clear = {place: word for place, word in words.items() if str(word).lower() not in UNCLEAR_WORDS}
+    if not clear:
+        raise BadInput(f"{table}: no label says a class; write class names or numbers.")
+    if all(isinstance(word, int) for word in clear.values()):
+        most = max(int(word) for word in clear.values())
+        if most >= MOST_CLASSES:
+            raise BadInput(f"{table}: label {most}: class numbers are below {MOST_CLASSES:,}, 0 for the first class.")
+        return {place: int(word) for place, word in clear.items()}, tuple(map(str, range(most + 1)))
+    names = sorted({str(word) for word in clear.values()})
+    numbers = {name: number for number, name in enumerate(names)}
+    return {place: numbers[str(word)] for place, word in clear.items()}, tuple(names)
+
+
+def _tree(folder: Path, root: Path, skipped: list[Skipped]) -> Iterator[File]:
+    """All images below a folder, in the order of their names; links to folders are not followed."""
+    yield from _images(folder, root, None, skipped)
+    for entry in _entries(folder):
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _tree(entry, root, skipped)
 
 
 def _entries(folder: Path) -> list[Path]:

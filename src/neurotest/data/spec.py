@@ -21,7 +21,7 @@ from neurotest.zoo import embedded
 
 __all__ = ["data", "folder", "idx", "npz", "sets"]
 
-SPELLINGS = "npz:FILE#x,y, dir:FOLDER, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"
+SPELLINGS = "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"
 _BRACKETS = re.compile(r"(.*)\[([^\[\]]*)\]")
 _AT = re.compile(r"(.*)@([^@]*:[^@]*)")
 

@@ -12,6 +12,7 @@ from torch import nn
 from neurotest import zoo
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
+from neurotest.data.spec import split_slice
 from neurotest.errors import BadInput, Remark
 from neurotest.runs.store import Run
 from neurotest.scan import aligned, fit, read, remarks
@@ -71,9 +72,16 @@ def stored_spec(source: AnyData | None) -> str | None:
     """A source as a run stores it: with absolute paths, so that it is found from anywhere; None for data in memory."""
     spec = source.spec if isinstance(source, Source) else source if isinstance(source, str) else None
     prefix, colon, rest = (spec or "").partition(":")
-    if not colon or prefix not in FILES or rest.startswith(("~", os.sep)):
+    if not colon or prefix not in FILES:
         return spec or None
-    return f"{prefix}:{os.path.join(os.getcwd(), rest)}"
+    where, mark, table = rest.rpartition("#")
+    if prefix == "dir" and mark and os.path.isfile(split_slice(f"dir:{table}")[0][4:]):  # otherwise it lies in the folder
+        rest = f"{where}#{_absolute(table)}"
+    return f"{prefix}:{_absolute(rest)}"
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith(("~", os.sep)) else os.path.join(os.getcwd(), path)
 
 
 def stored_source(run: Run, stored: Any, repeated: AnyData | None, name: str = "seeds") -> AnyData:

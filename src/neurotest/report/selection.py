@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from neurotest.errors import BadInput
 from neurotest.generate.outcome import class_name
 from neurotest.report import charts, pictures
 from neurotest.report.section import Row, section
 from neurotest.runs.rows import InputRow, RankedRow
 from neurotest.runs.store import Run
+from neurotest.select.adaptive.status import status_of
+from neurotest.select.adaptive.stored import ROUNDS
+from neurotest.select.exchange import file_of
 
 COMMANDS = ("select", "demo")
 SHOWN = 12  # pictures per method
@@ -42,8 +46,14 @@ def selection(run: Run) -> Row:
         "subject": run["config"]["pool"], "pool": len(inputs), "picked": next((method.picked for method in run.methods()), 0),
         "faults": None if wrong is None else sum(wrong.values()),
         "notes": [*dict.fromkeys(note for row in _methods(run) for note in row.get("notes", ()))],
-        "duplicates": run["training duplicates"], "skipped": run["skipped"],
+        "duplicates": [_input(inputs[p]) for p in run["training duplicates"]], "skipped": run["skipped"],
     }  # fmt: skip
+
+
+def _input(row: InputRow) -> str:
+    """An input for people: where it stands, and its file."""
+    name = file_of(row)
+    return str(row.position) if name is None else f"{row.position} {name}"
 
 
 @section("looks", title="What the pool looks like", order=5, commands=COMMANDS, template="looks.html.j2")
@@ -65,6 +75,15 @@ def _held(rounds: list[Row]) -> Iterator[Row]:
         before = row["faults"]
         gain = (before - row["deepgini"]) / max(row["labels"], 1)
         yield {**row, "number": number, "measured": held / row["size"], "gain": gain}
+
+
+@section("rounds", title="Rounds of labelling", order=3, commands=COMMANDS, holds=(ROUNDS,))
+def rounds(run: Run) -> Row:
+    """What people's labels showed, beside random; a scan that cannot be read takes away this section and not the page."""
+    try:
+        return {"status": status_of(run), "problem": None}
+    except BadInput as error:
+        return {"status": None, "problem": str(error)}
 
 
 @section("accuracy", title="Accuracy, estimated from the labelled picks", order=10, commands=COMMANDS)
@@ -117,6 +136,8 @@ def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> char
 @section("picks", title="", order=40, commands=COMMANDS)
 def picks(run: Run) -> Row:
     inputs = {row.position: row for row in run.inputs()}
+    labels = {row.position: row.label for row in run.labels()}
+    inputs |= {p: row._replace(label=labels[p]) for p, row in inputs.items() if p in labels and row.label is None}
     files = {(file.position, file.role): file.file for file in run.files()}
     classes, galleries = run["classes"], {}
     for method in run.methods():
@@ -127,7 +148,7 @@ def picks(run: Run) -> Row:
             if (picture := pictures.of_file(path)) is not None
         ]
     paired = any(pick["original"] for gallery in galleries.values() for pick in gallery)
-    return {"galleries": galleries, "paired": paired, "labelled": all(row.label is not None for row in inputs.values())}
+    return {"galleries": galleries, "paired": paired, "labelled": any(row.label is not None for row in inputs.values())}
 
 
 def _pick(row: RankedRow, picture: str, original: str | None, about: InputRow, classes: list[str]) -> Row:
@@ -135,7 +156,7 @@ def _pick(row: RankedRow, picture: str, original: str | None, about: InputRow, c
     return {
         "rank": row.rank, "position": row.position, "picture": picture, "original": original, "predicted": predicted,
         "label": label, "wrong": about.label is not None and about.label != about.predicted,
-        "change": _change(about.extra.get("draw")),
+        "change": _change(about.extra.get("draw")), "file": file_of(about),
     }  # fmt: skip
 
 

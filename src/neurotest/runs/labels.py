@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,10 @@ from neurotest.runs.rows import LabelRow, integer, read
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _moment() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 class Labels(ABC):
@@ -31,23 +36,41 @@ class Labels(ABC):
 
     def add_label(self, position: int, label: int | None, by: str = "") -> int:
         """A person's label of an input, on disk when this returns; None is "cannot tell". Gives the row's number."""
-        return self._add_label_row(int(position), integer(label), by, None)
+        return self.add_labels({position: label}, by)[0]
+
+    def add_labels(self, labels: Mapping[int, int | None], by: str = "") -> list[int]:
+        """Many at once, all or none: they carry one and the same time, by which they are known to belong together."""
+        at = _moment()
+        return self._add_rows([(int(position), integer(label), by, at, None) for position, label in labels.items()])
 
     def undo_label(self, n: int, by: str = "") -> int:
         """Take back row n with a row of its own; the earlier label of that input counts again."""
-        rows = {row.n: row for row in self.label_history()}
-        if n not in rows or rows[n].undoes is not None:
-            raise BadInput(f"label {n} does not exist: give a number that add_label returned.")
-        if any(row.undoes == n for row in rows.values()):
-            raise BadInput(f"label {n} is undone already.")
-        return self._add_label_row(rows[n].position, None, by, n)
+        return self.undo_labels([n], by)[0]
 
-    def _add_label_row(self, position: int, label: int | None, by: str, undoes: int | None) -> int:
+    def undo_labels(self, numbers: Iterable[int], by: str = "") -> list[int]:
+        """Take back some rows, all or none."""
+        rows = {row.n: row for row in self.label_history()}
+        undone, at = {row.undoes for row in rows.values()}, _moment()
+        taken = []
+        for n in numbers:
+            if n not in rows or rows[n].undoes is not None:
+                raise BadInput(f"label {n} does not exist: give a number that add_label returned.")
+            if n in undone:
+                raise BadInput(f"label {n} is undone already.")
+            taken.append((rows[n].position, None, by, at, n))
+        return self._add_rows(taken)
+
+    def _add_rows(self, rows: list[tuple[int, int | None, str, str, int | None]]) -> list[int]:
         query = "INSERT INTO label (position, label, by, at, undoes) VALUES (?, ?, ?, ?, ?)"
         with self.transaction(durable=True):
-            n = self._db.execute(query, (position, label, by, now(), undoes)).lastrowid
-        assert n is not None
-        return n
+            return [int(self._db.execute(query, row).lastrowid or 0) for row in rows]
+
+    def last_labels(self) -> list[LabelRow]:
+        """Rows that were added together and last, those left out that were taken back; empty if there is none."""
+        history = self.label_history()
+        undone = {row.undoes for row in history}
+        standing = [row for row in history if row.undoes is None and row.n not in undone]
+        return [row for row in standing if (row.at, row.by) == (standing[-1].at, standing[-1].by)]
 
     def label_history(self) -> list[LabelRow]:
         """Every row ever added, undone ones and undos included."""

@@ -19,7 +19,7 @@ from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
 from neurotest.public import public
 from neurotest.scan import BATCH, Progress, check_labels, read, remarks
-from neurotest.select.adaptive.rounds import keep_open
+from neurotest.select.adaptive.stored import keep_open
 from neurotest.select.estimation import Estimate
 from neurotest.select.exchange import labels_of
 from neurotest.select.record import record
@@ -155,7 +155,7 @@ def _selection(
         quality = Quality.of(order, labels, result.predictions, pool.picked, pool.seed)
     return Selection(
         name, repr(scorer), order, scores, result.predictions, pool.picked, quality,
-        (*notes, *result.notes(name)), in_training, run, estimate, near, result.details(name),
+        (*notes, *result.notes(name)), in_training, run, estimate, near, result.details(name), pool.source.names,
     )  # fmt: skip
 
 

@@ -58,5 +58,5 @@ def _store(run: Run, target: Target, source: Source, positions: np.ndarray) -> N
 
 
 def _summary(selection: Selection) -> dict[str, Any]:
-    left_out = {"indices", "scores", "predicted", "run", "in_training"}  # the tables hold them
+    left_out = {"indices", "scores", "predicted", "files", "run", "in_training"}  # the tables hold them
     return {key: value for key, value in selection.to_dict().items() if key not in left_out}

@@ -85,6 +85,7 @@ class Selection:
     estimate: Estimate | None = None  # of the accuracy, by methods that are for that
     near: Nearness | None = None  # how alike the picks are, where they were spread
     details: Mapping[str, Any] = field(default_factory=dict)  # what the method itself has to say, as JSON takes it
+    files: np.ndarray | None = field(default=None, repr=False)  # (n,) names by position, where the inputs are files
 
     @property
     def indices(self) -> np.ndarray:
@@ -101,6 +102,8 @@ class Selection:
             "predicted": self.predictions[self.indices].tolist(), "in_training": list(self.in_training),
             "notes": list(self.notes), "run": str(self.run) if self.run else None,
         }  # fmt: skip
+        if self.files is not None:
+            content["files"] = [str(name) for name in self.files[self.indices]]
         for more in (self.quality, self.estimate, self.near):
             content |= more.to_dict() if more is not None else {}
         return content | dict(self.details)
@@ -108,9 +111,10 @@ class Selection:
     def table(self) -> list[dict[str, Any]]:
         """One row per pick."""
         return [
-            {"rank": rank, "index": int(i), "score": float(self.all_scores[i]), "predicted": int(self.predictions[i])}
+            {"rank": rank, "index": int(i), **({} if self.files is None else {"file": str(self.files[i])}),
+             "score": float(self.all_scores[i]), "predicted": int(self.predictions[i])}
             for rank, i in enumerate(self.indices, start=1)
-        ]
+        ]  # fmt: skip
 
     def save(self, path: str | Path) -> Path:
         """Write everything `to_dict` gives as JSON."""
@@ -119,7 +123,8 @@ class Selection:
         return path
 
     def _repr_html_(self) -> str:
-        table = html_table(["rank", "index", "score", "predicted"], (row.values() for row in self.table()[:20]))
+        rows = self.table()[:20]
+        table = html_table(list(rows[0]), (row.values() for row in rows))
         return f"<p>{html.escape(self.canonical)}: {self.picked} of {len(self.order)}</p>{table}"
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from tests.fuzz.harness import Read
 from tests.fuzz.mutators import WORDS, Rng, dump, encode, mutate_bytes, mutate_json, mutate_text, nasty, pick
 
+from neurotest.data.labels import Inputs, placed, read_labels
 from neurotest.data.spec import data
-from neurotest.select.exchange import read_labels
 
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
@@ -191,6 +191,60 @@ class LabelsJson(LabelStudio):
     name, task = "labels-json", SHORT
 
 
+LINE = {"file": "IMG_1.png", "label": "coat"}
+
+
+class LabelsLines(LabelStudio):
+    """JSON lines, some of them broken or of another kind; then the names are looked for in a pool."""
+
+    name, task = "labels-lines", LINE
+
+    def case(self, rng: Rng, folder: Path) -> Read:
+        rows = [mutate_json(rng, self.task) if rng.random() < 0.5 else self.task for _ in range(4)]
+        text = pick(rng, ("\n", "\n", "\r\n", "\n\n", "\x85", " ")).join(map(dump, rows))
+        text = mutate_text(rng, text) if rng.random() < 0.3 else text
+        (folder / "labels.jsonl").write_bytes(encode(rng, text))
+        self.last = text
+        pool = Inputs(["ff" * 8, "0" * 16, "1" * 16], ["IMG_1.png", "a/IMG_2.png", "b/IMG_2.png"])
+
+        def read() -> None:
+            placed(read_labels(folder / "labels.jsonl"), pool, 3, ("coat", "shirt", "a/b"))
+
+        return read
+
+
+NAMES = ("a.png", "b.png", "sub/a.png", "../a.png", "/a.png", "sub\\a.png", "/data/local-files/?d=sub/a.png", "[::1]/data/")
+
+
+class LabelledFolder:
+    """Pictures with a table of labels: `dir:FOLDER#labels.csv`."""
+
+    name, outside = "dir-labels", False
+
+    def prepare(self, folder: Path) -> None:
+        from PIL import Image
+
+        out = io.BytesIO()
+        Image.new("L", (6, 6), 120).save(out, "PNG")
+        for name in ("a.png", "b.png", "sub/a.png"):
+            (folder / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "photos" / name).write_bytes(out.getvalue())
+
+    def case(self, rng: Rng, folder: Path) -> Read:
+        rows = [["file", "label"], *([name, label] for name, label in zip(NAMES[:3], ("coat", "3", "shirt"), strict=True))]
+        for _ in range(int(rng.integers(1, 4))):
+            row = pick(rng, rows)
+            row[int(rng.integers(2))] = pick(rng, (*NAMES, *WORDS, "9" * 9, "unclear", "image", "'=a"))
+        out = io.StringIO()
+        csv.writer(out, delimiter=pick(rng, (",", ",", ";", "\t"))).writerows(rows)
+        text = mutate_text(rng, out.getvalue()) if rng.random() < 0.3 else out.getvalue()
+        (folder / "labels.csv").write_bytes(encode(rng, text))
+        self.last = text
+        ending = pick(rng, ("", "", "[:1]", "#", "#labels.csv"))
+        strict = bool(rng.integers(2))
+        return lambda: data(f"dir:{folder / 'photos'}#{folder / 'labels.csv'}{ending}", strict=strict).read([0])
+
+
 class LabelsFolder:
     name, outside = "labels-folder", False
 
@@ -213,6 +267,9 @@ class LabelsFolder:
                 place.write_bytes(b"x")
             except (OSError, UnicodeError):
                 continue
+        if rng.random() < 0.5:
+            table = "rank,picture\n1,coat/00001-3-00000000000000ff.png\n2,3/00001-3-00000000000000ff.png\n"
+            (root / "exported.csv").write_bytes(encode(rng, mutate_text(rng, table) if rng.random() < 0.5 else table))
         return lambda: read_labels(root)
 
 
@@ -244,4 +301,4 @@ class Descriptions:
         return lambda: self.read(folder / "descriptions.csv", self.target)
 
 
-KINDS = (Npz, Idx, Images, LabelsCsv, LabelStudio, LabelsJson, LabelsFolder, Descriptions)
+KINDS = (Npz, Idx, Images, LabelsCsv, LabelStudio, LabelsJson, LabelsLines, LabelsFolder, LabelledFolder, Descriptions)

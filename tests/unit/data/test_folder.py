@@ -255,3 +255,86 @@ def test_a_limit_stops_after_that_many_good_files(tmp_path: Path) -> None:
     assert source.names is not None
     assert source.names.tolist() == ["1.png", "2.png"]
     assert [one.file for one in source.skipped] == ["0.png"]
+
+
+# -- labels from a table
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    for number, name in enumerate(("b.png", "a.png", "2024/c.png", "2024/05/d.png")):
+        save(tmp_path / "photos" / name, picture(number, channels=1))
+    return tmp_path / "photos"
+
+
+def table(photos: Path, *rows: str, header: str = "file,label") -> str:
+    (photos.parent / "labels.csv").write_text("\n".join((header, *rows)) + "\n")
+    return f"dir:{photos}#{photos.parent / 'labels.csv'}"
+
+
+def test_labels_from_a_table(photos: Path) -> None:
+    source = data(table(photos, "a.png,dog", "2024/c.png,cat", "photos/b.png,cat", "d.png,eel"))
+    assert source.names is not None
+    assert source.names.tolist() == ["a.png", "b.png", "2024/c.png", "2024/05/d.png"]
+    assert source.classes == ("cat", "dog", "eel")
+    assert source.labels is not None
+    assert source.labels.tolist() == [1, 0, 0, 2]
+    assert np.array_equal(everything(source)[0, 0], picture(1, channels=1))
+    assert not source.skipped
+    assert not source.notes.get("warnings")
+
+
+def test_class_numbers_stay_numbers(photos: Path) -> None:
+    source = data(table(photos, "a.png,3", "b.png,1", "c.png,0", "d.png,1"))
+    assert source.labels is not None
+    assert source.labels.tolist() == [3, 1, 0, 1]
+    assert source.classes == ("0", "1", "2", "3")
+
+
+def test_what_has_no_label_is_counted(photos: Path) -> None:
+    source = data(table(photos, "a.png,dog", "b.png,", "c.png,unclear", "x.png,cat", "d.png,cat"))
+    assert source.names is not None
+    assert source.names.tolist() == ["a.png", "2024/05/d.png"]
+    assert [one.file for one in source.skipped] == ["2024/c.png", "b.png"]
+    assert source.notes["warnings"] == [
+        "2 of 4 files have no label in labels.csv and are left out (first: b.png).",
+        "1 labels of labels.csv are for files that are not in the folder (first: x.png).",
+    ]
+
+
+def test_a_table_in_the_folder_and_slices(photos: Path) -> None:
+    table(photos, "a.png,dog", "b.png,cat", "c.png,cat", "d.png,dog")
+    (photos.parent / "labels.csv").rename(photos / "labels.csv")
+    source = data(f"dir:{photos}#labels.csv[1:3]")
+    assert source.labels is not None
+    assert source.labels.tolist() == [0, 0]
+    odd = photos.rename(photos.parent / "photos#2024")
+    (odd / "2024" / "05" / "d.png").unlink()
+    (odd / "2024" / "05").rmdir()
+    for name in ("a.png", "b.png"):
+        (odd / name).unlink()
+    assert data(f"dir:{odd}").classes == ("2024",)  # a folder may be called so
+
+
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        (["a.png,dog", "photos/a.png,cat"], "labels a.png twice, as 'dog' and 'cat'"),
+        (["x.png,dog"], "none of its 1 files is in"),
+        (["a.png,unclear"], "no label says a class"),
+        (["a.png,999999999"], "class numbers are below"),
+        ([], "holds no label"),
+    ],
+)
+def test_tables_that_cannot_be_right(photos: Path, rows: list[str], word: str) -> None:
+    with pytest.raises(BadInput, match=word):
+        data(table(photos, *rows))
+
+
+def test_tables_that_are_not_there(photos: Path) -> None:
+    with pytest.raises(BadInput, match=r"there is no file lables\.csv"):
+        data(f"dir:{photos}#lables.csv")
+    with pytest.raises(BadInput, match="no file after #"):
+        data(f"dir:{photos}#")
+    with pytest.raises(BadInput, match="labels positions: for dir: it names files"):
+        data(table(photos, "0,dog", header="position,label"))

@@ -16,6 +16,7 @@ from neurotest.campaign.neurons import neurons
 from neurotest.cli.neurons import keep
 from neurotest.data.source import ArraySource
 from neurotest.select import compare
+from neurotest.select.adaptive import rounds
 from neurotest.semantics.describe.work import recorded
 
 HOSTILE = ("</script><script>alert(1)</script>", "\"'><img src=x onerror=alert(2)>", "a & {{ 7007 * 9009 }} </title></style>")
@@ -46,11 +47,24 @@ def inputs(wrong: int = 0) -> ArraySource:
     return ArraySource(x, (predicted + (np.arange(24) < wrong)) % 3, classes=HOSTILE)
 
 
+def _rounds(pool: ArraySource, place: Path) -> None:
+    """Two rounds of labelling, on files with names that would break a page, too; of the second some have a label."""
+    named = ArraySource(pool.read(np.arange(24)), names=[f"{HOSTILE[number % 3]}{number}.png" for number in range(24)])
+    first = compare(network(), named, ["adaptive"], 6, train=pool, out=place)["adaptive"]
+    assert pool.labels is not None
+    with Run.open(place, write=True) as run:
+        run.add_labels({p: (int(pool.labels[p]) + p) % 3 for p in first.indices.tolist()})
+    second = rounds.resume(place, pool=named)
+    with Run.open(place, write=True) as run:
+        run.add_labels({second["indices"][0]: None, second["indices"][1]: 0})
+
+
 def make(root: Path) -> None:
     pool = inputs()
     compare(network(), inputs(wrong=6), ["deepgini", "ces", "random"], 6, out=root / "select")
     compare(network(), pool.without_labels(), ["deepgini"], 6, out=root / "select-unlabelled")
     compare(network(), pool.without_labels(), ["adaptive"], 6, train=pool, out=root / "select-adaptive")
+    _rounds(pool, root / "select-rounds")
     neurotest.cover(network(), pool, ["nac:0.5", "nlc"], by="class", out=root / "cover")
     for guide in ("nlc", "random", "goals"):
         neurotest.fuzz(network(), pool, guide, iterations=40, batch=32, tries=8, out=root / f"fuzz-{guide}")

@@ -13,11 +13,12 @@ import torch
 from PIL import Image
 from torch import nn
 
+from neurotest.data.labels import Inputs, placed, read_labels
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.select import compare
-from neurotest.select.exchange import export, picks, placed, read_labels
+from neurotest.select.exchange import export, picks
 from neurotest.target import Target
 
 NAMES = ("=cat", "dog/wolf", "cow & calf")
@@ -59,7 +60,7 @@ def test_csv_there_and_back(run: Path, tmp_path: Path, pool: ArraySource) -> Non
         writer.writerows(rows)
     labels = read_labels(tmp_path / "filled.csv")
     assert list(labels.values()) == ["=cat", "dog/wolf", 2, "cow & calf", 0]
-    numbers = placed(labels, pool.ids(), 3, NAMES)
+    numbers = placed(labels, Inputs(pool.ids()), 3, NAMES)
     assert [int(numbers[int(row["position"])]) for row in rows] == [0, 1, 2, -1, 2, 0]
     assert (numbers >= 0).sum() == 5
 
@@ -98,14 +99,7 @@ def test_label_studio_there_and_back(run: Path, tmp_path: Path, pool: ArraySourc
     (tmp_path / "done.json").write_text(json.dumps(tasks))
     labels = read_labels(tmp_path / "done.json")
     assert list(labels.values()) == [*NAMES, "cow & calf"]
-    assert (placed(labels, pool.ids(), 3, NAMES) >= 0).sum() == 4
-
-
-def test_the_short_form_of_label_studio(tmp_path: Path) -> None:
-    (tmp_path / "min.json").write_text(
-        json.dumps([{"content": "ab" * 8, "position": 3, "label": "dog"}, {"position": 4, "label": ""}])
-    )
-    assert read_labels(tmp_path / "min.json") == {"ab" * 8: "dog"}
+    assert (placed(labels, Inputs(pool.ids()), 3, NAMES) >= 0).sum() == 4
 
 
 def test_labels_that_people_gave_are_exported(run: Path, tmp_path: Path) -> None:
@@ -137,59 +131,3 @@ def test_bad_exports(run: Path, tmp_path: Path) -> None:
         export(run, "csv", tmp_path / "out", method="deepgin")
     with pytest.raises(BadInput, match="no run"):
         export(tmp_path, "csv", tmp_path / "out")
-
-
-# -- labels that cannot be right
-
-
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        ("position,label\n1,2\n1,3\n", "line 3 labels input 1 as 3, but line 2 says 2"),
-        ("position;label\n1;2\n1;3\n", "line 3 labels input 1"),
-        ("content,label\nabc,cat\nabc,dog\n", "labels input abc as 'dog'"),
-        ("a,b\n1,2\n", "has the columns a, b: expected label and position or content"),
-        ("", "has the columns none"),
-        ("position,label\nfirst,2\n", "position 'first' is no number"),
-        ("position,label\n-3,2\n", "position '-3' is no number"),
-        ("position,label\n", "holds no label"),
-        ("position,label\n,\n", "holds no label"),
-        ('[{"data": {}, "annotations": [{"result": [{"value": {"choices": ["a"]}}]}]}]', "neither content nor position"),
-        ("[1, 2]", "task 1 is no object"),
-        ("[{", "no JSON"),
-    ],
-)
-def test_bad_files(tmp_path: Path, content: str, match: str) -> None:
-    (tmp_path / "labels").write_text(content)
-    with pytest.raises(BadInput, match=match):
-        read_labels(tmp_path / "labels")
-
-
-def test_files_that_are_no_text(tmp_path: Path) -> None:
-    (tmp_path / "labels").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadInput, match="no text"):
-        read_labels(tmp_path / "labels")
-    with pytest.raises(BadInput, match="cannot be read as a labels file"):
-        read_labels(tmp_path / "nowhere")
-
-
-def test_equal_labels_twice_are_one(tmp_path: Path) -> None:
-    (tmp_path / "labels").write_text("position,label\n1,2\n1,2\n")
-    assert read_labels(tmp_path / "labels") == {1: 2}
-
-
-def test_a_byte_order_mark_and_names_in_capitals(tmp_path: Path) -> None:
-    (tmp_path / "labels").write_text("\ufeffPosition, Label \n1,2\n", encoding="utf-8")
-    assert read_labels(tmp_path / "labels") == {1: 2}
-
-
-def test_labels_of_another_pool(pool: ArraySource) -> None:
-    with pytest.raises(BadInput, match=r"2 of 3 labels are for inputs that are not in the pool .*from another run"):
-        placed({0: 1, 99: 1, "ab" * 8: 2}, pool.ids(), 3, None)
-
-
-def test_names_that_are_numbers(pool: ArraySource) -> None:
-    """Class names of MNIST are digits; a network may have them in another order."""
-    assert placed({0: 7}, pool.ids(), 3, ("9", "8", "7"))[0] == 2
-    with pytest.raises(BadInput, match="label 5: the target has 3 classes"):
-        placed({0: 5}, pool.ids(), 3, None)

@@ -15,7 +15,7 @@ from neurotest.errors import BadInput
 from neurotest.mutate.pools import nss_pool
 from neurotest.runs.store import Run
 from neurotest.select import select
-from neurotest.select.adaptive import loop, rounds
+from neurotest.select.adaptive import labelling, loop, rounds, stored
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_rounds_by_file_equal_the_loop_in_python(begun: Path, pool: ArraySource,
     for number in range(2, 5):
         assert proposal["indices"] == expected.tolist()
         file = write(tmp_path / "labels.csv", proposal["indices"], pool.labels[expected].tolist(), proposal["contents"])
-        assert rounds.add_labels(begun, file)["added"] == 15
+        assert labelling.add_labels(begun, file)["added"] == 15
         learner.tell(expected, pool.labels[expected])
         expected = learner.propose(15)
         proposal = rounds.resume(begun)
@@ -74,7 +74,7 @@ def test_a_crash_between_two_rounds_loses_nothing(
 ) -> None:
     assert pool.labels is not None
     first = rounds.resume(begun)["indices"]
-    rounds.add_labels(begun, write(tmp_path / "a.csv", first, pool.labels[first].tolist()))
+    labelling.add_labels(begun, write(tmp_path / "a.csv", first, pool.labels[first].tolist()))
 
     def die(*_: object) -> None:
         raise RuntimeError("power cut")
@@ -100,17 +100,17 @@ def test_what_is_refused_adds_nothing(begun: Path, pool: ArraySource, tmp_path: 
         ([first[0]], [10], None, "classes"),
     ):
         with pytest.raises(BadInput, match=word):
-            rounds.add_labels(begun, write(tmp_path / "bad.csv", positions, labels, contents))
+            labelling.add_labels(begun, write(tmp_path / "bad.csv", positions, labels, contents))
     with Run.open(begun) as run:
         assert run.labels() == []
 
 
 def test_a_label_that_contradicts_an_earlier_one(begun: Path, tmp_path: Path) -> None:
     first = rounds.resume(begun)["indices"]
-    rounds.add_labels(begun, write(tmp_path / "a.csv", first[:2], [1, 2]))
-    assert rounds.add_labels(begun, write(tmp_path / "a.csv", first[:3], [1, 2, 3]))["added"] == 1
+    labelling.add_labels(begun, write(tmp_path / "a.csv", first[:2], [1, 2]))
+    assert labelling.add_labels(begun, write(tmp_path / "a.csv", first[:3], [1, 2, 3]))["added"] == 1
     with pytest.raises(BadInput, match="Nothing was added"):
-        rounds.add_labels(begun, write(tmp_path / "b.csv", first[:4], [1, 5, 3, 3]))
+        labelling.add_labels(begun, write(tmp_path / "b.csv", first[:4], [1, 5, 3, 3]))
 
 
 def test_the_stop_rule(pool: ArraySource, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_stop_rule(pool: ArraySource, tmp_path: Path) -> None:
     blind = ArraySource(pool.read(np.arange(300)))
     select("zoo:mnist-lenet1", blind, "adaptive:stop=0.9,prior=none", 15, out=tmp_path / "run")
     first = rounds.resume(tmp_path / "run")["indices"]
-    rounds.add_labels(tmp_path / "run", write(tmp_path / "a.csv", first, pool.labels[first].tolist()))
+    labelling.add_labels(tmp_path / "run", write(tmp_path / "a.csv", first, pool.labels[first].tolist()))
     proposal = rounds.resume(tmp_path / "run")
     assert proposal["stop"]
     assert proposal["indices"] == []
@@ -134,7 +134,7 @@ def test_an_audit_survives_the_run(pool: ArraySource, tmp_path: Path) -> None:
     for number in range(2):
         proposal = rounds.resume(tmp_path / "run", files=0)
         assert proposal["indices"] == expected.tolist()
-        rounds.add_labels(tmp_path / "run", write(tmp_path / "l.csv", proposal["indices"], pool.labels[expected].tolist()))
+        labelling.add_labels(tmp_path / "run", write(tmp_path / "l.csv", proposal["indices"], pool.labels[expected].tolist()))
         learner.tell(expected, pool.labels[expected])
         expected = learner.propose(15)
         rest = rounds.resume(tmp_path / "run", files=0)
@@ -147,7 +147,7 @@ def test_other_runs_and_damage(begun: Path, tmp_path: Path) -> None:
     select("zoo:mnist-lenet1", ArraySource(x), "deepgini", 5, out=tmp_path / "other")
     with pytest.raises(BadInput, match="no adaptive selection"):
         rounds.resume(tmp_path / "other")
-    (begun / rounds.FACTS).write_bytes(b"nothing")
+    (begun / stored.FACTS).write_bytes(b"nothing")
     with pytest.raises(BadInput, match="damaged"):
         rounds.resume(begun)
 
@@ -159,7 +159,7 @@ class Death(BaseException):
 def labelled_once(begun: Path, pool: ArraySource, tmp_path: Path) -> list[int]:
     assert pool.labels is not None
     first: list[int] = rounds.resume(begun)["indices"]
-    rounds.add_labels(begun, write(tmp_path / "labels.csv", first, pool.labels[first].tolist()))
+    labelling.add_labels(begun, write(tmp_path / "labels.csv", first, pool.labels[first].tolist()))
     return first
 
 
@@ -231,12 +231,12 @@ def test_a_run_of_a_version_without_a_prior_goes_on_as_it_was(pool: ArraySource,
     blind = ArraySource(pool.read(np.arange(300)))
     select("zoo:mnist-lenet1", blind, "adaptive:prior=none", 15, out=tmp_path / "run", files=0)
     with Run.open(tmp_path / "run", write=True) as run:
-        run[rounds.SETTINGS] = {name: value for name, value in run[rounds.SETTINGS].items() if name != "prior"}
-        run[rounds.ROUNDS] = [{k: v for k, v in r.items() if k != "expected_faults"} for r in run[rounds.ROUNDS]]
+        run[stored.SETTINGS] = {name: value for name, value in run[stored.SETTINGS].items() if name != "prior"}
+        run[stored.ROUNDS] = [{k: v for k, v in r.items() if k != "expected_faults"} for r in run[stored.ROUNDS]]
     learner = loop("zoo:mnist-lenet1", blind, prior=None)
     first = learner.propose(15)
     assert np.array_equal(first, np.argsort(-learner.gini.numpy(), kind="stable")[:15])
-    rounds.add_labels(tmp_path / "run", write(tmp_path / "l.csv", first.tolist(), pool.labels[first].tolist()))
+    labelling.add_labels(tmp_path / "run", write(tmp_path / "l.csv", first.tolist(), pool.labels[first].tolist()))
     learner.tell(first, pool.labels[first])
     proposal = rounds.resume(tmp_path / "run", files=0)
     assert proposal["indices"] == learner.propose(15).tolist()

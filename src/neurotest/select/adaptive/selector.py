@@ -159,7 +159,9 @@ class AdaptiveState:
         if self.stopped is not None:
             notes.append(f"stop={self.method.stop:g} applied after {self.stopped} labels: the next batch promised fewer faults.")
         if len(odd := loop.suspects()):
-            shown = ", ".join(map(str, odd[:10].tolist())) + (", ..." if len(odd) > 10 else "")
+            names = self.pool.source.names
+            words = [str(p) if names is None else f"{p} {names[p]}" for p in odd[:10].tolist()]
+            shown = ", ".join(words) + (", ..." if len(odd) > 10 else "")
             notes.append(f"{len(odd)} labels look wrong (a sure network, and inputs alike agree with it): {shown}.")
         return tuple(notes)
 

@@ -1,0 +1,135 @@
+"""What a run keeps of an adaptive selection: the scan, what was learned before the first label, and what was proposed."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from neurotest import registry
+from neurotest.arrays import read_npz
+from neurotest.errors import BadInput
+from neurotest.runs.folder import own
+from neurotest.runs.store import Run
+from neurotest.select.adaptive.experts import PriorLoop
+from neurotest.select.adaptive.features import Facts
+from neurotest.select.adaptive.learning import UNCLEAR, Loop
+from neurotest.select.adaptive.prior import Prior
+from neurotest.select.adaptive.remaining import Draw
+from neurotest.select.adaptive.selector import Adaptive, AdaptiveState
+
+Entry = dict[str, Any]  # as JSON holds it
+FACTS = "adaptive.npz"
+own(r"adaptive\.npz")
+ROUNDS, SETTINGS, PRIOR, GIVEN = "adaptive rounds", "adaptive settings", "adaptive prior", "adaptive given"  # entries of the run
+LARGEST = 1 << 33
+
+
+def keep_open(run: Run, states: Mapping[str, Any]) -> None:
+    """After a selection from an unlabelled pool: let its adaptive methods go on when labels come."""
+    for name, state in states.items():
+        if isinstance(state, AdaptiveState) and state.pool.source.labels is None and ROUNDS not in run:
+            _keep(run, name, state)
+
+
+def _keep(run: Run, name: str, state: AdaptiveState) -> None:
+    """What the next round needs: the facts as a file first, then the entries."""
+    facts, loop = state.loop.facts, state.loop
+    prior = loop.prior if isinstance(loop, PriorLoop) else None
+    content = io.BytesIO()
+    arrays = facts.arrays() | ({} if prior is None else {"head": prior.head.numpy()})
+    np.savez(content, allow_pickle=False, **arrays)
+    run.file(FACTS).write(content.getvalue())
+    picks = [row.position for row in run.ranking(name) if row.picked]
+    with run.transaction(durable=True):
+        run[SETTINGS] = {**dataclasses.asdict(state.method), "seed": state.pool.seed, "bounds": list(state.pool.target.bounds)}
+        run[ROUNDS] = [round_entry(name, picks, loop)]
+        if prior is not None:
+            run[PRIOR] = {f.name: getattr(prior, f.name) for f in dataclasses.fields(prior) if f.name != "head"}
+        if loop.labels:  # those that came with --labels
+            run[GIVEN] = [_batch(batch, loop) for batch in map(list, loop.batches) if batch != picks]
+            run.add_labels(loop.labels, "--labels")
+
+
+def _batch(positions: list[int], loop: Loop) -> Entry:
+    """Inputs that were looked at together, and the log-odds of each expert before their labels."""
+    return {"positions": positions, "said": [list(loop.evidence.get(p, ())) for p in positions]}
+
+
+def round_entry(name: str, positions: list[int], loop: Loop) -> Entry:
+    """What is kept of a proposal."""
+    entry: Entry = {"ranking": name, **_batch(positions, loop)}
+    entry["expected_faults"] = float(loop.chances[positions].sum())
+    if loop.audit and loop.draws:
+        last = loop.draws[-1]
+        entry |= {"random": list(last.positions), "labelled": sorted(last.labelled), "expected": last.expected}
+    return entry
+
+
+def rounds_of(run: Run) -> list[Entry]:
+    """The proposals there were, the newest last."""
+    if ROUNDS not in run:
+        raise BadInput(
+            f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
+            "--out RUN` on a pool without labels."
+        )
+    rounds = run[ROUNDS]
+    needed = {"ranking", "positions", "said"}
+    if not (isinstance(rounds, list) and rounds and all(isinstance(r, dict) and needed <= set(r) for r in rounds)):
+        raise BadInput(f"{run.path}: its rounds cannot be read; the run is damaged.")
+    return list(rounds)
+
+
+def loop_of(run: Run, rounds: list[Entry]) -> tuple[Loop, Adaptive]:
+    """The loop as it stands with the labels that count now, and the method's settings."""
+    settings = dict(run[SETTINGS])
+    seed = int(settings.pop("seed", 0))
+    settings.pop("bounds", None)
+    settings.setdefault("prior", None)  # runs of the versions without one
+    method = registry.find("selector", "adaptive").make(**settings)
+    facts, head = facts_of(run)
+    common: dict[str, Any] = {"ridge": method.ridge, "seed": seed, "audit": method.audit}
+    loop = Loop(facts, **common) if head is None else PriorLoop(facts, **common, prior=_prior(run, head))
+    labels = {row.position: UNCLEAR if row.label is None else row.label for row in run.labels()}
+    given: list[Entry] = run[GIVEN] if GIVEN in run else []  # noqa: SIM401 - a run is no mapping
+    batches = [*given, *rounds]
+    evidence = {int(p): tuple(map(float, s)) for b in batches for p, s in zip(b["positions"], b["said"], strict=True) if s}
+    draws = [Draw(tuple(r["random"]), frozenset(r["labelled"]), r.get("expected")) for r in rounds if "random" in r]
+    loop.restore(labels, evidence, draws, [one["positions"] for one in batches])
+    return loop, method
+
+
+def _prior(run: Run, head: np.ndarray) -> Prior:
+    """What was learned before the first label."""
+    try:
+        entry = dict(run[PRIOR])
+        constant, plain, slope = map(float, entry["stack"])
+        shares = {str(name): float(share) for name, share in entry["shares"].items()}
+        return Prior(
+            torch.from_numpy(head).double(), (constant, plain, slope), shares, float(entry["promise"]), bool(entry["guarded"]),
+            bool(entry["trained"]),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BadInput(f"{run.path}: what was learned before the first label cannot be read; the run is damaged.") from None
+
+
+def facts_of(run: Run) -> tuple[Facts, np.ndarray | None]:
+    """The saved scan and the prior's head, if there is one, read as data and nothing else."""
+    file = run.file(FACTS)
+    with file.open(LARGEST) as stream:
+        arrays = read_npz(stream, str(file), largest=LARGEST)
+    head = arrays.pop("head", None)
+    try:
+        facts = Facts(**arrays)
+    except TypeError:
+        raise BadInput(f"{file} does not hold a scan: the run is damaged.") from None
+    rows = [facts.features, facts.logits, *([] if facts.classes is None else [facts.classes])]
+    fitting = all(a.ndim == 2 and len(a) == len(run.inputs()) for a in rows)
+    fitting = fitting and (facts.classes is None) == (facts.embedding is None)
+    if not fitting or (head is not None and head.shape != (facts.features.shape[1] + 1, facts.outputs.rank)):
+        raise BadInput(f"{file} does not fit the inputs of the run: the run is damaged.")
+    return facts, head
