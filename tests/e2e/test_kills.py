@@ -53,7 +53,7 @@ def test_five_rounds_of_labelling_with_every_command_killed(form: str, kills: st
     """A stranger's network on photographs; see `kill_loop.py`."""
     result = run_script(LOOP, "--format", form, "--kills", kills)
     assert result["problem"] == ""
-    assert result["killed"] >= 10
+    assert result["killed"] >= 6
 
 
 @pytest.mark.slow

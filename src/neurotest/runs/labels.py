@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,7 +60,7 @@ class Labels(ABC):
             taken.append((rows[n].position, None, by, at, n))
         return self._add_rows(taken)
 
-    def _add_rows(self, rows: list[tuple[int, int | None, str, str, int | None]]) -> list[int]:
+    def _add_rows(self, rows: Sequence[tuple[int, int | None, str, str, int | None]]) -> list[int]:
         query = "INSERT INTO label (position, label, by, at, undoes) VALUES (?, ?, ?, ?, ?)"
         with self.transaction(durable=True):
             return [int(self._db.execute(query, row).lastrowid or 0) for row in rows]
