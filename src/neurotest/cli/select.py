@@ -73,7 +73,8 @@ def select(
     if status is not None:
         from neurotest.cli.labels import stands
 
-        if not (target is pool is method is budget is resume is out is None):
+        others = (target, pool, method, budget, resume, train, originals, labels, layers, neuron, out, limit)
+        if any(value is not None for value in others):
             raise BadInput("--status RUN stands alone: it looks at the run and changes nothing.")
         return stands(status)
     if resume is not None:
