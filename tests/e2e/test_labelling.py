@@ -16,6 +16,7 @@ from tests.e2e.stranger import PHOTOGRAPHS, make_photographs, project_spec
 from neurotest import load
 from neurotest.data.spec import data
 from neurotest.pictures import Preprocess
+from neurotest.runs.store import Run
 from neurotest.select.adaptive import loop
 
 Cli = Callable[..., Any]
@@ -197,6 +198,7 @@ def test_status_says_where_it_stands(begun: dict[str, Any], truth: dict[str, str
     assert isinstance(after["go_on"], bool)
     told = cli("select", "--status", "run")
     assert after["advice"] in told.out
+    assert after["command"] in told.out
     assert "random labels" in told.out
 
 
@@ -278,3 +280,20 @@ def test_labels_given_at_the_start_are_not_forgotten(truth: dict[str, str], cli:
     second = read(cli, "select", "--resume", "run", "-q")
     assert second["labels"] == 20 + SIZE
     assert not set(second["indices"]) & {*range(20), *first["indices"]}
+
+
+def test_faults_name_the_photograph_they_were_made_from(truth: dict[str, str], cli: Cli) -> None:
+    Path("labels.csv").write_text("file,label\n" + "".join(f"{name},{label}\n" for name, label in truth.items()))
+    about = ["py:models.py:cnn", "dir:photos#labels.csv", *PHOTOGRAPHS]
+    read(cli, "fuzz", *about, "--guide", "random", "--forwards", 400, "--out", "fuzz", "-q")
+    names = sorted(truth)
+    families = read(cli, "families", "fuzz")["families"]
+    assert families
+    assert all(row["root_file"] == names[row["root"]] for row in families)
+    assert families[0]["root_file"] in cli("families", "fuzz").out
+    assert cli("report", "fuzz").code == 0
+    assert families[0]["root_file"] in Path("fuzz/report.html").read_text()
+    read(cli, "attack", *about, "--attack", "fgsm:eps=0.1", "--out", "attack", "-q")
+    with Run.open("attack") as run:
+        assert {row.name for row in run.inputs()} <= set(names)
+        assert all(row.name == names[row.position] for row in run.inputs())

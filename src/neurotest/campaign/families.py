@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Families:
     run: Path
     classes: tuple[str, ...] | None
     families: tuple[FaultFamily, ...]
+    seeds: Mapping[int, str | None] = field(default_factory=dict)  # names of their files, where they are files
 
     def table(self) -> list[dict[str, Any]]:
         return [
@@ -41,6 +43,8 @@ class Families:
                 "faults": f.faults,
                 "roots": f.roots,
                 "fault": f.representative.number,
+                "root": f.representative.root,
+                "root_file": self.seeds.get(f.representative.root),
                 "change": words(f.representative.chain),
                 "linf": f.representative.distance[2],
                 "file": None if f.representative.file is None else f.representative.file.name,
@@ -71,4 +75,5 @@ def families(path: Path | str) -> Families:
         groups = grouped(Store(run).faults())
         rows = [FaultFamily(key, len(group), len({f.root for f in group}), best(group)) for key, group in groups.items()]
         rows.sort(key=lambda f: (-f.faults, f.key))
-        return Families(run.path, tuple(run["classes"]) or None, tuple(rows))
+        seeds = {row.position: row.name for row in run.inputs()}
+        return Families(run.path, tuple(run["classes"]) or None, tuple(rows), seeds)

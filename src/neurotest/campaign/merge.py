@@ -23,6 +23,7 @@ from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import free
 from neurotest.runs import codec
 from neurotest.runs.plain import dumps
+from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 
 
@@ -78,7 +79,7 @@ class _Merge:
         self.added: set[tuple[str, Key]] = set()
 
     def fill(self, runs: list[Run]) -> dict[str, Any]:
-        inputs: list[dict[str, Any]] = []
+        inputs: list[InputRow] = []
         for run in runs:
             store = Store(run)
             places = self._seeds(run, store, inputs)
@@ -95,7 +96,7 @@ class _Merge:
         finish(self.run, summary)
         return summary
 
-    def _seeds(self, run: Run, store: Store, inputs: list[dict[str, Any]]) -> dict[int, int]:
+    def _seeds(self, run: Run, store: Store, inputs: list[InputRow]) -> dict[int, int]:
         x, rows = store.seeds()
         places = {}
         for row in run.inputs():
@@ -103,9 +104,7 @@ class _Merge:
             if key not in self.position:
                 self.position[key] = len(self.images)
                 self.images.append(np.array(x[rows[row.position]]))
-                inputs.append(
-                    {"position": self.position[key], "content": row.content, "label": row.label, "predicted": row.predicted}
-                )
+                inputs.append(row._replace(position=self.position[key]))
             places[row.position] = self.position[key]
         return places
 

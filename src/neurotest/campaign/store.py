@@ -29,7 +29,7 @@ from neurotest.runs import codec
 from neurotest.runs.folder import LARGEST as LARGEST_FILE
 from neurotest.runs.folder import RunFile, own
 from neurotest.runs.plain import dumps
-from neurotest.runs.rows import loads
+from neurotest.runs.rows import InputRow, loads
 from neurotest.runs.store import Run
 
 FAULTS = "faults"
@@ -88,9 +88,9 @@ class Store:
         """Write the seeds down, images first."""
         write_seeds(self.run, seeds.x)
         self.run.add_inputs(
-            {"position": int(p), "content": str(c), "label": int(label) if label >= 0 else None, "predicted": int(predicted)}
-            for p, c, label, predicted in zip(
-                seeds.positions, seeds.contents, seeds.roots.labels, seeds.roots.predicted, strict=True
+            InputRow(int(p), str(c), int(label) if label >= 0 else None, int(predicted), seeds.about(row))
+            for row, (p, c, label, predicted) in enumerate(
+                zip(seeds.positions, seeds.contents, seeds.roots.labels, seeds.roots.predicted, strict=True)
             )
         )
 

@@ -225,10 +225,11 @@ def families(run: RunPath) -> opt.Result:
             f"{r['roots']:,}",
             r["change"],
             r["file"] or f"#{r['fault']}",
+            str(r["root"]) if r["root_file"] is None else f"{r['root']} {r['root_file']}",
         ]
         for r in result.table()
     ]
-    columns = ["true", "predicted", "after", "faults", "seeds", "smallest change", "image"]
+    columns = ["true", "predicted", "after", "faults", "seeds", "smallest change", "image", "its seed"]
     return result.to_dict(), lambda: show.table(str(run), columns, rows)
 
 

@@ -138,7 +138,7 @@ def tell_status(s: dict[str, Any]) -> None:
     print(f"faults left: about {s['remaining']:.0f} ({low:.0f} .. {high:.0f}, {basis})")
     if s["suspects"]:
         print("labels that look wrong: " + ", ".join(f"{_input(one)} ({one['label']})" for one in s["suspects"][:20]))
-    print(s["advice"])
+    print(s["advice"] + ("" if s["command"] is None else f" Next: {s['command']}"))
 
 
 def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Result:

@@ -47,6 +47,7 @@ class AttackResult(Outcome):
     classes: tuple[str, ...] | None = None
     run: Path | None = None
     notes: tuple[str, ...] = ()
+    names: NDArray[np.object_] | None = field(default=None, repr=False)  # (n,) files of the seeds, where they are files
 
     def __len__(self) -> int:
         return len(self.x)
@@ -59,7 +60,8 @@ class AttackResult(Outcome):
     def about(self, i: int) -> dict[str, Any]:
         """What a run stores of an output beside its class and prediction."""
         far = zip(("l0", "l2", "linf"), self.distance[i].tolist(), strict=True)
-        return {"fault": bool(self.fault[i]), "operator": self.attack, **dict(far)}
+        name = {} if self.names is None else {"name": str(self.names[i])}
+        return {"fault": bool(self.fault[i]), "operator": self.attack, **dict(far), **name}
 
     @property
     def faults(self) -> int:

@@ -15,7 +15,6 @@ from neurotest.runs.rows import InputRow, RankedRow
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.status import status_of
 from neurotest.select.adaptive.stored import ROUNDS
-from neurotest.select.exchange import file_of
 
 COMMANDS = ("select", "demo")
 SHOWN = 12  # pictures per method
@@ -46,14 +45,8 @@ def selection(run: Run) -> Row:
         "subject": run["config"]["pool"], "pool": len(inputs), "picked": next((method.picked for method in run.methods()), 0),
         "faults": None if wrong is None else sum(wrong.values()),
         "notes": [*dict.fromkeys(note for row in _methods(run) for note in row.get("notes", ()))],
-        "duplicates": [_input(inputs[p]) for p in run["training duplicates"]], "skipped": run["skipped"],
+        "duplicates": [inputs[p].words for p in run["training duplicates"]], "skipped": run["skipped"],
     }  # fmt: skip
-
-
-def _input(row: InputRow) -> str:
-    """An input for people: where it stands, and its file."""
-    name = file_of(row)
-    return str(row.position) if name is None else f"{row.position} {name}"
 
 
 @section("looks", title="What the pool looks like", order=5, commands=COMMANDS, template="looks.html.j2")
@@ -141,7 +134,7 @@ def picks(run: Run) -> Row:
     files = {(file.position, file.role): file.file for file in run.files()}
     classes, galleries = run["classes"], {}
     for method in run.methods():
-        rows = [(row, files.get((row.position, "picked"))) for row in run.ranking(method.name)[:SHOWN]]
+        rows = [(row, files.get((row.position, "picked"))) for row in run.ranking(method.name)[:SHOWN] if row.picked]
         galleries[method.name] = [
             _pick(row, picture, pictures.of_file(files.get((row.position, "original"))), inputs[row.position], classes)
             for row, path in rows
@@ -156,7 +149,7 @@ def _pick(row: RankedRow, picture: str, original: str | None, about: InputRow, c
     return {
         "rank": row.rank, "position": row.position, "picture": picture, "original": original, "predicted": predicted,
         "label": label, "wrong": about.label is not None and about.label != about.predicted,
-        "change": _change(about.extra.get("draw")), "file": file_of(about),
+        "change": _change(about.extra.get("draw")), "file": about.name,
     }  # fmt: skip
 
 

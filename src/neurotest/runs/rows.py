@@ -24,6 +24,17 @@ class InputRow(NamedTuple):
     predicted: int | None = None
     extra: dict[str, Any] = {}  # noqa: RUF012 - never changed, a NamedTuple has no factory
 
+    @property
+    def name(self) -> str | None:
+        """What its file is called, where it is one."""
+        name = self.extra.get("name")
+        return name if isinstance(name, str) else None
+
+    @property
+    def words(self) -> str:
+        """For people: where it stands, and its file."""
+        return str(self.position) if self.name is None else f"{self.position} {self.name}"
+
 
 class FileRow(NamedTuple):
     """One stored input."""

@@ -91,13 +91,7 @@ def _pick(
 ) -> Pick:  # fmt: skip
     word = "" if label is None else UNCLEAR_WORDS[0] if label.label is None else class_word(label.label, classes)
     guess = class_word(about.predicted, classes)
-    return Pick(rank, about.position, about.content, score, guess, word, stored.get(about.position), file_of(about) or "", number)
-
-
-def file_of(row: InputRow) -> str | None:
-    """The name of an input's file in the pool, where it has one."""
-    name = row.extra.get("name")
-    return name if isinstance(name, str) else None
+    return Pick(rank, about.position, about.content, score, guess, word, stored.get(about.position), about.name or "", number)
 
 
 def classes_of(run: Run) -> list[str]:
@@ -113,7 +107,7 @@ def class_word(number: int | None, classes: list[str]) -> str:
 def inputs_of(run: Run) -> Inputs:
     """The inputs of a run, to be found by content or by the name of their file."""
     rows = run.inputs()
-    names = [file_of(row) for row in rows]
+    names = [row.name for row in rows]
     return Inputs((row.content for row in rows), None if None in names else [str(name) for name in names])
 
 

@@ -194,7 +194,7 @@ class _Diff(Batches[DiffResult]):
             unstable=sum(int(part["unstable"]) for part in self.done), forwards=ensemble.forwards + scanned,
             backwards=ensemble.backwards, notes=self._notes(ensemble), predictions=predictions, steps=arrays["steps"],
             targets=tuple(t.spec for t in self.targets), operator=self.method.operator, coverage=tuple(search.coverage()),
-            disagreed=self.disagreed, **self.about(),
+            disagreed=self.disagreed, names=None if self.seeds.names is None else self.seeds.names[rows], **self.about(),
         )  # fmt: skip
 
     def _notes(self, ensemble: Ensemble) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ class Seeds:
     set_aside: int  # how many are left out because the target gets them wrong already
     bounds: tuple[float, float]
     classes: int
+    names: NDArray[np.object_] | None = None  # (n,) of their files, where they are files
 
     def __len__(self) -> int:
         return len(self.x)
@@ -44,7 +45,11 @@ class Seeds:
     def take(self, rows: NDArray[np.int64]) -> Seeds:
         """Some of them."""
         parts = (self.x[rows], self.positions[rows], self.contents[rows], self.roots[rows])
-        return Seeds(*parts, self.set_aside, self.bounds, self.classes)
+        return Seeds(*parts, self.set_aside, self.bounds, self.classes, None if self.names is None else self.names[rows])
+
+    def about(self, row: int) -> dict[str, str]:
+        """What a run stores of a seed beside its label: the name of its file."""
+        return {} if self.names is None else {"name": str(self.names[row])}
 
     def unit(self, x: NDArray[np.generic], device: torch.device | str = "cpu") -> torch.Tensor:
         """Stored inputs in [0, 1], where mutations work."""
@@ -94,4 +99,5 @@ def choose_seeds(
     values = np.concatenate(logits)[kept]
     finite = np.where(np.isfinite(values).all(1), values.argmax(1), -1)
     set_aside, roots = len(source) - len(kept), Roots(filled[kept], finite, values)
-    return Seeds(source.read(kept), kept, source.ids()[kept], roots, set_aside, target.bounds, classes)
+    names = None if source.names is None else source.names[kept]
+    return Seeds(source.read(kept), kept, source.ids()[kept], roots, set_aside, target.bounds, classes, names)

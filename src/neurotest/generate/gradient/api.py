@@ -149,7 +149,7 @@ class _Attack(Batches[AttackResult]):
             fault=(predictions != expected) & changed, distance=distance,
             control=Control(arrays["random"], noise, (noise != expected) & changed),
             unstable=sum(int(part["lost"]) for part in self.done), forwards=engine.forwards + len(self.source),
-            backwards=engine.backwards, notes=self._notes(engine), **self.about(),
+            backwards=engine.backwards, notes=self._notes(engine), names=self.seeds.names, **self.about(),
         )  # fmt: skip
 
     def _one(self, engine: Engine, rows: NDArray[np.int64]) -> Arrays:

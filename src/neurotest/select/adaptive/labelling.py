@@ -11,7 +11,7 @@ from neurotest.errors import BadInput
 from neurotest.runs.rows import LabelRow
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.stored import facts_of, rounds_of
-from neurotest.select.exchange import class_word, classes_of, file_of, inputs_of
+from neurotest.select.exchange import class_word, classes_of, inputs_of
 
 Entry = dict[str, Any]  # as JSON holds it
 
@@ -96,7 +96,7 @@ def _of_input(run: Run, which: str) -> list[LabelRow]:
 
 def _words(run: Run, rows: list[LabelRow], now: Mapping[int, LabelRow | None]) -> list[Entry]:
     """Each input with the label that was taken back and the one that counts now, for people."""
-    classes, files = classes_of(run), {row.position: file_of(row) for row in run.inputs()}
+    classes, files = classes_of(run), {row.position: row.name for row in run.inputs()}
     named = [(row, "unclear" if row.label is None else class_word(row.label, classes)) for row in rows]
     return [
         {
@@ -116,7 +116,7 @@ def listed(path: str | Path, *, history: bool = False) -> list[Entry]:
         undone = {row.undoes for row in run.label_history()}
         return [
             {
-                **row._asdict(), "file": file_of(inputs[row.position]), "predicted": inputs[row.position].predicted,
+                **row._asdict(), "file": inputs[row.position].name, "predicted": inputs[row.position].predicted,
                 "label_name": _label_word(row, classes), "predicted_name": class_word(inputs[row.position].predicted, classes),
                 "state": _state(row, counting, undone),
             }

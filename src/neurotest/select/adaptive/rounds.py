@@ -15,7 +15,7 @@ from neurotest.runs.store import Run
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.adaptive.selector import faults_of, summary
 from neurotest.select.adaptive.stored import ROUNDS, SETTINGS, Entry, loop_of, round_entry, rounds_of
-from neurotest.select.exchange import class_word, classes_of, file_of
+from neurotest.select.exchange import class_word, classes_of
 
 
 def resume(path: str | Path, budget: int | None = None, *, pool: AnyData | None = None, files: int | None = None) -> Entry:
@@ -112,7 +112,7 @@ def _result(
     suspects = loop.suspects().tolist()
     return {
         "method": "adaptive", "round": len(rounds), "again": again, "indices": positions,
-        "contents": [rows[p].content for p in positions], "files": [file_of(rows[p]) for p in positions],
+        "contents": [rows[p].content for p in positions], "files": [rows[p].name for p in positions],
         "scores": [float(loop.chances[p]) for p in positions], "predicted": [int(loop.predictions[p]) for p in positions],
         "predicted_names": [class_word(int(loop.predictions[p]), classes) for p in positions],
         "labels": len(loop.labels), "faults": faults_of(loop), "remaining": rest.value,
@@ -120,6 +120,6 @@ def _result(
         "remaining_by": f"{rest.random} random labels" if rest.random else "model",
         "last_round": _last_round(loop, rounds), "compared": loop.compared()._asdict(),
         "expected_rate": loop.expected_rate(size), "trust": loop.belief.trust,
-        "suspects": suspects, "suspect_files": [file_of(rows[p]) for p in suspects],
+        "suspects": suspects, "suspect_files": [rows[p].name for p in suspects],
         "stop": stop is not None and bool(loop.labels) and not positions, "notes": [summary(loop, size)], "run": str(run.path),
     }  # fmt: skip

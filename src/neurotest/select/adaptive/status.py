@@ -12,15 +12,18 @@ from neurotest.select.adaptive.remaining import Remaining
 from neurotest.select.adaptive.rounds import held_by
 from neurotest.select.adaptive.selector import faults_of
 from neurotest.select.adaptive.stored import loop_of, rounds_of
-from neurotest.select.exchange import class_word, classes_of, file_of
+from neurotest.select.exchange import class_word, classes_of
 from neurotest.stats.bootstrap import Interval, random_fdr, wilson
 
 Entry = dict[str, Any]  # as JSON holds it
 
 
 class Advice(NamedTuple):
+    """Whether to go on, why, and what to type."""
+
     go_on: bool
     reason: str
+    command: str | None
 
 
 def status(path: str | Path) -> Entry:
@@ -37,11 +40,11 @@ def status_of(run: Run) -> Entry:
     pending = sum(p not in loop.labels for p in rounds[-1]["positions"])
     size = pending or min(len(rounds[-1]["positions"]), left)
     rate = loop.expected_rate(size) if size else 0.0
-    chance = min(1.0, rest.value / left) if left else 0.0
-    advice = _advice(run, loop, len(rounds), pending, size, rate, chance, method.stop)
+    chance = min(1.0, rest.value / max(left, 1))
+    advice = advise(run.path, len(rounds), pending, size, rate, left, rest.value, method.stop)
     compared = loop.compared()
     found = wilson(faults, judged) if judged else None
-    random = _random(len(loop.facts), judged, faults, rest) if judged else None
+    random = as_many_random(len(loop.facts), judged, faults, rest) if judged else None
     return {
         "run": str(run.path), "method": rounds[0]["ranking"], "pool": len(loop.facts), "round": len(rounds),
         "labels": len(loop.labels), "unclear": sum(label == UNCLEAR for label in loop.labels.values()), "pending": pending,
@@ -56,13 +59,13 @@ def status_of(run: Run) -> Entry:
         "remaining": rest.value, "remaining_interval": [rest.low, rest.high],
         "remaining_by": f"{rest.random} random labels" if rest.random else "model",
         "next": {"size": size, "expected_faults": rate * size, "expected_rate": rate, "random_rate": chance},
-        "go_on": advice.go_on, "advice": advice.reason, "trust": loop.belief.trust,
+        "go_on": advice.go_on, "advice": advice.reason, "command": advice.command, "trust": loop.belief.trust,
         "rounds": [{"round": number, **held_by(loop, one)} for number, one in enumerate(rounds, start=1)],
         "suspects": _suspects(run, loop),
     }  # fmt: skip
 
 
-def _random(pool: int, labels: int, faults: int, rest: Remaining) -> Interval:
+def as_many_random(pool: int, labels: int, faults: int, rest: Remaining) -> Interval:
     """The share of faults among as many random labels: how many faults there are is found ones plus those still believed in.
 
     The interval is that of the draw and of the belief together: exact for the fewest and for the most faults there may be.
@@ -71,30 +74,34 @@ def _random(pool: int, labels: int, faults: int, rest: Remaining) -> Interval:
     return Interval(total / pool, random_fdr(pool, fewest, labels).low, random_fdr(pool, most, labels).high)
 
 
-def _advice(
-    run: Run, loop: Loop, number: int, pending: int, size: int, rate: float, chance: float, stop: float | None
-) -> Advice:  # fmt: skip
-    """Label what is pending; go on while faults are believed to be left and the next batch promises more than random inputs."""
-    if not size:
-        return Advice(False, "every input of the pool has a label.")
-    batch = f"the next {size} labels are expected to give {rate * size:.2g} faults ({100 * rate:.2g} %)"
+def advise(path: Path, number: int, pending: int, size: int, rate: float, left: int, rest: float, stop: float | None) -> Advice:
+    """Label what is pending; go on while faults are believed to be left and the next batch promises more than random inputs.
+
+    number: of the newest round, in which `pending` inputs have no label. size, rate: of the next batch, and the share of faults
+    expected in it. left, rest: inputs without a label, and how many of them are believed to be faults.
+    """
+    if not left:
+        return Advice(False, "Stop: every input of the pool has a label.", None)
+    chance = min(1.0, rest / left)
+    promise = f"expected to give {rate * size:.2g} faults ({100 * rate:.2g} %)"
     if pending:
-        waits = f"round {number} waits for {pending} labels, expected to give {rate * size:.2g} faults"
-        return Advice(True, f"{waits}: `neurotest export {run.path}`, then `neurotest labels {run.path} add FILE`.")
+        commands = f"neurotest export {path} --format csv --out FILE, then neurotest labels {path} add FILE"
+        return Advice(True, f"Round {number} waits for {pending} labels, {promise}.", commands)
+    batch = f"the next {size} labels are {promise}"
     if stop is not None and rate < stop:
-        return Advice(False, f"stop: {batch}, fewer than stop={stop:g}.")
-    if chance * len(loop.left) < 1:
-        return Advice(False, f"stop: {batch}, and less than one fault is believed to be left.")
+        return Advice(False, f"Stop: {batch}, fewer than stop={stop:g}.", None)
+    if rest < 1:
+        return Advice(False, f"Stop: {batch}, and less than one fault is believed to be left.", None)
     if rate <= chance:
-        return Advice(False, f"stop: {batch}, no more than random inputs ({100 * chance:.2g} %).")
-    return Advice(True, f"go on: {batch}, random ones {100 * chance:.2g} %: `neurotest select --resume {run.path}`.")
+        return Advice(False, f"Stop: {batch}, no more than random inputs ({100 * chance:.2g} %).", None)
+    return Advice(True, f"Go on: {batch}, random ones {100 * chance:.2g} %.", f"neurotest select --resume {path}")
 
 
 def _suspects(run: Run, loop: Loop) -> list[Entry]:
     classes, rows = classes_of(run), {row.position: row for row in run.inputs()}
     return [
         {
-            "position": p, "file": file_of(rows[p]), "label": class_word(loop.labels[p], classes),
+            "position": p, "file": rows[p].name, "label": class_word(loop.labels[p], classes),
             "predicted": class_word(int(loop.predictions[p]), classes),
         }
         for p in loop.suspects().tolist()
