@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # the sour
 
 NET, DATA = "zoo:mnist-lenet1", "zoo:mnist/test"
 # What differs from run to run by nature: clocks, names, and how often a part was compressed.
-CLOCK = {"id", "created", "finished", "seconds", "at", "version", "merged"}
+CLOCK = {"id", "created", "finished", "seconds", "seconds_by", "clock", "at", "version", "merged"}
 STAMP = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+\d\d:\d\d)?|[0-9a-f]{32}|\d+(\.\d+)? (s|ms|seconds)\b")
 BESIDE = ("-wal", "-shm", "-journal")
 LIMIT = 300  # seconds for one command

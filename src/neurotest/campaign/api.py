@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import torch
 
 from neurotest import interrupts
+from neurotest.campaign.clock import Clock
 from neurotest.campaign.driver import Driver, Watcher, progress
 from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import FuzzResult
@@ -119,11 +120,13 @@ class _Campaign(Job[FuzzResult]):
     budget: Budget
     fuzzer: Fuzzer
     callbacks: dict[str, Any]
+    clock: Clock
     train: Source | None = None
     driver: Driver | None = None
 
     @classmethod
     def prepare(cls, target: Target, seeds: AnyData, plan: FuzzPlan, budget: Budget, callbacks: dict[str, Any]) -> _Campaign:
+        clock = Clock()
         source = open_data(target, seeds, limit=plan.limit)
         guide = plan.read_guide()
         settings = plan.settings(guide)
@@ -136,7 +139,7 @@ class _Campaign(Job[FuzzResult]):
         fuzzer = Fuzzer(target, chosen, state, oracles, settings, budget)
         if plan.control and not isinstance(guide, RandomGuide):
             fuzzer = fuzzer.controlled()
-        return cls(target, source, plan, budget, fuzzer, callbacks, train)
+        return cls(target, source, plan, budget, fuzzer, callbacks, clock, train)
 
     def config(self) -> dict[str, Any]:
         return {
@@ -164,7 +167,7 @@ class _Campaign(Job[FuzzResult]):
         return f"{self.fuzzer.tally.faults:,} faults" if self.fuzzer.tally.batches else ""
 
     def _driver(self, store: Store | None) -> Driver:
-        return Driver(self.fuzzer, store, self.plan.keep, self.plan.disk, **self.callbacks)
+        return Driver(self.fuzzer, store, self.plan.keep, self.plan.disk, clock=self.clock, **self.callbacks)
 
     def work(self, run: Run | None, progress: Progress | None) -> FuzzResult:
         driver = self.driver or self._driver(None if run is None else Store(run))
@@ -178,6 +181,7 @@ class _Campaign(Job[FuzzResult]):
             tally=fuzzer.tally, control=self._control(), classes=tuple(classes) or None, outputs_possible=seeds.classes,
             set_aside=seeds.set_aside, seeds=len(seeds), guide=_shown(self.plan.guide), coverage=fuzzer.guide.value(),
             stopped=stopped, notes=(FULL,) if driver.full else (), details=fuzzer.guide.details(),
+            seconds_by=self.clock.shares(fuzzer.tally, fuzzer.control and fuzzer.control.tally),
         )  # fmt: skip
 
     def _control(self) -> Tally | None:

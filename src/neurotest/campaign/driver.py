@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from neurotest.campaign.clock import Clock
 from neurotest.campaign.store import Store
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.loop import Fuzzer
-from neurotest.generate.fuzz.mutants import Key, Mutant
+from neurotest.generate.fuzz.mutants import Key, Mutant, Tally
 
 PAUSE = 1.0  # seconds between snapshots, at least
 SHARE = 20  # and so many times what one takes
@@ -41,11 +42,18 @@ class Driver:
     kept: Counter[Key] = field(default_factory=Counter)
     written: int = 0
     full: bool = False  # the limit of the disk was reached
+    clock: Clock = field(default_factory=Clock)
     _saved: float = 0.0
     _cost: float = 0.0
+    _batch_took: float = 0.0
+    _repeated: float = 0.0  # seconds of batches that were repeated on resume
+
+    def __post_init__(self) -> None:
+        self.fuzzer.path = None if self.store is None else self.store.run.path
 
     def run(self) -> str:
         """Go on until something ends it: the name of the spent budget, or `interrupted`."""
+        self.clock.started(self._repeated)
         self._saved = time.monotonic()
         while (spent := self._spent()) is None:
             if self.stop():
@@ -59,9 +67,13 @@ class Driver:
         return spent
 
     def _spent(self) -> str | None:
-        """The budget of the guided fuzzer; only seconds count for both, because somebody waits for them."""
-        control = self.fuzzer.control
-        return self.fuzzer.spent(control.tally.seconds if control else 0.0)
+        """The budget of the guided fuzzer; only seconds count for everything, because somebody waits for them.
+
+        A batch that would not be over in time is not begun, but for the first.
+        """
+        tally = self.fuzzer.tally
+        outside = self.clock.total() + self._batch_took - tally.seconds if tally.batches else -tally.seconds
+        return self.fuzzer.spent(outside)
 
     def restore(self) -> None:
         """Back to the last snapshot, then again through the batches that were committed after it."""
@@ -81,10 +93,18 @@ class Driver:
                 ) from error
             if snapshot.arrays:
                 fuzzer.guide.restore(snapshot.arrays)
+        worked = sum(tally.seconds for tally in self._tallies)
         with fuzzer:
             self.catch_up(int(run["progress"]["batches"]))
+        self._repeated = sum(tally.seconds for tally in self._tallies) - worked
+        self.clock.restore(run["clock"] if "clock" in run else {}, self._tallies)
         self.kept = store.kept()
         self.written = int(run["written"]) if "written" in run else 0
+
+    @property
+    def _tallies(self) -> list[Tally]:
+        control = self.fuzzer.control
+        return [self.fuzzer.tally, *([] if control is None else [control.tally])]
 
     def catch_up(self, batches: int) -> None:
         """Repeat what was committed after the last snapshot; its rows are there already."""
@@ -101,7 +121,7 @@ class Driver:
         return outputs, control.follow(control.level(fuzzer.tally)) if control else []
 
     def _batch(self) -> None:
-        families = set(self.fuzzer.tally.families)
+        began, families = time.monotonic(), set(self.fuzzer.tally.families)
         outputs, control_contents = self._step()
         new = []
         for mutant in outputs:
@@ -109,9 +129,11 @@ class Driver:
                 families.add(mutant.family)
                 new.append(mutant)
         if self.store is not None:
-            self._write(self.store, outputs, control_contents)
+            with self.clock.spending("saving"):
+                self._write(self.store, outputs, control_contents)
         if self.watch is not None:
             self.watch(self.fuzzer, outputs, new)
+        self._batch_took = time.monotonic() - began
 
     def _write(self, store: Store, outputs: list[Mutant], control_contents: list[int]) -> None:
         """Images first, then the rows that name them and the counters, together."""
@@ -145,3 +167,4 @@ class Driver:
         assert self.store is not None
         self.store.run["progress"] = progress(self.fuzzer)
         self.store.run["written"] = self.written
+        self.store.run["clock"] = self.clock.plain()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from neurotest.campaign.verdict import compare, sentence
 from neurotest.generate.fuzz.mutants import Key, Tally
 from neurotest.generate.outcome import Outcome, class_name, interval, spread
 
@@ -21,6 +23,7 @@ def numbers(tally: Tally, classes: tuple[str, ...] | None, possible: int) -> dic
         "faults": tally.faults,
         "families": len(tally.families),
         "roots": len(tally.roots),
+        "pairs": len({key[:2] for key in tally.families}),
         "by_predicted": {class_name(k, classes): n for k, n in tally.predicted.most_common()},
         "forwards": tally.forwards,
         "seconds": round(tally.seconds, 3),
@@ -58,10 +61,16 @@ class FuzzResult(Outcome):
     run: Path | None = None
     notes: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)  # what the guide says about itself
+    seconds_by: dict[str, float] = field(default_factory=dict)  # of wall clock, by what took them
 
     @property
     def faults(self) -> int:
         return self.tally.faults
+
+    @cached_property
+    def verdict(self) -> dict[str, Any] | None:
+        """Families, seeds broken and pairs of classes beside random's at equal forward passes, and who found more of which."""
+        return None if self.control is None else compare(self.tally, self.control)
 
     @property
     def families(self) -> dict[Key, int]:
@@ -71,8 +80,11 @@ class FuzzResult(Outcome):
         tally, control = self.tally, self.control
         return {
             **numbers(tally, self.classes, self.outputs_possible),
+            "seconds": round(sum(self.seconds_by.values()), 3),
+            "seconds_by": self.seconds_by,
             "run": str(self.run) if self.run else None,
             "random": None if control is None else numbers(control, self.classes, self.outputs_possible),
+            "verdict": self.verdict,
             "by_operator": {name: {"faults": tally.operators[name], "tested": n} for name, n in tally.tried.most_common()},
             "unseen": tally.unseen,
             "unstable": tally.unstable,
@@ -94,5 +106,7 @@ class FuzzResult(Outcome):
 
     def headline(self) -> str:
         text = f"{self.faults} faults in {len(self.families)} families from {self.tally.forwards} forward passes"
+        if self.verdict is not None:
+            return f"{text}; {sentence(self.verdict)}"
         control = self.control
         return text if control is None else f"{text}; random: {control.faults} in {len(control.families)} from {control.forwards}"

@@ -21,6 +21,7 @@ CLASSES = 24  # rows of a table by class
 
 @opt.takes_target
 @opt.reports_result
+@opt.holds("criteria.*", "inputs", "memory")
 def cover(
     target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
     data: Annotated[

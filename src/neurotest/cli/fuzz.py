@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +19,21 @@ DRY = 5.0  # new goals in 1,000 passes that are little
 RunPath = Annotated[Path, typer.Argument(help="The campaign's run.")]
 
 
+# Of a campaign and of its control.
+COUNTED = (
+    "outputs", "faults", "families", "roots", "pairs", "by_predicted.*", "forwards", "seconds", "iterations", "accepted",
+    "accepted_faults", "rft", "rft_interval.*", "faults_per_1000_forwards", "faults_per_1000_forwards_interval.*", "classes.*",
+    "evenness", "families_estimated", "families_estimated_interval.*",
+)  # fmt: skip
+NUMBERS = (
+    *COUNTED, *(f"random.{name}" for name in COUNTED), "seconds_by.*", "verdict.*", "by_operator.*", "unseen", "unstable",
+    "seeds", "set_aside", "coverage", "guide_details.*",
+)  # fmt: skip
+
+
 @opt.takes_target
 @opt.reports_result
+@opt.holds(*NUMBERS)
 def fuzz(
     target: opt.Target = None,
     seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled unless --oracle says otherwise.")] = None,
@@ -43,7 +57,9 @@ def fuzz(
     ] = None,
     iterations: Annotated[int | None, typer.Option("--iterations", help="Stop after so many turns of seeds.")] = None,
     forwards: Annotated[int | None, typer.Option("--forwards", help="Stop after so many forward passes.")] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after so many seconds.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", help="Stop after so many seconds of wall clock, all included.")
+    ] = None,
     max_outputs: Annotated[int | None, typer.Option("--max-outputs", help="Stop after so many outputs.")] = None,
     faults: Annotated[int | None, typer.Option("--faults", help="Stop after so many faults.")] = None,
     until_dry: Annotated[
@@ -97,8 +113,10 @@ def fuzz(
     budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults,
               "until_dry": dry}  # fmt: skip
     opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume)
+    began = time.monotonic()
     opt.set_threads(threads)
     from neurotest.campaign import fuzz as start
+    from neurotest.campaign.clock import counting_from
     from neurotest.cli.screen import Screen
 
     loaded = opt.open_target(again or target, description, resume)
@@ -108,13 +126,14 @@ def fuzz(
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
     guide = with_goals(guide, goal, aim)
-    screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None))
+    screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None), started=began)
     try:
-        result = start(
-            loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
-            neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen,
-            **{k: v for k, v in {**settings, **budget}.items() if v is not None},
-        )  # fmt: skip
+        with counting_from(began):
+            result = start(
+                loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
+                neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen,
+                **{k: v for k, v in {**settings, **budget}.items() if v is not None},
+            )  # fmt: skip
     finally:
         screen.close()
     return result.to_dict(), lambda: print_result(result)
@@ -143,13 +162,15 @@ def print_result(result: FuzzResult) -> None:
     content = result.to_dict()
     print(
         f"{content['faults']:,} faults in {content['families']} families from {content['roots']:,} seeds; "
-        f"{content['forwards']:,} forward passes in {content['seconds']:.1f} s"
+        f"{content['forwards']:,} forward passes"
         + (f"; {result.set_aside:,} seeds the target gets wrong were set aside" if result.set_aside else "")
     )
+    took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in content["seconds_by"].items() if seconds >= 0.05)
+    print(f"{content['seconds']:.1f} s in all{took and ': '}{took}")
     rows = [_numbers(result.guide, content)]
     if content["random"] is not None and result.control is not result.tally:
         rows.append(_numbers("random", content["random"]))
-    columns = ["guide", "forwards", "faults", "per 1,000 forwards", "families", "classes", "seeds", "of those it kept, faults"]
+    columns = ["guide", "forwards", "families", "seeds broken", "pairs", "faults", "per 1,000 forwards", "of those kept, faults"]
     show.table("the guide, and random beside it", columns, rows)
     if verdict := versus(content):
         print(verdict)
@@ -167,9 +188,9 @@ def print_result(result: FuzzResult) -> None:
 
 def _numbers(name: str, content: dict[str, Any]) -> list[str]:
     return [
-        name, f"{content['forwards']:,}", f"{content['faults']:,}",
+        name, f"{content['forwards']:,}", f"{content['families']:,}", f"{content['roots']:,}", f"{content['pairs']:,}",
+        f"{content['faults']:,}",
         _share(content["faults_per_1000_forwards"], content["faults_per_1000_forwards_interval"], 1, ""),
-        f"{content['families']:,}", f"{content['classes']['predicted']}", f"{content['roots']:,}",
         _share(content["rft"], content["rft_interval"], 100, " %"),
     ]  # fmt: skip
 
@@ -181,16 +202,11 @@ def _share(value: float | None, interval: list[float] | None, times: float, unit
 
 
 def versus(content: dict[str, Any]) -> str:
-    """Whether the guide found more faults per forward pass than its control did, in a sentence."""
+    """Who found more families, seeds broken and pairs of classes, the guide or its control, in a sentence."""
+    from neurotest.campaign.verdict import sentence
+
     random = content["random"]
-    ours, theirs = (one and one["faults_per_1000_forwards_interval"] for one in (content, random))
-    if not ours or not theirs or random["forwards"] == 0 or content["guide"] == "random":
-        return ""
-    if ours[0] > theirs[1]:
-        return "the guide found more faults per forward pass than random"
-    if theirs[0] > ours[1]:
-        return "random found more faults per forward pass than the guide"
-    return "the guide's faults per forward pass do not differ from random's beyond chance"
+    return sentence(content["verdict"], (content["faults"], random["faults"])) if random else ""
 
 
 @opt.reports_result

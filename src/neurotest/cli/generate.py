@@ -11,9 +11,15 @@ from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.errors import BadInput
 
+NUMBERS = (
+    "outputs", "faults", "families", "roots", "by_predicted.*", "forwards", "backwards", "seconds", "evenness.*", "distance.*",
+    "random.*", "unstable", "set_aside",
+)  # fmt: skip
+
 
 @opt.takes_target
 @opt.reports_result
+@opt.holds(*NUMBERS, "success", "success_interval.*", "diversity")
 def attack(
     target: opt.Target = None,
     seeds: opt.Seeds = None,
@@ -87,6 +93,10 @@ def _attack_row(content: dict[str, Any]) -> list[str]:
 
 @opt.takes_target
 @opt.reports_result
+@opt.holds(
+    *NUMBERS, "success", "success_interval.*", "diversity", "by_target.*", "coverage.*", "seeds", "seeds_failed",
+    "random_seeds_failed", "mean_steps", "disagreed",
+)  # fmt: skip
 def diff(
     targets: Annotated[list[str] | None, typer.Argument(help="Two or more targets; one for dlfuzz and adapt.")] = None,
     seeds: Annotated[str | None, typer.Option("--seeds", help="Inputs to start from, labelled if possible.")] = None,
@@ -181,6 +191,7 @@ def _show_diff(content: dict[str, Any], families: list[dict[str, Any]], quiet: b
 
 @opt.takes_target
 @opt.reports_result
+@opt.holds(*NUMBERS, "archive", "cells.*", "root_label_pairs", "by_change.*", "spent")
 def illuminate(
     target: opt.Target = None,
     seeds: opt.Seeds = None,
@@ -233,6 +244,10 @@ def _show_illuminate(content: dict[str, Any], cells: list[dict[str, Any]], quiet
 
 @opt.takes_target
 @opt.reports_result
+@opt.holds(
+    "outputs", "faults", "families", "roots", "by_predicted.*", "forwards", "seconds", "radius", "seeds", "set_aside", "rate",
+    "rate_interval.*", "labels_per_seed", "evaluations_per_seed", "errors", "best_fitness", "controls.*", "unstable",
+)  # fmt: skip
 def swarm(
     target: opt.Target = None,
     seeds: opt.Seeds = None,

@@ -143,8 +143,7 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
             from neurotest.errors import Remark
 
             warnings.simplefilter("ignore", Remark)
-        for condition in fail_if or ():
-            show.read_condition(condition)
+        show.check_names(fail_if, getattr(command, "numbers", None))
         for name in ("limit", "batch"):
             at_least(name, values.get(name))
         content, print_result, *code = command(**{name: value for name, value in values.items() if name not in added})
@@ -159,6 +158,16 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
             raise typer.Exit(code[0])
 
     return with_options(command, run, added)
+
+
+def holds(*numbers: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What numbers the JSON of a command has, so that --fail-if is refused before the work; `*` stands for names of its own."""
+
+    def declare(command: Callable[..., Any]) -> Callable[..., Any]:
+        command.numbers = numbers  # type: ignore[attr-defined]
+        return command
+
+    return declare
 
 
 def _own(command: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -22,10 +22,14 @@ ENOUGH = 200  # faults below which it is too early to advise
 class Screen:
     """Called after every batch; shows what is new, not too often."""
 
-    def __init__(self, *, json: bool, quiet: bool, classes: tuple[str, ...] | None = None, live: bool | None = None) -> None:
+    def __init__(
+        self, *, json: bool, quiet: bool, classes: tuple[str, ...] | None = None, live: bool | None = None,
+        started: float | None = None,
+    ) -> None:  # fmt: skip
         self.json, self.quiet, self.classes = json, quiet, classes
         self.live = (sys.stderr.isatty() and not json and not quiet) if live is None else live
         self.began = self.shown_at = self.family_at = time.monotonic()
+        self.started = self.began if started is None else started  # of the command, by time.monotonic
         self.newest: list[str] = []
         self.first: int | None = None
         self.value: float | None = None
@@ -57,7 +61,12 @@ class Screen:
     def facts(self, fuzzer: Fuzzer) -> dict[str, Any]:
         tally, control = fuzzer.tally, fuzzer.control.tally if fuzzer.control else None
         spent = max(time.monotonic() - self.began, 1e-9)
+        elapsed = time.monotonic() - self.started
+        counts = {**tally.counts(), "seconds": elapsed}
         return {
+            "elapsed": round(elapsed, 1),
+            "of": {name: [counts[name], most] for name, most in fuzzer.budget.to_dict().items() if name in counts},
+            "run": None if fuzzer.path is None else str(fuzzer.path),
             "iterations": tally.iterations,
             "forwards": tally.forwards,
             "per_second": round((self._all(fuzzer) - (self.first or 0)) / spent, 1),
@@ -86,10 +95,12 @@ class Screen:
         random = facts["random"]
         beside = "" if random is None else f" (random: {random['faults']:,} in {random['families']})"
         return (
+            f"{elapsed(facts)}; "
             f"{facts['iterations']:,} iterations, {facts['forwards']:,} forwards ({facts['per_second']:,.0f}/s), "
             f"{facts['faults']:,} faults in {facts['families']} families{beside}, {facts['classes']} classes{coverage}; "
             f"{goals_line(facts)}"
             f"last new family {facts['since_new_family']:.0f} s ago; {facts['advice']}"
+            + (f"; run: {facts['run']}" if facts["run"] else "")
         )
 
     def _event(self, event: str, **facts: Any) -> None:
@@ -123,6 +134,8 @@ class Screen:
             pairs[(true, predicted)] += n
         coverage, random = "" if facts["coverage"] is None else f"{facts['coverage']:.4g}", facts["random"]
         rows = [
+            ("elapsed", elapsed(facts)),
+            ("run", facts["run"] or "nothing is written"),
             ("rate", f"{facts['per_second']:,.0f} forwards/s, {facts['forwards']:,} in all, {facts['iterations']:,} iterations"),
             ("found", f"{facts['faults']:,} faults, {facts['families']} families, {facts['classes']} classes"),
             ("random found", "" if random is None else f"{random['faults']:,} faults, {random['families']} families"),
@@ -141,6 +154,15 @@ class Screen:
     def close(self) -> None:
         if self._live is not None:
             self._live.stop()
+
+
+def elapsed(facts: dict[str, Any]) -> str:
+    """How long it has run, and how far each budget is spent: `1:05, 317 of 3,000 forwards`."""
+    minutes, seconds = divmod(int(facts["elapsed"]), 60)
+    hours, minutes = divmod(minutes, 60)
+    clock = f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+    spent = [f"{min(done, most):,.0f} of {most:,.0f} {name}" for name, (done, most) in facts["of"].items()]
+    return ", ".join([clock, *spent])
 
 
 def goals_line(facts: dict[str, Any]) -> str:

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from neurotest.stats.bootstrap import Interval
 
 
+NUMBERS = (
+    "fdr", "fdr_interval.*", "relative_fdr", "fdr_ceiling", "apfd", "apfd_interval.*", "ftcr", "ftcr_auc", "random.*", "accuracy",
+    "accuracy_*", "near_duplicates*", "prior.*", "rounds.*", "methods.*", "pool", "budget", "indices.*", "scores.*",
+    "predicted.*", "in_training.*",
+)  # fmt: skip
+
+
 @opt.takes_target
 @opt.reports_result
+@opt.holds(*NUMBERS)
 def select(
     target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")] = None,
     pool: Annotated[

@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import Any
 
 import typer
 
 from neurotest import interrupts
-from neurotest.errors import BadInput, visible
+from neurotest.errors import BadInput, near, visible
 
 
 class Plain:
@@ -155,6 +156,18 @@ def check_fail_if(conditions: Sequence[str] | None, content: dict[str, Any]) -> 
         if holds:
             print(f"neurotest: failed: {path} is {value:g}, --fail-if {condition!r}", file=sys.stderr)
             raise typer.Exit(1)
+
+
+def check_names(conditions: Sequence[str] | None, numbers: Sequence[str] | None) -> None:
+    """Refuse conditions that cannot be read or, where a command says which numbers its result has, name another."""
+    for condition in conditions or ():
+        name = read_condition(condition)[0]
+        if numbers is not None and not any(fnmatchcase(name, pattern) for pattern in numbers):
+            closest = near(name, numbers).removeprefix("Known: ")
+            closest = f"{closest} " if closest.startswith("Did") else ""
+            raise BadInput(
+                f"--fail-if {condition!r}: the result has no number {name!r}. {closest}There are {', '.join(numbers)}."
+            )
 
 
 def read_condition(condition: str) -> tuple[str, str, float]:

@@ -8,6 +8,7 @@ from neurotest.campaign.families import families
 from neurotest.campaign.shrink import shrunk_of
 from neurotest.campaign.status import tally_of
 from neurotest.campaign.store import Store
+from neurotest.campaign.verdict import sentence
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.report import charts, pictures
 from neurotest.report.section import Row, section
@@ -29,7 +30,8 @@ def beside_random(run: Run) -> Row | None:
     summary = run["summary"]
     if run["config"].get("guide") == "random" or not summary.get("random"):
         return None
-    return {"campaigns": [{"name": summary["guide"], **summary}, {"name": "random", **summary["random"]}]}
+    campaigns = [{"name": summary["guide"], **summary}, {"name": "random", **summary["random"]}]
+    return {"campaigns": campaigns, "verdict": sentence(summary.get("verdict"))}
 
 
 @section("goals", title="Goals", order=15, commands=("fuzz",))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from neurotest.cli import screen as screens
-from neurotest.cli.screen import Screen, advice, goals_line
+from neurotest.cli.screen import Screen, advice, elapsed, goals_line
 from neurotest.generate.fuzz.mutants import Tally
+from neurotest.generate.fuzz.settings import Budget
 
 
 def fuzzer(**counts: Any) -> Any:
@@ -22,7 +24,10 @@ def fuzzer(**counts: Any) -> Any:
     control = Tally(forwards=290, faults=3)
     control.families.update({(0, 1, "blur"): 3})
     guide = SimpleNamespace(value=lambda: 0.25, details=dict, expected=lambda: None)
-    return SimpleNamespace(tally=tally, control=SimpleNamespace(tally=control), corpus=[1, 2, 3], guide=guide)
+    return SimpleNamespace(
+        tally=tally, control=SimpleNamespace(tally=control), corpus=[1, 2, 3], guide=guide, path=Path("runs/one"),
+        budget=Budget(forwards=3000),
+    )  # fmt: skip
 
 
 def test_goals_reached_and_expected_in_words() -> None:
@@ -30,6 +35,12 @@ def test_goals_reached_and_expected_in_words() -> None:
     assert goals_line(facts) == "goals reached: family 1,200, seed 3; about 7 more in the next 1,000 passes; "
     assert "too early" in goals_line({**facts, "expected_goals": None})
     assert goals_line({"goals": None}) == ""
+
+
+def test_elapsed_time_and_budgets_in_words() -> None:
+    assert elapsed({"elapsed": 65.4, "of": {"forwards": [317, 3000]}}) == "1:05, 317 of 3,000 forwards"
+    assert elapsed({"elapsed": 3723, "of": {}}) == "1:02:03"
+    assert elapsed({"elapsed": 0, "of": {"faults": [12, 10], "seconds": [0.4, 60.0]}}) == "0:00, 10 of 10 faults, 0 of 60 seconds"
 
 
 MUTANT: Any = SimpleNamespace(family=(2, 1, "scale"), number=7)
@@ -47,7 +58,8 @@ def test_lines_when_there_is_no_terminal(capsys: pytest.CaptureFixture[str], mon
     shown = Screen(json=False, quiet=False, classes=("a", "b", "c"), live=False)
     shown(fuzzer(forwards=300, faults=4, iterations=20), [MUTANT], [MUTANT])
     text = capsys.readouterr().err
-    assert "20 iterations, 300 forwards" in text
+    assert "0:00, 300 of 3,000 forwards; 20 iterations, 300 forwards" in text
+    assert text.endswith("; run: runs/one\n")
     assert "4 faults in 2 families (random: 3 in 1), 1 classes, coverage 0.25" in text
 
 
@@ -78,6 +90,8 @@ def test_the_live_view_names_what_matters() -> None:
         "cat taken for bee after scale",
         "go on?",
         "random found",
+        "0:00, 300 of 3,000 forwards",
+        "runs/one",
     ):
         assert word in text
     shown.close()

@@ -8,6 +8,7 @@ was when the batch began.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Fuzzer:
         self.target, self.seeds, self.guide, self.oracles = target, seeds, guide, oracles
         self.settings, self.budget = settings, budget
         self.control: Control | None = None
+        self.path: Path | None = None  # of its run
         settings.mutations.check(tuple(seeds.x.shape[1:]))
         self.corpus = Corpus(seeds, settings)
         self.tally = Tally()
@@ -156,6 +158,7 @@ class Fuzzer:
         """Everything but images and the guide's arrays."""
         return {
             "tally": self.tally.plain(),
+            "first": self.tally.plain_first(),
             **self.schedule.plain(),
             "next": self.corpus.next,
             "uses": [[entry.number, entry.uses] for entry in self.corpus.entries],
@@ -164,6 +167,7 @@ class Fuzzer:
     def restore(self, plain: dict[str, Any], entries: dict[int, Entry], seen: Iterable[int]) -> None:
         """Take over what `plain` gave, with the entries it names and the contents of all outputs up to then."""
         self.tally = Tally.read(plain["tally"])
+        self.tally.read_first(plain.get("first"))
         self.corpus.next = int(plain["next"])
         self.corpus.entries = [entries[int(number)] for number, _ in plain["uses"]]
         for entry, (_, uses) in zip(self.corpus.entries, plain["uses"], strict=True):

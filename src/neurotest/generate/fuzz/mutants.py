@@ -74,6 +74,9 @@ class Tally:
     predicted: Counter[int] = field(default_factory=Counter)
     operators: Counter[str] = field(default_factory=Counter)  # faults by last operator
     tried: Counter[str] = field(default_factory=Counter)  # run, by last operator
+    # When a seed first had a fault of a family, in forwards: too much for every batch, so it is saved with snapshots only. None:
+    # the campaign was begun by a version that did not keep it.
+    first: dict[tuple[int, Key], int] | None = field(default_factory=dict)
 
     COUNTS = (
         "batches", "iterations", "forwards", "tested", "drawn", "valid", "rounds", "idle", "outputs", "accepted", "faults",
@@ -93,6 +96,8 @@ class Tally:
             self.last_family = self.forwards
         self.families[mutant.family] += 1
         self.roots.add(mutant.root)
+        if self.first is not None:
+            self.first.setdefault((mutant.root, mutant.family), self.forwards)
         self.predicted[mutant.predicted] += 1
         self.operators[mutant.operator] += 1
         return new
@@ -120,10 +125,17 @@ class Tally:
             "tried": dict(self.tried),
         }
 
+    def plain_first(self) -> list[list[Any]] | None:
+        return None if self.first is None else [[root, *family, n] for (root, family), n in self.first.items()]
+
+    def read_first(self, content: Any) -> None:
+        """The inverse of `plain_first`."""
+        self.first = None if content is None else {(int(r), (int(t), int(p), str(o))): int(n) for r, t, p, o, n in content}
+
     @classmethod
     def read(cls, content: dict[str, Any]) -> Tally:
         content = {"rejected": content.get("condemned"), **content}  # its name in the first version
-        tally = cls(**{name: content[name] for name in cls.COUNTS})
+        tally = cls(**{name: content[name] for name in cls.COUNTS}, first=None)
         tally.families = Counter({(int(t), int(p), str(o)): int(n) for t, p, o, n in content["families"]})
         tally.roots = {int(r) for r in content["roots"]}
         tally.predicted = Counter({int(k): int(n) for k, n in content["predicted"].items()})
