@@ -156,7 +156,7 @@ def test_weights_that_have_changed_are_named_with_both_hashes(project: Path, run
 def test_what_is_repeated_on_resume_is_used_or_refused(run: Path, cli: Cli) -> None:
     same = cli("fuzz", "--resume", run, "--guide", "kmnc:sections=10", "--seed", 0, "--mean", "0.3", "--iterations", 6, "-q")
     assert same.code == 0, same.err
-    default = cli("fuzz", "--resume", run, "--tries", 64, "--mutations", "rules95", "--iterations", 7, "-q")
+    default = cli("fuzz", "--resume", run, "--tries", 64, "--mutations", "rules95:units=image", "--iterations", 7, "-q")
     assert default.code == 0, default.err  # spelled out, and what it was anyway
     other = cli("fuzz", "--resume", run, "--guide", "nlc", "--iterations", 7, "-q")
     assert other.code == 2

@@ -36,6 +36,7 @@ from neurotest.scan import Progress
 from neurotest.target import Target
 
 BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults", "until_dry")
+FITTED = 1000  # seeds that show what the data are like
 FULL = "the limit of --disk was reached: later faults are rows without an image (`neurotest replay` makes them again)."
 
 
@@ -133,6 +134,7 @@ class _Campaign(Job[FuzzResult]):
         oracles = build_oracles(target, list(plan.oracle))
         chosen = choose_seeds(target, source, oracles, keep_wrong=plan.keep_wrong)
         settings.mutations.check(tuple(chosen.x.shape[1:]))
+        plan, settings = plan.fitted(settings, chosen.unit(chosen.x[:FITTED]))
         train = None if plan.train is None else open_data(target, plan.train)
         context = Context(target=target, train=train, seed=settings.seed, cache=True)
         state = guide.start(context, source.take(chosen.positions))
@@ -181,7 +183,7 @@ class _Campaign(Job[FuzzResult]):
             tally=fuzzer.tally, control=self._control(), classes=tuple(classes) or None, outputs_possible=seeds.classes,
             set_aside=seeds.set_aside, seeds=len(seeds), guide=_shown(self.plan.guide), coverage=fuzzer.guide.value(),
             stopped=stopped, notes=(FULL,) if driver.full else (), details=fuzzer.guide.details(),
-            seconds_by=self.clock.shares(fuzzer.tally, fuzzer.control and fuzzer.control.tally),
+            seconds_by=self.clock.shares(fuzzer.tally, fuzzer.control.tally if fuzzer.control else None),
         )  # fmt: skip
 
     def _control(self) -> Tally | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Tally
 
 NAMES = ("start", "guide", "random", "validity", "saving", "rest")
@@ -52,12 +53,12 @@ class Clock:
         names = {"total": self.total()} | {name: self.before.get(name, 0.0) + n for name, n in self.own.items()}
         return {**self.before, **names}
 
-    def restore(self, stored: Any, tallies: list[Tally]) -> None:
-        """Take over what earlier sessions took; runs of earlier versions tell only what their batches took."""
-        if isinstance(stored, Mapping) and "total" in stored:
+    def restore(self, stored: Any) -> None:
+        """Take over what earlier sessions took."""
+        try:
             self.before = {name: float(stored.get(name, 0.0)) for name in ("total", "start", "validity", "saving")}
-        else:
-            self.before = {"total": sum(tally.seconds for tally in tallies)}
+        except (AttributeError, TypeError, ValueError):
+            raise BadInput("the run's clock cannot be read: the run is damaged.") from None
 
     def shares(self, guided: Tally, control: Tally | None) -> dict[str, float]:
         """Seconds by what took them; their sum is the total."""

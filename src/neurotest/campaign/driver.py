@@ -97,7 +97,7 @@ class Driver:
         with fuzzer:
             self.catch_up(int(run["progress"]["batches"]))
         self._repeated = sum(tally.seconds for tally in self._tallies) - worked
-        self.clock.restore(run["clock"] if "clock" in run else {}, self._tallies)
+        self.clock.restore(run["clock"] if "clock" in run else self._worked())
         self.kept = store.kept()
         self.written = int(run["written"]) if "written" in run else 0
 
@@ -105,6 +105,10 @@ class Driver:
     def _tallies(self) -> list[Tally]:
         control = self.fuzzer.control
         return [self.fuzzer.tally, *([] if control is None else [control.tally])]
+
+    def _worked(self) -> dict[str, float]:
+        """All that runs of earlier versions tell of the time they took."""
+        return {"total": sum(tally.seconds for tally in self._tallies)}
 
     def catch_up(self, batches: int) -> None:
         """Repeat what was committed after the last snapshot; its rows are there already."""

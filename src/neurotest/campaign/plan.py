@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from torch import Tensor
+
 from neurotest import registry
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
@@ -87,6 +89,8 @@ class FuzzPlan(Plan):
     keep: int = 5
     disk: float = 200e6
     control: bool = True
+    # The mutations, where neither the user nor the guide names any.
+    base: str = dataclasses.field(default="rules95:units=image", compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.keep, int) or self.keep < 0:
@@ -104,12 +108,15 @@ class FuzzPlan(Plan):
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> FuzzPlan:
-        """The plan of a stored campaign; a method the run could not store stays as it is, and is refused where it is needed."""
+        """The plan of a stored campaign; a method the run could not store stays as it is, and is refused where it is needed.
+
+        Runs that do not name their mutations are of versions that had strengths in pixels only.
+        """
         try:
             values = {name: config[name] for name in PLAIN if name in config and name != "control"}  # merged swarms lack some
             return cls(
                 guide=config["guide"], oracle=tuple(config["oracle"]), train=config.get("train"), options=config["options"],
-                control=bool(config.get("control")), **values,
+                control=bool(config.get("control")), base="rules95", **values,
             )  # fmt: skip
         except (KeyError, TypeError):
             raise BadInput("the run's configuration is not that of a campaign: it is damaged or of another command.") from None
@@ -120,7 +127,10 @@ class FuzzPlan(Plan):
             return False
         if name == "guide":
             return bool(_guide_key(before) == _guide_key(after))
-        return name in ("mutations", "validity") and bool(_option(name, before) == _option(name, after))
+        if name not in ("mutations", "validity"):
+            return False
+        old, new = _option(name, before), _option(name, after)
+        return bool(old == new or (name == "mutations" and old.unfitted() == new))
 
     def read_guide(self) -> Guide:
         return read_guide(self.guide, layers=self.layers, neuron=self.neuron)
@@ -130,14 +140,24 @@ class FuzzPlan(Plan):
 
     def settings(self, guide: Guide) -> Settings:
         """The guide's published settings, over which the user's options go."""
-        options = _options("fuzz", Settings, {**guide.defaults, **self.options})
+        options = _options("fuzz", Settings, {"mutations": self.base, **guide.defaults, **self.options})
         return Settings(**{name: _option(name, value) for name, value in options.items()})
+
+    def fitted(self, settings: Settings, seeds: Tensor) -> tuple[FuzzPlan, Settings]:
+        """With mutations, and the strengths of validity, that suit the data: what is stored, and what the work uses."""
+        mutations = settings.mutations.fitted(seeds)
+        changes: dict[str, Any] = {"mutations": mutations}
+        contrast = getattr(mutations, "contrast", None)
+        if contrast is not None and "validity" not in self.options:
+            changes["validity"] = dataclasses.replace(settings.validity, contrast=contrast)
+        plan = dataclasses.replace(self, options={**self.options, **changes})
+        return plan, dataclasses.replace(settings, **changes)
 
     def mutations(self) -> Mutations:
         """The mutations alone, to make faults again: the guide need not be one that can be read back."""
         text = self.options.get("mutations")
         if text is None:
-            text = self.read_guide().defaults.get("mutations", "rules95")
+            text = self.read_guide().defaults.get("mutations", self.base)
         mutations: Mutations = _option("mutations", text)
         return mutations
 

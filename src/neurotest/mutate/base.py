@@ -119,6 +119,14 @@ class Mutations(ABC):
         """Matrices in double precision and halves rounded up: no bit depends on what else is in the batch."""
         return True
 
+    def fitted(self, x: Tensor) -> Mutations:
+        """With what these images (n, ...) in [0, 1] say of the data; most mutations have nothing to learn from them."""
+        return self
+
+    def unfitted(self) -> Mutations:
+        """As it was before."""
+        return self
+
     @property
     def needs_root(self) -> bool:
         """Whether `apply` looks at the seed."""

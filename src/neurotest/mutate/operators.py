@@ -175,6 +175,14 @@ class Translation(Affine):
         return about_centre(identity(len(parameters), parameters), height, width, parameters[:, :2])
 
 
+class ShareTranslation(Affine):
+    """Move by a share of the size (right, down), rounded to whole pixels; black comes in."""
+
+    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
+        pixels = (parameters[:, :2] * parameters.new_tensor([width, height])).round()
+        return about_centre(identity(len(parameters), parameters), height, width, pixels)
+
+
 class Slant(Affine):
     """Shear along x by a factor."""
 

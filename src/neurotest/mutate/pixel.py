@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,16 +14,19 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.mutate.operators import Operator, column
 
+USUAL = 30  # pixels of the images that fuzzers were made for: 28 of MNIST, 32 of CIFAR-10
 BILATERAL = 10  # the number of the one blur that costs more than all others together
 
 
+@dataclass(frozen=True)
 class Add(Operator):
-    """Brightness: x + b / 255."""
+    """Brightness: x + b / 255 of the `contrast`, the range of values in the data."""
 
-    integers = True
+    contrast: float = 1.0
+    integers: ClassVar[bool] = True
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        return x + column(parameters, x) / 255
+        return x + self.contrast * column(parameters, x) / 255
 
 
 class Blur(Operator):
@@ -48,6 +53,25 @@ class Blur(Operator):
                 window = MEDIANS[number]
                 out[mine] = _with_room(x[mine], window[0], functools.partial(median_blur, kernel_size=window))
         return out
+
+
+class SharedBlur(Blur):
+    """The same blurs, as wide beside the image as they are beside one of USUAL pixels.
+
+    Larger images are blurred at that size, by means over squares and linear interpolation back; of smaller ones every pixel is a
+    square of several.
+    """
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        size, (height, width) = min(x.shape[-2:]), x.shape[-2:]
+        if (times := round(USUAL / size)) > 1:
+            wide = x.repeat_interleave(times, -2).repeat_interleave(times, -1)
+            return torch.nn.functional.avg_pool2d(super().apply(wide, parameters), times)
+        if (times := round(size / USUAL)) > 1:
+            small = torch.nn.functional.adaptive_avg_pool2d(x, (round(height / times), round(width / times)))
+            blurred = super().apply(small, parameters)
+            return torch.nn.functional.interpolate(blurred, (height, width), mode="bilinear", align_corners=False)
+        return super().apply(x, parameters)
 
 
 def _with_room(x: Tensor, window: int, blur: Callable[[Tensor], Tensor]) -> Tensor:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from neurotest import checks, registry
+from neurotest.errors import BadInput
 from neurotest.mutate.base import Family, RuleMutations, single
-from neurotest.mutate.operators import Contrast, Paste, Rotation, Slant, Translation
-from neurotest.mutate.pixel import BILATERAL, Add, Blur, Noise, PixelChange, WhiteNoise
+from neurotest.mutate.operators import Affine, Contrast, Paste, Rotation, ShareTranslation, Slant, Translation
+from neurotest.mutate.pixel import BILATERAL, Add, Blur, Noise, PixelChange, SharedBlur, WhiteNoise
 from neurotest.mutate.style import AdaIN, Style, StyleImages, StyleTransfer
 
 MOVES = ((-5, -5), (-5, 0), (0, -5), (0, 0), (5, 0), (0, 5), (5, 5))
+SHARE = 1 / 30  # of the size, instead of a pixel: 5 of them are 5 pixels of 28 and of 32
+RANGE = (0.001, 0.999)  # quantiles between which the values of the data lie
+ENOUGH = 2_000_000  # values that show the range
+
+
+def contrast_of(x: Tensor) -> float:
+    """The range of values in images (n, ...) in [0, 1], in steps of 0.05: 1 if they use all of it."""
+    values = x.flatten()
+    values = values[:: max(1, len(values) // ENOUGH)].double()
+    low, high = torch.quantile(values, torch.tensor(RANGE, dtype=values.dtype)).tolist()
+    return max(0.05, round(20 * (high - low)) / 20)
 
 
 @registry.register(
@@ -26,26 +38,52 @@ MOVES = ((-5, -5), (-5, 0), (0, -5), (0, 0), (5, 0), (0, 5), (5, 5))
     differs="71 affine and 24 pixel rules, three of which change nothing. NSGen's text counts style among the 95; its code does "
     "not: that is `rules98`. The code draws rules equally often, so that 63 % are rotations (`choice=rule`); here families "
     "are. Smaller images are placed on white, as published; `white=false` is kinder to data with a black background. Warps "
-    "and blurs are kornia's, which differ from OpenCV's in the last digits.",
+    "and blurs are kornia's, which differ from OpenCV's in the last digits. Campaigns use `units=image` unless told otherwise: "
+    "shifts, blurs and brightness in shares of the image instead of pixels and grey levels; on images of 28 to 32 pixels that use their "
+    "whole range the two are equal, value for value.",
 )
 @dataclass(frozen=True, kw_only=True)
 class Rules95(RuleMutations):
     """Translation (7), scale (4), rotation (60), each once per lineage; contrast (7), brightness (7), blur (10).
 
-    white: what surrounds a shrunk image. bilateral: whether the tenth blur, the slow one, is among the rules.
+    white: what surrounds a shrunk image. bilateral: whether the tenth blur, the slow one, is among the rules. units: `pixels` as
+    published (shifts of 5 pixels, blurs over up to 9, 10 to 70 of 255 grey levels brighter), or `image` (shifts of a sixth of the
+    size, blurs as wide beside the image, brightness in shares of the contrast). contrast: the range of values in the data; none:
+    learned from the seeds.
     """
 
     white: bool = True
     bilateral: bool = True
+    units: Literal["pixels", "image"] = "pixels"
+    contrast: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.one_of("units", self.units, ("pixels", "image"))
+        if self.contrast is not None:
+            if self.units == "pixels":
+                raise BadInput(f"contrast={self.contrast}: belongs to units=image; published strengths are absolute.")
+            checks.number("contrast", self.contrast, "the range of values in the data, 1 for all of it", above=0, most=1)
+
+    def fitted(self, x: Tensor) -> Rules95:
+        if self.units == "pixels" or self.contrast is not None:
+            return self
+        return replace(self, contrast=contrast_of(x))
+
+    def unfitted(self) -> Rules95:
+        return replace(self, contrast=None)
 
     def _families(self) -> Sequence[Family]:
+        image, contrast = self.units == "image", self.contrast or 1.0
+        translation: Affine = ShareTranslation() if image else Translation()
+        unit, blur = (SHARE, SharedBlur()) if image else (1.0, Blur())
         return (
-            Family("translation", Translation(), tuple((float(a), float(b)) for a, b in MOVES), (0.0, 0.0), once=True),
+            Family("translation", translation, tuple((a * unit, b * unit) for a, b in MOVES), (0.0, 0.0), once=True),
             Family("scale", Paste(white=self.white), single((0.8, 0.85, 0.9, 0.95)), (1.0,), once=True),
             Family("rotation", Rotation(), single(range(-30, 30)), (0.0,), once=True),
             Family("contrast", Contrast(), single([0.8 + 0.2 * i for i in range(7)]), (1.0,)),
-            Family("brightness", Add(), single(range(10, 80, 10)), (0.0,)),
-            Family("blur", Blur(), single(range(1, 11 if self.bilateral else BILATERAL)), (0.0,)),
+            Family("brightness", Add(contrast), single(range(10, 80, 10)), (0.0,)),
+            Family("blur", blur, single(range(1, 11 if self.bilateral else BILATERAL)), (0.0,)),
         )
 
 

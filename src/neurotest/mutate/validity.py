@@ -38,7 +38,7 @@ class Validity:
 
     l0_unit: what is counted, `value` or `pixel`. l0_base: of what alpha is a share, of the `nonzero` ones of the reference or
     of its `size`. check_once: check operators that are allowed once per lineage (affine ones) too. style_exempt: style is not
-    checked.
+    checked. contrast: the range of values in the data, of which beta is a share.
     """
 
     mode: Literal["or", "and"] = "or"
@@ -48,10 +48,12 @@ class Validity:
     l0_base: Literal["nonzero", "size"] = "nonzero"
     check_once: bool = False
     style_exempt: bool = True
+    contrast: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
             checks.number(name, getattr(self, name), "a share; NSGen uses alpha=0.2, beta=0.4", least=0, most=1)
+        checks.number("contrast", self.contrast, "1 for data that use the whole range", above=0, most=1)
         checks.one_of("mode", self.mode, ("or", "and"))
         checks.one_of("l0_unit", self.l0_unit, ("value", "pixel"))
         checks.one_of("l0_base", self.l0_base, ("nonzero", "size"))
@@ -64,5 +66,5 @@ class Validity:
             different, present = different.any(1, keepdim=True), present.any(1, keepdim=True)
         base = present.sum((1, 2)) if self.l0_base == "nonzero" else torch.full_like(present.sum((1, 2)), different[0].numel())
         few = different.sum((1, 2)) < self.alpha * base
-        small = apart.amax((1, 2)) <= self.beta + 1e-6
+        small = apart.amax((1, 2)) <= self.beta * self.contrast + 1e-6
         return few | small if self.mode == "or" else few & small

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from neurotest import rng
 
@@ -59,7 +58,8 @@ def swap_interval(left: Findings, right: Findings, *, draws: int = 2000, level: 
     return Swapped(len({k for _, k in pairs[0]}), len({k for _, k in pairs[1]}), -reach, reach)
 
 
-def _table(places: list[tuple[int, int]], seeds: int, kinds: int) -> NDArray[np.float32]:
+def _table(places: list[tuple[int, int]], seeds: int, kinds: int) -> Any:
+    """A sparse table (seeds, kinds) of 0 and 1."""
     from scipy.sparse import csr_array
 
     rows, columns = np.array(places, dtype=np.int64).reshape(-1, 2).T

@@ -28,7 +28,7 @@ def test_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares == {"start": 8.0, "guide": 5.0, "random": 3.0, "validity": 0.0, "saving": 3.0, "rest": 1.0}
     assert sum(shares.values()) == clock.total() == 20.0
     later = Clock()
-    later.restore(clock.plain(), [])
+    later.restore(clock.plain())
     later.started(0.0)
     now = 112.0
     assert later.total() == 22.0
@@ -44,8 +44,11 @@ def test_seconds_are_wall_clock_with_everything_included(target: Target, seeds: 
     assert tuple(content["seconds_by"]) == NAMES
     assert content["seconds"] == pytest.approx(sum(content["seconds_by"].values()))
     assert content["seconds_by"]["random"] > 0
-    assert 1.5 < content["seconds"] < took + 0.01
-    assert content["seconds"] < 4.5  # the control, saving and the start are within it
+    assert content["seconds"] < took + 0.01
+    start = content["seconds_by"]["start"]
+    assert content["seconds"] < max(3.0, start) + 2.0  # on a busy machine the start alone may take longer, and one batch is run
+    if start < 2.0:
+        assert content["seconds"] > 2.0
 
 
 def test_resumed_seconds_go_on_from_those_before(target: Target, seeds: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def run(command: Any, *args: str) -> Any:
     return CliRunner().invoke(app, list(args))
 
 
-COMMANDS = {
+COMMANDS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "fuzz": (fuzz.fuzz, (TARGET, DATA, "--forwards", "200", "--tries", "8")),
     "attack": (generate.attack, (TARGET, DATA, "--steps", "2")),
     "swarm": (generate.swarm, (TARGET, "zoo:mnist/test[:3]", "--evaluations", "40")),
