@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import torch
 
 from neurotest import interrupts
+from neurotest.campaign.believed import Believed
 from neurotest.campaign.clock import Clock
 from neurotest.campaign.driver import Driver, Watcher, progress
 from neurotest.campaign.plan import FuzzPlan
@@ -56,6 +57,7 @@ def fuzz(
     keep: int | None = None,
     disk: float | None = None,
     control: bool | None = None,
+    judge: AnyTarget | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     watch: Watcher | None = None,
@@ -69,8 +71,9 @@ def fuzz(
     forward passes, below which it ends). options: the fields of `Settings` (mutations and validity may be text).
     oracle: `label` by default. out: where the run goes (None: ./neurotest-runs; False: nothing is written). resume: a run to go
     on with: its settings stay, the budget may be another. keep, disk: images per family (5), and bytes of images in all (200 MB).
-    control: let a random campaign of as many forward passes run beside it (default). stop: asked after every batch; True ends it
-    so that it can be resumed (raises Interrupted).
+    control: let a random campaign of as many forward passes run beside it (default). judge: a second, better network that says
+    which faults should still be given their class; without one a learner of the seeds does. stop: asked after every batch;
+    True ends it so that it can be resumed (raises Interrupted).
     """
     named: dict[str, Any] = dict(options)
     parts = {name: value for name in BUDGETS if (value := named.pop(name, None)) is not None}
@@ -81,6 +84,7 @@ def fuzz(
     settings: dict[str, Any] = {
         "guide": guide, "oracle": oracle, "train": train, "options": named, "keep_wrong": keep_wrong, "limit": limit,
         "layers": layers, "neuron": neuron, "keep": keep, "disk": disk, "control": control,
+        "judge": judge,
     }  # fmt: skip
     callbacks: dict[str, Any] = {"watch": watch, "stop": stop or interrupts.requested}
     if resume is not None:
@@ -122,6 +126,7 @@ class _Campaign(Job[FuzzResult]):
     fuzzer: Fuzzer
     callbacks: dict[str, Any]
     clock: Clock
+    believed: Believed | None = None
     train: Source | None = None
     driver: Driver | None = None
 
@@ -141,7 +146,8 @@ class _Campaign(Job[FuzzResult]):
         fuzzer = Fuzzer(target, chosen, state, oracles, settings, budget)
         if plan.control and not isinstance(guide, RandomGuide):
             fuzzer = fuzzer.controlled()
-        return cls(target, source, plan, budget, fuzzer, callbacks, clock, train)
+        believed = Believed.of(chosen, plan.read_judge(), target, settings.mutations)
+        return cls(target, source, plan, budget, fuzzer, callbacks, clock, believed, train)
 
     def config(self) -> dict[str, Any]:
         return {
@@ -169,7 +175,9 @@ class _Campaign(Job[FuzzResult]):
         return f"{self.fuzzer.tally.faults:,} faults" if self.fuzzer.tally.batches else ""
 
     def _driver(self, store: Store | None) -> Driver:
-        return Driver(self.fuzzer, store, self.plan.keep, self.plan.disk, clock=self.clock, **self.callbacks)
+        return Driver(
+            self.fuzzer, store, self.plan.keep, self.plan.disk, clock=self.clock, believed=self.believed, **self.callbacks
+        )
 
     def work(self, run: Run | None, progress: Progress | None) -> FuzzResult:
         driver = self.driver or self._driver(None if run is None else Store(run))
@@ -183,6 +191,7 @@ class _Campaign(Job[FuzzResult]):
             tally=fuzzer.tally, control=self._control(), classes=tuple(classes) or None, outputs_possible=seeds.classes,
             set_aside=seeds.set_aside, seeds=len(seeds), guide=_shown(self.plan.guide), coverage=fuzzer.guide.value(),
             stopped=stopped, notes=(FULL,) if driver.full else (), details=fuzzer.guide.details(),
+            valid=None if self.believed is None else self.believed.summary(),
             seconds_by=self.clock.shares(fuzzer.tally, fuzzer.control.tally if fuzzer.control else None),
         )  # fmt: skip
 

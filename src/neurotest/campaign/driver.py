@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from neurotest.campaign.believed import Believed
 from neurotest.campaign.clock import Clock
 from neurotest.campaign.store import Store
 from neurotest.errors import BadInput
@@ -43,6 +44,7 @@ class Driver:
     written: int = 0
     full: bool = False  # the limit of the disk was reached
     clock: Clock = field(default_factory=Clock)
+    believed: Believed | None = None
     _saved: float = 0.0
     _cost: float = 0.0
     _batch_took: float = 0.0
@@ -85,6 +87,8 @@ class Driver:
             try:
                 batch = int(snapshot.plain["tally"]["batches"])
                 fuzzer.restore(snapshot.plain, snapshot.entries, store.contents(batch))
+                if self.believed is not None:
+                    self.believed.restore(snapshot.plain.get("believed"))
                 if fuzzer.control is not None:
                     fuzzer.control.restore(snapshot.control or {}, store.control(batch))
             except (KeyError, TypeError, ValueError) as error:
@@ -121,6 +125,9 @@ class Driver:
         began = time.perf_counter()
         outputs = fuzzer.step()
         fuzzer.tally.seconds += time.perf_counter() - began
+        if self.believed is not None:
+            with self.clock.spending("validity"):
+                self.believed.add(outputs)
         control = fuzzer.control
         return outputs, control.follow(control.level(fuzzer.tally)) if control else []
 
@@ -161,9 +168,14 @@ class Driver:
         assert self.store is not None
         began = time.monotonic()
         fuzzer, control = self.fuzzer, self.fuzzer.control
+        believed = None if self.believed is None else self.believed.plain()
         self.store.snapshot(
-            fuzzer.plain(), fuzzer.guide.arrays(), fuzzer.corpus.entries, control.plain() if control is not None else None
+            {**fuzzer.plain(), "believed": believed},
+            fuzzer.guide.arrays(),
+            fuzzer.corpus.entries,
+            control.plain() if control is not None else None,
         )
+        self.store.run["believed valid"] = None if self.believed is None else self.believed.summary()
         self._saved = time.monotonic()
         self._cost = self._saved - began
 

@@ -20,10 +20,11 @@ from neurotest.generate.swarm import PRESETS, Fitness, controls
 from neurotest.generate.swarm import Settings as SwarmSettings
 from neurotest.jobs.life import other_setting
 from neurotest.jobs.methods import read_method, stored_method
-from neurotest.jobs.opening import stored_spec
+from neurotest.jobs.opening import open_target, stored_spec
 from neurotest.mutate.base import Mutations
 from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
+from neurotest.target import Target
 
 MUTATIONS = "mutation"
 PLAIN = ("keep_wrong", "limit", "layers", "neuron", "keep", "disk", "control")
@@ -89,6 +90,7 @@ class FuzzPlan(Plan):
     keep: int = 5
     disk: float = 200e6
     control: bool = True
+    judge: Any = None  # a second network, or its spec
     # The mutations, where neither the user nor the guide names any.
     base: str = dataclasses.field(default="rules95:units=image", compare=False)
 
@@ -103,7 +105,7 @@ class FuzzPlan(Plan):
         return {
             "guide": stored_method(guide), "oracle": [stored_method(oracle) for oracle in self.oracle],
             "train": stored_spec(self.train), "options": {name: stored_method(value) for name, value in self.options.items()},
-            **{name: getattr(self, name) for name in PLAIN},
+            "judge": stored_method(self.judge), **{name: getattr(self, name) for name in PLAIN},
         }  # fmt: skip
 
     @classmethod
@@ -116,7 +118,7 @@ class FuzzPlan(Plan):
             values = {name: config[name] for name in PLAIN if name in config and name != "control"}  # merged swarms lack some
             return cls(
                 guide=config["guide"], oracle=tuple(config["oracle"]), train=config.get("train"), options=config["options"],
-                control=bool(config.get("control")), base="rules95", **values,
+                control=bool(config.get("control")), base="rules95", judge=config.get("judge"), **values,
             )  # fmt: skip
         except (KeyError, TypeError):
             raise BadInput("the run's configuration is not that of a campaign: it is damaged or of another command.") from None
@@ -131,6 +133,11 @@ class FuzzPlan(Plan):
             return False
         old, new = _option(name, before), _option(name, after)
         return bool(old == new or (name == "mutations" and old.unfitted() == new))
+
+    def read_judge(self) -> Target | None:
+        if isinstance(self.judge, Mapping):
+            read_method("judge", self.judge)  # refuses, and says that it must be given again
+        return None if self.judge is None else open_target(self.judge)
 
     def read_guide(self) -> Guide:
         return read_guide(self.guide, layers=self.layers, neuron=self.neuron)

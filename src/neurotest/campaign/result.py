@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from neurotest.campaign.believed import sentence as believed
 from neurotest.campaign.verdict import compare, sentence
 from neurotest.generate.fuzz.mutants import Key, Tally
 from neurotest.generate.outcome import Outcome, class_name, interval, spread
@@ -61,6 +62,7 @@ class FuzzResult(Outcome):
     run: Path | None = None
     notes: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)  # what the guide says about itself
+    valid: dict[str, Any] | None = None  # what share of the faults is believed to be valid
     seconds_by: dict[str, float] = field(default_factory=dict)  # of wall clock, by what took them
 
     @property
@@ -85,6 +87,7 @@ class FuzzResult(Outcome):
             "run": str(self.run) if self.run else None,
             "random": None if control is None else numbers(control, self.classes, self.outputs_possible),
             "verdict": self.verdict,
+            "believed_valid": self.valid,
             "by_operator": {name: {"faults": tally.operators[name], "tested": n} for name, n in tally.tried.most_common()},
             "unseen": tally.unseen,
             "unstable": tally.unstable,
@@ -106,6 +109,7 @@ class FuzzResult(Outcome):
 
     def headline(self) -> str:
         text = f"{self.faults} faults in {len(self.families)} families from {self.tally.forwards} forward passes"
+        text = "; ".join(filter(None, [text, believed(self.valid)]))
         if self.verdict is not None:
             return f"{text}; {sentence(self.verdict)}"
         control = self.control

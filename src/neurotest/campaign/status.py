@@ -29,6 +29,13 @@ def control_of(run: Run) -> Tally | None:
         raise BadInput(f"{run.path} holds damaged counters of a control.") from None
 
 
+def believed_of(run: Run) -> dict[str, Any] | None:
+    """What share of its faults is believed to be valid, as of its last snapshot; None in runs that do not tell."""
+    if "believed valid" not in run or not isinstance(believed := run["believed valid"], dict):
+        return None
+    return believed
+
+
 def status(path: Path | str) -> dict[str, Any]:
     """State, counters and budget of a campaign."""
     with Run.open(path) as run:
@@ -44,6 +51,7 @@ def status(path: Path | str) -> dict[str, Any]:
             "families": len(tally.families),
             "roots": len(tally.roots),
             "unseen": tally.unseen,
+            "believed_valid": believed_of(run),
             **tally.counts(),
             "random": control and {**control.counts(), "families": len(control.families), "roots": len(control.roots)},
         }

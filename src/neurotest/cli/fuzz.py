@@ -26,8 +26,8 @@ COUNTED = (
     "evenness", "families_estimated", "families_estimated_interval.*",
 )  # fmt: skip
 NUMBERS = (
-    *COUNTED, *(f"random.{name}" for name in COUNTED), "seconds_by.*", "verdict.*", "by_operator.*", "unseen", "unstable",
-    "seeds", "set_aside", "coverage", "guide_details.*",
+    *COUNTED, *(f"random.{name}" for name in COUNTED), "seconds_by.*", "verdict.*", "believed_valid.*", "by_operator.*", "unseen",
+    "unstable", "seeds", "set_aside", "coverage", "guide_details.*",
 )  # fmt: skip
 
 
@@ -93,6 +93,12 @@ def fuzz(
     control: Annotated[
         bool, typer.Option("--control/--no-control", help="Let a random campaign of equal forward passes run beside it.")
     ] = True,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge", help="A second, better network that says which faults are valid (default: a learner of the seeds)."
+        ),
+    ] = None,
     layers: opt.Layers = None,
     neuron: opt.Neuron = None,
     out: opt.Out = None,
@@ -131,7 +137,7 @@ def fuzz(
         with counting_from(began):
             result = start(
                 loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
-                neuron=neuron, **limits, control=control, out=out, resume=resume, watch=screen,
+                neuron=neuron, **limits, control=control, judge=judge, out=out, resume=resume, watch=screen,
                 **{k: v for k, v in {**settings, **budget}.items() if v is not None},
             )  # fmt: skip
     finally:
@@ -156,6 +162,7 @@ def with_goals(guide: str | None, goals: list[str] | None, aims: list[str] | Non
 
 
 def print_result(result: FuzzResult) -> None:
+    from neurotest.campaign.believed import sentence as believed
     from neurotest.cli import show
     from neurotest.cli.screen import advice, goals_line
 
@@ -172,8 +179,9 @@ def print_result(result: FuzzResult) -> None:
         rows.append(_numbers("random", content["random"]))
     columns = ["guide", "forwards", "families", "seeds broken", "pairs", "faults", "per 1,000 forwards", "of those kept, faults"]
     show.table("the guide, and random beside it", columns, rows)
-    if verdict := versus(content):
-        print(verdict)
+    for text in (believed(content["believed_valid"]), versus(content)):
+        if text:
+            print(text)
     rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in result.table()[:SHOWN]]
     show.table(f"fault families, the first {len(rows)} of {content['families']}", ["true", "predicted", "after", "faults"], rows)
     details = content.get("guide_details", {})
@@ -220,9 +228,10 @@ def status(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")]) -> op
     rows = [
         [str(one[c]) if isinstance(one[c], str) else f"{one[c]:,}" for c in columns]
         + [f"{one['random']['faults']:,} in {one['random']['families']:,}" if one["random"] else ""]
+        + [_share(one["believed_valid"]["share"], one["believed_valid"]["interval"], 100, " %") if one["believed_valid"] else ""]
         for one in states
     ]
-    return {"runs": states}, lambda: show.table("campaigns", [*columns, "random's faults and families"], rows)
+    return {"runs": states}, lambda: show.table("campaigns", [*columns, "random's faults and families", "believed valid"], rows)
 
 
 @opt.reports_result

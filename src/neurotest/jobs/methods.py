@@ -26,7 +26,7 @@ def with_options(kind: str, method: Any, options: Mapping[str, Any]) -> Any:
 
 def stored_method(method: Any) -> Any:
     """A method as text; plain values stay. What cannot be written is stored for display only, and must be given again."""
-    if method is None or isinstance(method, (str, int, float, bool)):
+    if method is None or isinstance(method, (str, int, float, bool, Mapping)):
         return method
     try:
         return registry.text(method)

@@ -18,7 +18,7 @@ from neurotest.target import Target
 from neurotest.target.description import Description, absolute, source_file
 from neurotest.target.load import sha256
 
-METHODS = ("oracle", "guide", "method")  # settings that may name a further network
+METHODS = ("oracle", "guide", "method", "judge")  # settings that may name a further network
 
 
 def target_config(*targets: Target) -> dict[str, Any]:

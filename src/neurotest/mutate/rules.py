@@ -27,7 +27,7 @@ def contrast_of(x: Tensor) -> float:
     values = x.flatten()
     values = values[:: max(1, len(values) // ENOUGH)].double()
     low, high = torch.quantile(values, torch.tensor(RANGE, dtype=values.dtype)).tolist()
-    return max(0.05, round(20 * (high - low)) / 20)
+    return max(0.05, round(20 * float(high - low)) / 20)
 
 
 @registry.register(
@@ -38,9 +38,9 @@ def contrast_of(x: Tensor) -> float:
     differs="71 affine and 24 pixel rules, three of which change nothing. NSGen's text counts style among the 95; its code does "
     "not: that is `rules98`. The code draws rules equally often, so that 63 % are rotations (`choice=rule`); here families "
     "are. Smaller images are placed on white, as published; `white=false` is kinder to data with a black background. Warps "
-    "and blurs are kornia's, which differ from OpenCV's in the last digits. Campaigns use `units=image` unless told otherwise: "
-    "shifts, blurs and brightness in shares of the image instead of pixels and grey levels; on images of 28 to 32 pixels that use their "
-    "whole range the two are equal, value for value.",
+    "and blurs are kornia's, which differ from OpenCV's in the last digits. Campaigns use `units=image` unless told "
+    "otherwise: shifts, blurs and brightness in shares of the image instead of pixels and grey levels; on images of 28 to 32 "
+    "pixels that use their whole range the two are equal, value for value.",
 )
 @dataclass(frozen=True, kw_only=True)
 class Rules95(RuleMutations):

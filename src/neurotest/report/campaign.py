@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from neurotest.campaign.believed import sentence as believed
 from neurotest.campaign.families import families
 from neurotest.campaign.shrink import shrunk_of
 from neurotest.campaign.status import tally_of
@@ -22,7 +23,7 @@ POINTS = 200  # of a curve
 @section("merge", title="Merged campaigns", order=0, commands=("merge",), template="fuzz.html.j2")
 @section("fuzz", title="Fuzzing", order=0, commands=("fuzz",))
 def fuzz(run: Run) -> Row:
-    return {"subject": run["config"]["target"]}
+    return {"subject": run["config"]["target"], "valid": believed(run["summary"].get("believed_valid"))}
 
 
 @section("beside-random", title="Beside random", order=10, commands=COMMANDS)
