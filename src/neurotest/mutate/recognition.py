@@ -73,7 +73,8 @@ def _patches(x: Tensor, random: np.random.Generator) -> Tensor:
     patches = patches - patches.mean(1, keepdim=True)
     lengths = patches.norm(dim=1)
     chosen = lengths.argsort(descending=True)[: 2 * FILTERS][::2]
-    return (patches[chosen] / lengths[chosen, None].clamp_min(1e-6)).view(-1, x.shape[1], PATCH, PATCH)
+    filters: Tensor = patches[chosen] / lengths[chosen, None].clamp_min(1e-6)
+    return filters.view(-1, x.shape[1], PATCH, PATCH)
 
 
 def _features(x: Tensor, filters: Tensor) -> Tensor:
