@@ -143,7 +143,8 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
             from neurotest.errors import Remark
 
             warnings.simplefilter("ignore", Remark)
-        show.check_names(fail_if, getattr(command, "numbers", None))
+        others = any(values.get(name) is not None for name in getattr(command, "unless", ()))
+        show.check_names(fail_if, None if others else getattr(command, "numbers", None))
         for name in ("limit", "batch"):
             at_least(name, values.get(name))
         content, print_result, *code = command(**{name: value for name, value in values.items() if name not in added})
@@ -160,11 +161,14 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
     return with_options(command, run, added)
 
 
-def holds(*numbers: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What numbers the JSON of a command has, so that --fail-if is refused before the work; `*` stands for names of its own."""
+def holds(*numbers: str, unless: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What numbers the JSON of a command has, so that --fail-if is refused before the work; `*` stands for names of its own.
+
+    unless: options that make another result of it.
+    """
 
     def declare(command: Callable[..., Any]) -> Callable[..., Any]:
-        command.numbers = numbers  # type: ignore[attr-defined]
+        command.numbers, command.unless = numbers, unless  # type: ignore[attr-defined]
         return command
 
     return declare

@@ -27,7 +27,7 @@ NUMBERS = (
 
 @opt.takes_target
 @opt.reports_result
-@opt.holds(*NUMBERS)
+@opt.holds(*NUMBERS, unless=("resume", "status"))
 def select(
     target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")] = None,
     pool: Annotated[
