@@ -31,7 +31,7 @@ help:
 	@echo 'make demo       what neurotest does, on the embedded subject (under two minutes after installation)'
 	@echo 'make test       the test suite without the slow tests      make test-all   all of it'
 	@echo 'make fuzz       generated inputs through every reader (N=100000 READERS=npz,idx)'
-	@echo 'make test-peers against captum, foolbox, torchmetrics, dnn-tip and ART, in $(PEERS)'
+	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip and ART, in $(PEERS)'
 	@echo 'make test-kernels  the numeric tests with the instructions of an older processor'
 	@echo 'make check      lint, types, contracts, docs               make bench      costs as ratios (ARGS="probe --json")'
 	@echo 'make setup      only the environment, in $(VENV)            make clean      remove it and everything built'

@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests themselves run in parallel
 
-PEERS = ("captum", "foolbox", "torchmetrics", "dnn_tip", "art")
+PEERS = ("captum", "cleanlab", "foolbox", "torchmetrics", "dnn_tip", "art")
 REQUIRED = os.environ.get("NEUROTEST_PEERS") == "required"
 
 

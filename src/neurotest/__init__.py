@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from neurotest.scan import scan as scan
     from neurotest.select import Selection as Selection
     from neurotest.select import select as select
+    from neurotest.select.suspects import Suspects as Suspects
+    from neurotest.select.suspects import suspects as suspects
     from neurotest.semantics.descriptions import Description as Description
     from neurotest.semantics.descriptions import Descriptions as Descriptions
     from neurotest.semantics.descriptions import describe as describe
@@ -58,6 +60,7 @@ _HOME = {
     "Run": "runs.store",
     "Selection": "select",
     "Source": "data.source",
+    "Suspects": "select.suspects",
     "Target": "target",
     "Trace": "target",
     "Want": "target",
@@ -75,6 +78,7 @@ _HOME = {
     "profile": "scan",
     "scan": "scan",
     "select": "select",
+    "suspects": "select.suspects",
     "swarm": "campaign",
 }
 

@@ -20,7 +20,7 @@ from neurotest.target.load import LoadOptions, load
 
 FUNCTIONS = [
     "attack", "cover", "data", "describe", "diff", "doctor", "evaluate", "explain", "fuzz", "illuminate", "load", "profile",
-    "scan", "select", "swarm",
+    "scan", "select", "suspects", "swarm",
 ]  # fmt: skip
 OPEN_ENDED = {"attack", "diff"}  # their **options are those of the method that is chosen
 

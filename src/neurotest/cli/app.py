@@ -11,7 +11,22 @@ import typer
 from typer.core import TyperGroup
 
 from neurotest import __version__, interrupts
-from neurotest.cli import bench, cover, describe, evaluate, explain, fuzz, generate, labels, neurons, select, show, study, tools
+from neurotest.cli import (
+    bench,
+    cover,
+    describe,
+    evaluate,
+    explain,
+    fuzz,
+    generate,
+    labels,
+    neurons,
+    select,
+    show,
+    study,
+    suspects,
+    tools,
+)
 from neurotest.errors import Interrupted, NeurotestError, Remark, visible
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
@@ -42,7 +57,7 @@ app = typer.Typer(
 COMMANDS = (
     tools.demo, tools.doctor, cover.cover, describe.describe, select.select, generate.attack, generate.diff, generate.illuminate,
     generate.swarm, neurons.neurons, evaluate.evaluate, labels.labels, study.study, explain.explain, labels.export, fuzz.fuzz,
-    fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
+    suspects.suspects, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__)(command)

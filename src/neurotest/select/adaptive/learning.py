@@ -17,11 +17,12 @@ from neurotest.select.adaptive import learner
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.outputs import Outputs
 from neurotest.select.adaptive.remaining import Draw, Remaining, between, modelled, sampled
+from neurotest.select.suspects import evidence
 
 HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
 ANCHORS, ANCHOR = 500, 0.1  # unlabelled candidates that hold the head to the network, and what each counts
 LEAST = 0.2  # trust in the learner below which DeepGini decides alone: the start is DeepGini's
-CONFIDENT, NEIGHBOURS, AGREEING = 0.9, 10, 0.9
+SURE = 4.0  # log-odds against a label: a network that gives another class 90 %, and nine of ten neighbours that agree with it
 FLAT = 0.25
 UNCLEAR = -1  # a label that says: cannot tell
 
@@ -231,23 +232,16 @@ class Loop:
         return measured or modelled(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]))
 
     def suspects(self) -> np.ndarray:
-        """Labelled inputs whose label is probably wrong: the network is sure, and so it is of the inputs most like this one.
+        """Labelled inputs whose label is probably wrong: the network and the inputs most like this one speak for another class.
 
-        Where neighbours carry labels, those must agree with the network too.
+        Neighbours without a label count for what the network predicts.
         """
         labelled = self.labelled
-        labels = torch.tensor([self.labels[p] for p in labelled.tolist()], dtype=torch.int64)
-        odd: np.ndarray = labelled[((labels != self.predictions[labelled]) & (self.confidence[labelled] > CONFIDENT)).numpy()]
-        if not len(odd):
-            return odd
-        votes = self.predictions.clone()
+        labels = np.array([self.labels[p] for p in labelled.tolist()], dtype=np.int64)
+        votes = self.predictions.numpy().copy()
         votes[labelled] = labels
-        unit = torch.nn.functional.normalize(self.x[:, :-1], dim=1)
-        like = unit[odd] @ unit.T  # (odd, n)
-        like[torch.arange(len(odd)), odd] = -2
-        near = like.topk(min(NEIGHBOURS, like.shape[1] - 1), dim=1).indices
-        agree = (votes[near] == self.predictions[odd][:, None]).double().mean(dim=1)
-        suspicious: np.ndarray = odd[(agree >= AGREEING).numpy()]
+        log_probs = self.outputs[labelled].log_probs().numpy()
+        suspicious: np.ndarray = labelled[evidence(log_probs, labels, labelled, self.x[:, :-1].numpy(), votes).margin > SURE]
         return suspicious
 
     def restore(

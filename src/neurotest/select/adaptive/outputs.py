@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,6 +57,14 @@ class Outputs:
 
     def probs(self) -> Tensor:
         return self.values.softmax(dim=1)
+
+    def log_probs(self) -> Tensor:
+        """(n, count) of every class; those that have no column share what the last one has."""
+        columns = self.values.log_softmax(dim=1)
+        if self.classes is None:
+            return columns
+        rest = columns[:, -1:] - math.log(max(1, self.count - self.classes.shape[1]))
+        return rest.expand(-1, self.count).clone().scatter_(1, self.classes, columns[:, :-1])
 
     def aims(self, labels: Tensor) -> Tensor:
         """(n, c) one where the label is; in the last column where it is none of the likeliest."""

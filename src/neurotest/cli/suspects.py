@@ -1,0 +1,46 @@
+"""`neurotest suspects`: labels that look wrong."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from neurotest.cli import options as opt
+from neurotest.cli import show
+
+SHOWN = 20  # rows of the table
+
+
+@opt.takes_target
+@opt.reports_result
+def suspects(
+    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")],
+    data: Annotated[str, typer.Argument(help="Labelled inputs that the network was not trained on.")],
+    out: opt.Out = None,
+    limit: opt.Limit = None,
+    batch: opt.Batch = 250,
+    strict: opt.Strict = False,
+    quiet: opt.Quiet = False,
+    *,
+    description: dict[str, Any],
+) -> opt.Result:
+    """Labels that look wrong, most suspicious first, and how many wrong ones there are; the network must not know the labels."""
+    from neurotest.select.suspects import suspects as look
+    from neurotest.target import load
+
+    loaded = load(target, **description)
+    with show.ticking("looking at labels", quiet=quiet) as progress:
+        result = look(loaded, data, limit=limit, batch=batch, strict=strict, out=out, progress=progress)
+
+    def print_result() -> None:
+        print(result.headline())
+        rows = result.table()[:SHOWN]
+        if rows:
+            named = ["index", *(["name"] if "name" in rows[0] else []), "label", "suggested"]
+            cells = [[*(str(row[column]) for column in named), f"{row['margin']:.1f}"] for row in rows]
+            show.table(f"the first {len(rows)} of {result.count}", [*named, "log-odds against the label"], cells)
+        if result.run:
+            print(f"pictures: `neurotest report {result.run}`; all of them: --json")
+
+    return result.to_dict(), print_result

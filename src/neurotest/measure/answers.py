@@ -1,0 +1,83 @@
+"""What a network says of every input of a source, and where it places them: one pass, kept in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.data.source import Source
+from neurotest.errors import BadInput
+from neurotest.measure.context import Context
+from neurotest.measure.traces import joined
+from neurotest.memory import check_memory
+from neurotest.scan import BATCH, Batch, Progress, each_batch
+from neurotest.target import Probe, Target, Trace, Want
+
+Floats = NDArray[np.float64]
+LAST = Want(layers="last_hidden", neuron="unit", inputs=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """logits: (n, classes). features: (n, d), the last hidden layer; the logits where a network has no such layer."""
+
+    logits: Floats
+    features: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def classes(self) -> int:
+        return int(self.logits.shape[1])
+
+    @cached_property
+    def log_probs(self) -> Floats:
+        """(n, classes)"""
+        return log_softmax(self.logits)
+
+    @cached_property
+    def predicted(self) -> NDArray[np.int64]:
+        return np.asarray(self.logits.argmax(axis=1))
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """(n,) probability of the predicted class."""
+        return np.exp(self.log_probs.max(axis=1))
+
+
+def log_softmax(logits: Floats) -> Floats:
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    result: Floats = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return result
+
+
+def answers(target: Target, source: Source, *, batch: int = BATCH, progress: Progress | None = None) -> Answers:
+    """Forward the source once. Logits that are not finite are refused: nothing can be said about such inputs."""
+    want, width = _last_hidden(target)
+    check_memory(4 * len(source) * width, f"keeping {width:,} neurons of {len(source):,} inputs", "use --limit")
+    logits: list[Floats] = []
+    features: list[NDArray[np.float32]] = []
+    layout = None if want is None else Context(target=target).layout(want)
+
+    def step(part: Batch, trace: Trace, probe: Probe) -> None:
+        logits.append(trace.logits.double().cpu().numpy())
+        if want is not None and layout is not None:
+            features.append(np.array(joined(trace, want, layout).values, dtype=np.float32))
+
+    each_batch(target, source, step, wants=() if want is None else (want,), batch=batch, progress=progress)
+    scores = np.concatenate(logits)
+    if wrong := int((~np.isfinite(scores).all(axis=1)).sum()):
+        raise BadInput(f"the network gives no finite scores for {wrong} of {len(scores)} inputs: `neurotest doctor` says where.")
+    return Answers(scores, np.concatenate(features) if features else scores.astype(np.float32))
+
+
+def _last_hidden(target: Target) -> tuple[Want | None, int]:
+    try:
+        (layer,) = target.survey().find(LAST.layers)
+    except BadInput:  # nothing but one layer, or none that is known
+        return None, 0
+    return LAST, layer.neurons(LAST.neuron, inputs=True)

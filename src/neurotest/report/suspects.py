@@ -1,0 +1,17 @@
+"""The section of a run of `suspects`: labels that look wrong, as pictures."""
+
+from __future__ import annotations
+
+from neurotest.report import pictures
+from neurotest.report.section import Row, section
+from neurotest.runs.store import Run
+
+SHOWN = 40
+
+
+@section("suspects", title="Labels that look wrong", order=0, commands=("suspects",))
+def suspects(run: Run) -> Row:
+    files = {file.position: file.file for file in run.files("picked")}
+    rows = run["summary"]["suspects"][:SHOWN]
+    shown = [{**row, "picture": pictures.of_file(files.get(row["index"])), "name": row.get("name")} for row in rows]
+    return {"subject": run["config"]["data"] or "", "rows": shown}

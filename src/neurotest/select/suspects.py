@@ -1,0 +1,225 @@
+"""Labels that look wrong: what the network says of an input, and what the labels of its nearest neighbours say, against its own.
+
+Both are evidence about the true class. A label is the more suspicious the further another class is ahead of it in their product,
+the network's probability times the neighbours' share of votes. How many labels are wrong is read from the inputs the network is
+surest about: there it hardly errs by itself, so the share of other labels among them is that of wrong labels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.data.objects import AnyData
+from neurotest.data.source import Source
+from neurotest.errors import BadInput
+from neurotest.files import write_json
+from neurotest.jobs.life import finish, whole
+from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_spec
+from neurotest.jobs.stored import target_config
+from neurotest.measure.answers import Answers, Floats, answers
+from neurotest.public import public
+from neurotest.runs.rows import InputRow
+from neurotest.runs.store import Run
+from neurotest.scan import BATCH, Progress
+from neurotest.stats.bootstrap import Interval, wilson
+from neurotest.target import Target
+
+Ints = NDArray[np.int64]
+NEIGHBOURS = 10
+DOUBT = 0.5  # votes that every class has from the start: ten neighbours of one class leave others a chance of 1 in 21
+SUREST = 0.25  # share of the inputs, most confident first, from which the number of wrong labels is read
+CHUNK = 1 << 22  # similarities held at once
+FILES = 40  # pictures in a run
+
+
+class Evidence(NamedTuple):
+    """Per input how far (in log-odds) the best other class is ahead of its label, and which class that is."""
+
+    margin: Floats
+    suggested: Ints
+
+
+def evidence(log_probs: Floats, labels: Ints, rows: Ints, features: NDArray[Any], votes: Ints) -> Evidence:
+    """Against the labels of some inputs, `rows` of n. log_probs: theirs, (rows, classes). features: (n, d) of all. votes: (n,)
+    the class each input counts for as a neighbour.
+
+    Neighbours that cannot change the verdict, because the network is sure enough of the label, are not searched: they count as
+    if all agreed with it.
+    """
+    least = math.log(DOUBT)
+    share = np.full((len(rows), log_probs.shape[1]), least)
+    own = np.arange(len(rows)), labels
+    share[own] = math.log(NEIGHBOURS + DOUBT)
+    doubtful = np.flatnonzero(_margin(log_probs + share, labels).margin > 2 * (least - share[own]))
+    share[doubtful] = np.log(_neighbours(features, votes, rows[doubtful], log_probs.shape[1]) + DOUBT)
+    return _margin(log_probs + share, labels)
+
+
+def _margin(scores: Floats, labels: Ints) -> Evidence:
+    others = scores.copy()
+    own = np.arange(len(labels)), labels
+    others[own] = -np.inf
+    return Evidence(others.max(axis=1) - scores[own], others.argmax(axis=1))
+
+
+def _neighbours(features: NDArray[Any], votes: Ints, rows: Ints, classes: int) -> Floats:
+    """(rows, classes) votes of the nearest others, by the angle between features."""
+    unit = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    counts = np.zeros((len(rows), classes))
+    near = min(NEIGHBOURS, len(unit) - 1)
+    step = max(1, CHUNK // len(unit))
+    for start in range(0, len(rows) if near else 0, step):
+        part = rows[start : start + step]
+        like = unit[part] @ unit.T
+        here = np.arange(len(part))
+        like[here, part] = -2  # an input is no neighbour of its own
+        nearest = np.argpartition(-like, near - 1, axis=1)[:, :near]
+        np.add.at(counts, (start + here[:, None], votes[nearest]), 1)
+    return counts
+
+
+def wrong_share(confidence: Floats, agrees: NDArray[np.bool_]) -> Interval:
+    """The share of wrong labels: of labels other than predicted among the surest inputs, less what confidence foretells."""
+    surest = np.argsort(-confidence, kind="stable")[: max(1, round(SUREST * len(confidence)))]
+    share = wilson(int((~agrees[surest]).sum()), len(surest))
+    foretold = float(1 - confidence[surest].mean())
+    return Interval(*(max(0.0, limit - foretold) for limit in share))
+
+
+@dataclass(frozen=True, eq=False)
+class Suspects:
+    """Labels that look wrong: `indices` into the data, most suspicious first; as many as there are wrong ones by estimate."""
+
+    order: Ints = field(repr=False)  # (n,) all inputs, most suspicious first
+    margin: Floats = field(repr=False)  # (n,) by position
+    suggested: Ints = field(repr=False)  # (n,) by position: the likeliest other class
+    labels: Ints = field(repr=False)
+    predicted: Ints = field(repr=False)
+    share: Interval  # of wrong labels
+    accuracy: float
+    surest: int  # inputs the share is read from
+    classes: tuple[str, ...] | None = None
+    names: NDArray[Any] | None = field(default=None, repr=False)
+    data: str = ""
+    target: str = ""
+    run: Path | None = None
+
+    @property
+    def count(self) -> int:
+        """As many as are expected, and no more than have another class ahead of their label."""
+        return min(round(self.share.value * len(self.order)), int((self.margin > 0).sum()))
+
+    @property
+    def indices(self) -> Ints:
+        return self.order[: self.count]
+
+    def rows(self, positions: Ints) -> list[dict[str, Any]]:
+        return [
+            {
+                "index": int(i), **({} if self.names is None else {"name": str(self.names[i])}),
+                "label": self._name(self.labels[i]), "suggested": self._name(self.suggested[i]),
+                "predicted": self._name(self.predicted[i]), "margin": float(self.margin[i]),
+            }
+            for i in positions
+        ]  # fmt: skip
+
+    def _name(self, number: Any) -> str:
+        return self.classes[int(number)] if self.classes else str(int(number))
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per suspect."""
+        return self.rows(self.indices)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "target": self.target, "data": self.data, "inputs": len(self.order), "accuracy": self.accuracy,
+            "wrong_share": self.share.value, "wrong_share_interval": [self.share.low, self.share.high], "surest": self.surest,
+            "expected": self.share.value * len(self.order), "count": self.count, "suspects": self.table(),
+            "run": str(self.run) if self.run else None,
+        }  # fmt: skip
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything `to_dict` gives as JSON."""
+        path = Path(path)
+        write_json(path, self.to_dict())
+        return path
+
+    def headline(self) -> str:
+        low, high = (100 * limit for limit in self.share[1:])
+        return (
+            f"about {100 * self.share.value:.1f} % ({low:.1f} .. {high:.1f}) of the labels look wrong, by the {self.surest:,} "
+            f"inputs the network is surest about: {self.count:,} of {len(self.order):,} to look at"
+        )
+
+    def _repr_html_(self) -> str:
+        from neurotest.coverage.result import html_table
+
+        rows = self.table()[:20]
+        return f"<p>{self.headline()}</p>" + (html_table([*rows[0]], (row.values() for row in rows)) if rows else "")
+
+
+@public()
+def suspects(
+    target: AnyTarget,
+    data: AnyData,
+    *,
+    limit: int | None = None,
+    batch: int = BATCH,
+    strict: bool = False,
+    out: str | Path | bool | None = False,
+    progress: Progress | None = None,
+) -> Suspects:
+    """Labels of the data that look wrong, most suspicious first.
+
+    target: a Target, an nn.Module, or text such as `py:model.py:build`. data: labelled inputs as `neurotest.data` takes them. The
+    network need not be good, but it must not have been trained on these labels: it would have learned the wrong ones too. out: a
+    run is written there (None: a new one in ./neurotest-runs; False: none).
+    """
+    network = open_target(target)
+    source = open_data(network, data, limit=limit, strict=strict)
+    with whole("suspects", out, {**target_config(network), "data": stored_spec(source), "batch": batch}) as run:
+        result = of_answers(network, source, answers(network, source, batch=batch, progress=progress))
+        if run is not None:
+            result = replace(result, run=run.path)
+            _record(run, network, source, result)
+            finish(run, result.to_dict())
+    return result
+
+
+def of_answers(target: Target, source: Source, said: Answers) -> Suspects:
+    """The suspects among inputs whose answers are there already."""
+    labels = source.labels
+    if labels is None:
+        raise BadInput(f"{source.what} has no labels: suspects are labels that look wrong. Give labelled data.")
+    if int(labels.max()) >= said.classes:
+        raise BadInput(f"{source.what} has label {int(labels.max())}, but the target has {said.classes} classes.")
+    found = evidence(said.log_probs, labels, np.arange(len(labels)), said.features, labels)
+    agrees = said.predicted == labels
+    share = wrong_share(said.confidence, agrees)
+    return Suspects(
+        order=np.argsort(-found.margin, kind="stable"), margin=found.margin, suggested=found.suggested, labels=labels,
+        predicted=said.predicted, share=share, accuracy=float(agrees.mean()), surest=max(1, round(SUREST * len(labels))),
+        classes=target.classes or source.classes, names=source.names, data=source.spec, target=target.spec,
+    )  # fmt: skip
+
+
+def _record(run: Run, target: Target, source: Source, result: Suspects) -> None:
+    """Every suspect, ranked; the first of them as pictures."""
+    chosen = result.indices
+    ids = source.ids()
+    rows = [
+        InputRow(int(i), str(ids[i]), int(result.labels[i]), int(result.predicted[i]), about)
+        for i, about in zip(np.sort(chosen), result.rows(np.sort(chosen)), strict=True)
+    ]
+    with run.transaction():
+        run["classes"] = list(result.classes or ())
+        run.add_inputs(rows)
+        if len(chosen):
+            run.add_ranking("suspects", chosen, result.margin[chosen], len(chosen))
+            run.save_inputs(chosen[:FILES], source.read(chosen[:FILES]), "picked", target.bounds)

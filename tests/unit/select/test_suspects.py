@@ -1,0 +1,119 @@
+"""Labels that look wrong: by hand, against a plain loop, properties, planted errors on real networks."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import neurotest
+from neurotest.data.source import ArraySource
+from neurotest.errors import BadInput
+from neurotest.measure.answers import log_softmax
+from neurotest.report import write_report
+from neurotest.select.suspects import DOUBT, NEIGHBOURS, evidence, wrong_share
+
+
+def test_by_hand() -> None:
+    """Three inputs; the last one lies beside the first, and is labelled otherwise than both the network and the first say."""
+    log_probs = np.log(np.array([[0.9, 0.1], [0.2, 0.8], [0.75, 0.25]]))
+    features = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]])
+    labels = np.array([0, 1, 1])
+    result = evidence(log_probs, labels, np.arange(3), features, labels)
+    # Both others are neighbours: of the third, one vote for each class; of the first, two for class 1.
+    assert result.margin == pytest.approx([math.log(0.1 * 2.5 / (0.9 * 0.5)), math.log(0.2 / 0.8), math.log(0.75 / 0.25)])
+    assert result.suggested.tolist() == [1, 0, 0]
+
+
+def plain(log_probs: np.ndarray, labels: np.ndarray, features: np.ndarray) -> list[float]:
+    margins = []
+    for i in range(len(labels)):
+        angles = []
+        for j in range(len(labels)):
+            if i != j:
+                lengths = np.sqrt((features[i] ** 2).sum()) * np.sqrt((features[j] ** 2).sum())
+                angles.append((-float((features[i] * features[j]).sum() / lengths), j))
+        votes = np.zeros(log_probs.shape[1])
+        for _, j in sorted(angles)[:NEIGHBOURS]:
+            votes[labels[j]] += 1
+        scores = [log_probs[i, c] + math.log(votes[c] + DOUBT) for c in range(log_probs.shape[1])]
+        margins.append(max(s for c, s in enumerate(scores) if c != labels[i]) - scores[labels[i]])
+    return margins
+
+
+@pytest.mark.parametrize("sure", [0.5, 3.0, 40.0])
+def test_as_a_plain_loop_wherever_a_label_could_be_wrong(sure: float) -> None:
+    random = np.random.default_rng(0)
+    features, labels = random.normal(size=(60, 5)), random.integers(0, 4, 60)
+    log_probs = log_softmax(sure * random.normal(size=(60, 4)))
+    ours = evidence(log_probs, labels, np.arange(60), features, labels).margin
+    expected = np.array(plain(log_probs, labels, features))
+    assert ours[expected > 0] == pytest.approx(expected[expected > 0])
+    assert (ours[expected <= 0] <= 1e-9).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 40))
+def test_the_order_of_the_inputs_does_not_matter(seed: int, n: int) -> None:
+    random = np.random.default_rng(seed)
+    features, labels, log_probs = random.normal(size=(n, 3)), random.integers(0, 3, n), log_softmax(random.normal(size=(n, 3)))
+    shuffled = random.permutation(n)
+    one = evidence(log_probs, labels, np.arange(n), features, labels)
+    other = evidence(log_probs[shuffled], labels[shuffled], np.arange(n), features[shuffled], labels[shuffled])
+    assert other.margin == pytest.approx(one.margin[shuffled])
+
+
+def test_the_share_is_read_from_the_surest() -> None:
+    confidence = np.concatenate([np.full(100, 1.0), np.full(300, 0.5)])
+    agrees = np.ones(400, dtype=bool)
+    agrees[:4] = False
+    agrees[100:250] = False  # the network's own mistakes, where it is not sure
+    share = wrong_share(confidence, agrees)
+    assert share.value == pytest.approx(0.04)
+    assert 0.01 < share.low < 0.04 < share.high < 0.11
+    assert wrong_share(np.full(400, 0.9), np.arange(400) >= 10).value == 0  # ten errors in a hundred are what it foretells
+
+
+@pytest.fixture(scope="module")
+def planted() -> tuple[ArraySource, np.ndarray]:
+    source = neurotest.data("zoo:fashion-mnist/test[:2000]")
+    assert source.labels is not None
+    random = np.random.default_rng(7)
+    where = random.permutation(2000)[:60]
+    labels = source.labels.copy()
+    labels[where] = (labels[where] + random.integers(1, 10, 60)) % 10
+    return ArraySource(source.read(np.arange(2000)), labels), where
+
+
+def test_planted_errors_come_first_and_their_share_is_known(planted: tuple[ArraySource, np.ndarray]) -> None:
+    source, where = planted
+    result = neurotest.suspects("zoo:fashion-lenet5", source)
+    assert np.isin(result.order[:60], where).mean() > 0.7  # 3 % by chance
+    assert result.share.low > 0.01
+    assert result.share.low < 0.03 < result.share.high
+    assert result.table()[0]["label"] != result.table()[0]["suggested"]
+    clean = neurotest.suspects("zoo:fashion-lenet5", "zoo:fashion-mnist/test[:2000]")
+    assert clean.share.high < 0.015
+
+
+def test_a_run_with_its_page(planted: tuple[ArraySource, np.ndarray], tmp_path: Path) -> None:
+    result = neurotest.suspects("zoo:fashion-lenet5", planted[0], out=tmp_path / "run")
+    page = write_report(tmp_path / "run").read_text()
+    assert page.count("<img") == min(40, result.count) > 0
+    assert "Labels that look wrong" in page
+    assert json.loads(result.save(tmp_path / "r.json").read_text())["count"] == result.count
+    assert "<table>" in result._repr_html_()
+
+
+def test_data_without_labels_are_refused() -> None:
+    with pytest.raises(BadInput, match="has no labels"):
+        neurotest.suspects("zoo:mnist-lenet1", neurotest.data("zoo:mnist/test[:20]").without_labels())
+
+
+def test_one_input_has_no_neighbours() -> None:
+    assert len(neurotest.suspects("zoo:mnist-lenet1", "zoo:mnist/test[:1]").order) == 1
