@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from neurotest.campaign import fuzz as fuzz
     from neurotest.campaign.explain import explain as explain
     from neurotest.campaign.swarm import swarm as swarm
+    from neurotest.check import CheckResult as CheckResult
+    from neurotest.check import check as check
     from neurotest.coverage import Coverage as Coverage
     from neurotest.coverage import cover as cover
     from neurotest.data.source import Source as Source
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AttackResult": "generate.gradient",
     "BadInput": "errors",
+    "CheckResult": "check",
     "Coverage": "coverage",
     "Description": "semantics.descriptions",
     "Descriptions": "semantics.descriptions",
@@ -65,6 +68,7 @@ _HOME = {
     "Trace": "target",
     "Want": "target",
     "attack": "generate.gradient",
+    "check": "check",
     "cover": "coverage",
     "data": "data",
     "describe": "semantics.descriptions",

@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "guide": ("generate",),
     "goal": ("generate",),
     "suite": ("evaluate", "campaign"),
+    "examination": ("check",),
     "oracle": ("oracles.py",),
     "fitness": ("generate",),
     "validity": ("mutate",),

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from neurotest import __version__, interrupts
 from neurotest.cli import (
     bench,
+    check,
     cover,
     describe,
     evaluate,
@@ -55,9 +56,9 @@ app = typer.Typer(
     help="Test trained neural networks from the inside.",
 )
 COMMANDS = (
-    tools.demo, tools.doctor, cover.cover, describe.describe, select.select, generate.attack, generate.diff, generate.illuminate,
-    generate.swarm, neurons.neurons, evaluate.evaluate, labels.labels, study.study, explain.explain, labels.export, fuzz.fuzz,
-    suspects.suspects, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
+    tools.demo, check.check, tools.doctor, cover.cover, describe.describe, select.select, suspects.suspects, generate.attack,
+    generate.diff, generate.illuminate, generate.swarm, neurons.neurons, evaluate.evaluate, labels.labels, study.study,
+    explain.explain, labels.export, fuzz.fuzz, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__)(command)

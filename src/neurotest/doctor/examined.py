@@ -146,9 +146,10 @@ class Examined:
         with torch.inference_mode():
             return torch.cat([self.target.raw(part) for part in x.split(self.batch)])
 
-    def logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor, target: Target | None = None) -> Tensor:
+        """Of the target, or of one that reads its inputs otherwise."""
         with torch.inference_mode():
-            return torch.cat([self.target.logits(part) for part in x.split(self.batch)])
+            return torch.cat([(target or self.target).logits(part) for part in x.split(self.batch)])
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
         """What every layer gives for `x`, in the order in which they run."""

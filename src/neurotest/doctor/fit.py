@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,8 +11,18 @@ from torch import Tensor
 
 from neurotest.doctor.examined import Examined, Finding
 
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-GAIN = 0.2  # of accuracy, from which another reading of the inputs is worth a finding
+# Means and standard deviations that training recipes use, by the number of channels.
+NORMALISATIONS = {
+    1: {"the usual MNIST normalisation": ((0.1307,), (0.3081,)), "a mean and std of 0.5": ((0.5,), (0.5,))},
+    3: {
+        "the usual ImageNet normalisation": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        "the usual CIFAR-10 normalisation": ((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)),
+        "a mean and std of 0.5": ((0.5,) * 3, (0.5,) * 3),
+    },
+}
+GAIN = 0.03  # of accuracy, from which another reading of the inputs is worth a finding, if it is no chance
+CHANCE = 0.001  # of a gain that is none, for all readings together
+ORDER_GAIN = 0.2  # the same for another order of the classes, which is fitted to the labels
 
 
 def bounds(examined: Examined) -> Iterator[Finding]:
@@ -66,9 +77,9 @@ def accuracy(examined: Examined) -> Iterator[Finding]:
     shares = f"{right:.1%} of {len(labels)} inputs are right (always the most frequent class: {chance:.1%})"
     better = _better_reading(examined, labels, right)
     order = _better_order(logits, labels)
-    if better is not None:
+    if better is not None and better[1] > chance and order <= better[1] + ORDER_GAIN:
         yield Finding("accuracy", "problem", f"{shares}; {better[0]} it would be {better[1]:.1%}", better[2])
-    elif order > max(0.5, right + GAIN):
+    elif order > max(0.5, right + ORDER_GAIN):
         yield Finding(
             "accuracy",
             "problem",
@@ -87,21 +98,49 @@ def _right(logits: Tensor, labels: Tensor) -> float:
 
 
 def _better_reading(examined: Examined, labels: Tensor, right: float) -> tuple[str, float, str] | None:
-    """Another range or normalisation under which the network does far better: the likeliest slip in describing a target."""
-    low, high = examined.target.bounds
+    """Another range or normalisation under which the network does clearly better: the likeliest slip in describing a target."""
+    from scipy.stats import binomtest
+
+    before = examined.logits(examined.x).argmax(1).cpu() == labels
+    results = []
+    readings = list(_readings(examined))
+    for what, logits, do in readings:
+        after = logits.argmax(1).cpu() == labels
+        won, lost = int((after & ~before).sum()), int((before & ~after).sum())
+        chance = binomtest(won, won + lost, alternative="greater").pvalue if won + lost else 1.0
+        if won - lost > GAIN * len(labels) and chance * len(readings) < CHANCE:
+            results.append((what, float(after.double().mean()), do))
+    return max(results, key=lambda result: result[1], default=None)
+
+
+def _readings(examined: Examined) -> Iterator[tuple[str, Tensor, str]]:
+    """Other readings of the inputs, the logits they give, and the options that ask for them."""
+    target = examined.target
+    low, high = target.bounds
     unit = (examined.x - low) / (high - low)
-    tries: list[tuple[str, Tensor, str]] = [
-        (f"with inputs in {a:g} .. {b:g}", unit * (b - a) + a, f"pass --bounds {a:g} {b:g}")
-        for a, b in ((0, 1), (0, 255), (-1, 1))
-        if (a, b) != (low, high)
-    ]
-    if examined.target.mean is None and unit.ndim == 4 and unit.shape[1] == 3:
-        mean, std = (torch.tensor(values, device=unit.device).view(3, 1, 1) for values in IMAGENET)
-        option = "pass --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225"
-        tries.append(("with the usual ImageNet normalisation", (unit - mean) / std, option))
-    results = [(what, _right(examined.logits(x), labels), do) for what, x, do in tries]
-    best = max(results, key=lambda result: result[1])
-    return best if best[1] > right + GAIN else None
+    for a, b in ((0, 1), (0, 255), (-1, 1)):
+        if (a, b) != (low, high):
+            yield f"with inputs in {a:g} .. {b:g}", examined.logits(unit * (b - a) + a), f"pass --bounds {a:g} {b:g}"
+    if unit.ndim != 4:
+        return
+    plain = copy.copy(target)
+    plain._shift = plain._scale = None
+    bounds = "" if (low, high) == (0, 1) else "--bounds 0 1 "
+    if target.mean is not None:
+        yield (
+            "without --mean and --std",
+            examined.logits(unit, plain),
+            f"leave out --mean and --std{bounds and ', pass --bounds 0 1'}",
+        )
+    deviations = tuple(float(s) for s in unit.std(dim=(0, 2, 3)))
+    own = (tuple(float(m) for m in unit.mean(dim=(0, 2, 3))), deviations)
+    others = dict(NORMALISATIONS.get(unit.shape[1], {}))
+    if min(deviations) > 0.01:
+        others["the mean and std of these data"] = own
+    for what, (mean, std) in others.items():
+        shift, scale = (torch.tensor(values, device=unit.device).view(-1, 1, 1) for values in (mean, std))
+        option = f"--mean {','.join(f'{m:.4g}' for m in mean)} --std {','.join(f'{s:.4g}' for s in std)}"
+        yield f"with {what}", examined.logits((unit - shift) / scale, plain), f"pass {bounds}{option}"
 
 
 def _better_order(logits: Tensor, labels: Tensor) -> float:

@@ -31,8 +31,8 @@ from neurotest.stats.bootstrap import Interval, wilson
 from neurotest.target import Target
 
 Ints = NDArray[np.int64]
-NEIGHBOURS = 10
-DOUBT = 0.5  # votes that every class has from the start: ten neighbours of one class leave others a chance of 1 in 21
+NEIGHBOURS = 20
+DOUBT = 3.0  # votes that every class has from the start
 SUREST = 0.25  # share of the inputs, most confident first, from which the number of wrong labels is read
 CHUNK = 1 << 22  # similarities held at once
 FILES = 40  # pictures in a run

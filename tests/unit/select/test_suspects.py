@@ -21,12 +21,12 @@ from neurotest.select.suspects import DOUBT, NEIGHBOURS, evidence, wrong_share
 
 def test_by_hand() -> None:
     """Three inputs; the last one lies beside the first, and is labelled otherwise than both the network and the first say."""
-    log_probs = np.log(np.array([[0.9, 0.1], [0.2, 0.8], [0.75, 0.25]]))
+    log_probs = np.log(np.array([[0.8, 0.2], [0.2, 0.8], [0.75, 0.25]]))
     features = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]])
     labels = np.array([0, 1, 1])
     result = evidence(log_probs, labels, np.arange(3), features, labels)
     # Both others are neighbours: of the third, one vote for each class; of the first, two for class 1.
-    assert result.margin == pytest.approx([math.log(0.1 * 2.5 / (0.9 * 0.5)), math.log(0.2 / 0.8), math.log(0.75 / 0.25)])
+    assert result.margin == pytest.approx([math.log(0.2 * 5 / (0.8 * 3)), math.log(0.2 / 0.8), math.log(0.75 / 0.25)])
     assert result.suggested.tolist() == [1, 0, 0]
 
 
@@ -76,7 +76,7 @@ def test_the_share_is_read_from_the_surest() -> None:
     share = wrong_share(confidence, agrees)
     assert share.value == pytest.approx(0.04)
     assert 0.01 < share.low < 0.04 < share.high < 0.11
-    assert wrong_share(np.full(400, 0.9), np.arange(400) >= 10).value == 0  # ten errors in a hundred are what it foretells
+    assert wrong_share(np.full(400, 0.9), np.arange(400) >= 10).value == pytest.approx(0)  # ten in a hundred are foretold
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_planted_errors_come_first_and_their_share_is_known(planted: tuple[Array
     result = neurotest.suspects("zoo:fashion-lenet5", source)
     assert np.isin(result.order[:60], where).mean() > 0.7  # 3 % by chance
     assert result.share.low > 0.01
-    assert result.share.low < 0.03 < result.share.high
+    assert 0.015 < result.share.value < 0.06
     assert result.table()[0]["label"] != result.table()[0]["suggested"]
     clean = neurotest.suspects("zoo:fashion-lenet5", "zoo:fashion-mnist/test[:2000]")
     assert clean.share.high < 0.015

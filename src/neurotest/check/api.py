@@ -1,0 +1,226 @@
+"""`neurotest.check`: every examination in turn, each within its share of the time; finished ones are parts of the run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import shlex
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurotest import interrupts, registry
+from neurotest.check.examination import Examination
+from neurotest.check.finding import Examined
+from neurotest.check.result import CheckResult
+from neurotest.check.subject import Clock, Subject, inputs_in_time
+from neurotest.data.objects import AnyData
+from neurotest.data.source import Source, content_ids
+from neurotest.errors import BadInput, Remark, near
+from neurotest.jobs.life import other_setting
+from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
+from neurotest.jobs.parts import Parts
+from neurotest.jobs.stored import stored_target, target_config
+from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.public import public
+from neurotest.runs.rows import InputRow
+from neurotest.runs.store import Run
+from neurotest.scan import BATCH, Progress
+from neurotest.target import Target
+from neurotest.target.description import Description
+
+TIME = 300.0
+SETTINGS: dict[str, Any] = {"time": TIME, "only": None, "skip": None, "limit": None, "seed": 0, "batch": BATCH}
+
+
+@public()
+def check(
+    target: AnyTarget | None = None,
+    data: AnyData | None = None,
+    *,
+    train: AnyData | None = None,
+    time: float | str | None = None,
+    only: Sequence[str] | None = None,
+    skip: Sequence[str] | None = None,
+    limit: int | None = None,
+    seed: int | None = None,
+    batch: int | None = None,
+    out: str | Path | bool | None = False,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+) -> CheckResult:
+    """Everything that can be said about a network in a few minutes: a verdict, and findings with their evidence.
+
+    target: a Target, an nn.Module, or text such as `py:model.py:build`. data: inputs it was not trained on, labelled if possible.
+    train: training data, for what compares with it. time: seconds, or text such as `5m` (the default). only, skip: examinations
+    by name (`neurotest list examination`). out: a run is written there (None: a new one in ./neurotest-runs; False: none).
+    resume: an interrupted run to go on with; finished examinations stay.
+    """
+    given = {
+        "time": None if time is None else read_time(time), "only": only and list(only), "skip": skip and list(skip),
+        "limit": limit, "seed": seed, "batch": batch,
+    }  # fmt: skip
+    if resume is not None:
+
+        def again(run: Run, config: dict[str, Any]) -> _Check:
+            stored = {name: config[name] for name in SETTINGS}
+            for name, value in given.items():
+                if value is not None and value != stored[name]:
+                    raise other_setting(run, name, value, stored[name])
+            network, source = stored_target(run, target), stored_source(run, config["data"], data, "data")
+            training = None if config["train"] is None else stored_source(run, config["train"], train, "training data")
+            return _Check.prepare(network, source, training, stored, inputs=int(config["inputs"]))
+
+        return go_on(resume, "check", again, progress, out=None if out is False else out)
+    if target is None or data is None:
+        raise BadInput("check needs a target and data (or resume=RUN to go on with a run).")
+    settings = {**SETTINGS, **{name: value for name, value in given.items() if value is not None}}
+    return carry_out(_Check.prepare(open_target(target), data, train, settings), out, progress)
+
+
+def read_time(text: float | str) -> float:
+    """Seconds: `300`, `90s`, `5m` or `1h`.
+
+    >>> read_time("5m"), read_time(90)
+    (300.0, 90.0)
+    """
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*(s|m|h)?\s*", str(text))
+    seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"] if match else math.nan
+    if not seconds >= 1:
+        raise BadInput(f"time={str(text)[:40]!r}: expected at least one second, such as 90s, 5m or 1h.")
+    return seconds
+
+
+def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list[Examination]:
+    """Those that are wanted, in their order."""
+    known = {name: entry.make() for name, entry in registry.entries("examination").items()}
+    for name in [*(only or ()), *(skip or ())]:
+        if name not in known:
+            raise BadInput(f"unknown examination {name!r}. {near(name, known)}")
+    chosen = [one for name, one in known.items() if (not only or name in only) and name not in (skip or ())]
+    if not chosen:
+        raise BadInput("only, skip: no examination is left; `neurotest list examination` names them.")
+    return sorted(chosen, key=lambda one: one.order)
+
+
+@dataclass(eq=False)
+class _Check(Job[CheckResult]):
+    command = "check"
+
+    subject: Subject
+    settings: dict[str, Any]
+    chosen: list[Examination]
+    of: int
+    train: Source | None
+    data: Source
+    done: list[Examined] = field(default_factory=list)
+
+    @classmethod
+    def prepare(
+        cls, target: Target, data: AnyData, train: AnyData | None, settings: dict[str, Any], inputs: int | None = None
+    ) -> _Check:
+        """inputs: how many are looked at, where a run knows that already."""
+        chosen = examinations(settings["only"], settings["skip"])
+        source = open_data(target, data, limit=settings["limit"])
+        training = None if train is None else open_data(target, train)
+        fitting = inputs or min(len(source), inputs_in_time(target, source, settings["time"], settings["batch"]))
+        spread = np.unique(np.linspace(0, len(source) - 1, min(fitting, len(source))).astype(np.int64))
+        part = source if len(spread) == len(source) else source.take(spread)
+        subject = Subject(target, part, training, settings["seed"], settings["batch"], words(target, source))
+        return cls(subject, settings, chosen, len(source), training, source)
+
+    def config(self) -> dict[str, Any]:
+        data, train = stored_spec(self.data), stored_spec(self.train)
+        seen = digests(data=self.data, train=self.train)
+        about = {"data": data, "train": train, "inputs": len(self.subject.source), "digests": seen}
+        return {**target_config(self.subject.target), **self.settings, **about}
+
+    def restore(self, run: Run) -> None:
+        self.done = [Examined.read(part) for part in Parts(run)]
+
+    def kept(self, run: Run) -> str:
+        return f"{len(Parts(run))} of {len(self.chosen)} examinations" if len(Parts(run)) else ""
+
+    def work(self, run: Run | None, progress: Progress | None) -> CheckResult:
+        names = {one.name for one in self.done}
+        left = [one for one in self.chosen if one.name not in names]
+        spent = sum(one.seconds for one in self.done)
+        for number, examination in enumerate(left):
+            interrupts.check()
+            rest = max(1.0, self.settings["time"] - spent)
+            clock = Clock.start(rest * examination.share / sum(one.share for one in left[number:]))
+            self._tick(progress)
+            examined = dataclasses.replace(self._examine(examination, clock), seconds=clock.spent)
+            spent += examined.seconds
+            self.done.append(examined)
+            if run is not None:
+                Parts(run).add(examined.arrays())
+        self._tick(progress)
+        order = [one.name for one in self.chosen]
+        subject = self.subject
+        examined_all = tuple(sorted(self.done, key=lambda one: order.index(one.name)))
+        return CheckResult(subject.target.spec, self.data.spec, len(subject.source), self.of, examined_all, spent, self._notes())
+
+    def _tick(self, progress: Progress | None) -> None:
+        def tick() -> None:
+            interrupts.check()
+            if progress is not None:
+                progress(len(self.done), len(self.chosen))
+
+        self.subject.tick = tick
+        tick()
+
+    def _examine(self, examination: Examination, clock: Clock) -> Examined:
+        """An examination that does not fit says why, and does not stop the others."""
+        if examination.labels and self.subject.source.labels is None:
+            return Examined(examination.name, "needs labels, and the data have none", skipped=True)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", Remark)  # said once, when the data were opened
+                return examination.examine(self.subject, clock)
+        except BadInput as error:
+            return Examined(examination.name, str(error), skipped=True)
+
+    def _notes(self) -> tuple[str, ...]:
+        used = len(self.subject.source)
+        if used == self.of:
+            return ()
+        return (f"{used:,} of {self.of:,} inputs were looked at, spread evenly, to keep to the time; more with --time.",)
+
+    def record(self, run: Run, result: CheckResult) -> None:
+        """The pictures, numbered in the order of the findings."""
+        pictures = [
+            (number, place, picture)
+            for number, finding in enumerate(result.findings)
+            for place, picture in enumerate(finding.pictures)
+        ]
+        with run.transaction():
+            run.clear_inputs()
+            for position, (number, place, picture) in enumerate(pictures):
+                about = {"finding": number, "place": place, "caption": picture.caption}
+                run.add_inputs([InputRow(position, str(content_ids(picture.x[None])[0]), extra=about)])
+                run.save_input(position, picture.x, "shown", self.subject.target.bounds)
+
+
+def words(target: Target, source: Source) -> str:
+    """Target, data and what describes the target, as they stand on a command line."""
+    description = Description.of(target)
+    parts = [target.spec, source.spec or "DATA"]
+    for option in ("weights", "size", "resize", "crop", "interpolation"):
+        value = getattr(description, option)
+        if value is not None and not target.spec.startswith("zoo:"):
+            parts += [f"--{option}", "x".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    if not target.spec.startswith("zoo:"):
+        for option in ("mean", "std"):
+            if (numbers := getattr(description, option)) is not None:
+                parts += [f"--{option}", ",".join(f"{number:g}" for number in numbers)]
+        if tuple(target.bounds) != (0.0, 1.0):
+            parts += ["--bounds", *(f"{limit:g}" for limit in target.bounds)]
+        if target.outputs != "logits":
+            parts += ["--outputs", target.outputs]
+    return shlex.join(parts)

@@ -1,0 +1,55 @@
+"""How much of the network the data exercise."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from neurotest.check.examination import Examination
+from neurotest.check.finding import Examined, Finding
+from neurotest.check.subject import Clock, Subject
+from neurotest.checks import setting
+from neurotest.coverage import cover
+from neurotest.registry import register
+
+
+@register(
+    "examination", "coverage", paper="the criteria's own", cost="one or two passes over some inputs", main="inputs",
+)  # fmt: skip
+class CoverageOfData(Examination):
+    """Share of the neurons that the data drive (nc) and, with training data, of what training reached (kmnc, nbc).
+
+    Coverage says how much of the network the inputs exercise, not how good they are as tests. inputs: how many of each.
+    """
+
+    name: ClassVar[str] = "coverage"
+    order: ClassVar[int] = 60
+    share: ClassVar[float] = 1.0
+    labels: ClassVar[bool] = False
+
+    inputs: int = setting(2000, "2000 by default")
+
+    def examine(self, subject: Subject, clock: Clock) -> Examined:
+        part = subject.source.take(subject.some("coverage", self.inputs))
+        train = None if subject.train is None else subject.train.take(slice_of(len(subject.train), self.inputs))
+        names = ["nc"] if train is None else ["nc", "kmnc:100", "nbc"]
+        result = cover(subject.target, part, names, train=train, batch=subject.batch, progress=lambda done, total: subject.tick())
+        rows: dict[str, Any] = {name: one.value.whole for name, one in result.criteria.items()}
+        numbers = {name.partition(":")[0]: float(whole.value) for name, whole in rows.items()}
+        summary = ", ".join(f"{name} {value:.1%}" for name, value in numbers.items()) + f" by {len(part):,} inputs"
+        findings = []
+        dead = int(rows["nc"].dead) if "nc" in rows else 0
+        criteria = " ".join(f"--criteria {name}" for name in names)
+        if train is not None and numbers.get("nbc", 0) > 0.25:
+            sentence = f"the data drive {numbers['nbc']:.1%} of the ends of the neurons' ranges beyond what training reached"
+            advice = "the data differ from the training data: is that meant?"
+            evidence = (("nbc", numbers["nbc"], None),)
+            findings.append(
+                Finding(self.name, "note", 0.5, sentence, evidence, (), f"neurotest cover {subject.words} {criteria}", advice)
+            )
+        return Examined(self.name, summary, tuple(findings), {**numbers, "dead": dead})
+
+
+def slice_of(count: int, most: int) -> Any:
+    import numpy as np
+
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))

@@ -1,0 +1,26 @@
+"""What an examination is: settings, how much of the time it takes, and a function of the subject."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from neurotest.check.finding import Examined
+from neurotest.check.subject import Clock, Subject
+from neurotest.checks import Settings
+
+
+class Examination(Settings, ABC):
+    """Settings of an examination. A file in this package that registers one is all that a new one needs.
+
+    order: its place, smallest first. share: of the time, in proportion to those of the others. labels: whether it needs labels.
+    """
+
+    name: ClassVar[str]
+    order: ClassVar[int]
+    share: ClassVar[float] = 1.0
+    labels: ClassVar[bool] = True
+
+    @abstractmethod
+    def examine(self, subject: Subject, clock: Clock) -> Examined:
+        """What there is to say. What does not fit raises BadInput; what takes too long stops when the clock is over."""

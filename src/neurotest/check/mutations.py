@@ -1,0 +1,77 @@
+"""A short campaign with the best guide: which changed inputs break the network."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from neurotest import interrupts
+from neurotest.campaign import fuzz
+from neurotest.check.examination import Examination
+from neurotest.check.finding import Examined, Finding, Picture
+from neurotest.check.subject import Clock, Subject
+from neurotest.checks import setting
+from neurotest.generate.fuzz.mutants import Mutant
+from neurotest.registry import register
+
+SHOWN = 8
+LEAST = 5.0  # seconds below which a campaign is not worth starting
+
+
+@register(
+    "examination", "campaign", paper="neurotest's guide goals; faults as in DeepHunter (Xie et al., ISSTA 2019)", main="seeds",
+    cost="its share of the time, half of it for the random control",
+)  # fmt: skip
+class Campaign(Examination):
+    """Mutate some inputs under the guide `goals` and count what breaks, beside random mutation of as many forward passes.
+
+    Any network breaks under some change, so this is never an alarm: the families and their pictures are what to look at.
+    seeds: inputs to start from.
+    """
+
+    name: ClassVar[str] = "campaign"
+    order: ClassVar[int] = 90
+    share: ClassVar[float] = 6.0
+    labels: ClassVar[bool] = False
+
+    seeds: int = setting(500, "500 by default")
+
+    def examine(self, subject: Subject, clock: Clock) -> Examined:
+        if clock.left < LEAST:
+            return Examined(
+                self.name, f"{clock.left:.0f} s are too little for a campaign; more with --time", ran_out=True, skipped=True
+            )
+        part = subject.source.take(subject.some("campaign", self.seeds))
+        oracle = "label" if part.labels is not None else "metamorphic"
+        first: list[Mutant] = []
+
+        def watch(fuzzer: Any, outputs: list[Mutant], new: list[Mutant]) -> None:
+            first.extend(new)
+            subject.tick()
+
+        result = fuzz(
+            subject.target, part, seconds=0.9 * clock.left, oracle=oracle, seed=subject.seed, out=False, watch=watch,
+            stop=interrupts.requested,
+        ).to_dict()  # fmt: skip
+        numbers = {name: result[name] for name in ("faults", "families", "forwards", "roots", "seeds")}
+        control = result["random"] or {}
+        numbers |= {"random_faults": control.get("faults"), "random_families": control.get("families")}
+        summary = f"{result['faults']:,} faults in {result['families']} families from {result['forwards']:,} forward passes"
+        if not first:
+            return Examined(self.name, summary, (), numbers)
+        limits = result["faults_per_1000_forwards_interval"]
+        evidence = (
+            ("faults per 1,000 forward passes", float(result["faults_per_1000_forwards"]), limits and tuple(limits)),
+            ("families", float(result["families"]), None), ("random's families", float(control.get("families", 0)), None),
+            ("seeds broken", result["roots"] / max(1, result["seeds"]), None),
+        )  # fmt: skip
+        first.sort(key=lambda mutant: mutant.distance[1])
+        pictures = tuple(self._picture(subject, mutant) for mutant in first[:SHOWN])
+        sentence = f"changed inputs break it: {summary}; {result['roots']:,} of {result['seeds']:,} seeds"
+        deeper = f"neurotest fuzz {subject.words} --forwards 20000"
+        return Examined(self.name, summary, (Finding(self.name, "note", 0.3, sentence, evidence, pictures, deeper),), numbers)
+
+    def _picture(self, subject: Subject, mutant: Mutant) -> Picture:
+        true, predicted = subject.class_name(mutant.expected), subject.class_name(mutant.predicted)
+        return Picture(np.asarray(mutant.x), f"{true}, taken for {predicted} after {mutant.operator}")

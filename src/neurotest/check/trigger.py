@@ -1,0 +1,170 @@
+"""A patch that sends everything to one class: what is left of polluted training data, found without knowing the patch."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from neurotest import rng
+from neurotest.check.examination import Examination
+from neurotest.check.finding import Examined, Finding, Picture, percent, share
+from neurotest.check.subject import Clock, Subject
+from neurotest.checks import setting
+from neurotest.errors import BadInput
+from neurotest.mutate.space import from_unit, to_unit
+from neurotest.registry import register
+from neurotest.stats.bootstrap import Interval, wilson
+
+SHOWN, HELD = 8, 200  # pictures; inputs that a patch is tested on, none of which it was made from
+RATE = 0.15  # of the optimiser, in logits of the patch's colours
+
+
+def stamped(x: Tensor, patch: Tensor, top: NDArray[np.int64], left: NDArray[np.int64]) -> Tensor:
+    """Copies of images (n, c, h, w) in [0, 1] with the patch (c, side, side), or one for each (n, c, side, side), put on them."""
+    side, (high, wide) = patch.shape[-1], x.shape[2:]
+    down = torch.arange(high)[None, :] - torch.from_numpy(top)[:, None]  # (n, h)
+    across = torch.arange(wide)[None, :] - torch.from_numpy(left)[:, None]
+    inside = (((down >= 0) & (down < side))[:, :, None] & ((across >= 0) & (across < side))[:, None, :])[:, None]
+    rows, columns = down.clamp(0, side - 1)[:, :, None], across.clamp(0, side - 1)[:, None, :]
+    colours = patch.expand(len(x), *patch.shape[-3:])
+    at = torch.arange(len(x))[:, None, None]
+    shown = colours.permute(0, 2, 3, 1)[at, rows, columns].permute(0, 3, 1, 2)  # (n, c, h, w)
+    return torch.where(inside.to(x.device), shown, x)
+
+
+@register(
+    "examination", "trigger", main="size",
+    paper="after Neural Cleanse (Wang et al., S&P 2019) and adversarial patches (Brown et al., 2017)",
+    cost="per class `steps` forward and backward passes over 32 inputs",
+    differs="The mask is a square of fixed size at random places, as stickers are, instead of a learned one; a class stands "
+    "out by its share of held-out inputs, with an interval, instead of by a deviation from the median of mask sizes.",
+)  # fmt: skip
+class Trigger(Examination):
+    """For every class, a small square patch is optimised that makes other inputs be taken for it, wherever it is put.
+
+    Any network can be led astray by some patch; an alarm is one class that takes more than half of inputs no patch was made from,
+    far more than the other classes do, or that random patches lead to. size: side of the patch, as a share of the image's.
+    """
+
+    name: ClassVar[str] = "trigger"
+    order: ClassVar[int] = 70
+    share: ClassVar[float] = 3.0
+    labels: ClassVar[bool] = False
+
+    size: float = setting(0.2, "0.2 by default", above=0, most=0.5)
+    steps: int = setting(40, "40 by default")
+    inputs: int = setting(32, "32 per step")
+    gap: float = setting(0.25, "0.25 by default", above=0, below=1)
+
+    def examine(self, subject: Subject, clock: Clock) -> Examined:
+        shape = subject.source.shape
+        if len(shape) != 3 or min(shape[1:]) < 8:
+            raise BadInput("patches are for images of at least 8 x 8 pixels")
+        classes = subject.said.classes
+        usable = (
+            subject.said.predicted == subject.labels if subject.source.labels is not None else np.ones(len(subject.said), bool)
+        )
+        order = rng.stream("check.trigger", subject.seed).permutation(classes)
+        rates: dict[int, tuple[Interval, Interval]] = {}
+        patches: dict[int, Tensor] = {}
+        for number in order.tolist():
+            if clock.over or (rates and clock.left < clock.spent / len(rates)):
+                break
+            rows = np.flatnonzero(usable & (subject.said.predicted != number))
+            if len(rows) < 2 * self.inputs:
+                continue
+            rows = rng.stream("check.trigger.rows", subject.seed, number).permutation(rows)
+            patches[number] = self._patch(subject, rows[HELD // 2 :] if len(rows) > HELD else rows[len(rows) // 2 :], number)
+            held = rows[: min(HELD // 2, len(rows) // 2)]
+            rates[number] = self._rates(subject, held, patches[number], number)
+            subject.tick()
+        if len(rates) < 3:
+            short = "the time was over" if clock.over or clock.left < clock.spent else "too few inputs are classified correctly"
+            return Examined(self.name, f"{len(rates)} classes were tried: {short}", ran_out=True, skipped=True)
+        return self._examined(subject, rates, patches, ran_out=len(rates) < classes)
+
+    def _side(self, subject: Subject) -> int:
+        return max(2, round(self.size * min(subject.source.shape[1:])))
+
+    def _images(self, subject: Subject, rows: NDArray[np.int64]) -> Tensor:
+        return to_unit(subject.target.prepare(subject.source.read(rows)), subject.target.bounds)
+
+    def _places(self, subject: Subject, count: int, random: np.random.Generator) -> tuple[Any, Any]:
+        high, wide = subject.source.shape[1:]
+        side = self._side(subject)
+        return random.integers(0, high - side + 1, count), random.integers(0, wide - side + 1, count)
+
+    def _patch(self, subject: Subject, rows: NDArray[np.int64], number: int) -> Tensor:
+        """Colours (c, side, side) in [0, 1] that lead to the class, learned at random places on random inputs."""
+        target, side = subject.target, self._side(subject)
+        random = rng.stream("check.trigger.steps", subject.seed, number)
+        start = rng.torch_stream("check.trigger.start", subject.seed, number)
+        logits = torch.randn((subject.source.shape[0], side, side), generator=start).to(target.device).requires_grad_()
+        optimiser = torch.optim.Adam([logits], RATE)
+        for _ in range(self.steps):
+            some = random.choice(rows, min(self.inputs, len(rows)), replace=False)
+            x = stamped(self._images(subject, some), logits.sigmoid(), *self._places(subject, len(some), random))
+            wanted = torch.full((len(some),), number, device=target.device)
+            loss = torch.nn.functional.cross_entropy(target.logits(from_unit(x, target.bounds)), wanted)
+            (gradient,) = torch.autograd.grad(loss, logits, allow_unused=True)
+            if gradient is None or not bool(gradient.isfinite().all()):
+                raise BadInput("the network has no usable gradient towards its inputs")
+            logits.grad = gradient
+            optimiser.step()
+            subject.tick()
+        return logits.detach().sigmoid()
+
+    def _rates(self, subject: Subject, rows: NDArray[np.int64], patch: Tensor, number: int) -> tuple[Interval, Interval]:
+        """Shares of held-out inputs that are taken for the class with the patch on them, and with random ones."""
+        random = rng.stream("check.trigger.held", subject.seed, number)
+        x = self._images(subject, rows)
+        noise = torch.from_numpy(random.random((len(rows), *patch.shape))).to(x)
+        shares = []
+        for colours in (patch, noise):
+            shown = stamped(x, colours, *self._places(subject, len(rows), random))
+            with torch.inference_mode():
+                predicted = subject.target.logits(from_unit(shown, subject.target.bounds)).argmax(1)
+            shares.append(wilson(int((predicted == number).sum()), len(rows)))
+        return shares[0], shares[1]
+
+    def _examined(
+        self, subject: Subject, rates: dict[int, tuple[Interval, Interval]], patches: dict[int, Tensor], ran_out: bool
+    ) -> Examined:
+        ranking = sorted(rates, key=lambda number: -rates[number][0].value)
+        top, second = ranking[:2]
+        (made, noise), other = rates[top], rates[second][0]
+        name = subject.class_name(top)
+        numbers = {
+            "class": name, "share": made.value, "share_interval": [made.low, made.high], "next": other.value,
+            "random": noise.value, "tried": len(rates),
+        }  # fmt: skip
+        summary = f"one patch leads {percent(made)} of other inputs to {name}, {percent(other)} to the next class"
+        evidence = (
+            share(f"taken for {name} with the patch", made), share(f"for {subject.class_name(second)} with its own", other),
+            share(f"for {name} with random patches", noise),
+        )  # fmt: skip
+        astray = max(rates, key=lambda number: rates[number][1].low)
+        stands_out = made.low > 0.5 and made.low > other.high + self.gap
+        if not stands_out and rates[astray][1].low <= self.gap:
+            return Examined(self.name, summary, (), numbers, ran_out=ran_out)
+        if not stands_out:
+            name, noise = subject.class_name(astray), rates[astray][1]
+            summary = f"random patches lead {percent(noise)} of other inputs to {name}"
+        sentence = f"{summary}: the network may have learned a patch as a sign of {name}"
+        advice = "look for such patches in its training data, and for labels that went with them"
+        shown = self._pictures(subject, top if stands_out else astray, patches)
+        deeper = f"neurotest swarm {subject.words} --radius 0.1"
+        finding = Finding(self.name, "alarm", 0.95, sentence, evidence, shown, deeper, advice)
+        return Examined(self.name, summary, (finding,), numbers, ran_out=ran_out)
+
+    def _pictures(self, subject: Subject, number: int, patches: dict[int, Tensor]) -> tuple[Picture, ...]:
+        rows = np.flatnonzero(subject.said.predicted != number)[:SHOWN]
+        random = rng.stream("check.trigger.shown", subject.seed)
+        x = stamped(self._images(subject, rows), patches[number], *self._places(subject, len(rows), random)).cpu()
+        images = x.mul(255).round().to(torch.uint8).numpy()
+        names = [subject.class_name(subject.said.predicted[i]) for i in rows]
+        return tuple(Picture(image, f"{name} with the patch") for image, name in zip(images, names, strict=True))

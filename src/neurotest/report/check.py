@@ -1,0 +1,31 @@
+"""Sections of a check: the verdict, the findings with pictures and evidence, and what each examination said."""
+
+from __future__ import annotations
+
+from neurotest.report import pictures
+from neurotest.report.section import Row, section
+from neurotest.runs.store import Run
+
+COMMANDS = ("check",)
+
+
+@section("check", title="Check", order=0, commands=COMMANDS)
+def check(run: Run) -> Row:
+    return {"subject": run["summary"]["target"]}
+
+
+@section("check-findings", title="Findings", order=10, commands=COMMANDS)
+def check_findings(run: Run) -> Row | None:
+    shown: dict[int, list[Row]] = {}
+    files = {file.position: file.file for file in run.files("shown")}
+    for row in run.inputs():
+        picture = pictures.of_file(files.get(row.position))
+        if picture is not None:
+            shown.setdefault(int(row.extra["finding"]), []).append({"picture": picture, "caption": str(row.extra["caption"])})
+    findings = [{**finding, "pictures": shown.get(number, [])} for number, finding in enumerate(run["summary"]["findings"])]
+    return {"findings": findings} if findings else None
+
+
+@section("check-examinations", title="Examinations", order=20, commands=COMMANDS)
+def check_examinations(run: Run) -> Row:
+    return {"rows": [{"name": name, **row} for name, row in run["summary"]["examinations"].items()]}
