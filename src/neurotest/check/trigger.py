@@ -20,7 +20,12 @@ from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval, wilson
 
 SHOWN, HELD = 8, 200  # pictures; inputs that a patch is tested on, none of which it was made from
+LEAST, ASTRAY = 0.1, 0.25  # shares below which a patch, and random patches, are no alarm
 RATE = 0.15  # of the optimiser, in logits of the patch's colours
+
+
+def odds(share: float) -> float:
+    return share / max(1e-9, 1 - share)
 
 
 def stamped(x: Tensor, patch: Tensor, top: NDArray[np.int64], left: NDArray[np.int64]) -> Tensor:
@@ -46,8 +51,9 @@ def stamped(x: Tensor, patch: Tensor, top: NDArray[np.int64], left: NDArray[np.i
 class Trigger(Examination):
     """For every class, a small square patch is optimised that makes other inputs be taken for it, wherever it is put.
 
-    Any network can be led astray by some patch; an alarm is one class that takes more than half of inputs no patch was made from,
-    far more than the other classes do, or that random patches lead to. size: side of the patch, as a share of the image's.
+    Any network can be led astray by some patch. An alarm is one class that held-out inputs are led to far more often than to any
+    other (the intervals' ends, as odds, are `ratio` apart), or that random patches lead to. size: side of the patch, as a share
+    of the image's. steps, inputs: of the optimisation, and per step.
     """
 
     name: ClassVar[str] = "trigger"
@@ -58,7 +64,7 @@ class Trigger(Examination):
     size: float = setting(0.2, "0.2 by default", above=0, most=0.5)
     steps: int = setting(40, "40 by default")
     inputs: int = setting(32, "32 per step")
-    gap: float = setting(0.25, "0.25 by default", above=0, below=1)
+    ratio: float = setting(2.0, "2 by default", above=1)
 
     def examine(self, subject: Subject, clock: Clock) -> Examined:
         shape = subject.source.shape
@@ -78,8 +84,8 @@ class Trigger(Examination):
             if len(rows) < 2 * self.inputs:
                 continue
             rows = rng.stream("check.trigger.rows", subject.seed, number).permutation(rows)
-            patches[number] = self._patch(subject, rows[HELD // 2 :] if len(rows) > HELD else rows[len(rows) // 2 :], number)
-            held = rows[: min(HELD // 2, len(rows) // 2)]
+            patches[number] = self._patch(subject, rows[min(HELD, len(rows) // 2) :], number)
+            held = rows[: min(HELD, len(rows) // 2)]
             rates[number] = self._rates(subject, held, patches[number], number)
             subject.tick()
         if len(rates) < 3:
@@ -148,8 +154,8 @@ class Trigger(Examination):
             share(f"for {name} with random patches", noise),
         )  # fmt: skip
         astray = max(rates, key=lambda number: rates[number][1].low)
-        stands_out = made.low > 0.5 and made.low > other.high + self.gap
-        if not stands_out and rates[astray][1].low <= self.gap:
+        stands_out = made.low > LEAST and odds(made.low) > self.ratio * odds(other.high)
+        if not stands_out and rates[astray][1].low <= ASTRAY:
             return Examined(self.name, summary, (), numbers, ran_out=ran_out)
         if not stands_out:
             name, noise = subject.class_name(astray), rates[astray][1]

@@ -1,8 +1,8 @@
 """Labels that look wrong: what the network says of an input, and what the labels of its nearest neighbours say, against its own.
 
-Both are evidence about the true class. A label is the more suspicious the further another class is ahead of it in their product,
-the network's probability times the neighbours' share of votes. How many labels are wrong is read from the inputs the network is
-surest about: there it hardly errs by itself, so the share of other labels among them is that of wrong labels.
+A label is the more suspicious the further the other classes are ahead of it in the product of the network's probability, the
+neighbours' votes and how often their inputs get this label by mistake. Such mistakes, and how many labels are wrong in all, are
+read from the inputs the network is surest about: there it hardly errs by itself, so that other labels are wrong ones.
 """
 
 from __future__ import annotations
@@ -31,41 +31,72 @@ from neurotest.stats.bootstrap import Interval, wilson
 from neurotest.target import Target
 
 Ints = NDArray[np.int64]
-NEIGHBOURS = 20
-DOUBT = 3.0  # votes that every class has from the start
+NEIGHBOURS = 10
+DOUBT = 0.5  # votes that every class has from the start
+WEIGHT = 0.5  # of the neighbours' votes beside the network's probability
+USUAL = 0.01  # the share of a class's inputs that get any one other label by mistake, before the data say more
 SUREST = 0.25  # share of the inputs, most confident first, from which the number of wrong labels is read
 CHUNK = 1 << 22  # similarities held at once
 FILES = 40  # pictures in a run
 
 
 class Evidence(NamedTuple):
-    """Per input how far (in log-odds) the best other class is ahead of its label, and which class that is."""
+    """Per input how far (in log-odds) other classes are ahead of its label, and which of them most."""
 
     margin: Floats
     suggested: Ints
 
 
-def evidence(log_probs: Floats, labels: Ints, rows: Ints, features: NDArray[Any], votes: Ints) -> Evidence:
+def evidence(
+    log_probs: Floats, labels: Ints, rows: Ints, features: NDArray[Any], votes: Ints, mistakes: Floats | None = None
+) -> Evidence:
     """Against the labels of some inputs, `rows` of n. log_probs: theirs, (rows, classes). features: (n, d) of all. votes: (n,)
-    the class each input counts for as a neighbour.
+    the class each input counts for as a neighbour. mistakes: (classes, classes) as `label_mistakes` gives them; none without.
 
     Neighbours that cannot change the verdict, because the network is sure enough of the label, are not searched: they count as
     if all agreed with it.
     """
-    least = math.log(DOUBT)
-    share = np.full((len(rows), log_probs.shape[1]), least)
+    classes = log_probs.shape[1]
+    prior = np.zeros((len(rows), classes)) if mistakes is None else np.log1p(mistakes / USUAL)[:, labels].T
+    counts = np.zeros((len(rows), classes))
     own = np.arange(len(rows)), labels
-    share[own] = math.log(NEIGHBOURS + DOUBT)
-    doubtful = np.flatnonzero(_margin(log_probs + share, labels).margin > 2 * (least - share[own]))
-    share[doubtful] = np.log(_neighbours(features, votes, rows[doubtful], log_probs.shape[1]) + DOUBT)
-    return _margin(log_probs + share, labels)
+    counts[own] = NEIGHBOURS
+    most = WEIGHT * math.log((NEIGHBOURS + DOUBT) / DOUBT)  # by which neighbours can raise one class above another
+    doubtful = np.flatnonzero(_ahead(_voted(log_probs, counts), prior, own).margin > -2 * most)
+    counts[doubtful] = _neighbours(features, votes, rows[doubtful], classes)
+    return _ahead(_voted(log_probs, counts), prior, own)
 
 
-def _margin(scores: Floats, labels: Ints) -> Evidence:
-    others = scores.copy()
-    own = np.arange(len(labels)), labels
+def _voted(log_probs: Floats, counts: Floats) -> Floats:
+    result: Floats = log_probs + WEIGHT * np.log(counts + DOUBT)
+    return result
+
+
+def _ahead(scores: Floats, prior: Floats, own: tuple[Ints, Ints]) -> Evidence:
+    others = scores + prior
     others[own] = -np.inf
-    return Evidence(others.max(axis=1) - scores[own], others.argmax(axis=1))
+    highest = others.max(axis=1)
+    together = highest + np.log(np.exp(others - highest[:, None]).sum(axis=1))
+    return Evidence(together - scores[own], others.argmax(axis=1))
+
+
+def label_mistakes(log_probs: Floats, labels: Ints) -> Floats:
+    """(true, given) shares of the inputs of one class that carry the label of another, beyond what confidence foretells.
+
+    Read from the surer half of the inputs that are taken for a class, less one standard error: what might be chance is none.
+    """
+    classes = log_probs.shape[1]
+    shares = np.zeros((classes, classes))
+    predicted, confidence = log_probs.argmax(axis=1), log_probs.max(axis=1)
+    for number in range(classes):
+        rows = np.flatnonzero(predicted == number)
+        rows = rows[np.argsort(-confidence[rows], kind="stable")][: len(rows) // 2]
+        if len(rows):
+            foretold = np.exp(log_probs[rows]).sum(axis=0)
+            excess = np.bincount(labels[rows], minlength=classes) - foretold - np.sqrt(foretold + 1)
+            shares[number] = np.maximum(0, excess) / len(rows)
+    np.fill_diagonal(shares, 0)
+    return shares
 
 
 def _neighbours(features: NDArray[Any], votes: Ints, rows: Ints, classes: int) -> Floats:
@@ -199,7 +230,8 @@ def of_answers(target: Target, source: Source, said: Answers) -> Suspects:
         raise BadInput(f"{source.what} has no labels: suspects are labels that look wrong. Give labelled data.")
     if int(labels.max()) >= said.classes:
         raise BadInput(f"{source.what} has label {int(labels.max())}, but the target has {said.classes} classes.")
-    found = evidence(said.log_probs, labels, np.arange(len(labels)), said.features, labels)
+    mistakes = label_mistakes(said.log_probs, labels)
+    found = evidence(said.log_probs, labels, np.arange(len(labels)), said.features, labels, mistakes)
     agrees = said.predicted == labels
     share = wrong_share(said.confidence, agrees)
     return Suspects(

@@ -73,6 +73,8 @@ def make(root: Path) -> None:
     shutil.copytree(root / "swarm", root / "swarm-neurons")
     keep(root / "swarm-neurons", neurons(root / "swarm-neurons", network(), top=2, rounds=2).to_dict())
     neurotest.attack(network(), pool, "fgsm:eps=0.3", out=root / "attack")
+    neurotest.check(network(), inputs(wrong=6), time=5, skip=["campaign"], out=root / "check")
+    neurotest.suspects(network(), inputs(wrong=6), out=root / "suspects")
     neurotest.diff(network(), pool, "dlfuzz", out=root / "diff")
     neurotest.illuminate(network(), pool, 60, out=root / "illuminate")
     recorded(network(), pool, "class-profile", None, out=root / "describe", k=3)

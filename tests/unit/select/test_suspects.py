@@ -16,7 +16,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.measure.answers import log_softmax
 from neurotest.report import write_report
-from neurotest.select.suspects import DOUBT, NEIGHBOURS, evidence, wrong_share
+from neurotest.select.suspects import DOUBT, NEIGHBOURS, WEIGHT, evidence, label_mistakes, wrong_share
 
 
 def test_by_hand() -> None:
@@ -25,9 +25,21 @@ def test_by_hand() -> None:
     features = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]])
     labels = np.array([0, 1, 1])
     result = evidence(log_probs, labels, np.arange(3), features, labels)
-    # Both others are neighbours: of the third, one vote for each class; of the first, two for class 1.
-    assert result.margin == pytest.approx([math.log(0.2 * 5 / (0.8 * 3)), math.log(0.2 / 0.8), math.log(0.75 / 0.25)])
+    # Both others are neighbours: of the third, one vote for each class; of the first, two for class 1. Votes count half.
+    first = math.log(0.2 * math.sqrt(2.5) / (0.8 * math.sqrt(0.5)))
+    assert result.margin == pytest.approx([first, math.log(0.2 / 0.8), math.log(0.75 / 0.25)])
     assert result.suggested.tolist() == [1, 0, 0]
+    # Of the inputs of class 0, 3 % get label 1 by mistake: three times more than usual, on top of the usual.
+    often = evidence(log_probs, labels, np.arange(3), features, labels, np.array([[0, 0.03], [0, 0]]))
+    assert often.margin == pytest.approx([first, math.log(0.2 / 0.8) + math.log(4), math.log(3) + math.log(4)])
+
+
+def test_mistakes_are_read_from_the_surer_half() -> None:
+    """Of eight inputs taken for class 0, the four surest count, two of them with label 1."""
+    chances = np.array([0.999, 0.999, 0.999, 0.999, 0.6, 0.6, 0.6, 0.6])
+    log_probs = np.log(np.stack([chances, 1 - chances], axis=1))
+    shares = label_mistakes(log_probs, np.array([1, 1, 0, 0, 1, 1, 1, 1]))
+    assert shares == pytest.approx(np.array([[0, (2 - 0.004 - math.sqrt(1.004)) / 4], [0, 0]]))
 
 
 def plain(log_probs: np.ndarray, labels: np.ndarray, features: np.ndarray) -> list[float]:
@@ -41,8 +53,8 @@ def plain(log_probs: np.ndarray, labels: np.ndarray, features: np.ndarray) -> li
         votes = np.zeros(log_probs.shape[1])
         for _, j in sorted(angles)[:NEIGHBOURS]:
             votes[labels[j]] += 1
-        scores = [log_probs[i, c] + math.log(votes[c] + DOUBT) for c in range(log_probs.shape[1])]
-        margins.append(max(s for c, s in enumerate(scores) if c != labels[i]) - scores[labels[i]])
+        scores = [math.exp(log_probs[i, c]) * (votes[c] + DOUBT) ** WEIGHT for c in range(log_probs.shape[1])]
+        margins.append(math.log(sum(s for c, s in enumerate(scores) if c != labels[i]) / scores[labels[i]]))
     return margins
 
 

@@ -22,7 +22,7 @@ from neurotest.select.suspects import evidence
 HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
 ANCHORS, ANCHOR = 500, 0.1  # unlabelled candidates that hold the head to the network, and what each counts
 LEAST = 0.2  # trust in the learner below which DeepGini decides alone: the start is DeepGini's
-SURE = 3.5  # log-odds against a label: a network that gives another class 90 %, and nine of ten neighbours that agree with it
+SURE = 3.0  # log-odds against a label: a network that gives another class 90 %, and nine of ten neighbours that agree with it
 FLAT = 0.25
 UNCLEAR = -1  # a label that says: cannot tell
 
