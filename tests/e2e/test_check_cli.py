@@ -1,4 +1,4 @@
-"""`neurotest check` and `neurotest suspects` as users have them: a stranger's network, JSON, JUnit, --fail-if, resume, mistakes."""
+"""`neurotest check` and `neurotest suspects` as users have them: a stranger's network, JSON, JUnit, --fail-if, mistakes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_unlabelled_data_are_looked_at_as_far_as_that_goes(cli: Cli, tmp_path: P
         (["zoo:mnist-lenet1", DATA, "--only", "first", "--skip", "first"], "no examination is left"),
         (["zoo:mnist-lenet1"], "check needs TARGET and DATA, or --resume RUN"),
         (["zoo:mnist-lenet1", DATA, "--fail-if", "alarms"], "write NUMBER>LIMIT"),
-        (["zoo:mnist-lenet1", "zoo:fashion-mnist/test[:0]"], "empty"),
+        (["zoo:mnist-lenet1", "zoo:fashion-mnist/test[:0]"], "leaves nothing"),
     ],
 )
 def test_mistakes_are_one_sentence(cli: Cli, arguments: list[str], words: str) -> None:

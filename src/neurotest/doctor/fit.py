@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from neurotest.doctor.examined import Examined, Finding
 
 # Means and standard deviations that training recipes use, by the number of channels.
-NORMALISATIONS = {
+NORMALISATIONS: dict[int, dict[str, tuple[tuple[float, ...], tuple[float, ...]]]] = {
     1: {"the usual MNIST normalisation": ((0.1307,), (0.3081,)), "a mean and std of 0.5": ((0.5,), (0.5,))},
     3: {
         "the usual ImageNet normalisation": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -22,6 +23,7 @@ NORMALISATIONS = {
 }
 GAIN = 0.03  # of accuracy, from which another reading of the inputs is worth a finding, if it is no chance
 CHANCE = 0.001  # of a gain that is none, for all readings together
+LOSS, LEAST_LOSS = 0.6, 0.2  # log-loss of another reading, as a share of what it is, and the difference in nats
 ORDER_GAIN = 0.2  # the same for another order of the classes, which is fitted to the labels
 
 
@@ -99,18 +101,39 @@ def _right(logits: Tensor, labels: Tensor) -> float:
 
 def _better_reading(examined: Examined, labels: Tensor, right: float) -> tuple[str, float, str] | None:
     """Another range or normalisation under which the network does clearly better: the likeliest slip in describing a target."""
-    from scipy.stats import binomtest
-
-    before = examined.logits(examined.x).argmax(1).cpu() == labels
-    results = []
+    now = examined.logits(examined.x).cpu().double()
+    before, loss = now.argmax(1) == labels, cross_entropy(now, labels, reduction="none")
+    better = []
     readings = list(_readings(examined))
     for what, logits, do in readings:
-        after = logits.argmax(1).cpu() == labels
-        won, lost = int((after & ~before).sum()), int((before & ~after).sum())
-        chance = binomtest(won, won + lost, alternative="greater").pvalue if won + lost else 1.0
-        if won - lost > GAIN * len(labels) and chance * len(readings) < CHANCE:
-            results.append((what, float(after.double().mean()), do))
-    return max(results, key=lambda result: result[1], default=None)
+        scores = logits.cpu().double()
+        after, less = scores.argmax(1) == labels, cross_entropy(scores, labels, reduction="none")
+        accuracy = float(after.double().mean())
+        if _more_right(before, after, len(readings)):
+            better.append((accuracy, -float(less.mean()), what, do))
+        elif accuracy >= right and _less_loss(loss, less):
+            losses = f"log-loss {float(less.mean()):.2f} instead of {float(loss.mean()):.2f}"
+            better.append((accuracy, -float(less.mean()), f"{what} ({losses})", do))
+    if not better:
+        return None
+    accuracy, _, what, do = max(better)
+    return what, accuracy, do
+
+
+def _more_right(before: Tensor, after: Tensor, tries: int) -> bool:
+    """By a paired sign test, corrected for how many readings are tried."""
+    from scipy.stats import binomtest
+
+    won, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    chance = binomtest(won, won + lost, alternative="greater").pvalue if won + lost else 1.0
+    return won - lost > GAIN * len(before) and chance * tries < CHANCE
+
+
+def _less_loss(before: Tensor, after: Tensor) -> bool:
+    """Far better probabilities, by a paired comparison: a network that is read wrongly may still be right, but is less sure."""
+    gain = before - after
+    error = float(gain.std()) / len(gain) ** 0.5
+    return bool(after.mean() < LOSS * before.mean()) and float(gain.mean()) > max(LEAST_LOSS, 5 * error)
 
 
 def _readings(examined: Examined) -> Iterator[tuple[str, Tensor, str]]:
@@ -134,7 +157,7 @@ def _readings(examined: Examined) -> Iterator[tuple[str, Tensor, str]]:
         )
     deviations = tuple(float(s) for s in unit.std(dim=(0, 2, 3)))
     own = (tuple(float(m) for m in unit.mean(dim=(0, 2, 3))), deviations)
-    others = dict(NORMALISATIONS.get(unit.shape[1], {}))
+    others = {**NORMALISATIONS.get(int(unit.shape[1]), {})}
     if min(deviations) > 0.01:
         others["the mean and std of these data"] = own
     for what, (mean, std) in others.items():

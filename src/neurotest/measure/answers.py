@@ -46,7 +46,7 @@ class Answers:
     @cached_property
     def confidence(self) -> Floats:
         """(n,) probability of the predicted class."""
-        return np.exp(self.log_probs.max(axis=1))
+        return np.asarray(np.exp(self.log_probs.max(axis=1)))
 
 
 def log_softmax(logits: Floats) -> Floats:
