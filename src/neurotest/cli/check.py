@@ -18,6 +18,7 @@ SHOWN = 12  # findings on the terminal
 
 @opt.takes_target
 @opt.reports_result
+@opt.holds("alarms", "accuracy", "inputs", "of", "seconds", "examinations.*", "findings.*")
 def check(
     target: opt.Target = None,
     data: Annotated[str | None, typer.Argument(help="Inputs it was not trained on, labelled if possible.")] = None,

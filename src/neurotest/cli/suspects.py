@@ -14,6 +14,7 @@ SHOWN = 20  # rows of the table
 
 @opt.takes_target
 @opt.reports_result
+@opt.holds("wrong_share", "wrong_share_interval.*", "expected", "count", "accuracy", "inputs", "surest", "suspects.*")
 def suspects(
     target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")],
     data: Annotated[str, typer.Argument(help="Labelled inputs that the network was not trained on.")],
