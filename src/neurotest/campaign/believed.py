@@ -126,7 +126,8 @@ class Believed:
         share = valid_share(counts, 1 / self.seeds.classes, self.on_seeds)
         return {
             "share": None if share is None else share.value, "interval": None if share is None else [share.low, share.high],
-            "judged": int(faults), "recognised": right / faults, "others_recognised": others_right / others if others else None,
+            "judged": int(faults), "recognised": float(right / faults),
+            "others_recognised": float(others_right / others) if others else None,
             "seeds_recognised": self.on_seeds, "by": "learner" if self.judge is None else self.judge.spec,
         }  # fmt: skip
 

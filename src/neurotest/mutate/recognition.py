@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurotest import rng
-from neurotest.mutate.base import Draws, Mutations
+from neurotest.mutate.base import UNIFORMS, Draws, Mutations
 from neurotest.mutate.chain import Chain, draws_of
 from neurotest.mutate.operators import Affine, warp
 
@@ -151,16 +151,18 @@ def undone(x: Tensor, moved: Tensor) -> Tensor:
 
 
 def mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, eight_bit: bool) -> Tensor:
-    """Images with none to STEPS mutations, drawn at random, their moves undone."""
-    parts, size = [], tuple(x.shape[-2:])
+    """Images with none to STEPS mutations, drawn at random.
+
+    Moves are left out: they are undone before a mutant is looked at, and a learner that had seen halves of images would know a
+    class by less than people do.
+    """
+    parts, moves_left_out = [], not mutations.once.all()
     for start in range(0, len(x), AT_ONCE):
         part = roots = x[start : start + AT_ONCE]
-        steps = random.integers(0, STEPS + 1, len(part))
-        total = torch.eye(3, dtype=torch.float64).repeat(len(part), 1, 1)
+        steps, used = random.integers(0, STEPS + 1, len(part)), np.full(len(part), moves_left_out)
         for step in range(STEPS):
-            draws, mine = mutations.draw(random, len(part)), torch.from_numpy(steps > step)
+            draws = mutations.draw_from(random.random((len(part), UNIFORMS)), used)
             changed = mutations.apply(part, draws, root=roots, eight_bit=eight_bit)
-            part = torch.where(mine.view(-1, 1, 1, 1), changed, part)
-            total = torch.where(mine.view(-1, 1, 1), step_moves(mutations, draws, *size) @ total, total)
-        parts.append(undone(part, total))
+            part = torch.where(torch.from_numpy(steps > step).view(-1, 1, 1, 1), changed, part)
+        parts.append(part)
     return torch.cat(parts)
