@@ -76,4 +76,5 @@ def families(path: Path | str) -> Families:
         rows = [FaultFamily(key, len(group), len({f.root for f in group}), best(group)) for key, group in groups.items()]
         rows.sort(key=lambda f: (-f.faults, f.key))
         seeds = {row.position: row.name for row in run.inputs()}
-        return Families(run.path, tuple(run["classes"]) or None, tuple(rows), seeds)
+        classes = tuple(run["classes"]) if "classes" in run else ()
+        return Families(run.path, classes or None, tuple(rows), seeds)

@@ -183,11 +183,10 @@ class RunFile:
             if error.errno == errno.ELOOP:
                 raise BadInput(f"{self} is a link: refused, a run holds its own files.") from None
             raise BadInput(f"{self} cannot be opened: {error.strerror or error}.") from error
-        file = os.fdopen(number, "rb")
         status = os.fstat(number)
         if stat.S_ISREG(status.st_mode) and status.st_size <= largest:
-            return file
-        file.close()
+            return os.fdopen(number, "rb")
+        os.close(number)
         if not stat.S_ISREG(status.st_mode):
             raise BadInput(f"{self} is no plain file: refused.")
         raise BadInput(f"{self} has {status.st_size:,} bytes, {largest:,} are allowed: refused.")

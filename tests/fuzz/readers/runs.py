@@ -37,6 +37,20 @@ def selected(place: Path) -> None:
     neurotest.select(TARGET, SEEDS, "deepgini", 4, out=place)
 
 
+def adapted(place: Path) -> None:
+    """An adaptive selection with labels, in its second round."""
+    import neurotest
+    from neurotest.data.source import ArraySource
+    from neurotest.select.adaptive.rounds import resume
+
+    source = neurotest.data("zoo:mnist/test[:40]")
+    pool = ArraySource(source.read(np.arange(40)), names=[f"IMG_{number}.png" for number in range(40)])
+    first = neurotest.select(TARGET, pool, "adaptive:audit=0.4", 5, train="zoo:mnist/train[:60]", out=place)
+    with Run.open(place, write=True) as run:
+        run.add_labels({p: p % 10 for p in first.indices.tolist()})
+    resume(place, pool=pool)
+
+
 def swarmed(place: Path) -> None:
     import neurotest
 
@@ -82,6 +96,27 @@ def export(path: Path) -> None:
     place = path.parent / "exported.csv"
     place.unlink(missing_ok=True)
     write(path, "csv", place)
+
+
+def stands(path: Path) -> None:
+    from neurotest.select.adaptive.status import status as read
+
+    read(path)
+
+
+def proposed(path: Path) -> None:
+    from neurotest.select.adaptive.rounds import resume
+
+    resume(path)
+
+
+def labelled(path: Path) -> None:
+    from neurotest.select.adaptive.labelling import add_labels, undo
+
+    file = path.parent / "labels.csv"
+    file.write_text("file,label\nIMG_3.png,3\n")
+    add_labels(path, file, replace=True)
+    undo(path, "IMG_3.png")
 
 
 def judged(path: Path) -> None:
@@ -137,6 +172,7 @@ RUNS: dict[str, tuple[Callable[[Path], None], tuple[Callable[[Path], None], ...]
     "fuzz": (fuzzed, (*ANY, families, status, replayed, resumed_fuzz)),
     "attack": (attacked, ANY),
     "select": (selected, (*ANY, export)),
+    "adaptive": (adapted, (*ANY, export, stands, stands, proposed, labelled)),
     "swarm": (swarmed, (*ANY, families, status, resumed_swarm)),
     "half": (interrupted, (*ANY, resumed_attack)),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from neurotest.arrays import read_npz
 from neurotest.errors import BadInput
 from neurotest.runs.folder import own
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.experts import PriorLoop
+from neurotest.select.adaptive.experts import EXPERTS, PriorLoop
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.adaptive.prior import Prior
@@ -26,6 +27,7 @@ Entry = dict[str, Any]  # as JSON holds it
 FACTS = "adaptive.npz"
 own(r"adaptive\.npz")
 ROUNDS, SETTINGS, PRIOR, GIVEN = "adaptive rounds", "adaptive settings", "adaptive prior", "adaptive given"  # entries of the run
+FACED = ("expected", "expected_faults")  # numbers of a round, where they are
 LARGEST = 1 << 33
 
 
@@ -97,10 +99,52 @@ def loop_of(run: Run, rounds: list[Entry]) -> tuple[Loop, Adaptive]:
     labels = {row.position: UNCLEAR if row.label is None else row.label for row in run.labels()}
     given: list[Entry] = run[GIVEN] if GIVEN in run else []  # noqa: SIM401 - a run is no mapping
     batches = [*given, *rounds]
+    _check(run, batches, labels, len(facts), facts.outputs.count, 2 if head is None else len(EXPERTS))
     evidence = {int(p): tuple(map(float, s)) for b in batches for p, s in zip(b["positions"], b["said"], strict=True) if s}
     draws = [Draw(tuple(r["random"]), frozenset(r["labelled"]), r.get("expected")) for r in rounds if "random" in r]
     loop.restore(labels, evidence, draws, [one["positions"] for one in batches])
     return loop, method
+
+
+def _usable(facts: Facts, head: np.ndarray | None) -> bool:
+    """Whether the arrays hold numbers of the right kinds, all of them finite."""
+    if facts.classes is not None and facts.embedding is not None:
+        names = facts.classes
+        if names.dtype.kind not in "iu" or facts.embedding.ndim != 2 or (facts.logits.shape[1] != names.shape[1] + 1):
+            return False
+        if names.size and not 0 <= int(names.min()) <= int(names.max()) < len(facts.embedding) - 1:
+            return False
+    numbers = (
+        facts.features,
+        facts.logits,
+        *(() if facts.embedding is None else (facts.embedding,)),
+        *(() if head is None else (head,)),
+    )
+    return facts.logits.shape[1] > 1 and all(a.dtype.kind == "f" and bool(np.isfinite(a).all()) for a in numbers)
+
+
+def _check(run: Run, batches: list[Entry], labels: Mapping[int, int], inputs: int, classes: int, experts: int) -> None:
+    """Refuse proposals and labels that no adaptive selection of these inputs holds."""
+    fitting = all(UNCLEAR <= label < classes for label in labels.values())
+    fitting = fitting and all(isinstance(b, dict) and {"positions", "said"} <= set(b) for b in batches)
+    for batch in batches if fitting else ():
+        fitting = fitting and all(_places(batch.get(name, []), inputs) for name in ("positions", "random", "labelled"))
+        fitting = fitting and isinstance(batch["said"], list) and len(batch["said"]) == len(batch["positions"])
+        fitting = fitting and all(_numbers(said) and len(said) in (0, experts) for said in batch["said"])
+        fitting = fitting and _numbers([one for name in FACED if (one := batch.get(name)) is not None])
+    if not fitting:
+        raise BadInput(f"{run.path}: its rounds or labels do not fit its inputs; the run is damaged.")
+
+
+def _places(positions: Any, inputs: int) -> bool:
+    """Whether these are positions in the pool, none of them twice."""
+    if not isinstance(positions, list) or not all(type(p) is int and 0 <= p < inputs for p in positions):
+        return False
+    return len(set(positions)) == len(positions)
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(type(v) in (int, float) and math.isfinite(v) and abs(v) < 1e6 for v in values)
 
 
 def _prior(run: Run, head: np.ndarray) -> Prior:
@@ -129,7 +173,7 @@ def facts_of(run: Run) -> tuple[Facts, np.ndarray | None]:
         raise BadInput(f"{file} does not hold a scan: the run is damaged.") from None
     rows = [facts.features, facts.logits, *([] if facts.classes is None else [facts.classes])]
     fitting = all(a.ndim == 2 and len(a) == len(run.inputs()) for a in rows)
-    fitting = fitting and (facts.classes is None) == (facts.embedding is None)
+    fitting = fitting and (facts.classes is None) == (facts.embedding is None) and _usable(facts, head)
     if not fitting or (head is not None and head.shape != (facts.features.shape[1] + 1, facts.outputs.rank)):
         raise BadInput(f"{file} does not fit the inputs of the run: the run is damaged.")
     return facts, head
