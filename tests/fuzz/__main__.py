@@ -109,7 +109,6 @@ def work(inputs: dict[str, int], seed: int, start: int, file: Path) -> int:
             for number in range(3):
                 with contextlib.suppress(Exception):
                     reader.case(harness.stream(reader.name, seed, -1 - number & 0xFFFF), scratch / reader.name)()
-        harness.limit_memory()
         with open(file.with_suffix(".at"), "wb", buffering=0) as at, open(file, "a") as out:
             for reader in readers:
 

@@ -189,7 +189,7 @@ def limit_memory() -> None:
     """So much more than the process has now; a reader that asks for more gets a MemoryError, and is caught."""
     with open("/proc/self/statm") as sizes:
         now = int(sizes.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY, MEMORY))
 
 
@@ -206,6 +206,7 @@ def run(
     for number in numbers:
         step(number)
         read = reader.case(stream(reader.name, seed, number), folder)
+        limit_memory()  # anew for every input: what others left in caches is not this one's
         start = time.monotonic()
         _one(read, number, reader.outside, watch, outcome)
         outcome.inputs += 1

@@ -109,7 +109,6 @@ from tests.fuzz.test_readers import Misbehaving
 harness.SECONDS = 1
 scratch = Path(sys.argv[1])
 watch = harness.Watch(scratch)
-harness.limit_memory()
 print(json.dumps(harness.run(Misbehaving(), scratch, range(10), 0, watch, lambda n: None).plain()))
 """
 

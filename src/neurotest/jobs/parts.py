@@ -17,6 +17,7 @@ from neurotest.runs.folder import LARGEST, RunFile, own
 from neurotest.runs.store import Run
 
 FOLDER, DIGESTS = "parts", "parts digests"  # entries of the run
+MOST = 10_000_000
 OURS = own(rf"{FOLDER}/[0-9]{{6,}}\.npz", FOLDER)
 Arrays = dict[str, NDArray[Any]]
 
@@ -28,7 +29,12 @@ class Parts:
         self.run = run
 
     def __len__(self) -> int:
-        return int(self.run[FOLDER]) if FOLDER in self.run else 0
+        if FOLDER not in self.run:
+            return 0
+        count = self.run[FOLDER]
+        if type(count) is not int or not 0 <= count < MOST:
+            raise BadInput(f"{self.run.path} counts {count!r:.50} parts: it is damaged.")
+        return count
 
     def add(self, arrays: Arrays) -> None:
         content = io.BytesIO()

@@ -94,9 +94,9 @@ def picked_faults(run: Run) -> Row | None:
 @section("faults-per-label", title="Faults found per labels spent", order=30, commands=COMMANDS, template="chart.html.j2")
 def faults_per_label(run: Run) -> Row | None:
     wrong = _wrong(run.inputs())
-    if wrong is None or not _methods(run, "fdr"):
-        return None
     ranked = [method.name for method in run.methods() if method.ranked]
+    if wrong is None or not ranked or not _methods(run, "fdr"):
+        return None
     curves = {name: np.cumsum([wrong[row.position] for row in run.ranking(name)]) for name in ranked}
     drawn = charts.svg(found_curves(curves, sum(wrong.values()), run.methods()[0].picked))
     return {"text": CURVES, "charts": [drawn]}

@@ -15,6 +15,12 @@ from neurotest.runs.plain import dumps
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
+class Absent(BadInput, KeyError):
+    """A run lacks an entry: for whoever takes it apart a missing key, for the user a sentence."""
+
+    __str__ = Exception.__str__
+
+
 class InputRow(NamedTuple):
     """One input of the pool: where it stands, its content hash, its label and the predicted class, if known."""
 

@@ -118,6 +118,8 @@ def translated(path: Path) -> Iterator[None]:
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise BadInput(f"{path} is held by another program ({error}): close it and try again.") from error
         raise BadInput(f"{path} cannot be read: {error}. It is damaged or no run of neurotest.") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} cannot be read: it holds no text in UTF-8. It is damaged or no run of neurotest.") from error
 
 
 def connect(path: Path, *, write: bool, immutable: bool = False) -> sqlite3.Connection:

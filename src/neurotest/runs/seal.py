@@ -18,6 +18,8 @@ from neurotest import files
 from neurotest.errors import BadInput
 from neurotest.runs.plain import dumps
 
+STATE = ".state"
+
 
 def _record(run_id: str) -> Path | None:
     # The id comes out of the run and becomes part of a path: nothing but our own spelling is let through.
@@ -45,8 +47,26 @@ def fits(run_id: str, command: str, config: Any) -> bool:
     return hmac.compare_digest(kept.encode(), _digest(run_id, command, config).encode())
 
 
+def note(run_id: str, state: object) -> None:
+    """Keep what the database looked like when we closed it."""
+    record = _record(run_id)
+    if record is not None:
+        with suppress(BadInput):
+            files.write_text(record.with_suffix(STATE), f"{state}\n")
+
+
+def untouched(run_id: str, state: object) -> bool:
+    """Whether the database is as we left it: then what does not fit in it is our own mistake."""
+    record = _record(run_id)
+    try:
+        return state is not None and record is not None and record.with_suffix(STATE).read_text() == f"{state}\n"
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def forget(run_id: str) -> None:
     record = _record(run_id)
     if record is not None:
-        with suppress(OSError):
-            record.unlink(missing_ok=True)
+        for kept in (record, record.with_suffix(STATE)):
+            with suppress(OSError):
+                kept.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neurotest import __version__
-from neurotest.errors import BadInput, near
+from neurotest.errors import BadInput
 from neurotest.reading import reason
 from neurotest.runs import codec, places, schema, seal
 from neurotest.runs.folder import Folder, RunFile, own
@@ -25,7 +24,8 @@ from neurotest.runs.labels import Labels, now
 from neurotest.runs.lock import NAME as LOCK
 from neurotest.runs.lock import Lock, is_locked
 from neurotest.runs.plain import dumps, plain
-from neurotest.runs.rows import FileRow, InputRow, MethodRow, RankedRow, loads, read, stored_input
+from neurotest.runs.rankings import Rankings
+from neurotest.runs.rows import Absent, FileRow, InputRow, loads, read, stored_input
 
 INPUTS = "inputs"
 # What the run itself keeps in meta; everything else there belongs to the command.
@@ -44,7 +44,7 @@ WHOLE = ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK")
 PART = ("SAVEPOINT part", "RELEASE part", "ROLLBACK TO part")
 
 
-class Run(Labels):
+class Run(Labels, Rankings):
     """An open run. Use it as a context manager; `create` and `open(write=True)` hold the run's lock until it closes."""
 
     def __init__(self, folder: Folder, connection: sqlite3.Connection, lock: Lock | None) -> None:
@@ -54,6 +54,7 @@ class Run(Labels):
         self._db = connection
         self._lock = lock
         self._settled: tuple[int, ...] | None = None  # of a database that is read as if nobody could write it
+        self._ours = True  # whether nobody else has written into it: it is new, or as we left it
 
     @classmethod
     def create(
@@ -101,8 +102,10 @@ class Run(Labels):
     def _open_to_write(cls, path: Path) -> Run:
         lock = Lock.take(path)
         try:
+            before = schema.settled(path / schema.FILE)
             with schema.translated(path / schema.FILE):
                 run = cls(Folder(path, owner=True), schema.open_checked(path / schema.FILE, write=True), lock)
+            run._ours = run._as_we_left_it(before)
             run._sweep()
             return run
         except BaseException:
@@ -118,17 +121,26 @@ class Run(Labels):
         settled = None if is_locked(path) else schema.settled(file)
         with schema.translated(file):
             run = cls(Folder(path), schema.open_checked(file, write=False, immutable=settled is not None), None)
-        run._settled = settled
+        run._settled, run._ours = settled, run._as_we_left_it(settled)
         return run
+
+    def _as_we_left_it(self, state: tuple[int, ...] | None) -> bool:
+        with suppress(BadInput):
+            return self.made_here and seal.untouched(str(self["id"]), state)
+        return False
 
     def close(self) -> None:
         """Commit nothing more and let go. A closed run is one plain file that can be copied and read from anywhere."""
+        run_id = ""
         if self._lock is not None:
+            with suppress(BadInput):
+                run_id = str(self["id"]) if self._ours else ""
             with suppress(sqlite3.Error):  # another reader holds on: then the log stays beside the database, which is fine too
                 self._db.execute("PRAGMA busy_timeout=0")
                 self._db.execute("PRAGMA journal_mode=DELETE")
         self._db.close()
         if self._lock is not None:
+            seal.note(run_id, schema.settled(self._file))
             self._lock.release()
             self._lock = None
 
@@ -163,13 +175,10 @@ class Run(Labels):
             raise blamed from error
 
     def blamed(self, error: BaseException) -> BadInput | None:
-        """A sentence in place of an error that comes from what the run holds. Runs of our own making hold what fits: then the
+        """A sentence in place of an error that comes from what the run holds. What nobody but us has written fits: then the
         mistake is ours, and stays what it is."""
-        if not isinstance(error, UNFIT):
+        if self._ours or not isinstance(error, UNFIT):
             return None
-        with suppress(BadInput):
-            if self.made_here:
-                return None
         return BadInput(f"{self.path} holds what no run of neurotest holds ({reason(error)}): it is damaged or was changed.")
 
     def __repr__(self) -> str:
@@ -231,7 +240,7 @@ class Run(Labels):
     def __getitem__(self, key: str) -> Any:
         rows = self.rows("SELECT value FROM meta WHERE key = ?", key)
         if not rows and key not in OWN:
-            raise KeyError(key)
+            raise Absent(f"{self._file} has no {key!r}: it is damaged, or the work ended before that was written.")
         value = loads(rows[0][0], self._file) if rows else None
         if key in OWN and not isinstance(value, OWN[key]):
             raise BadInput(f"{self._file} has no {key!r} that fits: it is damaged or no run of neurotest.")
@@ -340,39 +349,6 @@ class Run(Labels):
             owner = name.removesuffix(codec.VIEW) + ".npy" if name.endswith(codec.VIEW) else name
             if STORED.fullmatch(name) and owner not in names:
                 self.file(name).remove()
-
-    def add_ranking(self, method: str, positions: ArrayLike, scores: ArrayLike | None, picked: int) -> None:
-        """An order over inputs of the run, most valuable first, of which the first `picked` were selected."""
-        order = np.asarray(positions)
-        values = None if scores is None else np.asarray(scores, dtype=np.float64)
-        if order.ndim != 1 or not np.issubdtype(order.dtype, np.integer):
-            raise BadInput(f"ranking {method}: expected positions as one row of integers.")
-        if values is not None and values.shape != order.shape:
-            raise BadInput(f"ranking {method}: {order.size} positions, but scores of shape {values.shape}.")
-        if not 0 <= picked <= order.size:
-            raise BadInput(f"ranking {method}: picked={picked}, expected 0 to {order.size}.")
-        if method in {row.name for row in self.methods()}:
-            raise BadInput(f"{self.path} already has a ranking by {method}.")
-        with self.transaction():
-            number = self._db.execute("INSERT INTO method (name, picked) VALUES (?, ?)", (method, int(picked))).lastrowid
-            column = [None] * order.size if values is None else values.tolist()
-            places = zip(repeat(number, order.size), range(1, order.size + 1), order.tolist(), column, strict=True)
-            self._db.executemany("INSERT INTO ranking VALUES (?, ?, ?, ?)", places)
-
-    def methods(self) -> list[MethodRow]:
-        """The rankings there are, in the order they were added."""
-        query = "SELECT name, picked, (SELECT count(*) FROM ranking WHERE method = id) FROM method ORDER BY id"
-        return [read(MethodRow, row, self._file) for row in self.rows(query)]
-
-    def ranking(self, method: str) -> list[RankedRow]:
-        """One ranking in order."""
-        methods = self.rows("SELECT id, picked FROM method WHERE name = ?", method)
-        if not methods:
-            raise BadInput(f"{self.path} has no ranking by {method!r}. {near(method, [row.name for row in self.methods()])}")
-        query = "SELECT rank, position, score, rank <= ? FROM ranking WHERE method = ? ORDER BY rank"
-        number, picked = methods[0]
-        rows = self.rows(query, picked, number)
-        return [read(RankedRow, (*row[:3], bool(row[3])), self._file) for row in rows]
 
     def export(self) -> None:
         """Write run.json and, where there are rankings, selection.csv, each whole or not at all."""

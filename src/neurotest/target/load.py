@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -188,6 +189,8 @@ def from_python(place: str) -> nn.Module | Target:
     if not colon or not where or not name:
         raise BadInput(f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.")
     # A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too.
+    if is_file(where):
+        where = str(user_path(where, f"py:{place!r:.200}" if "\0" in place else f"py:{place:.200}"))
     with on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()), _noting_imports(where):
         build = _callable(where, name)
         try:
@@ -200,7 +203,7 @@ def from_python(place: str) -> nn.Module | Target:
 
 
 def is_file(where: str) -> bool:
-    return where.endswith(".py") or Path(where).is_file()
+    return where.endswith(".py") or os.path.isfile(where)  # os.path: text that cannot be a path is no file, and no error
 
 
 _imports: dict[Path, set[Path]] = {}

@@ -84,7 +84,7 @@ def read_state(file: Path) -> dict[str, Tensor]:
 
             return load_file(file)
         # A pickle that stands alone may promise any length: of bytes in memory no more is read than there are.
-        source = file if zipfile.is_zipfile(file) else io.BytesIO(file.read_bytes())
+        source = file if start.startswith(b"PK\x03\x04") else io.BytesIO(file.read_bytes())  # torch goes by these bytes, too
         saved = torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise whatever their parser meets
         if "weights_only" in str(error).lower() or "WeightsUnpickler" in str(error):
@@ -166,7 +166,7 @@ def _archive_kind(file: Path) -> str | None:
     try:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+    except Exception:  # damaged: zipfile may raise anything
         return None
     if any("/code/" in name or name.startswith("code/") for name in names):
         return "a TorchScript archive (torch.jit.save) holds a whole network; in Python, where it is defined, " + SAVE

@@ -189,6 +189,7 @@ class Stored:
             Stored.homes.append(folder / "kept")
             for name, (make, _) in RUNS.items():
                 make(folder / "kept" / name)
+            report(folder / "kept" / "select")  # what draws charts reserves gigabytes of addresses: before memory is limited
         self.home = Stored.homes[0]
 
     def copy(self, rng: Rng, folder: Path) -> tuple[Path, Callable[[Path], None]]:

@@ -21,6 +21,7 @@ from neurotest.runs import Run, codec
 from neurotest.runs.export import cell
 from neurotest.runs.listing import clean, list_runs
 from neurotest.runs.lock import Lock, is_locked
+from neurotest.runs.rows import Absent
 
 
 def view(x: np.ndarray, tmp_path: Path, bounds: tuple[float, float] = (0.0, 1.0)) -> Image.Image:
@@ -173,7 +174,7 @@ def test_keys_and_entries_of_the_run_itself(small: Path) -> None:
         assert run.keys() == sorted(run.keys())
         assert "id" in run
         assert "nothing" not in run
-        with pytest.raises(KeyError):
+        with pytest.raises(Absent, match=r"run\.sqlite has no 'nothing': it is damaged"):
             run["nothing"]
         for key in ("id", "command", "config", "version", "created", "state", "finished", "summary"):
             with pytest.raises(BadInput, match=f"meta '{key}' is kept by the run itself"):

@@ -39,6 +39,8 @@ NAMED_BY_USERS = {
     ("runs/seal.py", "keep"): "the record in the cache, outside every run",
     ("runs/seal.py", "fits"): "the record in the cache, outside every run",
     ("runs/seal.py", "forget"): "the record in the cache, outside every run",
+    ("runs/seal.py", "note"): "the record in the cache, outside every run",
+    ("runs/seal.py", "untouched"): "the record in the cache, outside every run",
 }
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from neurotest.errors import BadInput
 from neurotest.runs import Run, schema
 from neurotest.runs.plain import dumps, plain
-from neurotest.runs.rows import InputRow, MethodRow, RankedRow
+from neurotest.runs.rows import Absent, InputRow, MethodRow, RankedRow
 
 
 def new(tmp_path: Path, inputs: int = 4) -> Run:
@@ -67,7 +67,7 @@ def test_meta(tmp_path: Path) -> None:
         assert run["profile"] == 1
         assert "profile" in run
         assert "nothing" not in run
-        with pytest.raises(KeyError):
+        with pytest.raises(Absent, match=r"run\.sqlite has no 'nothing': it is damaged"):
             run["nothing"]
         for own in ("state", "config", "id"):
             with pytest.raises(BadInput, match="kept by the run itself"):
@@ -368,3 +368,20 @@ def test_plain_by_hand(tmp_path: Path) -> None:
     assert dumps({"b": 1, "a": {"d": 2, "c": 3}}) == dumps({"a": {"c": 3, "d": 2}, "b": 1}) == '{"a": {"c": 3, "d": 2}, "b": 1}'
     with pytest.raises(TypeError, match="object has no place"):
         plain({"a": object()})
+
+
+def test_whose_mistake_an_entry_that_does_not_fit_is(tmp_path: Path) -> None:
+    """Nobody but us has written into it: ours, and it stays what it is. Somebody has: a sentence."""
+    with pytest.raises(KeyError, match="ours"), new(tmp_path) as run:
+        raise KeyError("ours")
+    place = run.path
+    for write in (False, True):
+        with pytest.raises(KeyError, match="ours"), Run.open(place, write=write):
+            raise KeyError("ours")
+    database = sqlite3.connect(place / schema.FILE)
+    database.execute("INSERT INTO meta VALUES ('parts', '\"?\"')")
+    database.commit()
+    database.close()
+    for write in (False, True, False):
+        with pytest.raises(BadInput, match="holds what no run of neurotest holds"), Run.open(place, write=write):
+            raise KeyError("theirs")
