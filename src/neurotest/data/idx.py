@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 from pathlib import Path
 from typing import IO, cast
 
@@ -47,7 +48,7 @@ def find_file(prefix: Path, ending: str) -> Path | None:
     if not prefix.name:  # the root of the disk, or the current folder
         return None
     places = (prefix.with_name(prefix.name + ending), prefix.with_name(prefix.name + ending + ".gz"))
-    return next((place for place in places if place.is_file()), None)
+    return next((place for place in places if os.path.isfile(place)), None)  # a name too long for a file is none
 
 
 def prefixes(folder: Path) -> list[str]:

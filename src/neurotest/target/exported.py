@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,10 @@ def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
             raise BadInput(_refusal(path, error)) from error
         network, sizes, training = _trusted(path)
     shape = _shape(sizes, place)
-    if shape is not None and isinstance(network, parts.Exported):
-        rehearse(network, shape, place)
+    if isinstance(network, parts.Exported):
+        network._exported_check = partial(rehearse, network, place)
+        if shape is not None:
+            rehearse(network, place, shape)
     for part in network.modules():
         part.training = False  # an exported module's flag is no more than that; what counts stands in the graph
     network.training = training
@@ -161,7 +164,7 @@ def _pieces(tensor: Any, size: Any = 0, dim: int = 0, *_: Any) -> float:
     return float(max(tensor.shape, default=0) / max(1, size if isinstance(dim, int) else 1))
 
 
-def rehearse(network: parts.Exported, shape: tuple[int, ...], place: str) -> None:
+def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...]) -> None:
     """Run the network without values: sizes that do not fit, or that no memory holds, are noticed before it is asked for."""
     try:
         if math.prod(shape) > MOST_VALUES:

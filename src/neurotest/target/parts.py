@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,8 +138,14 @@ class Exported(Part):
 
     def __init__(self) -> None:
         super().__init__(Place())
+        self._exported_check: Callable[[tuple[int, ...]], None] | None = None  # called before inputs of a new size are run
+        self._exported_sizes: set[tuple[int, ...]] = set()
 
     def forward(self, x: Tensor) -> Any:
+        size = tuple(x.shape[1:])
+        if size not in self._exported_sizes and self._exported_check is not None and x.device.type != "meta":
+            self._exported_check(size)
+            self._exported_sizes.add(size)
         self._exported_place.device = x.device
         return super().forward(x)
 

@@ -12,9 +12,11 @@ from tests.unit.generate.subjects import Net, images, predictions, seeds
 from neurotest import oracles
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz import Budget, Settings, choose_seeds
+from neurotest.generate.fuzz import Budget, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.corpus import Corpus
-from neurotest.target import Target
+from neurotest.generate.fuzz.guides import BitsBatch, GuideBatch
+from neurotest.measure.context import Context
+from neurotest.target import Probe, Target
 
 # -- settings and budgets
 
@@ -116,6 +118,40 @@ def test_the_most_used_go_the_oldest_of_them_first_but_never_the_newest_or_those
     assert len(kept) == 5
     assert kept.add(0, x, x, False, ()).number == 7
     assert len(corpus(3, capacity=1)) == 3  # there is always room for the seeds
+
+
+def test_entries_are_dropped_by_number() -> None:
+    kept = corpus(4)
+    kept.drop(set())
+    assert [entry.number for entry in kept.entries] == [0, 1, 2, 3]
+    kept.drop({0, 2, 9})
+    assert [entry.number for entry in kept.entries] == [1, 3]
+
+
+@pytest.mark.parametrize("criterion", ["kmnc:5", "nbc", "nac:0.1"])
+def test_a_batch_read_by_bits_keeps_what_one_by_one_keeps(criterion: str) -> None:
+    """The same rows, and the same state when the batch is over: bits, counts and the ranges that were seen."""
+    target = Target(Net().eval(), shape=(1, 8, 8))
+    states = [
+        build_guide(criterion).start(Context(target=target, train=ArraySource(images(10, 3))), ArraySource(images(4)))
+        for _ in range(2)
+    ]
+    quick, plain = states
+    for seed in (5, 6):
+        x = torch.from_numpy(np.repeat(images(6, seed), 2, axis=0)).float() / 255  # every second row has nothing new
+        with Probe(target, *quick.wants) as probe:
+            trace = probe(x)
+        batches = [quick.start_batch(trace), GuideBatch(plain, trace)]
+        assert isinstance(batches[0], BitsBatch)
+        for rows in ([0], [1], [1, 2, 3], [3, 2, 4], [5, 6], [7], [8, 9, 10, 11]):
+            picked = [batch.keep_first(list(rows)) for batch in batches]
+            assert picked[0] == picked[1]
+        for batch in batches:
+            batch.close()
+        ours, theirs = quick.arrays(), plain.arrays()
+        assert ours.keys() == theirs.keys()
+        for name in ours:
+            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
 def test_the_room_that_is_left_for_change() -> None:

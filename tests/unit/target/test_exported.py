@@ -105,6 +105,21 @@ def test_sizes_may_vary(tmp_path: Path) -> None:
         assert torch.equal(target.logits(x), module(x))
 
 
+def test_memory_is_looked_at_for_every_size(tmp_path: Path) -> None:
+    """The size is known only when an input comes: what it would need is estimated then, before it is asked for."""
+
+    class Grows(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.repeat(1, 1, 200, 300).mean((2, 3))
+
+    sizes = dict.fromkeys((0, 2, 3), torch.export.Dim.AUTO)
+    torch.export.save(torch.export.export(Grows(), (torch.rand(3, 3, 9, 9),), dynamic_shapes=(sizes,)), tmp_path / "net.pt2")
+    target = load(f"pt2:{tmp_path / 'net.pt2'}")
+    assert target.logits(torch.rand(1, 3, 2, 2)).shape == (1, 3)
+    with pytest.raises(BadInput, match="does not run on inputs of size 3x64x64: .* more than can be right"):
+        target.logits(torch.rand(1, 3, 64, 64))
+
+
 def test_weights_of_another_file_and_their_names(tmp_path: Path) -> None:
     """Names in the state dict are the author's, so that --weights and repair fit."""
     torch.manual_seed(1)
