@@ -18,8 +18,6 @@ from neurotest import files
 from neurotest.errors import BadInput
 from neurotest.runs.plain import dumps
 
-STATE = ".state"
-
 
 def _record(run_id: str) -> Path | None:
     # The id comes out of the run and becomes part of a path: nothing but our own spelling is let through.
@@ -32,41 +30,42 @@ def _digest(run_id: str, command: str, config: Any) -> str:
 
 def keep(run_id: str, command: str, config: Any) -> None:
     """Leave the record. Without a writable cache there is none, and the run counts as somebody else's."""
-    record = _record(run_id)
-    if record is not None:
-        with suppress(BadInput):
-            files.write_text(record, _digest(run_id, command, config) + "\n")
+    _write(run_id, _digest(run_id, command, config))
 
 
 def fits(run_id: str, command: str, config: Any) -> bool:
-    record = _record(run_id)
-    try:
-        kept = record.read_text().strip() if record else ""
-    except (OSError, UnicodeDecodeError):
-        return False
-    return hmac.compare_digest(kept.encode(), _digest(run_id, command, config).encode())
+    return hmac.compare_digest(_read(run_id)[0].encode(), _digest(run_id, command, config).encode())
 
 
 def note(run_id: str, state: object) -> None:
-    """Keep what the database looked like when we closed it."""
-    record = _record(run_id)
-    if record is not None:
-        with suppress(BadInput):
-            files.write_text(record.with_suffix(STATE), f"{state}\n")
+    """Keep in the record, if there is one, what the database looked like when we closed it."""
+    if digest := _read(run_id)[0]:
+        _write(run_id, digest, str(state))
 
 
 def untouched(run_id: str, state: object) -> bool:
     """Whether the database is as we left it: then what does not fit in it is our own mistake."""
+    return state is not None and _read(run_id)[1:] == [str(state)]
+
+
+def _read(run_id: str) -> list[str]:
+    """The digest, and the state if there is one."""
     record = _record(run_id)
     try:
-        return state is not None and record is not None and record.with_suffix(STATE).read_text() == f"{state}\n"
+        return (record.read_text() if record else "").splitlines() or [""]
     except (OSError, UnicodeDecodeError):
-        return False
+        return [""]
+
+
+def _write(run_id: str, *lines: str) -> None:
+    record = _record(run_id)
+    if record is not None:
+        with suppress(BadInput):
+            files.write_text(record, "".join(f"{line}\n" for line in lines))
 
 
 def forget(run_id: str) -> None:
     record = _record(run_id)
     if record is not None:
-        for kept in (record, record.with_suffix(STATE)):
-            with suppress(OSError):
-                kept.unlink(missing_ok=True)
+        with suppress(OSError):
+            record.unlink(missing_ok=True)

@@ -64,7 +64,7 @@ def test_feature_vectors(tmp_path: Path) -> None:
     assert data(f"npz:{tmp_path}/f.npz").shape == (7,)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(
     hnp.arrays(
         st.sampled_from([np.dtype(t) for t in ("u1", "<f4", ">f4", "<f8", "<f2")]),

@@ -60,7 +60,7 @@ def test_slices_by_hand() -> None:
     assert split_slice("zoo:mnist/nss-pool@3@0:5") == ("zoo:mnist/nss-pool@3", slice(0, 5, None))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(ENDS, ENDS, STEPS, st.none() | st.integers(1, 12), st.booleans())
 def test_slices_equal_python_slices(
     pool: Path, start: int | None, stop: int | None, step: int | None, limit: int | None, at: bool

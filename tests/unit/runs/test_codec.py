@@ -16,7 +16,9 @@ from PIL import Image
 from neurotest.errors import BadInput
 from neurotest.runs import codec
 
-unhurried = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+unhurried = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 image_shapes = st.tuples(st.sampled_from([1, 2, 3, 4]), st.integers(1, 9), st.integers(1, 9))
 
 

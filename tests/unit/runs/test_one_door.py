@@ -35,12 +35,11 @@ NAMED_BY_USERS = {
     ("report/page.py", "_source"): "templates of the package",
     ("runs/store.py", "create"): "asks whether there is a run already",
     ("runs/store.py", "_remove_dead"): "asks whether there is a run already",
-    ("runs/store.py", "withdraw"): "removes the folder of a run that came to nothing, if it is empty",
-    ("runs/seal.py", "keep"): "the record in the cache, outside every run",
-    ("runs/seal.py", "fits"): "the record in the cache, outside every run",
+    ("runs/seal.py", "_read"): "the record in the cache, outside every run",
+    ("runs/seal.py", "_write"): "the record in the cache, outside every run",
     ("runs/seal.py", "forget"): "the record in the cache, outside every run",
-    ("runs/seal.py", "note"): "the record in the cache, outside every run",
-    ("runs/seal.py", "untouched"): "the record in the cache, outside every run",
+    ("cli/tools.py", "_root"): "asks whether the folder that the user named is a run",
+    ("runs/store.py", "withdraw"): "removes the folder of a run that came to nothing, if it is empty",
 }
 
 

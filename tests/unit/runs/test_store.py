@@ -142,7 +142,7 @@ def test_stored_inputs_come_back_exactly(tmp_path: Path) -> None:
 
 
 @given(st.permutations(range(12)), st.lists(st.floats(allow_nan=False), min_size=12, max_size=12), st.integers(0, 12))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_ranking_comes_back_as_it_was(tmp_path: Path, order: list[int], scores: list[float], picked: int) -> None:
     path = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
     with Run.create(path, "select", {}) as run:

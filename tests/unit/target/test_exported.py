@@ -116,7 +116,7 @@ def test_memory_is_looked_at_for_every_size(tmp_path: Path) -> None:
     torch.export.save(torch.export.export(Grows(), (torch.rand(3, 3, 9, 9),), dynamic_shapes=(sizes,)), tmp_path / "net.pt2")
     target = load(f"pt2:{tmp_path / 'net.pt2'}")
     assert target.logits(torch.rand(1, 3, 2, 2)).shape == (1, 3)
-    with pytest.raises(BadInput, match="does not run on inputs of size 3x64x64: .* more than can be right"):
+    with pytest.raises(BadInput, match=r"does not run on inputs of size 3x64x64: .* more than can be right"):
         target.logits(torch.rand(1, 3, 64, 64))
 
 

@@ -95,7 +95,7 @@ def test_the_arrays_are_shared_and_therefore_read_only() -> None:
     source.read([0])[:] = 1
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 3), st.just(28), st.just(28))), st.integers(0, 255))
 def test_packing_loses_nothing(tmp_path: Path, x: np.ndarray, label: int) -> None:
     y = np.full(len(x), label, np.uint8)
@@ -105,7 +105,7 @@ def test_packing_loses_nothing(tmp_path: Path, x: np.ndarray, label: int) -> Non
     assert np.array_equal(labels, y)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 3), st.just(3), st.integers(1, 5), st.integers(1, 5))))
 def test_packing_colour_loses_nothing(tmp_path: Path, x: np.ndarray) -> None:
     y = np.arange(len(x), dtype=np.uint8)
