@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,21 @@ def test_counting_by_hand() -> None:
     assert again.plain() == tally.plain()
     assert again.families == tally.families
     assert again.counts() == tally.counts()
+
+
+def test_the_passes_of_oracles_count(tmp_path: Path) -> None:
+    """A second network runs every mutant too: twice as many passes as mutants."""
+    (tmp_path / "other.py").write_text("from tests.unit.generate.subjects import Net\n\ndef build():\n    return Net().eval()\n")
+    target = Target(Net().eval(), shape=(1, 8, 8))
+    source = ArraySource(images(10), predictions(images(10)))
+    judges = oracles.build_oracles(target, f"differential:py:{tmp_path / 'other.py'}:build")
+    guide = build_guide("random").start(Context(target=target), source)
+    loop = Fuzzer(target, choose_seeds(target, source, judges), guide, judges, Settings(batch=16), Budget(iterations=40))
+    with loop:
+        for _ in loop.run():
+            pass
+    assert loop.tally.tested >= 40
+    assert loop.tally.forwards == 2 * loop.tally.tested
 
 
 @pytest.mark.parametrize("guide", ["random", "kmnc:20", "nlc"])

@@ -71,6 +71,9 @@ def test_what_is_kept_has_another_path_and_what_is_counted_adds_up() -> None:
     details = state.details()
     assert details["dpd_count"] == len(mutants)
     assert details["dpd_rate"] == state.below / state.pairs
+    assert state.kept <= state.below <= state.pairs
+    assert details["layers"] == [layer.name for layer in ready.layers]
+    assert details["distinct paths"] == ready.comparer.distinct
     assert fuzzer.tally.forwards > fuzzer.tally.tested * (1 + ready.passes)
 
 
