@@ -26,6 +26,7 @@ DOOR = {"runs/folder.py", "runs/places.py", "runs/lock.py", "runs/schema.py", "r
 NAMED_BY_USERS = {
     ("semantics/descriptions.py", "to_csv"): "a table is written where its user says",
     ("semantics/describe/record.py", "read_rating"): "sheets that raters filled in, named by the user",
+    ("select/suspects.py", "save"): "a result is written where its user says",
     ("select/exchange.py", "export"): "the place for an export, named by the user",
     ("select/exchange.py", "_write_csv"): "the place for an export, named by the user",
     ("select/exchange.py", "_write_folder"): "the place for an export, named by the user",
