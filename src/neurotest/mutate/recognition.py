@@ -26,7 +26,7 @@ SIDE, PATCH, GRID = 20, 5, 4  # pixels that images are looked at, of a patch, an
 FILTERS = 40
 LEAST = 0.5  # below which an answer is none
 RIDGE = 0.3  # of the mean variance of a feature
-MUTANTS = 2000  # learned from, of a half
+MUTANTS, EACH = 2000, 32  # learned from, of a half and of each of few seeds, at most
 AT_ONCE = 500
 STEPS = 2  # mutations on top of each other, at most
 
@@ -104,7 +104,7 @@ class Recognition:
             random = rng.stream("mutate.recognition", seed, half)
             rows = np.arange(1 - half, len(seeds), 2)
             rows = rows if len(rows) else np.arange(len(seeds))
-            drawn = np.resize(rows, max(MUTANTS, len(rows)))[: max(MUTANTS, len(rows))]
+            drawn = np.resize(rows, max(min(MUTANTS, EACH * len(rows)), len(rows)))
             x = mutated(seeds[torch.from_numpy(drawn)], mutations, random, eight_bit=eight_bit)
             halves.append(Recogniser.fit(x, np.asarray(classes)[drawn], count, random))
         return cls((halves[0], halves[1]), mutations)
