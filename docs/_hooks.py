@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import _notebook
 import _results
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 FIXED: list[dict[str, str]] = [
     {"Home": "index.md"},
     {"Quick start": "quickstart.md"},
+    {"In a notebook": "in-a-notebook.md"},
     {"Bring your own model": "bring-your-own-model.md"},
     {"Check": "check.md"},
     {"Doctor": "doctor.md"},
@@ -70,7 +72,7 @@ HEADINGS = {
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to what lies in docs/ and set the navigation accordingly."""
     docs = Path(config.docs_dir)
-    pages = {"methods/index.md": _methods_index()}
+    pages = {"methods/index.md": _methods_index(), "in-a-notebook.md": _notebook.markdown(docs / "notebook.ipynb")}
     for kind in registry.kinds():
         for entry in registry.entries(kind).values():
             pages[_address(entry)] = _method_page(entry, docs)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from neurotest.campaign.believed import sentence as believed
 from neurotest.campaign.verdict import compare, sentence
+from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key, Tally
 from neurotest.generate.outcome import Outcome, class_name, interval, spread
+from neurotest.notebook import PICTURES, Picture, beside
+from neurotest.runs import codec
+from neurotest.runs.store import Run
 
 __all__ = ["FuzzResult", "class_name", "numbers"]
 
@@ -106,6 +114,23 @@ class FuzzResult(Outcome):
             {"true": class_name(t, self.classes), "predicted": class_name(p, self.classes), "operator": o, "faults": n}
             for (t, p, o), n in self.tally.families.most_common()
         ]
+
+    def pictures(self) -> Iterator[Picture]:
+        """One fault of each of the most frequent families, beside its seed; none once the run is gone."""
+        from neurotest.campaign.families import families
+        from neurotest.campaign.store import Store
+
+        if self.run is None or not self.run.is_dir():
+            return
+        with suppress(BadInput), Run.open(self.run) as run:
+            x, rows = Store(run).seeds()
+            for family in families(self.run).families[:PICTURES]:
+                fault, row = family.representative, rows.get(family.representative.root)
+                if fault.file is None or row is None:
+                    continue
+                true, predicted, operator = family.key
+                words = f"{class_name(true, self.classes)} taken for {class_name(predicted, self.classes)}, {operator}"
+                yield from beside(np.array(x[row])[None], codec.decode(fault.file)[None], [words])
 
     def headline(self) -> str:
         text = f"{self.faults} faults in {len(self.families)} families from {self.tally.forwards} forward passes"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from neurotest.coverage.criterion import Value
 from neurotest.errors import BadInput
 from neurotest.files import write_json
+from neurotest.notebook import table
 
 MEANING = (
     "Coverage says how much of the network was exercised, not how good the tests are: "
@@ -98,12 +98,4 @@ class Coverage:
 
     def _repr_html_(self) -> str:
         cells = ("criterion", "covered", "total", "value", "dead", *(["error"] if self.errors else []))
-        return f"{html_table(cells, ([row.get(c) for c in cells] for row in self.table()))}<p>{MEANING}</p>"
-
-
-def html_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table for notebooks."""
-    texts = (["" if v is None else f"{v:.4g}" if isinstance(v, float) else html.escape(str(v)) for v in row] for row in rows)
-    head = "".join(f"<th>{name}</th>" for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{text}</td>" for text in row) + "</tr>" for row in texts)
-    return f"<table><tr>{head}</tr>{body}</table>"
+        return f"{table(self.table(), cells)}<p>{MEANING}</p>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from neurotest import rng
 from neurotest.data.source import Source, check_shape
 from neurotest.errors import BadInput
+from neurotest.files import write_json
+from neurotest.notebook import view
 from neurotest.target import Probe, Survey, Target, Want
 from neurotest.target.failures import ForwardError
 from neurotest.target.survey import survey
@@ -68,6 +71,19 @@ class Diagnosis:
         """The findings as lines of text."""
         lines = [f"{f.level:8}{f.check:14}{f.says}" + (f"\n{'':22}-> {f.do}" if f.do else "") for f in self.findings]
         return "\n".join(lines)
+
+    def headline(self) -> str:
+        on = "noise" if self.data is None else self.data or "data in memory"
+        return f"{self.target} on {on}: {self.count('problem')} problems, {self.count('warning')} warnings"
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything `to_dict` gives as JSON."""
+        write_json(Path(path), self.to_dict())
+        return Path(path)
+
+    def _repr_html_(self) -> str:
+        rows = [{"level": f.level, "check": f.check, "what was seen": f.says, "what to do": f.do} for f in self.findings]
+        return view([self.headline()], (), rows)
 
     def to_dict(self) -> dict[str, Any]:
         return {

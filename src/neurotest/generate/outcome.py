@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from neurotest.files import write_json
+from neurotest.notebook import Picture, view
 from neurotest.stats.bootstrap import wilson
 from neurotest.stats.evenness import entropy
 
@@ -50,15 +50,14 @@ class Outcome(ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]: ...
 
-    shown: ClassVar[int] = 20  # rows of a table in a notebook
-
     def save(self, path: str | Path) -> Path:
         path = Path(path)
         write_json(path, self.to_dict())
         return path
 
+    def pictures(self) -> Iterator[Picture]:
+        """What a notebook shows of it: the first faults, each beside its seed where that is known."""
+        yield from ()
+
     def _repr_html_(self) -> str:
-        rows = self.table()[: self.shown]
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in (rows[0] if rows else ()))
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in rows)
-        return f"<p>{html.escape(self.headline())}</p><table><tr>{head}</tr>{body}</table>"
+        return view([self.headline()], self.pictures(), self.table())

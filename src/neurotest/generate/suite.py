@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from neurotest.data.source import ArraySource
 from neurotest.generate.outcome import Outcome, class_name, interval
+from neurotest.notebook import PICTURES, Picture, beside
 from neurotest.stats.evenness import evenness
 
 
@@ -117,6 +119,14 @@ class AttackResult(Outcome):
             {"true": class_name(t, self.classes), "predicted": class_name(p, self.classes), "faults": n}
             for (t, p), n in self.families.most_common()
         ]
+
+    def pictures(self) -> Iterator[Picture]:
+        first = np.flatnonzero(self.fault)[:PICTURES]
+        words = (
+            f"{class_name(int(self.expected[i]), self.classes)} taken for {class_name(int(self.predicted[i]), self.classes)}"
+            for i in first
+        )
+        return beside(self.seeds[first], self.x[first], words)
 
     def headline(self) -> str:
         noise = int(self.control.fault.sum())

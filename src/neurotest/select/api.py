@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neurotest import registry
+from neurotest import notebook, registry
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_shape, content_ids
 from neurotest.errors import BadInput
@@ -156,7 +156,28 @@ def _selection(
     return Selection(
         name, repr(scorer), order, scores, result.predictions, pool.picked, quality,
         (*notes, *result.notes(name)), in_training, run, estimate, near, result.details(name), pool.source.names,
+        _pictures(pool, order, result.predictions),
     )  # fmt: skip
+
+
+def _pictures(pool: Pool, order: np.ndarray, predictions: np.ndarray) -> tuple[notebook.Picture, ...]:
+    """The first picks with what they are taken for and, where that is known, are."""
+    picks, source = order[: min(pool.picked, notebook.PICTURES)], pool.source
+    if len(source.shape) != 3 or source.shape[0] not in (1, 3):
+        return ()
+    names = pool.target.classes or source.classes
+    pictures = []
+    for place, x in zip(picks.tolist(), source.read(picks), strict=True):
+        words = f"{place if source.names is None else source.names[place]}: {_class(predictions[place], names)}"
+        if source.labels is not None and source.labels[place] != predictions[place]:
+            words += f", is {_class(source.labels[place], names)}"
+        if (pixels := notebook.small(x, pool.target.bounds)) is not None:
+            pictures.append(([pixels], words))
+    return tuple(pictures)
+
+
+def _class(number: int, names: Sequence[str] | None) -> str:
+    return names[number] if names is not None and number < len(names) else str(number)
 
 
 def _estimate(pool: Pool, order: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> Estimate | None:

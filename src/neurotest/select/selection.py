@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from neurotest.coverage.result import html_table
 from neurotest.errors import BadInput
 from neurotest.files import write_json
+from neurotest.notebook import Picture, table, view
 from neurotest.select.estimation import Estimate
 from neurotest.select.spread import Nearness
 from neurotest.stats import faults as metrics
@@ -86,6 +85,7 @@ class Selection:
     near: Nearness | None = None  # how alike the picks are, where they were spread
     details: Mapping[str, Any] = field(default_factory=dict)  # what the method itself has to say, as JSON takes it
     files: np.ndarray | None = field(default=None, repr=False)  # (n,) names by position, where the inputs are files
+    first: tuple[Picture, ...] = field(default=(), repr=False)  # pictures of the first picks, for notebooks
 
     @property
     def indices(self) -> np.ndarray:
@@ -122,10 +122,22 @@ class Selection:
         write_json(path, self.to_dict())
         return path
 
+    def __len__(self) -> int:
+        return self.picked
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The indices, so that `x[selection]` gives the picked rows of an array."""
+        return np.array(self.indices, dtype=dtype)
+
+    def headline(self) -> str:
+        text = f"{self.canonical}: {self.picked} of {len(self.order)}"
+        if self.quality is None:
+            return text
+        found, chance = (f"{q.value:.1%} ({q.low:.1%} .. {q.high:.1%})" for q in (self.quality.fdr, self.quality.random_fdr))
+        return f"{text}; {found} of them are faults, {chance} of as many at random"
+
     def _repr_html_(self) -> str:
-        rows = self.table()[:20]
-        table = html_table(list(rows[0]), (row.values() for row in rows))
-        return f"<p>{html.escape(self.canonical)}: {self.picked} of {len(self.order)}</p>{table}"
+        return view([self.headline(), *self.notes], self.first, self.table())
 
 
 class Comparison(dict[str, Selection]):
@@ -153,3 +165,11 @@ class Comparison(dict[str, Selection]):
         judged = {name: selection.quality for name, selection in self.items()}
         rows = [{"method": name, "fdr": q and q.fdr.value, "apfd": q and q.apfd.value} for name, q in judged.items()]
         return [*rows, *({"method": name, "error": reason} for name, reason in self.errors.items())]
+
+    def _repr_html_(self) -> str:
+        first = next(iter(self.values()), None)
+        rows = self.table()
+        if first is not None and first.quality is not None:
+            rows.append({"method": "expected at random", "fdr": first.quality.random_fdr.value, "apfd": 0.5})
+        columns = ("method", "fdr", "apfd", *(["error"] if self.errors else []))
+        return view((one.headline() for one in self.values()), () if first is None else first.first) + table(rows, columns)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from neurotest.errors import BadInput, near
 from neurotest.files import write_text
+from neurotest.notebook import ROWS, view
 from neurotest.public import public
 from neurotest.runs.export import cell
 
@@ -101,6 +102,17 @@ class Descriptions:
             {"layer": row.layer, "neuron": row.neuron, "description": row.text, "score": row.score, "method": row.method}
             for row in self
         ]
+
+    def headline(self) -> str:
+        layers = [f"{name or 'the network'} {len(self.surest(name))} of {count}" for name, count in self.layers.items()]
+        return f"{self.method}: neurons with words: {', '.join(layers)}"
+
+    def _repr_html_(self) -> str:
+        """The surest neurons of every layer, each layer with its share of the table."""
+        each = max(1, ROWS // max(1, len(self.layers)))
+        best = [row for name in self.layers for row in self.surest(name)[:each]]
+        rows = [{"layer": row.layer, "neuron": row.neuron, "description": row.text, "score": row.score} for row in best]
+        return view([self.headline(), *self.notes], (), rows)
 
     def check(self, target: Target) -> None:
         """Refuse descriptions that were made for another network."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import Moment
+from neurotest.notebook import Picture, beside
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,10 @@ class SwarmResult(Outcome):
             {"true": class_name(t, self.classes), "predicted": class_name(p, self.classes), "faults": n}
             for (t, p, _), n in self.tally.families.most_common()
         ]
+
+    def pictures(self) -> Iterator[Picture]:
+        named = zip(self.rows.tolist(), self.predicted.tolist(), strict=True)
+        return beside(None, self.x, (f"seed {row} taken for {class_name(int(p), self.classes)}" for row, p in named))
 
     def headline(self) -> str:
         controls = ", ".join(f"{name} {one.failed}" for name, one in self.controls.items())
