@@ -1,6 +1,6 @@
 """The notebook of the docs: executed into itself by this script, shown as a page by the hooks.
 
-    python docs/_notebook.py        # after a change: run every cell and store what it gives
+python docs/_notebook.py        # after a change: run every cell and store what it gives
 """
 
 from __future__ import annotations

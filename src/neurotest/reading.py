@@ -41,9 +41,11 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
     except Exception as error:
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
-        raise BadInput(
-            f"{path} cannot be read as {kind} ({reason(error)}). {hint or 'It is damaged or something else.'}"
-        ) from error
+        raise BadInput(f"{path} cannot be read as {kind} ({reason(error)}). {hint or _next_step(error)}") from error
+
+
+def _next_step(error: BaseException) -> str:
+    return "Check the path." if isinstance(error, FileNotFoundError | NotADirectoryError) else "It is damaged or something else."
 
 
 def _ours(error: BaseException) -> bool:

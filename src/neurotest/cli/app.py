@@ -95,7 +95,9 @@ def main() -> None:
 def _run() -> None:
     try:
         with interrupts.listening():
-            app()
+            code = app(prog_name="neurotest", standalone_mode=False)  # or typer would print usage errors in a form of its own
+        if code:
+            raise SystemExit(code)
     except NeurotestError as error:
         fail(str(error), error.exit_code)
     except KeyboardInterrupt:  # between the commands and here
@@ -107,10 +109,24 @@ def _run() -> None:
         fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 2)
     except MemoryError as error:
         fail(f"there is not enough memory ({error}): use fewer --layers, --neuron channel, a smaller --batch or less data.", 2)
+    except typer.Abort:
+        fail("nothing was done.", 1)
     except Exception as error:
+        if hasattr(error, "format_message"):
+            _misused(error)
         from neurotest.cli.bug import bug_report
 
         fail(f"internal error ({type(error).__name__}: {error}); {bug_report(error)}", 4)
+
+
+def _misused(error: Any) -> None:
+    """What is wrong with the command line, in one sentence with the next step. Whoever typed nothing gets the help."""
+    words = " ".join(error.format_message().split())
+    command = getattr(getattr(error, "ctx", None), "command_path", "neurotest")
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        raise SystemExit(error.exit_code)
+    fail(f"{words[:1].lower()}{words[1:].rstrip('.?')}{'?' if words.endswith('?') else '.'} See `{command} --help`.", 2)
 
 
 def _show_warning(

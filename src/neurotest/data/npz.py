@@ -26,12 +26,24 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
         with opened(archive, x_name, f"{what}: {x_name}") as (_, header):
             pass
         _check_inputs(header, what, x_name, nhwc)
+        _check_label_type(archive, y_name, what)
         y = None if y_name is None else _read(archive, y_name, what, None, keep_type=True)
         if y is not None and y.shape[:1] != header.shape[:1]:
             raise BadInput(f"{what}: {y_name} has shape {y.shape}, {x_name} {header.shape}; each input needs exactly one label.")
         x = _read(archive, x_name, what, wanted.first, nhwc=nhwc)
     grey = x.ndim == 3 and (wanted.shape is None or len(wanted.shape) == 3)
     return ArraySource(x[:, None] if grey else x, None if y is None else y[: len(x)], spec=f"npz:{rest}")
+
+
+def _check_label_type(archive: zipfile.ZipFile, name: str | None, what: str) -> None:
+    if name is None:
+        return
+    with opened(archive, name, f"{what}: {name}", text=True) as (_, header):
+        if header.dtype.kind in "US":
+            raise BadInput(
+                f"{what}: {name} holds text, but labels are class numbers: save np.unique(y, return_inverse=True)[1], and the "
+                "names in their order for --classes FILE."
+            )
 
 
 def _split(rest: str) -> tuple[Path, list[str]]:

@@ -266,4 +266,4 @@ def check_shape(source: Source, shape: tuple[int, ...]) -> None:
         raise BadInput(f"{mismatch}: the channels come last; write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2).")
     if int(np.prod(have)) == int(np.prod(shape)):
         raise BadInput(f"{mismatch}: as many values, arranged otherwise; save x.reshape(-1, *{tuple(shape)}) if that is meant.")
-    raise BadInput(f"{mismatch}; bring inputs of that size, or another target.")
+    raise BadInput(f"{mismatch}; bring inputs of that size, or correct --size.")

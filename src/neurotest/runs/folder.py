@@ -49,10 +49,12 @@ def is_own(name: str) -> bool:
 class Folder:
     """The folder of a run, and what this process has put into it."""
 
-    def __init__(self, path: Path, *, owner: bool = False, created: bool = False, anything: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, owner: bool = False, created: tuple[Path, ...] = (), anything: bool = False
+    ) -> None:  # fmt: skip
         self.path = path
         self.owner = owner  # whether this process holds the run's lock
-        self.created = created  # whether it was made for the run
+        self.created = created  # what was made for the run: itself, and folders around it
         self.anything = anything  # it is no run: files of any name may be written
         self.written: set[str] = set()
         self.folders: list[str] = []  # made by this process, outer ones first
@@ -125,6 +127,12 @@ class Folder:
             self.file(name).remove()
         for name in reversed(self.folders):
             self.remove_folder(name)
+
+    def remove(self) -> None:
+        """Remove the folder, and those around it that were made for it, as far as they are empty."""
+        with suppress(OSError):
+            for path in self.created:
+                os.rmdir(path)
 
     def remove_folder(self, name: str) -> None:
         """Remove a folder if nothing is left in it."""

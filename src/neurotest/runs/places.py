@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import datetime
 from itertools import count
@@ -24,11 +25,12 @@ def new_folder(out: Path | None, command: str) -> Folder:
 def _default_place(command: str) -> Folder:
     """A new directory named by command and time; a second one in the same second gets -2."""
     stem = f"{command}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    around = _missing(ROOT)
     for n in count(1):
         path = ROOT / (stem if n == 1 else f"{stem}-{n}")
         try:
             path.mkdir(parents=True)
-            return Folder(path, owner=True, created=True)
+            return Folder(path, owner=True, created=(path, *around))
         except FileExistsError:
             if not ROOT.is_dir():
                 raise BadInput(f"{ROOT} is a file: choose another place with --out.") from None
@@ -38,16 +40,22 @@ def _default_place(command: str) -> Folder:
 
 
 def _place(path: Path) -> Folder:
+    around = _missing(path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir()
-        return Folder(path, owner=True, created=True)
+        return Folder(path, owner=True, created=(path, *around))
     except FileExistsError:
         if not path.is_dir():
             raise BadInput(f"--out {path} is a file: give a directory that does not exist yet.") from None
         return Folder(path, owner=True)
     except OSError as error:
         raise BadInput(f"cannot make --out {path}: {error.strerror}. Choose another place.") from error
+
+
+def _missing(folder: Path) -> tuple[Path, ...]:
+    """The folders that have to be made for this one, itself first."""
+    return tuple(path for path in (folder, *folder.parents) if not os.path.lexists(path))
 
 
 def refuse_no_run(path: Path) -> None:

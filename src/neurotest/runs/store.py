@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import uuid
@@ -154,9 +153,7 @@ class Run(Labels, Rankings):
         self.folder.withdraw()
         for name in (schema.FILE, *(schema.FILE + ending for ending in schema.BESIDE), LOCK):
             self.folder.file(name).remove()
-        if self.folder.created:
-            with suppress(OSError):
-                os.rmdir(self.path)
+        self.folder.remove()
         self._lock.release()
         self._lock = None
         seal.forget(run_id)

@@ -28,6 +28,13 @@ from neurotest.target.weights import load_weights
 
 LARGEST_INPUT = 1 << 32  # values of one input
 OWN = ("bounds", "mean", "std", "shape", "classes", "outputs", "weights", "preprocess")  # what a target knows of itself
+_WEIGHTS = "weights need the network they are for; write py:FILE:build, where build() returns it, and --weights {0}"
+_OTHER = "networks of PyTorch are tested; rebuild it as a module that build() of py:FILE:build returns"
+FILES = {
+    **dict.fromkeys((".pt", ".pth", ".safetensors", ".ckpt", ".bin", ".tar"), _WEIGHTS),
+    **dict.fromkeys((".h5", ".keras", ".pb", ".tflite", ".pkl", ".joblib"), _OTHER),
+    ".onnx": "turn it into a module (onnx2torch) that build() of py:FILE:build returns",
+}
 RANDOM_WEIGHTS = "{} has random weights: two calls give different ones, so nothing measured on it repeats. Pass --weights FILE."
 
 
@@ -162,6 +169,10 @@ def _differ(one: nn.Module | Target, other: nn.Module | Target) -> bool:
 def _no_source(spec: str, sources: list[str]) -> str:
     from neurotest import zoo
 
+    if ":" in spec and spec.partition(":")[0] in registry.entries("data source"):
+        return f"{spec!r} is data, not a network: the target comes first and the data second; are they swapped?"
+    if (suffix := Path(spec).suffix.lower()) in FILES:
+        return f"{spec!r} has no source: {FILES[suffix].format(spec)}."
     name = spec.rpartition(":")[2] or spec
     spellings = [f"zoo:{name}"] if name in zoo.names() else []
     if name.endswith(".py") or Path(spec).suffix == ".py":

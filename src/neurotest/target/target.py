@@ -109,7 +109,9 @@ class Target:
             slack = 1e-6 * (high - low)
             if not (least >= low - slack and most <= high + slack):
                 reach = f"inputs reach from {least:g} to {most:g}, outside bounds {low:g} to {high:g}"
-                raise BadInput(f"{reach}: rescale or pass --bounds.")
+                eight_bit = (low, high) == (0.0, 1.0) and least >= 0 and 1 < most <= 255
+                hint = "8-bit values in floating point? Divide them by 255 or" if eight_bit else "rescale or"
+                raise BadInput(f"{reach}: {hint} pass --bounds{' 0 255' if eight_bit else ''}.")
         return tensor.to(self.device).float()
 
     def logits(self, x: Tensor) -> Tensor:
