@@ -18,7 +18,7 @@ def executed(folder: Path | str, path: Path = NOTEBOOK) -> Any:
     import nbformat
     from nbclient import NotebookClient
 
-    content = nbformat.read(path, as_version=4)
+    content = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     sources = {"PYTHONPATH": str(path.resolve().parents[1] / "src"), "NEUROTEST_CACHE": str(Path(folder) / "cache")}
     client = NotebookClient(content, timeout=600, kernel_name="python3")
     client.execute(cwd=str(folder), env={**os.environ, **sources})
@@ -56,4 +56,4 @@ if __name__ == "__main__":
     import nbformat
 
     with tempfile.TemporaryDirectory() as folder:
-        nbformat.write(executed(folder), NOTEBOOK)
+        nbformat.write(executed(folder), NOTEBOOK)  # type: ignore[no-untyped-call]

@@ -247,8 +247,6 @@ def _root(folder: Path | None, root: Path | None) -> Path:
     named = folder or root
     if named is not None and not named.exists():
         raise BadInput(f"{named} does not exist: name the folder that holds the runs.")
-    if named is not None and (named / "run.sqlite").is_file():
-        raise BadInput(f"{named} is a run itself: name the folder that holds it, {named.resolve().parent}.")
     return named or ROOT
 
 

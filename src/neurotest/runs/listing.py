@@ -40,6 +40,8 @@ def list_runs(root: Path = ROOT) -> list[RunInfo]:
     root = Path(root)
     if root.exists() and not root.is_dir():
         raise BadInput(f"{root} is a file: give the directory that holds the runs.")
+    if _looks_like_a_run(root):
+        raise BadInput(f"{root} is a run itself: name the folder that holds it, {root.resolve().parent}.")
     try:
         folders = [entry for entry in sorted(root.iterdir()) if _looks_like_a_run(entry)] if root.exists() else []
     except OSError as error:

@@ -39,8 +39,6 @@ NAMED_BY_USERS = {
     ("runs/seal.py", "_read"): "the record in the cache, outside every run",
     ("runs/seal.py", "_write"): "the record in the cache, outside every run",
     ("runs/seal.py", "forget"): "the record in the cache, outside every run",
-    ("cli/tools.py", "_root"): "asks whether the folder that the user named is a run",
-    ("runs/store.py", "withdraw"): "removes the folder of a run that came to nothing, if it is empty",
 }
 
 
