@@ -23,6 +23,7 @@ from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.answers import Answers, Floats, answers
+from neurotest.notebook import view
 from neurotest.public import public
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
@@ -189,10 +190,7 @@ class Suspects:
         )
 
     def _repr_html_(self) -> str:
-        from neurotest.coverage.result import html_table
-
-        rows = self.table()[:20]
-        return f"<p>{self.headline()}</p>" + (html_table([*rows[0]], (row.values() for row in rows)) if rows else "")
+        return view([self.headline()], (), self.table())
 
 
 @public()
