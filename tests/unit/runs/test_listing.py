@@ -143,7 +143,9 @@ def test_a_clean_that_does_not_say_what_is_refused(root: Path, options: dict[str
 
 
 def test_a_run_itself_is_no_place_of_runs(root: Path) -> None:
-    assert clean(root / "old", keep=0) == []
+    for look in (lambda: list_runs(root / "old"), lambda: clean(root / "old", keep=0)):
+        with pytest.raises(BadInput, match="is a run itself"):
+            look()
     assert (root / "old" / schema.FILE).exists()
 
 
