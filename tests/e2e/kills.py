@@ -58,6 +58,7 @@ def scenarios() -> list[Scenario]:
     resume = ["--resume", "new"]
     study = ["study", "nss", "--only", "mnist-lenet1/"]
     campaign = ["fuzz", NET, f"{DATA}[:20]", "--iterations", "12", "--batch", "32"]
+    looks = ["--only", "accuracy", "--only", "labels", "--only", "slices"]
     return [
         Scenario("select", ["select", NET, f"{DATA}[:120]", "--method", "deepgini", "--method", "random", "--budget", "9", *out]),
         Scenario("adaptive", ["select", NET, "npz:pool.npz#x", "--method", "adaptive", "--budget", "6", *out]),
@@ -75,6 +76,8 @@ def scenarios() -> list[Scenario]:
                            "zoo:mnist/train[:100]", *out]),
         Scenario("describe", ["describe", NET, f"{DATA}[:80]", "--method", "class-profile", "--k", "3", *out],
                  ["describe", *resume]),
+        Scenario("check", ["check", NET, f"{DATA}[:200]", "--time", "60s", *looks, *out], ["check", *resume]),
+        Scenario("suspects", ["suspects", NET, f"{DATA}[:200]", *out]),
         Scenario("fuzz", [*campaign, *out], ["fuzz", *resume]),
         Scenario("swarm", ["swarm", NET, f"{DATA}[:12]", "--evaluations", "60", "--particles", "6", "--batch", "24", *out],
                  ["swarm", *resume]),

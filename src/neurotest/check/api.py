@@ -18,7 +18,7 @@ from neurotest import interrupts, registry
 from neurotest.check.examination import Examination
 from neurotest.check.finding import Examined
 from neurotest.check.result import CheckResult
-from neurotest.check.subject import Clock, Subject, inputs_in_time
+from neurotest.check.subject import Clock, Subject, inputs_in_time, measured_pace
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput, Remark, near
@@ -35,6 +35,7 @@ from neurotest.target import Target
 from neurotest.target.description import Description
 
 TIME = 300.0
+KEPT = 0.95  # of the time, for examinations; loading the network and writing the page take the rest
 SETTINGS: dict[str, Any] = {"time": TIME, "only": None, "skip": None, "limit": None, "seed": 0, "batch": BATCH}
 
 
@@ -128,10 +129,11 @@ class _Check(Job[CheckResult]):
         chosen = examinations(settings["only"], settings["skip"])
         source = open_data(target, data, limit=settings["limit"])
         training = None if train is None else open_data(target, train)
-        fitting = inputs or min(len(source), inputs_in_time(target, source, settings["time"], settings["batch"]))
+        pace = measured_pace(target, source, settings["batch"])
+        fitting = inputs or inputs_in_time(pace, settings["time"])
         spread = np.unique(np.linspace(0, len(source) - 1, min(fitting, len(source))).astype(np.int64))
         part = source if len(spread) == len(source) else source.take(spread)
-        subject = Subject(target, part, training, settings["seed"], settings["batch"], words(target, source))
+        subject = Subject(target, part, training, settings["seed"], settings["batch"], words(target, source), pace)
         return cls(subject, settings, chosen, len(source), training, source)
 
     def config(self) -> dict[str, Any]:
@@ -152,7 +154,7 @@ class _Check(Job[CheckResult]):
         spent = sum(one.seconds for one in self.done)
         for number, examination in enumerate(left):
             interrupts.check()
-            rest = max(1.0, self.settings["time"] - spent)
+            rest = max(1.0, KEPT * self.settings["time"] - spent)
             clock = Clock.start(rest * examination.share / sum(one.share for one in left[number:]))
             self._tick(progress)
             examined = dataclasses.replace(self._examine(examination, clock), seconds=clock.spent)

@@ -11,12 +11,13 @@ from neurotest.checks import setting
 from neurotest.doctor import doctor
 from neurotest.registry import register
 
+PASSES, LEAST = 40, 128  # that the doctor makes over its inputs, and inputs it looks at however slow the network is
 STRENGTH = {"problem": 1.0, "warning": 0.4}
 
 
 @register(
     "examination", "health", paper="neurotest's doctor", main="inputs",
-    cost="some thirty passes over 512 inputs",
+    cost="some forty passes over 512 inputs, over fewer where that would take too long",
 )  # fmt: skip
 class Health(Examination):
     """Outputs, eval mode, bounds, normalisation, class order, determinism, dead neurons: what `neurotest doctor` looks at.
@@ -32,7 +33,9 @@ class Health(Examination):
     inputs: int = setting(512, "512 tell readings of the inputs apart")
 
     def examine(self, subject: Subject, clock: Clock) -> Examined:
-        diagnosis = doctor(subject.target, subject.source, limit=self.inputs, progress=lambda done, total: subject.tick())
+        fitting = int(clock.seconds / (PASSES * subject.pace))
+        limit = min(self.inputs, max(LEAST, fitting))
+        diagnosis = doctor(subject.target, subject.source, limit=limit, progress=lambda done, total: subject.tick())
         findings = [
             Finding(
                 self.name, "alarm" if finding.level == "problem" else "note", STRENGTH[finding.level],

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from neurotest import rng
@@ -58,6 +59,7 @@ class Subject:
     seed: int
     batch: int
     words: str
+    pace: float  # seconds that the network takes for an input
     tick: Callable[[], None] = lambda: None  # called now and then
 
     @property
@@ -103,19 +105,23 @@ class Subject:
         """Inputs with their label and what the network takes them for."""
         labels, predicted = self.labels, self.said.predicted
         captions = [
-            f"{self.name(i)}: {self.class_name(labels[i])}, taken for {self.class_name(predicted[i])}" for i in positions.tolist()
+            f"{self.name(i)}: {self.class_name(labels[i])}, "
+            + ("rightly" if labels[i] == predicted[i] else f"taken for {self.class_name(predicted[i])}")
+            for i in positions.tolist()
         ]
         return self.pictures(positions, captions)
 
 
-def inputs_in_time(target: Target, source: Source, seconds: float, batch: int) -> int:
-    """How many inputs one pass can take in its share of the time."""
+def measured_pace(target: Target, source: Source, batch: int) -> float:
+    """Seconds that the network takes for an input."""
     x = target.prepare(source.read(np.arange(min(SPEED, batch, len(source)))))
-    import torch
-
     with torch.inference_mode():
         target.logits(x)  # the first pass is slower
         began = time.perf_counter()
         target.logits(x)
-        each = (time.perf_counter() - began) / len(x)
-    return int(max(LEAST, PASSES * seconds / max(each, 1e-9)))
+        return max(1e-9, (time.perf_counter() - began) / len(x))
+
+
+def inputs_in_time(pace: float, seconds: float) -> int:
+    """How many inputs one pass can take in its share of the time."""
+    return int(max(LEAST, PASSES * seconds / pace))

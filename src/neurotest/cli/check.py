@@ -45,6 +45,9 @@ def check(
     from neurotest.cli.junit import write_junit
     from neurotest.report import write_report
 
+    if resume is not None and opt.lacks_page(resume, "check"):
+        page = write_report(resume)
+        return {"run": str(resume), "report": str(page), "notes": []}, lambda: print(f"it was finished but for the page: {page}")
     loaded = opt.open_target(again or target, description, resume)
     with show.ticking("checking", quiet=bool(quiet)) as progress:
         result = look(

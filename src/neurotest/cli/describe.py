@@ -46,7 +46,7 @@ def describe(
         raise BadInput("DATA is missing: exemplars are taken from it; give zoo:NAME/train, dir:FOLDER or npz:FILE#x,y.")
     from neurotest.report import write_report
 
-    if resume is not None and _lacks_page(resume):
+    if resume is not None and opt.lacks_page(resume, "describe"):
         page = write_report(resume)
         return {"run": str(resume), "page": str(page), "notes": []}, lambda: print(f"it was finished but for the page: {page}")
     from neurotest.semantics.describe.work import recorded
@@ -67,15 +67,6 @@ def describe(
         "descriptions": table.table(),
     }
     return content, lambda: print_table(table, summary, page)
-
-
-def _lacks_page(path: Path) -> bool:
-    """Whether a process died between the last row of a run and its page, which is made of them."""
-    from neurotest.report.page import REPORT
-    from neurotest.runs.store import Run
-
-    with Run.open(path, write=True) as run:  # whoever died there has left its log
-        return run["command"] == "describe" and run["state"] == "done" and not run.file(REPORT).exists()
 
 
 def print_table(table: Descriptions, summary: dict[str, Any], page: Path) -> None:

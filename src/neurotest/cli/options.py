@@ -239,6 +239,15 @@ def start_or_resume(command: str, needs: str, complete: bool, resume: Path | Non
         raise BadInput(f"{command} needs {needs}, or --resume RUN.")
 
 
+def lacks_page(path: Path, command: str) -> bool:
+    """Whether a process died between the last row of a run and its page, which is made of them."""
+    from neurotest.report.page import REPORT
+    from neurotest.runs.store import Run
+
+    with Run.open(path, write=True) as run:  # whoever died there has left its log
+        return run["command"] == command and run["state"] == "done" and not run.file(REPORT).exists()
+
+
 def refuse_on_resume(reason: str, **options: Any) -> None:
     """What a resumed run cannot use is refused, not ignored."""
     from neurotest.errors import BadInput

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from neurotest import registry
 from neurotest.report import pictures
 from neurotest.report.section import Row, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("check",)
+LAST = 1000  # the place of an examination that is not installed here
 
 
 @section("check", title="Check", order=0, commands=COMMANDS)
@@ -28,4 +30,6 @@ def check_findings(run: Run) -> Row | None:
 
 @section("check-examinations", title="Examinations", order=20, commands=COMMANDS)
 def check_examinations(run: Run) -> Row:
-    return {"rows": [{"name": name, **row} for name, row in run["summary"]["examinations"].items()]}
+    known = registry.entries("examination")
+    rows = [{"name": name, **row} for name, row in run["summary"]["examinations"].items()]
+    return {"rows": sorted(rows, key=lambda row: known[row["name"]].make.order if row["name"] in known else LAST)}  # type: ignore[attr-defined]
