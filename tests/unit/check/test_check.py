@@ -163,9 +163,9 @@ def test_a_calibrated_network_is_seldom_called_otherwise(seed: int) -> None:
     random = np.random.default_rng(seed)
     confidence = random.uniform(0.5, 1, 400)
     error = calibration_interval(confidence, random.random(400) < confidence, 15, seed)
-    assert error.low < 0.05
+    assert error.low < 0.08
     sure = calibration_interval(confidence, random.random(400) < confidence - 0.4, 15, seed)
-    assert sure.low > 0.25
+    assert sure.low > 0.15
 
 
 def test_fifths_hold_every_input_once() -> None:
