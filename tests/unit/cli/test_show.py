@@ -76,7 +76,7 @@ def test_progress_names(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 def test_everything_printed_by_a_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what goes by print, as an error, as a remark or as JSON; the streams are as before afterwards."""
 
-    def command() -> None:
+    def command(**settings: object) -> None:
         print(f"taken for {EVIL}")
         warnings.warn(f"1 file skipped: {EVIL}", Remark, stacklevel=1)
         raise BadInput(f"{EVIL}\nneurotest: all is well")
