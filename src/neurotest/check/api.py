@@ -133,7 +133,7 @@ class _Check(Job[CheckResult]):
         fitting = inputs or inputs_in_time(pace, settings["time"])
         spread = np.unique(np.linspace(0, len(source) - 1, min(fitting, len(source))).astype(np.int64))
         part = source if len(spread) == len(source) else source.take(spread)
-        subject = Subject(target, part, training, settings["seed"], settings["batch"], words(target, source), pace)
+        subject = Subject(target, part, training, settings["seed"], settings["batch"], words(target, source), pace, spread)
         return cls(subject, settings, chosen, len(source), training, source)
 
     def config(self) -> dict[str, Any]:

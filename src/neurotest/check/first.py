@@ -38,7 +38,7 @@ class First(Examination):
         gini = 1 - np.exp(2 * said.log_probs).sum(axis=1)
         order = np.argsort(-gini, kind="stable")
         picked = max(1, round(self.budget * len(order)))
-        numbers: dict[str, object] = {"indices": subject.source.positions[order[:picked]].tolist(), "budget": picked}
+        numbers: dict[str, object] = {"indices": subject.index[order[:picked]].tolist(), "budget": picked}
         shown = order[:SHOWN]
         deeper = f"neurotest select {subject.words} --method adaptive --budget {picked}"
         if subject.source.labels is None:

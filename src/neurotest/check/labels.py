@@ -55,6 +55,6 @@ class Labels(Examination):
             findings.append(Finding(self.name, "note", strength, sentence, evidence, pictures, deeper))
         numbers = {
             "wrong_share": result.share.value, "wrong_share_interval": [result.share.low, result.share.high],
-            "suspects": [row["index"] for row in result.table()],
+            "suspects": subject.index[result.indices].tolist(),
         }  # fmt: skip
         return Examined(self.name, f"{sentence}; {result.count} to look at", tuple(findings), numbers)

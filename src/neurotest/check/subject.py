@@ -60,6 +60,7 @@ class Subject:
     batch: int
     words: str
     pace: float  # seconds that the network takes for an input
+    index: NDArray[np.int64]  # where the inputs stand in the data, of which some may have been left out
     tick: Callable[[], None] = lambda: None  # called now and then
 
     @property
@@ -91,7 +92,7 @@ class Subject:
 
     def name(self, position: int) -> str:
         """How an input is called: by its file, or by its number."""
-        return f"input {position}" if self.source.names is None else str(self.source.names[position])
+        return f"input {self.index[position]}" if self.source.names is None else str(self.source.names[position])
 
     def some(self, purpose: str, count: int) -> NDArray[np.int64]:
         """Positions drawn at random, sorted."""
