@@ -9,11 +9,12 @@ import numpy as np
 from neurotest import interrupts
 from neurotest.campaign import fuzz
 from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, Picture
+from neurotest.check.finding import Examined, Finding, Picture, percent, share
 from neurotest.check.subject import Clock, Subject
 from neurotest.checks import setting
 from neurotest.generate.fuzz.mutants import Mutant
 from neurotest.registry import register
+from neurotest.stats.bootstrap import Interval
 
 SHOWN = 8
 LEAST = 5.0  # seconds below which a campaign is not worth starting
@@ -58,6 +59,11 @@ class Campaign(Examination):
         control = result["random"] or {}
         numbers |= {"random_faults": control.get("faults"), "random_families": control.get("families")}
         summary = f"{result['faults']:,} faults in {result['families']} families from {result['forwards']:,} forward passes"
+        valid = result["believed_valid"]
+        believed = Interval(valid["share"], *valid["interval"]) if valid and valid["share"] is not None else None
+        if first:
+            numbers |= {"believed_valid": believed and believed.value, "believed_valid_interval": believed and list(believed[1:])}
+            summary += f", {percent(believed)} believed valid" if believed else "; how many are valid cannot be told"
         if not first:
             return Examined(self.name, summary, (), numbers)
         limits = result["faults_per_1000_forwards_interval"]
@@ -65,6 +71,7 @@ class Campaign(Examination):
             ("faults per 1,000 forward passes", float(result["faults_per_1000_forwards"]), limits and tuple(limits)),
             ("families", float(result["families"]), None), ("random's families", float(control.get("families", 0)), None),
             ("seeds broken", result["roots"] / max(1, result["seeds"]), None),
+            *((share("faults believed valid", believed),) if believed else ()),
         )  # fmt: skip
         first.sort(key=lambda mutant: mutant.distance[1])
         pictures = tuple(self._picture(subject, mutant) for mutant in first[:SHOWN])
