@@ -165,6 +165,46 @@ class Differential:
         return _Others("differential", others)
 
 
+@dataclass(eq=False)
+class _Recognised:
+    """Wrong for the target, and still right for another network."""
+
+    other: Target
+    name: str = "recognised"
+    labels: bool = True
+    passes: int = 1
+
+    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
+        with torch.inference_mode():
+            recognised = predicted(self.other.logits(x)) == roots.labels
+        return np.asarray((predicted(logits) != roots.labels) & recognised)
+
+
+@registry.register(
+    "oracle",
+    "recognised",
+    paper="",
+    cost="one forward pass of the other network per mutant",
+    main="other",
+)
+@dataclass(frozen=True, kw_only=True)
+class Recognised:
+    """The prediction is not the label of the seed, but another network (`other`, a target spec) still gives it: what nobody could
+    recognise any more is no fault. The better the other network, the fewer true faults are missed. Needs labelled seeds."""
+
+    other: str | Target = ""
+
+    def begin(self, target: Target) -> Check:
+        from neurotest.target.load import load
+
+        if not self.other:
+            raise BadInput("recognised needs another network: write recognised:TARGET, for example recognised:zoo:mnist-conv2d.")
+        other = load(self.other) if isinstance(self.other, str) else self.other
+        if other.fingerprint == target.fingerprint:
+            raise BadInput("recognised: the other network is the one under test, so nothing would ever be a fault: name another.")
+        return _Recognised(other)
+
+
 @registry.register(
     "oracle",
     "quantised",

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from neurotest.errors import BadInput
-from neurotest.oracles import Differential, Quantised, Roots, build_oracles, predicted, rounded
+from neurotest.oracles import Differential, Quantised, Recognised, Roots, build_oracles, predicted, rounded
 from neurotest.target import Target
 
 TARGET = Target(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval(), shape=(1, 2, 2))
@@ -81,6 +81,22 @@ def test_quantised_and_differential_compare_with_another_network() -> None:
     assert Differential(other=other).begin(target)(x, logits, root).tolist() == [True]
 
 
+def test_what_nobody_recognises_is_no_fault() -> None:
+    """Against a plain loop: wrong for the target and right for the other network, row by row."""
+    torch.manual_seed(0)
+    target, other = (Target(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval(), shape=(1, 2, 2)) for _ in range(2))
+    x, labels = torch.rand(60, 1, 2, 2), np.arange(60) % 3
+    check = Recognised(other=other).begin(target)
+    wrong = check(x, target.logits(x), Roots(labels, labels, np.zeros((60, 3), np.float32)))
+    expected = [
+        int(target.logits(one[None]).argmax()) != label and int(other.logits(one[None]).argmax()) == label
+        for one, label in zip(x, labels.tolist(), strict=True)
+    ]
+    assert wrong.tolist() == expected
+    assert 0 < sum(expected) < (predicted(target.logits(x)) != labels).sum()
+    assert (check.passes, check.labels) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("oracle", "says"),
     [
@@ -89,6 +105,8 @@ def test_quantised_and_differential_compare_with_another_network() -> None:
         ("regression:tolerance=0", "above 0"),
         ("regression:outputs=x", "logits or probs"),
         ("differential", "needs another network"),
+        ("recognised", "needs another network"),
+        (Recognised(other=TARGET), "is the one under test"),
         ([], "none was given"),
     ],
 )
