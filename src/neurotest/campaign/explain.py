@@ -42,9 +42,10 @@ class Explanation(Outcome):
     change: str
     pair: PathPair
     images: tuple[NDArray[Any], NDArray[Any]] = field(repr=False)  # seed and fault as they are stored
+    seed: str = ""  # where it stands in the data, and the name of its file
 
     def to_dict(self) -> dict[str, Any]:
-        about = {"run": str(self.run), "fault": self.fault, "true": self.true, "change": self.change}
+        about = {"run": str(self.run), "fault": self.fault, "seed": self.seed, "true": self.true, "change": self.change}
         return {**about, **self.pair.to_dict()}
 
     def table(self) -> list[dict[str, Any]]:
@@ -64,7 +65,8 @@ class Explanation(Outcome):
         ]
 
     def headline(self) -> str:
-        return f"fault {self.fault}: {self.true} taken for {self.pair.predicted[1]} after {self.change}"
+        seed = f" (seed {self.seed})" if self.seed else ""
+        return f"fault {self.fault}{seed}: {self.true} taken for {self.pair.predicted[1]} after {self.change}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +197,15 @@ def _one(reader: FaultReader, semantics: Semantics, fault: StoredMutant) -> Expl
     pair = compare(semantics, reader.target.prepare(np.ascontiguousarray(seed)), reader.target.prepare(x), classes)
     if not _led_by_paths(reader):
         pair = dataclasses.replace(pair, tau=None)
+    place = next((row.words for row in reader.run.inputs() if row.position == fault.root), str(fault.root))
     return Explanation(
-        reader.run.path, fault.number, class_name(fault.expected, tuple(classes)), words(fault.chain), pair, (seed[0], x[0])
+        reader.run.path,
+        fault.number,
+        class_name(fault.expected, tuple(classes)),
+        words(fault.chain),
+        pair,
+        (seed[0], x[0]),
+        place,
     )
 
 

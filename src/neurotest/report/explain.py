@@ -42,7 +42,8 @@ def headline(explained: Explanation) -> str:
     seed, fault = pair.predicted
     sure = [f"{100 * c:.0f} %" for c in pair.confidence]
     changed = f"is seen as {fault} ({sure[1]}) after {explained.change}"
-    return f"Fault {explained.fault}: {explained.true}, seen as {seed} ({sure[0]}), {changed}."
+    of = f" of seed {explained.seed}" if explained.seed else ""
+    return f"Fault {explained.fault}{of}: {explained.true}, seen as {seed} ({sure[0]}), {changed}."
 
 
 def parting(explained: Explanation) -> str:

@@ -121,6 +121,7 @@ def export(run_path: str | Path, form: str, out: str | Path, *, method: str | No
     with Run.open(run_path) as run:
         chosen = picks(run, method, every=every)
         classes = classes_of(run)
+        numbers = range(max((row.predicted or 0 for row in run.inputs()), default=0) + 1)  # classes without names
     shown = [pick for pick in chosen if pick.picture is not None]
     if form == "csv":
         _write_csv(chosen, out)
@@ -128,7 +129,7 @@ def export(run_path: str | Path, form: str, out: str | Path, *, method: str | No
     elif form == "folder":
         _write_folder(shown, classes, out)
     else:
-        _write_tasks(shown, classes, out)
+        _write_tasks(shown, classes or [str(number) for number in numbers], out)
     rounds = sorted({pick.round for pick in chosen if pick.round is not None})
     return {
         "format": form, "out": str(out), "exported": len(shown), "without_picture": len(chosen) - len(shown), "rounds": rounds,
@@ -168,9 +169,8 @@ def _stem(pick: Pick) -> str:
     return f"{numbers}-{as_folder(own)[:STEM]}" if own else numbers
 
 
-def _write_tasks(shown: list[Pick], classes: list[str], out: Path) -> None:
+def _write_tasks(shown: list[Pick], names: list[str], out: Path) -> None:
     """Label Studio tasks with the pictures inside, and beside them the labelling configuration they fit."""
-    names = classes or sorted({p.predicted for p in shown})
     choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in names)
     files.write_text(
         out.with_suffix(".xml"),

@@ -56,6 +56,18 @@ def first_fault(run: Path) -> int:
     return families(run).families[0].representative.number
 
 
+def test_the_seed_is_named(tmp_path: Path) -> None:
+    target, data = subject()
+    data.names = np.array([f"\x1b[1mimage|{i}.png" for i in range(60)], dtype=object)
+    fuzz(target, data, "random", outputs=40, out=tmp_path / "run", control=False, mutations="rules95:bilateral=false")
+    explanation = explain(tmp_path / "run", first_fault(tmp_path / "run"), target=target, train=data, **SETTINGS)
+    assert isinstance(explanation, Explanation)
+    position = explanation.seed.partition(" ")[0]
+    assert explanation.to_dict()["seed"] == f"{position} \x1b[1mimage|{position}.png"
+    assert f"of seed {position} " in markdown(explanation)
+    assert "\x1b" not in markdown(explanation)
+
+
 def test_a_fault_beside_its_seed(campaign: tuple[Path, Target, ArraySource]) -> None:
     run, target, data = campaign
     number = first_fault(run)

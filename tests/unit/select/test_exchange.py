@@ -80,6 +80,15 @@ def test_a_folder_there_and_back(run: Path, tmp_path: Path, pool: ArraySource) -
     assert len(labels) == 6
 
 
+def test_classes_without_names_are_offered_by_number(tmp_path: Path, pool: ArraySource) -> None:
+    torch.manual_seed(0)
+    target = Target(nn.Sequential(nn.Flatten(), nn.Linear(36, 3)).eval(), shape=(1, 6, 6))
+    compare(target, pool, ["margin"], 1, out=tmp_path / "run")
+    export(tmp_path / "run", "label-studio", tmp_path / "tasks.json")
+    page = ElementTree.parse(tmp_path / "tasks.xml")  # all three, also those that the one pick is not taken for
+    assert [choice.get("value") for choice in page.iter("Choice")] == ["0", "1", "2"]
+
+
 def test_label_studio_there_and_back(run: Path, tmp_path: Path, pool: ArraySource) -> None:
     export(run, "label-studio", tmp_path / "tasks.json", method="margin")
     tasks = json.loads((tmp_path / "tasks.json").read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,18 @@ def resume(run: Path, **changes: object) -> list[int]:
     recorded(target(), source(), None, None, resume=run, progress=lambda done, _: seen.append(done), cache=False,
              **{**nothing, **changes})  # fmt: skip
     return seen
+
+
+def test_files_have_their_names(tmp_path: Path) -> None:
+    named = source()
+    named.names = np.array([f"folder/=image {i}.png" for i in range(40)], dtype=object)
+    recorded(target(), named, "class-profile", None, out=tmp_path / "run", **SETTINGS)
+    with open(tmp_path / "run" / "exemplars.csv", newline="") as text:
+        rows = list(csv.DictReader(text))
+    assert rows
+    assert all(row["file"] == f"folder/=image {row['position']}.png" for row in rows)
+    with Run.open(tmp_path / "run") as run:
+        assert {row.position: row.name for row in run.inputs()} == {int(row["position"]): row["file"] for row in rows}
 
 
 @pytest.mark.parametrize("batches", [1, 2, 4])

@@ -151,7 +151,8 @@ def _write_exemplars(run: Run, material: Material) -> None:
     used: set[int] = set()
     with run.file(EXEMPLARS).writing_text() as out:
         writer = csv.writer(out)
-        writer.writerow(["layer", "neuron", "rank", "position", "value", "content"])
+        named = () if source.names is None else ("file",)
+        writer.writerow(["layer", "neuron", "rank", "position", "value", "content", *named])
         ids = source.ids()
         for layer in material.sizes:
             index, values = exemplars.top(layer)
@@ -160,9 +161,16 @@ def _write_exemplars(run: Run, material: Material) -> None:
                 for rank, (position, value) in enumerate(zip(places.tolist(), row.tolist(), strict=True), start=1):
                     if position >= 0 and not dead[neuron]:
                         used.add(position)
-                        writer.writerow([cell(layer), neuron, rank, position, f"{value:.6g}", ids[position]])
+                        file = () if source.names is None else (cell(str(source.names[position])),)
+                        writer.writerow([cell(layer), neuron, rank, position, f"{value:.6g}", ids[position], *file])
     labels = source.labels
-    rows = (InputRow(p, str(ids[p]), None if labels is None else int(labels[p])) for p in sorted(used))
+    rows = (
+        InputRow(
+            p, str(ids[p]), None if labels is None else int(labels[p]),
+            extra={} if source.names is None else {"name": str(source.names[p])},
+        )
+        for p in sorted(used)
+    )  # fmt: skip
     with run.transaction():
         run.clear_inputs()
         run.add_inputs(rows)
