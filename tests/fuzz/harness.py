@@ -120,7 +120,8 @@ class Watch:
         self.events: list[str] = []
         own = Path(__file__).resolve().parents[2]
         self.readable = tuple(
-            os.path.realpath(p) for p in {sys.prefix, sys.base_prefix, str(own / "src"), *map(str, filter(None, sys.path))}
+            os.path.realpath(place)
+            for place in filter(None, (sys.prefix, sys.base_prefix, sys.pycache_prefix, str(own / "src"), *sys.path))
         )
         sys.dont_write_bytecode = True
         sys.addaudithook(self._hook)

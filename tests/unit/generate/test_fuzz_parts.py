@@ -205,7 +205,7 @@ def test_labels_beyond_the_classes_and_other_oracles() -> None:
     target = Target(Net().eval(), shape=(1, 8, 8))
     x = images(6)
     labels = predictions(x)
-    with pytest.raises(BadInput, match=r"has label 3, but the target has 3 classes \(0 to 2\)"):
+    with pytest.raises(BadInput, match=r"has label 3, but the target has 3 classes: labels are the numbers 0 to 2"):
         choose_seeds(target, ArraySource(x, np.where(labels == labels[0], 3, labels)), oracles.build_oracles(target, "label"))
     unlabelled = choose_seeds(target, ArraySource(x), oracles.build_oracles(target, "metamorphic"), batch=4)
     assert unlabelled.roots.labels.tolist() == [-1] * 6
