@@ -48,7 +48,8 @@ def test_a_few_kills_leave_nothing_behind() -> None:
     assert result["wrong"] == []
 
 
-@pytest.mark.parametrize(("form", "kills"), [("csv", "1"), pytest.param("label-studio", "3", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("form", "kills"), [("csv", "1"), ("label-studio", "3")])
 def test_five_rounds_of_labelling_with_every_command_killed(form: str, kills: str) -> None:
     """A stranger's network on photographs; see `kill_loop.py`."""
     result = run_script(LOOP, "--format", form, "--kills", kills)
