@@ -19,6 +19,7 @@ from neurotest.reading import reason
 # Names under which training scripts keep the state dict in a checkpoint, the usual ones first.
 WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights", "params")
 PREFIXES = re.compile(r"(?:(?:module|_orig_mod|model|net|network)\.)+")  # of DataParallel, torch.compile, Lightning and others
+COUNTER = "num_batches_tracked"  # of batch norm in training; files of old versions of torch lack it
 SAVE = "save its state dict, torch.save(model.state_dict(), FILE)"
 START = 4096  # bytes that tell what a file is
 
@@ -46,15 +47,14 @@ def load_weights(module: nn.Module, file: Path) -> None:
 
 
 def _renamed(state: dict[str, Tensor], own: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The state under the network's names, where only a wrapper around one of them makes the difference."""
-    if state.keys() == own.keys():
-        return state
-    for removed in _prefixes(state):
-        inner = {name.removeprefix(removed): tensor for name, tensor in state.items()}
-        for added in ("", *_prefixes(own)):
-            if own.keys() == {added + name for name in inner}:
-                return {added + name: tensor for name, tensor in inner.items()}
-    return state
+    """The state under the network's names, where only a wrapper around one of them, or counters, make the difference."""
+    counters = {name: value for name, value in own.items() if name.endswith(COUNTER)}
+    ways = [
+        counters | {added + name.removeprefix(removed): tensor for name, tensor in state.items()}
+        for removed in _prefixes(state)
+        for added in _prefixes(own)
+    ]
+    return max(ways, key=lambda renamed: len(renamed.keys() & own.keys()))  # of equal ones the plainest, which comes first
 
 
 def _prefixes(names: Mapping[str, Any]) -> list[str]:

@@ -72,6 +72,19 @@ def test_checkpoints_and_wrappers(tmp_path: Path, model: Path, how: str) -> None
     assert torch.equal(target.module[1].bias, state["1.bias"])
 
 
+def test_counters_of_batch_norm_may_be_missing(tmp_path: Path) -> None:
+    """Files of old versions of torch have none; nothing that is tested depends on them."""
+    network = nn.Sequential(nn.Conv2d(1, 3, 1), nn.BatchNorm2d(3))
+    state = {f"module.{name}": value + 1 for name, value in network.state_dict().items() if "num_batches" not in name}
+    torch.save({"state_dict": state}, tmp_path / "w.th")
+    load_weights(network, tmp_path / "w.th")
+    assert torch.equal(network[1].running_mean, torch.ones(3))  # type: ignore[arg-type]
+    del state["module.1.running_var"]
+    torch.save(state, tmp_path / "w.th")
+    with pytest.raises(BadInput, match=r"do not fit the network \(missing: .*running_var"):
+        load_weights(network, tmp_path / "w.th")
+
+
 def wrapped(inner: nn.Module, words: list[str]) -> nn.Module:
     for word in reversed(words):
         outer = nn.Sequential()
