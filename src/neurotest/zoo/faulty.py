@@ -20,7 +20,7 @@ Labels = npt.NDArray[np.int64]
 SIZES = {"mnist": (1, 6), "fashion": (1, 6), "cifar10": (3, 8)}  # sides of patches, smallest and largest
 CLASS = {"mnist": 1, "fashion": 1, "cifar10": 2}  # the papers pollute towards '1' and 'bird'
 SPREAD = 0.2  # of the noise that is shown under its true label, and that the defect is tested with
-NAME = re.compile(r"(polluted(\d+)(-random)?(-specific)?(-class(\d+))?)|underfit|overfit")
+NAME = re.compile(r"(polluted(\d{1,9})(-random)?(-specific)?(-class(\d{1,9}))?)|underfit|overfit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ def read(text: str) -> Faulty:
     """The inverse of `Faulty.name`."""
     match = NAME.fullmatch(text)
     if match is None:
-        raise BadInput(f"{text!r} is no kind of faulty training: expected underfit, overfit or such as polluted10-specific.")
+        raise BadInput(f"{text!r:.80} is no kind of faulty training: expected underfit, overfit or such as polluted10-specific.")
     if match[1] is None:
         return Faulty(kind=text)  # type: ignore[arg-type]
     return Faulty(

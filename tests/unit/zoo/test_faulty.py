@@ -80,6 +80,7 @@ def test_recipes_follow_the_papers() -> None:
     ("make", "message"),
     [
         (lambda: read("broken"), "no kind of faulty training"),
+        (lambda: read("polluted" + "1" * 5000), "no kind of faulty training"),
         (lambda: Faulty(kind="polluted", share=0.0), "--pollute 0"),
         (lambda: Faulty(kind="polluted", trigger="often"), "--trigger often"),  # type: ignore[arg-type]
         (lambda: Faulty(kind="polluted", trigger="random", specific=True), "--specific"),
