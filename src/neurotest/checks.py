@@ -170,7 +170,8 @@ def _as_kind(kind: Any, value: Any) -> tuple[bool, Any]:
         return type(value) is int and abs(value) <= LARGEST, value
     if kind is float:
         if isinstance(value, str) and _FRACTION.fullmatch(value):
-            return True, fraction_of(value)
+            meant = fraction_of(value)
+            return not isinstance(meant, str), meant
         return type(value) is float or (type(value) is int and abs(value) <= LARGEST), value
     if kind is str:
         return isinstance(value, str), value

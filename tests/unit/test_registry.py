@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -124,3 +125,17 @@ def test_everything_registered_can_be_described() -> None:
             assert entry.main is None or entry.main in entry.options, (kind, entry.name)
             for preset in entry.presets.values():
                 assert set(preset) <= set(entry.options), (kind, entry.name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "says"),
+    [
+        ("describer", "attributes(quantile=..)", "quantile='..': expected a number"),
+        ("guide", "goals:goals=0.5", "goals=0.5: name goals"),
+        ("guide", "goals:7", "goals=7: name goals"),
+        ("selector", "ctm:criterion=3", "criterion=3"),
+    ],
+)
+def test_values_of_another_kind_are_refused(kind: str, text: str, says: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(says)):
+        registry.build(kind, text)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
+from neurotest.checks import shown
 from neurotest.coverage.criterion import Criterion
 from neurotest.coverage.surprise import SurpriseState
 from neurotest.errors import BadInput
@@ -95,7 +96,7 @@ class _ByCoverage(Scorer):
         if not isinstance(own, Criterion) or not own.obligations:
             criteria = registry.entries("criterion").items()
             countable = ", ".join(name for name, entry in criteria if getattr(entry.make, "obligations", False))
-            raise BadInput(f"criterion={self.criterion!r} has no obligations to count: use {countable}.")
+            raise BadInput(f"criterion={shown(self.criterion)} has no obligations to count: use {countable}.")
         object.__setattr__(self, "layer", self.layer or own.layers)
         object.__setattr__(self, "neuron", self.neuron or own.neuron)
         _ = self.measure

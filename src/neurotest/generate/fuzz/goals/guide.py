@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from neurotest import registry
-from neurotest.checks import integer, number, one_of
+from neurotest.checks import integer, number, one_of, shown
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.goals.features import HIDDEN, KINDS, Beside
@@ -51,6 +51,8 @@ class Goals(Guide):
     def __post_init__(self) -> None:
         if isinstance(self.goals, (str, Goal)):
             object.__setattr__(self, "goals", (self.goals,))
+        if not isinstance(self.goals, tuple | list):
+            raise BadInput(f"goals={shown(self.goals)}: name goals (`neurotest list goal`), for example family.")
         if not self.goals:
             raise BadInput("goals=(): name at least one (`neurotest list goal`), for example family.")
         for goal in self.goals:
