@@ -92,7 +92,7 @@ def _batches(path: Path) -> int | None:
         return None
 
 
-@pytest.mark.parametrize(("guide", "iterations"), [("nlc", 150), ("goals:batch=64", 600)])
+@pytest.mark.parametrize(("guide", "iterations"), [pytest.param("nlc", 150, marks=pytest.mark.slow), ("goals:batch=64", 600)])
 def test_killed_and_resumed_nothing_is_lost_or_doubled(guide: str, iterations: int, tmp_path: Path) -> None:
     kill_and_resume(tmp_path, 1, iterations, guide)
 
