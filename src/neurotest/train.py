@@ -72,9 +72,9 @@ class Training:
         x, y = _tensors(source, self.recipe.images)
         steps = math.ceil(len(x) / self.recipe.batch)
         self.optimiser = _optimiser(self.module, self.recipe)
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimiser, self.recipe.rate, total_steps=self.recipe.epochs * steps, pct_start=0.25
-        )
+        total = self.recipe.epochs * steps
+        rise = 0.25 if total != 4 else 0.5  # a quarter of four steps ends where it begins, and torch divides by its length
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimiser, self.recipe.rate, total_steps=total, pct_start=rise)
         self._resume()
         with torch.random.fork_rng():
             for epoch in range(self.epoch, self.recipe.epochs):

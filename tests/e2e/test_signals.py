@@ -30,9 +30,8 @@ RESUMED: dict[str, list[str]] = {
 WHOLE: dict[str, list[str]] = {
     "select": [TARGET, DATA, "--budget", "5", "--batch", "10", "--out", "out"],
     "cover": [TARGET, DATA, "--criteria", "nc", "--batch", "10", "--out", "out"],
-    "describe": [TARGET, DATA, "--method", "class-profile", "--no-cache", "--batch", "10", "--out", "out"],
     "doctor": [TARGET, DATA],
-    "zoo": ["train", "mnist-lenet1", "--underfit", "--embedded", "--images", "500", "--out", "out"],
+    "zoo": ["train", "mnist-lenet1", "--underfit", "--embedded", "--images", "2000", "--out", "out"],
 }
 ON_A_RUN: dict[str, list[str]] = {
     "evaluate": ["run", "--out", "out"],
