@@ -234,14 +234,20 @@ class Loop:
     def suspects(self) -> np.ndarray:
         """Labelled inputs whose label is probably wrong: the network and the inputs most like this one speak for another class.
 
-        Neighbours without a label count for what the network predicts.
+        Neighbours without a label count for what the network predicts. Inputs that were proposed because the network is probably
+        wrong on them are left out: there its word against the label means nothing.
         """
         labelled = self.labelled
         labels = np.array([self.labels[p] for p in labelled.tolist()], dtype=np.int64)
         votes = self.predictions.numpy().copy()
         votes[labelled] = labels
         log_probs = self.outputs[labelled].log_probs().numpy()
-        suspicious: np.ndarray = labelled[evidence(log_probs, labels, labelled, self.x[:, :-1].numpy(), votes).margin > SURE]
+        against = evidence(log_probs, labels, labelled, self.x[:, :-1].numpy(), votes).margin > SURE
+        foreseen = [i for i, p in enumerate(labelled.tolist()) if p in self.evidence]
+        if foreseen:
+            odds = self._mix(torch.tensor([self.evidence[int(labelled[i])] for i in foreseen], dtype=torch.float64))
+            against[foreseen] &= (odds < 0).numpy()
+        suspicious: np.ndarray = labelled[against]
         return suspicious
 
     def restore(
