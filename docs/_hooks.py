@@ -44,6 +44,7 @@ FIXED: list[dict[str, str]] = [
     {"Illumination": "illumination.md"},
     {"Swarms": "swarm.md"},
     {"Judging a suite": "evaluate.md"},
+    {"Pages": "reports.md"},
     {"Promises": "promises.md"},
     {"Design": "design.md"},
 ]

@@ -12,7 +12,8 @@ from neurotest.campaign.store import Store
 from neurotest.campaign.verdict import sentence
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.report import charts, pictures
-from neurotest.report.section import Row, section
+from neurotest.report.section import Conclusion, Row, section
+from neurotest.runs.codec import decode
 from neurotest.runs.store import Run
 
 COMMANDS = ("fuzz", "merge")
@@ -23,7 +24,35 @@ POINTS = 200  # of a curve
 @section("merge", title="Merged campaigns", order=0, commands=("merge",), template="fuzz.html.j2")
 @section("fuzz", title="Fuzzing", order=0, commands=("fuzz",))
 def fuzz(run: Run) -> Row:
-    return {"subject": run["config"]["target"], "valid": believed(run["summary"].get("believed_valid"))}
+    valid = believed(run["summary"].get("believed_valid"))
+    return {"subject": run["config"]["target"], "valid": valid, "conclusion": _conclusion(run)}
+
+
+def _conclusion(run: Run) -> Conclusion:
+    """How many seeds broke, in how many ways, beside random."""
+    summary, name = run["summary"], run.path.name
+    seeds = len(Store(run).seeds()[1])
+    if not summary["faults"]:
+        passes = f"{summary['forwards']:,} forward passes" if summary.get("forwards") else "this campaign"
+        longer = (("Look longer", f"neurotest fuzz --resume {name} --forwards {10 * summary.get('forwards', 1000)}"),)
+        return Conclusion(f"No fault was found in {passes}.", steps=longer if run["command"] == "fuzz" else ())
+    random = summary.get("random") or {}
+    beside = (
+        f"; random with as many forward passes finds {random['families']:,} families"
+        if random.get("families") is not None
+        else ""
+    )
+    sentence = (
+        f"{summary['roots']:,} of {seeds:,} seeds can be changed so that the network errs: {summary['faults']:,} faults in "
+        f"{summary['families']:,} fault families{beside}."
+    )
+    smaller = () if shrunk_of(run) else (("The smallest change of each family", f"neurotest shrink {name}"),)
+    steps = (
+        *smaller,
+        ("Why they fail, neuron by neuron", f"neurotest explain {name}"),
+        ("Natural, diverse, fair?", f"neurotest evaluate {name}"),
+    )
+    return Conclusion(sentence, bad=True, steps=steps)
 
 
 @section("beside-random", title="Beside random", order=10, commands=COMMANDS)
@@ -93,12 +122,15 @@ def neurons(run: Run) -> Row:
 def fault_families(run: Run) -> Row:
     grouped = families(run.path)
     x, rows_of_seeds = Store(run).seeds()
-    shrunk = shrunk_of(run)
+    shrunk, bounds = shrunk_of(run), pictures.bounds_of(run)
     rows = []
     for family, row in list(zip(grouped.families, grouped.table(), strict=True))[:SHOWN]:
         small, seed = shrunk.get(family.key), rows_of_seeds.get(family.representative.root)
-        row["picture"] = pictures.of_file(family.representative.file)
-        row["seed"] = None if seed is None else pictures.of_input(np.array(x[seed]))
+        file = family.representative.file
+        original = None if seed is None else np.array(x[seed])
+        row["picture"] = pictures.of_file(file)
+        row["seed"] = None if original is None else pictures.of_input(original, bounds)
+        row["difference"] = None if original is None or file is None else pictures.of_difference(decode(file), original, bounds)
         row["shrunk"] = small and {**small, "picture": pictures.of_file(small["file"])}
         rows.append(row)
     swarm = run["command"] == "swarm"

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from neurotest import registry
 from neurotest.report import pictures
-from neurotest.report.section import Row, section
+from neurotest.report.section import Conclusion, Row, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("check",)
+STEPS = 3  # commands that go deeper, of the gravest findings
 LAST = 1000  # the place of an examination that is not installed here
 
 
 @section("check", title="Check", order=0, commands=COMMANDS)
 def check(run: Run) -> Row:
-    return {"subject": run["summary"]["target"]}
+    summary = run["summary"]
+    deeper = [(row["sentence"], row["deeper"]) for row in summary["findings"] if row.get("deeper")]
+    return {
+        "subject": summary["target"],
+        "conclusion": Conclusion(summary["verdict"], summary["alarms"] > 0, tuple(deeper[:STEPS])),
+    }
 
 
 @section("check-findings", title="Findings", order=10, commands=COMMANDS)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from neurotest.report import charts
-from neurotest.report.section import Row, section
+from neurotest.report.section import Conclusion, Row, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("cover",)
 NEURONS = 40  # of a layer that are listed
+MOST = 4  # criteria in the first sentence
 GROWTH = "A curve that still rises says that more inputs would cover more; one that is flat says that more of the same will not."
 
 
@@ -21,7 +22,11 @@ def _criteria(run: Run, entry: str) -> dict[str, Row]:
 @section("coverage", title="Coverage", order=0, commands=COMMANDS)
 def coverage(run: Run) -> Row:
     """Criteria that did not fit have a row with the reason."""
-    return {"subject": run["config"]["data"], "criteria": _criteria(run, "canonical"), "unfit": _criteria(run, "error")}
+    subject, criteria = run["config"]["data"], _criteria(run, "canonical")
+    shares = [f"{100 * row['value']:.1f} % of {name}" for name, row in criteria.items() if row.get("total")]
+    covered = f" cover {', '.join(shares[:MOST])}" if shares else " were measured"
+    conclusion = Conclusion(f"{run['summary']['inputs']:,} inputs{covered}.")
+    return {"subject": subject, "criteria": criteria, "unfit": _criteria(run, "error"), "conclusion": conclusion}
 
 
 @section("coverage-growth", title="How it grew", order=10, commands=COMMANDS, template="chart.html.j2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neurotest.generate.outcome import class_name
 from neurotest.report import charts
-from neurotest.report.section import Row, section
+from neurotest.report.section import Conclusion, Row, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("evaluate",)
@@ -23,7 +23,20 @@ OVERVIEW = (
 
 @section("evaluation", title="Suites judged", order=0, commands=COMMANDS)
 def evaluation(run: Run) -> Row:
-    return {"subject": run["config"]["target"]}
+    return {"subject": run["config"]["target"], "conclusion": _conclusion(run["summary"]["rows"])}
+
+
+def _conclusion(rows: list[Row]) -> Conclusion | None:
+    """What share of seeds fails in each suite, beside random where that is measured."""
+    failed = [row for row in rows if (row["part"], row["metric"]) == ("defects", "seeds_failed") and row["value"] is not None]
+    if not failed:
+        return None
+    words = [
+        f"{row['suite']}: {100 * row['value']:.0f} % of the seeds have a fault"
+        + (f", {100 * row['random']:.0f} % at random" if row["random"] is not None else "")
+        for row in failed
+    ]
+    return Conclusion(f"{'; '.join(words)}.", bad=any(row["value"] > 0 for row in failed))
 
 
 @section("suites-overview", title="At a glance", order=10, commands=COMMANDS, template="chart.html.j2")

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from neurotest.errors import BadInput
 from neurotest.files import write_bytes
-from neurotest.report.section import Section, sections
+from neurotest.report.section import Conclusion, Section, sections
 from neurotest.runs.folder import own
 from neurotest.runs.store import Run
 
@@ -29,6 +29,7 @@ class Block(NamedTuple):
     title: str
     html: Markup
     subject: str = ""
+    conclusion: Conclusion | None = None
 
 
 def thousands(value: float | None) -> str:
@@ -109,7 +110,8 @@ def _block(section: Section, run: Run) -> Block | None:
         if content is None:
             return None
         html = Markup(template.render({"config": run["config"], "summary": run["summary"], **content}))
-        return Block(section.name, str(content.get("title", section.title)), html, str(content.get("subject", "")))
+        title, subject = str(content.get("title", section.title)), str(content.get("subject", ""))
+        return Block(section.name, title, html, subject, content.get("conclusion"))
     except (UndefinedError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
             f"{run.path}: the section {section.name!r} cannot be shown ({type(error).__name__}: {error}). The run is damaged or "

@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.errors import BadInput
 from neurotest.runs import codec
 from neurotest.runs.folder import RunFile
+from neurotest.runs.store import Run
 
 LARGEST = 1 << 28  # bytes of a picture
+SMALL = 1 << 14  # bytes of a picture that stands in a page as it is
+SIDE = 160  # pixels of a thumbnail
+TIMES = 10  # differences are shown so many times as large
 
 
 def embedded(content: bytes, kind: str = "png") -> str:
@@ -27,15 +32,45 @@ def of_image(image: Any, form: str = "PNG", **settings: Any) -> str:
 
 
 def of_file(file: RunFile | None) -> str | None:
-    """Of an input that a run stores; None for what is no image."""
+    """Of an input that a run stores; None for what is no image. Large ones are made smaller, so that a page can be sent."""
     shown = None if file is None else codec.picture(file)
-    return None if shown is None else embedded(shown.read(LARGEST))
+    if shown is None:
+        return None
+    content = shown.read(LARGEST)
+    if len(content) <= SMALL:
+        return embedded(content)
+    try:
+        return of_input(codec.decode_picture(shown))
+    except BadInput:  # one damaged picture takes away itself and not the page
+        return None
 
 
-def of_input(x: NDArray[Any]) -> str | None:
-    """Of an 8-bit input with one or three channels."""
+def of_input(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> str | None:
+    """Of an input of three axes; `bounds` are black and white of floats. Large ones are made smaller."""
     from PIL import Image
 
-    if x.dtype != np.uint8 or x.ndim != 3 or x.shape[0] not in (1, 3):
+    if x.ndim != 3 or not x.size:
         return None
-    return of_image(Image.fromarray(x[0] if x.shape[0] == 1 else x.transpose(1, 2, 0)))
+    grey = codec.view(x, bounds)
+    image = Image.fromarray(grey[0] if grey.shape[0] == 1 else grey.transpose(1, 2, 0))
+    if max(image.size) <= SIDE:
+        return of_image(image)
+    image.thumbnail((SIDE, SIDE))
+    return of_image(image, "JPEG", quality=85)
+
+
+def of_difference(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> str | None:
+    """How far each value lies from the seed's, ten times; black: not changed."""
+    if x.shape != seed.shape or x.dtype != seed.dtype:
+        return None
+    low, high = (0.0, 255.0) if x.dtype == np.uint8 else bounds
+    share = np.abs(x.astype(np.float64) - seed.astype(np.float64)) / ((high - low) or 1.0)
+    return of_input(np.minimum(TIMES * share, 1).astype(np.float32))
+
+
+def bounds_of(run: Run) -> tuple[float, float]:
+    """Black and white of the inputs of a run's target."""
+    config = run["config"]
+    described = config.get("description") if isinstance(config, dict) else None
+    bounds = described.get("bounds") if isinstance(described, dict) else None
+    return (float(bounds[0]), float(bounds[1])) if bounds else (0.0, 1.0)

@@ -17,13 +17,26 @@ Content = Callable[[Run], Row | None]
 
 
 @dataclass(frozen=True)
+class Conclusion:
+    """What a page says first: one sentence, beside random; whether it is bad news for the network; and what to do next.
+
+    steps: (what for, command), the most useful first.
+    """
+
+    sentence: str
+    bad: bool = False
+    steps: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Section:
     """One part of a page.
 
     order: its place, smallest first; the first one's title heads the page. commands, holds: the commands of its runs (none: of
     any), and the meta entries such a run must have. template: the fragment, which also gets the run's `config` and `summary`.
     content: what the fragment shows, None where the run has nothing of it; `title` and `subject` in it replace the section's
-    title and name what the page is about. An empty title: the fragment writes its own headings.
+    title and name what the page is about; `conclusion` of the first section stands above everything else. An empty title: the
+    fragment writes its own headings.
     """
 
     name: str

@@ -10,7 +10,7 @@ import numpy as np
 from neurotest.errors import BadInput
 from neurotest.generate.outcome import class_name
 from neurotest.report import charts, pictures
-from neurotest.report.section import Row, section
+from neurotest.report.section import Conclusion, Row, section
 from neurotest.runs.rows import InputRow, RankedRow
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.status import status_of
@@ -18,9 +18,12 @@ from neurotest.select.adaptive.stored import ROUNDS
 
 COMMANDS = ("select", "demo")
 SHOWN = 12  # pictures per method
+ALL = 200  # pictures of the first method
+BEYOND = 2  # a curve goes on to so many times the budget
+LEAST_CURVE = 50  # labels, where the budget is small
 LEAST = 0.005  # shares of a change below are not shown
 POINTS = 200  # of a curve
-CURVES = "Dashed: random labelling. Dotted: the best any order could do. Vertical line: the budget."
+CURVES = "Dashed: random labelling. Dotted: the best any order could do. Vertical line: the budget; the chart ends at twice that."
 
 
 def _methods(run: Run, number: str | None = None) -> list[Row]:
@@ -41,12 +44,38 @@ def _wrong(inputs: list[InputRow]) -> dict[int, bool] | None:
 def selection(run: Run) -> Row:
     inputs = run.inputs()
     wrong = _wrong(inputs)
+    picked = next((method.picked for method in run.methods()), 0)
     return {
-        "subject": run["config"]["pool"], "pool": len(inputs), "picked": next((method.picked for method in run.methods()), 0),
+        "subject": run["config"]["pool"], "pool": len(inputs), "picked": picked,
+        "conclusion": _conclusion(run, picked, len(inputs)),
         "faults": None if wrong is None else sum(wrong.values()),
         "notes": [*dict.fromkeys(note for row in _methods(run) for note in row.get("notes", ()))],
         "duplicates": [inputs[p].words for p in run["training duplicates"]], "skipped": run["skipped"],
     }  # fmt: skip
+
+
+def _conclusion(run: Run, picked: int, pool: int) -> Conclusion:
+    """The best method beside random where labels are there; otherwise what to do to get them."""
+    name = run.path.name
+    steps = (
+        ("The picks, to be labelled", f"neurotest export {name} --format csv --out batch.csv"),
+        ("When the column label is filled in", f"neurotest labels {name} add batch.csv"),
+    )
+    judged = [row for row in _methods(run, "fdr") if row["fdr"] is not None]
+    if not judged:
+        return Conclusion(f"Label these {picked:,} of {pool:,} inputs first. How many are faults, labels will tell.", steps=steps)
+    best = max(judged, key=lambda row: float(row["fdr"]))
+    random = best["random"]
+    low, high = (100 * limit for limit in random["fdr_interval"])
+    chance = f"as many random picks hold {100 * random['fdr']:.0f} % ({low:.0f} .. {high:.0f})"
+    if best["fdr"] <= random["fdr_interval"][1]:
+        return Conclusion(
+            f"No method beats random here: of {picked:,} picks the best finds {100 * best['fdr']:.0f} % faults; {chance}."
+        )
+    return Conclusion(
+        f"{best['name']} is best: of the {picked:,} inputs it picks out of {pool:,}, {100 * best['fdr']:.0f} % are faults of the "
+        f"network; {chance}."
+    )
 
 
 @section("looks", title="What the pool looks like", order=5, commands=COMMANDS, template="looks.html.j2")
@@ -104,7 +133,7 @@ def faults_per_label(run: Run) -> Row | None:
 
 def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> charts.Spec:
     """Faults found per labels spent, one line per method, with the diagonal of random and the ceiling."""
-    n = len(next(iter(curves.values())))
+    n = min(len(next(iter(curves.values()))), max(BEYOND * picked, LEAST_CURVE))
     at = np.unique(np.linspace(0, n, POINTS).round().astype(int))
     counts = {name: [0, *curve.tolist()] for name, curve in curves.items()}
     rows = [{"method": name, "labels": m, "faults": faults[m]} for name, faults in counts.items() for m in at.tolist()]
@@ -112,14 +141,14 @@ def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> char
     y = charts.number("faults", "faults found")
     colour = charts.names("method", "method", scale=charts.colours(curves))
 
-    def reference(points: list[tuple[int, int]], dash: list[int]) -> charts.Spec:
+    def reference(points: list[tuple[float, float]], dash: list[int]) -> charts.Spec:
         values = [{"labels": labels, "faults": faults} for labels, faults in points]
         mark = {"type": "line", "strokeDash": dash, "color": charts.GREY}
         return {"data": {"values": values}, "mark": mark, "encoding": {"x": x, "y": y}}
 
     layers = [
-        reference([(0, 0), (total, total), (n, total)], [2, 3]),
-        reference([(0, 0), (n, total)], [6, 4]),
+        reference([(0, 0), (min(n, total), min(n, total)), (n, min(n, total))], [2, 3]),
+        reference([(0, 0), (n, total * n / len(next(iter(curves.values()))))], [6, 4]),
         {"data": {"values": [{"labels": picked}]}, "mark": {"type": "rule", "color": "#bbbbbb"}, "encoding": {"x": x}},
         {"data": {"values": rows}, "mark": {"type": "line", "strokeWidth": 2}, "encoding": {"x": x, "y": y, "color": colour}},
     ]
@@ -132,15 +161,18 @@ def picks(run: Run) -> Row:
     labels = {row.position: row.label for row in run.labels()}
     inputs |= {p: row._replace(label=labels[p]) for p, row in inputs.items() if p in labels and row.label is None}
     files = {(file.position, file.role): file.file for file in run.files()}
-    classes, galleries = run["classes"], {}
-    for method in run.methods():
-        rows = [(row, files.get((row.position, "picked"))) for row in run.ranking(method.name)[:SHOWN] if row.picked]
-        galleries[method.name] = [
+    classes = run["classes"]
+    galleries: dict[str, Row] = {}
+    for number, method in enumerate(run.methods()):
+        ranking = run.ranking(method.name)[: SHOWN if number else ALL]
+        rows = [(row, files.get((row.position, "picked"))) for row in ranking if row.picked]
+        shown = [
             _pick(row, picture, pictures.of_file(files.get((row.position, "original"))), inputs[row.position], classes)
             for row, path in rows
             if (picture := pictures.of_file(path)) is not None
         ]
-    paired = any(pick["original"] for gallery in galleries.values() for pick in gallery)
+        galleries[method.name] = {"picked": method.picked, "first": shown[:SHOWN], "more": shown[SHOWN:]}
+    paired = any(pick["original"] for gallery in galleries.values() for pick in gallery["first"])
     return {"galleries": galleries, "paired": paired, "labelled": any(row.label is not None for row in inputs.values())}
 
 
@@ -149,7 +181,7 @@ def _pick(row: RankedRow, picture: str, original: str | None, about: InputRow, c
     return {
         "rank": row.rank, "position": row.position, "picture": picture, "original": original, "predicted": predicted,
         "label": label, "wrong": about.label is not None and about.label != about.predicted,
-        "change": _change(about.extra.get("draw")), "file": about.name,
+        "change": _change(about.extra.get("draw")), "file": about.name, "score": row.score,
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neurotest.report import pictures
-from neurotest.report.section import Row, section
+from neurotest.report.section import Conclusion, Row, section
 from neurotest.runs.store import Run
 
 SHOWN = 40
@@ -14,4 +14,19 @@ def suspects(run: Run) -> Row:
     files = {file.position: file.file for file in run.files("picked")}
     rows = run["summary"]["suspects"][:SHOWN]
     shown = [{**row, "picture": pictures.of_file(files.get(row["index"])), "name": row.get("name")} for row in rows]
-    return {"subject": run["config"]["data"] or "", "rows": shown}
+    return {
+        "subject": run["config"]["data"] or "",
+        "rows": shown,
+        "total": len(run["summary"]["suspects"]),
+        "conclusion": _conclusion(run),
+    }
+
+
+def _conclusion(run: Run) -> Conclusion:
+    summary = run["summary"]
+    low, high = (100 * limit for limit in summary["wrong_share_interval"])
+    return Conclusion(
+        f"About {100 * summary['wrong_share']:.1f} % ({low:.1f} .. {high:.1f}) of {summary['inputs']:,} labels look wrong; "
+        f"{summary['count']:,} are worth a look.",
+        bad=summary["count"] > 0,
+    )

@@ -6,7 +6,7 @@ from neurotest.campaign.swarm import join_courses
 from neurotest.generate.swarm.controls import NAMES
 from neurotest.generate.swarm.engine import Moment
 from neurotest.report import charts
-from neurotest.report.section import Row, section
+from neurotest.report.section import Conclusion, Row, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("swarm",)
@@ -15,7 +15,18 @@ POINTS = 200
 
 @section("swarm", title="Swarm", order=0, commands=COMMANDS)
 def swarm(run: Run) -> Row:
-    return {"subject": run["config"]["target"], "without_neurons": "neurons" not in run}
+    summary, name, without = run["summary"], run.path.name, "neurons" not in run
+    controls = ", ".join(f"{NAMES.get(key, key)} {row['failed']}" for key, row in summary["controls"].items())
+    sentence = f"{summary['roots']} of {summary['seeds']} seeds fail, in {summary['families']} fault families"
+    steps = (
+        ("The smallest change of each family", f"neurotest shrink {name}"),
+        ("Which neurons cause them", f"neurotest neurons {name}"),
+        ("Natural, diverse, fair?", f"neurotest evaluate {name}"),
+    )
+    conclusion = Conclusion(
+        f"{sentence}{f'; on the same seeds: {controls}' if controls else ''}.", bad=summary["faults"] > 0, steps=steps
+    )
+    return {"subject": run["config"]["target"], "without_neurons": without, "conclusion": conclusion}
 
 
 @section("controls", title="Beside controls on the same seeds", order=10, commands=COMMANDS)

@@ -12,6 +12,7 @@ import os
 import re
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 Input = NDArray[np.uint8] | NDArray[np.float32]
+Array = TypeVar("Array", bound=np.ndarray)
 Place = TypeVar("Place", Path, RunFile)  # a file of a run or, in a program of one's own, any file
 
 VIEW = ".view.png"
@@ -49,7 +51,7 @@ def encode(x: np.ndarray, stem: Place, bounds: tuple[float, float] = (0.0, 1.0))
         _write_png(x, _opened(file))
         return file
     if x.ndim == 3:
-        _write_png(_view(x, bounds), _opened(_named(stem, VIEW)))
+        _write_png(view(x, bounds), _opened(_named(stem, VIEW)))
     file = _named(stem, ".npy")
     with _opened(file).writing() as out:
         np.lib.format.write_array(out, np.ascontiguousarray(x), version=(1, 0), allow_pickle=False)
@@ -74,8 +76,17 @@ def decode(place: Path | RunFile) -> Input:
         raise BadInput(f"{file} is only a view: the input itself is {file.base.removesuffix(VIEW)}.npy beside it.")
     if not file.base.endswith((".png", ".npy")):
         raise BadInput(f"{file}: expected a .png or .npy that neurotest wrote.")
+    return _read(file, _read_png if file.base.endswith(".png") else _read_npy)
+
+
+def decode_picture(file: RunFile) -> NDArray[np.uint8]:
+    """(C, H, W) of a picture of a run, also of a view, for eyes only."""
+    return _read(file, _read_png)
+
+
+def _read(file: RunFile, reader: Callable[[RunFile], Array]) -> Array:
     try:
-        return _read_png(file) if file.base.endswith(".png") else _read_npy(file)
+        return reader(file)
     except (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error) as error:
         unknown = type(error).__name__ == "UnidentifiedImageError"  # its text names our handle of the file
         _damaged(file, "it is no PNG" if unknown else str(error) or type(error).__name__)
@@ -144,7 +155,7 @@ def _npy_header(path: RunFile, stream: BinaryIO) -> tuple[tuple[int, ...], np.dt
     return tuple(int(side) for side in header["shape"].split(",") if side), np.dtype(header["type"])
 
 
-def _view(x: np.ndarray, bounds: tuple[float, float]) -> NDArray[np.uint8]:
+def view(x: np.ndarray, bounds: tuple[float, float]) -> NDArray[np.uint8]:
     """A picture of x: channels that are neither grey nor RGB stand side by side, the first 16 of them."""
     if x.dtype == np.uint8:
         grey = x

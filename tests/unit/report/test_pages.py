@@ -19,7 +19,6 @@ from neurotest.report.section import sections
 from neurotest.report.selection import found_curves
 from neurotest.report.study import drawing, drawn
 
-PAGELESS = {"attack", "diff", "illuminate"}
 NAMELESS = {"describe", "select-adaptive", "select-unlabelled"}  # they show no class name
 
 
@@ -51,7 +50,8 @@ def test_every_section_on_every_kind_of_run(runs: dict[str, Path]) -> None:
                     assert block.html.strip(), (each.name, name)
                     shown[each.name].add(name)
     assert all(shown.values()), [name for name, where in shown.items() if not where]
-    assert not {name for where in shown.values() for name in where} & PAGELESS
+    assert {name for where in shown.values() for name in where} == set(runs)  # every command has a page
+    assert shown["strips"] == shown["noise"] == {"attack", "diff", "illuminate"}
     assert shown["neurons"] == {"swarm-neurons"}
     assert shown["families"] == {"fuzz-nlc", "fuzz-random", "fuzz-goals", "merge", "swarm", "swarm-neurons"}
     assert shown["beside-random"] == {"fuzz-nlc", "fuzz-goals"}
@@ -59,14 +59,8 @@ def test_every_section_on_every_kind_of_run(runs: dict[str, Path]) -> None:
     assert shown["picked-faults"] == shown["faults-per-label"] == shown["accuracy"] == {"select"}
 
 
-def test_runs_of_commands_without_a_page_say_so(runs: dict[str, Path]) -> None:
-    for name in sorted(PAGELESS):
-        with pytest.raises(BadInput, match=f"is a run of '{name}': there is no report for that"):
-            write_report(runs[name])
-
-
 def test_nothing_of_a_run_becomes_markup(runs: dict[str, Path]) -> None:
-    for name in sorted(runs.keys() - PAGELESS):
+    for name in sorted(runs):
         with Run.open(runs[name]) as run:
             page = run_page(run)
         read = Elements(page)
@@ -117,6 +111,10 @@ def test_a_selection_by_hand(tmp_path: Path) -> None:
     assert "beware" in text
     assert "f.png: broken" in text
     assert [line for line in text if line.startswith("#")] == ["#1, input 3", "#2, input 0"]
+    assert [line for line in text if line.startswith("score")] == ["score 4", "score 3"]
+    assert "Picks by one: the first 2 of 2" in text
+    first = "No method beats random here: of 2 picks the best finds 50 % faults; as many random picks hold 25 % (0 .. 50)."
+    assert text[text.index("Label these first") + 1] == first
     assert "is dog" in text
 
 
@@ -125,6 +123,23 @@ def test_the_curve_counts_faults() -> None:
     assert [(row["labels"], row["faults"]) for row in spec["layer"][-1]["data"]["values"]] == [(0, 0), (1, 1), (2, 1), (3, 2)]
     assert [tuple(row.values()) for row in spec["layer"][0]["data"]["values"]] == [(0, 0), (2, 2), (3, 2)]
     assert [tuple(row.values()) for row in spec["layer"][1]["data"]["values"]] == [(0, 0), (3, 2)]
+
+
+def test_the_curve_ends_at_twice_the_budget() -> None:
+    """1,000 candidates of which every other one is a fault: random finds half of what is labelled."""
+    spec = found_curves({"m": np.cumsum(np.arange(1000) % 2)}, total=500, picked=100)
+    drawn = spec["layer"][-1]["data"]["values"]
+    assert (drawn[-1]["labels"], drawn[-1]["faults"]) == (200, 100)
+    assert [tuple(row.values()) for row in spec["layer"][0]["data"]["values"]][-1] == (200, 200)
+    assert [tuple(row.values()) for row in spec["layer"][1]["data"]["values"]][-1] == (200, 100)
+
+
+def test_the_first_thing_on_a_page_is_its_conclusion(runs: dict[str, Path]) -> None:
+    for name in sorted(runs.keys() - {"describe", "study-nsgen", "study-another"}):
+        with Run.open(runs[name]) as run:
+            page = run_page(run)
+        body = page[page.index("</h1>") + 5 :].lstrip()
+        assert body.startswith('<p class="verdict'), name
 
 
 def test_a_campaigns_curve_ends_at_its_counts(runs: dict[str, Path]) -> None:

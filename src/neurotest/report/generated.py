@@ -1,0 +1,128 @@
+"""Sections of attack, diff and illuminate: faults beside noise of the same size, accuracy over the size of the change, strips."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurotest.generate.outcome import class_name
+from neurotest.report import charts, pictures
+from neurotest.report.section import Conclusion, Row, section
+from neurotest.runs.codec import decode
+from neurotest.runs.rows import InputRow
+from neurotest.runs.store import Run
+
+COMMANDS = ("attack", "diff", "illuminate")
+SHOWN = 40  # strips
+POINTS = 100  # of a curve
+NORMS = {"l2": "L2", "linf": "Linf"}
+RADII = (
+    "How many of the seeds are still recognised when changes up to this size are allowed, by the faults that were found. A "
+    "better attack can only lower the curve: it is an upper bound."
+)
+
+
+def stored_faults(run: Run) -> list[InputRow]:
+    """Outputs that fail, the smallest change first."""
+    rows = [row for row in run.inputs() if row.extra.get("fault") and row.label is not None and row.predicted is not None]
+    return sorted(rows, key=lambda row: (float(row.extra.get("l2") or 0.0), row.position))
+
+
+def beats_noise(summary: Row) -> bool | None:
+    """Whether the interval of the faults lies above that of noise; None where nobody can tell."""
+    own, noise = summary.get("success_interval"), summary["random"].get("success_interval")
+    return None if not own or not noise else own[0] > noise[1]
+
+
+@section("attack", title="Attack", order=0, commands=("attack",), template="generated.html.j2")
+def attack(run: Run) -> Row:
+    summary = run["summary"]
+    size = summary["distance"]["linf"]
+    changed = "" if size is None else f", no value changed by more than {size:.3f} of the range on average"
+    sentence = f"{_seeds(summary)} fail under {summary['attack']}{changed}"
+    return {"subject": run["config"]["target"], "conclusion": _conclusion(run, sentence)}
+
+
+@section("diff", title="Networks that disagree", order=0, commands=("diff",), template="generated.html.j2")
+def diff(run: Run) -> Row:
+    summary = run["summary"]
+    by_target = ", ".join(f"{name} {count}" for name, count in summary["by_target"].items())
+    sentence = f"{_seeds(summary)} were changed until one answer differs (odd one out: {by_target})"
+    return {"subject": ", ".join(summary["targets"]), "conclusion": _conclusion(run, sentence)}
+
+
+@section("illuminate", title="Illumination", order=0, commands=("illuminate",), template="generated.html.j2")
+def illuminate(run: Run) -> Row:
+    summary = run["summary"]
+    cells = summary["cells"]
+    sentence = (
+        f"{summary['faults']:,} faults from {summary['roots']:,} seeds fill {cells['filled']} of {cells['possible']} pairs of "
+        "(true, predicted) classes"
+    )
+    return {"subject": run["config"]["target"], "conclusion": _conclusion(run, sentence)}
+
+
+def _seeds(summary: Row) -> str:
+    return f"{summary['roots']:,} of {summary.get('seeds', summary['outputs']):,} seeds"
+
+
+def _conclusion(run: Run, sentence: str) -> Conclusion:
+    """The faults beside those of noise of the same size, and what to do with them."""
+    summary, name = run["summary"], run.path.name
+    noise = f"noise of the same size breaks {summary['random']['faults']:,}"
+    verdict = {True: "", False: " The difference is within chance.", None: ""}[beats_noise(summary)]
+    steps = (("Are they natural, diverse, fair?", f"neurotest evaluate {name}"),)
+    return Conclusion(f"{sentence}; {noise}.{verdict}", bad=summary["faults"] > 0, steps=steps if summary["faults"] else ())
+
+
+@section("noise", title="Beside noise of the same size", order=10, commands=COMMANDS)
+def noise(run: Run) -> Row:
+    summary = run["summary"]
+    name = summary.get("attack") or summary.get("method") or run["command"]
+    return {"rows": [{"name": name, **summary}, {"name": "random noise", **summary["random"]}], "unstable": summary["unstable"]}
+
+
+@section("radius", title="Accuracy over the size of the change", order=20, commands=("attack", "diff"), template="chart.html.j2")
+def radius(run: Run) -> Row | None:
+    """The share of seeds without a fault of at most this size, in both norms."""
+    seeds = run["summary"].get("seeds", run["summary"]["outputs"])
+    faults = stored_faults(run)
+    if not faults or not seeds:
+        return None
+    rows = []
+    for norm, title in NORMS.items():
+        least: dict[int, float] = {}
+        for row in faults:
+            least[row.position] = min(float(row.extra[norm]), least.get(row.position, np.inf))
+        changes = np.sort([*least.values()])
+        at = np.linspace(0, changes[-1], POINTS)
+        broken = np.searchsorted(changes, at, side="right")
+        rows += [{"norm": title, "size": r, "accuracy": 1 - b / seeds} for r, b in zip(at.tolist(), broken.tolist(), strict=True)]
+    y = charts.number("accuracy", "seeds still recognised", scale={"domain": [0, 1]})
+    spec = charts.line(charts.number("size", "size of the change", axis={"tickCount": 5}), y, 300, 170, interpolate="step-after")
+    return {"text": RADII, "charts": [charts.svg(charts.panels(rows, "norm", spec, own="x"))]}
+
+
+@section("strips", title="Seed, fault, difference", order=50, commands=COMMANDS)
+def strips(run: Run) -> Row | None:
+    """Small and large changes, evenly through the order of size."""
+    files = {(file.position, file.role): file.file for file in run.files()}
+    faults = [row for row in stored_faults(run) if (row.position, "fault") in files]
+    if not faults:
+        return None
+    classes = list(run["classes"]) if "classes" in run else []
+    bounds = pictures.bounds_of(run)
+    shown = []
+    for i in np.unique(np.linspace(0, len(faults) - 1, SHOWN).round().astype(int)):
+        row = faults[i]
+        fault = decode(files[row.position, "fault"])
+        original = files.get((row.position, "original"))
+        seed = None if original is None else decode(original)
+        assert row.label is not None
+        assert row.predicted is not None
+        shown.append({
+            "position": row.words, "true": class_name(row.label, classes), "predicted": class_name(row.predicted, classes),
+            "l2": row.extra.get("l2"), "linf": row.extra.get("linf"), "fault": pictures.of_input(fault, bounds),
+            "seed": None if seed is None else pictures.of_input(seed, bounds),
+            "difference": None if seed is None else pictures.of_difference(fault, seed, bounds),
+        })  # fmt: skip
+    return {"strips": shown, "total": run["summary"]["faults"], "title": f"Seed, fault, difference: {len(shown)} of the faults"}
