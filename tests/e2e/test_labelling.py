@@ -168,7 +168,7 @@ def test_five_rounds(
     assert page.code == 0, page.err
     text = Path("run/report.html").read_text()
     assert "Rounds of labelling" in text
-    assert "First picks by adaptive round 5" in text
+    assert "Picks by adaptive round 5: the first " in text
     assert all(names[p] in text for p in expected[-1])
 
 
