@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -152,6 +152,8 @@ class _Others:
 class Differential:
     """Another network (`other`, a target spec; several are separated by +) disagrees; which one is wrong stays open."""
 
+    opens: ClassVar[tuple[str, ...]] = ("other",)
+
     other: str | Target = ""
 
     def begin(self, target: Target) -> Check:
@@ -191,6 +193,8 @@ class _Recognised:
 class Recognised:
     """The prediction is not the label of the seed, but another network (`other`, a target spec) still gives it: what nobody could
     recognise any more is no fault. The better the other network, the fewer true faults are missed. Needs labelled seeds."""
+
+    opens: ClassVar[tuple[str, ...]] = ("other",)
 
     other: str | Target = ""
 

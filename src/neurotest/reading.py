@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,29 @@ def user_path(text: str | os.PathLike[str], what: str = "") -> Path:
     if len(encoded) >= LONGEST_PATH or any(len(name) > LONGEST_NAME for name in encoded.split(b"/")):
         raise BadInput(f"{shown}: longer than a path can be ({LONGEST_PATH} bytes, {LONGEST_NAME} for one name).")
     return path
+
+
+_elsewhere: ContextVar[str | None] = ContextVar("elsewhere", default=None)
+
+
+@contextmanager
+def elsewhere(whose: str | None) -> Iterator[None]:
+    """Around work with what somebody else wrote: networks and files that it names are not opened, but for those of the zoo.
+
+    whose: the run, how the sentence begins; None: it is this user's own.
+    """
+    before = _elsewhere.set(whose)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(before)
+
+
+def refuse_elsewhere(name: object, what: str) -> None:
+    """To be called before anything is opened that a setting names."""
+    whose = _elsewhere.get()
+    if whose is not None and not all(part.strip().startswith("zoo:") for part in str(name).split("+")):
+        raise BadInput(f"{whose} was made elsewhere and names {what}, which is not opened: start a new run.")
 
 
 def regular(path: Path, what: str, limit: int) -> None:

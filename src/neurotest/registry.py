@@ -20,6 +20,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 from neurotest import checks
 from neurotest.errors import BadInput, near
+from neurotest.reading import refuse_elsewhere
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -90,7 +91,8 @@ def register(
 ) -> Callable[[T], T]:
     """Decorator; a class becomes a frozen, keyword-only dataclass of its settings, unless it is a dataclass by itself.
 
-    `main` names the option that `name:VALUE` sets; `cost` and `differs` go to the docs page.
+    `main` names the option that `name:VALUE` sets; `cost` and `differs` go to the docs page. A class whose options name files,
+    networks or runs says so (`opens`): those that a run from elsewhere names are refused.
     """
 
     def add(make: T) -> T:
@@ -259,6 +261,9 @@ def make(entry: Entry, options: dict[str, Any]) -> Any:
         raise BadInput(f"{entry.name} needs {needs}: write {entry.name}:{needs.replace(', ', ',')}")
     if not entry.options:
         return entry.make()
+    for name in getattr(entry.make, "opens", ()):
+        if options.get(name):
+            refuse_elsewhere(options[name], f"{entry.name}({name}={checks.shown(options[name])})")
     hints = checks.hints(entry.make)
     return entry.make(**{name: checks.option(name, hints.get(name, Any), value) for name, value in options.items()})
 

@@ -118,6 +118,7 @@ class Watch:
         self.on = False
         self.outside = False
         self.events: list[str] = []
+        self.armed = float("-inf")
         own = Path(__file__).resolve().parents[2]
         self.readable = tuple(
             os.path.realpath(place)
@@ -175,7 +176,7 @@ class Watch:
 
         self.events, self.outside = [], outside
         signal.signal(signal.SIGALRM, late)
-        faulthandler.dump_traceback_later(3 * SECONDS, exit=True)  # what hangs outside Python ends the process
+        self.arm()
         signal.setitimer(signal.ITIMER_REAL, SECONDS)
         self.on = True
         try:
@@ -183,7 +184,12 @@ class Watch:
         finally:
             self.on = False
             signal.setitimer(signal.ITIMER_REAL, 0)
-            faulthandler.cancel_dump_traceback_later()
+
+    def arm(self) -> None:
+        """What hangs outside Python ends the process. Once a second is enough, and each time costs a thread."""
+        if time.monotonic() - self.armed > 1:
+            faulthandler.dump_traceback_later(3 * SECONDS, exit=True)
+            self.armed = time.monotonic()
 
 
 def limit_memory() -> None:
@@ -212,6 +218,8 @@ def run(
         _one(read, number, reader.outside, watch, outcome)
         outcome.inputs += 1
         outcome.slowest = max(outcome.slowest, time.monotonic() - start)
+    faulthandler.cancel_dump_traceback_later()
+    watch.armed = float("-inf")
     outcome.seconds = time.monotonic() - began
     return outcome
 

@@ -20,7 +20,7 @@ from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.jobs.opening import AnyTarget
-from neurotest.jobs.stored import stored_target
+from neurotest.jobs.stored import guarded, stored_target
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import Chain, free, words
 from neurotest.mutate.chain import replay as make
@@ -62,7 +62,8 @@ class FaultReader:
 
     @cached_property
     def mutations(self) -> Mutations:
-        return self.plan.mutations()
+        with guarded(self.run):
+            return self.plan.mutations()
 
     @cached_property
     def plan(self) -> FuzzPlan:
@@ -110,7 +111,8 @@ class FaultReader:
 
     @cached_property
     def oracles(self) -> Oracles:
-        return build_oracles(self.target, list(self.config["oracle"]))
+        with guarded(self.run):
+            return build_oracles(self.target, list(self.config["oracle"]))
 
     def fails(self, root: int, x: NDArray[np.generic], wrong: int) -> NDArray[np.bool_]:
         """Which of these mutants of one seed an oracle rejects while `wrong` is predicted."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from neurotest import registry
@@ -13,12 +15,15 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.jobs.opening import AnyTarget, open_target
 from neurotest.pictures import Preprocess
+from neurotest.reading import elsewhere
 from neurotest.runs.store import Run
 from neurotest.target import Target
 from neurotest.target.description import Description, absolute, source_file
 from neurotest.target.load import sha256
 
 METHODS = ("oracle", "guide", "method", "judge")  # settings that may name a further network
+# What may name anything, because nothing but the gate below opens it, or names files that are never run.
+NAMES = ("target", "targets", "description", "descriptions", "code", "fingerprint", "fingerprints", "digests")
 
 
 def target_config(*targets: Target) -> dict[str, Any]:
@@ -88,21 +93,47 @@ def _stored(run: Run) -> tuple[list[Any], list[Description]]:
 def named_code(config: Mapping[str, Any]) -> dict[str, list[str | None]]:
     """The further networks that oracles and other methods name, each with what it means here: the file and its hash."""
     sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo", "timm"}))
-    texts = " ".join(str(config.get(key)) for key in METHODS) if isinstance(config, Mapping) else ""
+    stored = [config.get(key) for key in METHODS] if isinstance(config, Mapping) else []
+    specs = [spec.strip() for text in _texts(stored) for spec in text.split("+")]
     code: dict[str, list[str | None]] = {}
-    for spec in re.findall(rf"\b(?:{sources}):[^\s+,()'\"\[\]]+", texts):
-        file = source_file(spec)
-        code[spec] = [absolute(spec), sha256(file) if file is not None and file.is_file() else None]
+    for spec in specs:
+        if re.fullmatch(rf"({sources}):.+", spec, re.DOTALL):
+            file = source_file(spec)
+            code[spec] = [absolute(spec), sha256(file) if file is not None and file.is_file() else None]
     return code
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a stored setting, also as a method's reader sees it: quotes and escapes taken off, options of options too."""
+    if isinstance(value, str):
+        yield value
+        try:
+            _, bare, options = registry.parse(value)
+        except BadInput:
+            return
+        yield from _texts([*bare, *options.values()])
+    elif isinstance(value, Mapping):
+        yield from _texts([*value.keys(), *value.values()])
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for one in value:
+            yield from _texts(one)
+    elif dataclasses.is_dataclass(value):
+        yield from _texts([getattr(value, field.name) for field in dataclasses.fields(value)])
 
 
 def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
     """An oracle or another method may name a further network: in a run from elsewhere it must be one of the zoo."""
     sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo"}))
-    for key in METHODS:
-        text = str(config.get(key))
-        if re.search(rf"\b({sources}):", text):
-            raise BadInput(f"{run.path} was made elsewhere and names the {key} {text}, which could run code: start a new run.")
+    for key, value in config.items():
+        if key not in NAMES and any(re.search(rf"\b({sources})\s*:", text) for text in _texts(value)):
+            raise BadInput(
+                f"{run.path} was made elsewhere and names the {key} {str(value)[:300]}, which could run code: start a new run."
+            )
+
+
+def guarded(run: Run) -> AbstractContextManager[None]:
+    """Around work with what a run holds: of what the methods of one from elsewhere name, only the zoo is opened."""
+    return elsewhere(None if run.made_here else str(run.path))
 
 
 def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
@@ -131,7 +162,8 @@ def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
             f"{run.path} was made before the hash of the code it runs was kept ({stored.spec}): name the target yourself with "
             "--target."
         )
-    return description.open()
+    with nullcontext() if named.spec is None else elsewhere(None):  # what the user names may load what it likes
+        return description.open()
 
 
 def _same_classes(run: Run, stored: Description, named: Description) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from neurotest.errors import BadInput
 from neurotest.jobs.life import Out, begin, filled, finish, in_place, safe_point, same_sources, unfinished
 from neurotest.jobs.parts import Parts
+from neurotest.jobs.stored import guarded
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 
@@ -67,25 +69,35 @@ def go_on(
     """
     in_place(out)
     run = Run.open(path, write=True)
-    try:
-        config = unfinished(run, command, again=extends)
-        job = again(run, config)
-        same_sources(run, config, job.config())
-        if run.is_filled:
-            job.restore(run)
-        else:
-            filled(run, job.fill)
-        if run["state"] == "done":
-            run.reopen()
-    except BaseException as error:
-        blamed = run.blamed(error)
-        run.close()
-        if isinstance(error, (KeyError, TypeError)):
-            raise BadInput(f"{path} has a configuration that does not fit: it is damaged or older than this version.") from error
-        if blamed is not None:
-            raise blamed from error
-        raise
-    return _finished(run, job, progress, new=False)
+    with ExitStack() as guard:
+        try:
+            guard.enter_context(guarded(run))
+            job = _again(run, command, again, extends)
+        except BaseException as error:
+            blamed = run.blamed(error)
+            run.close()
+            if isinstance(error, (KeyError, TypeError)):
+                raise BadInput(
+                    f"{path} has a configuration that does not fit: it is damaged or older than this version."
+                ) from error
+            if blamed is not None:
+                raise blamed from error
+            raise
+        return _finished(run, job, progress, new=False)
+
+
+def _again(run: Run, command: str, again: Callable[[Run, dict[str, Any]], Job[Result]], extends: bool) -> Job[Result]:
+    """The job of a run, where the run stands."""
+    config = unfinished(run, command, again=extends)
+    job = again(run, config)
+    same_sources(run, config, job.config())
+    if run.is_filled:
+        job.restore(run)
+    else:
+        filled(run, job.fill)
+    if run["state"] == "done":
+        run.reopen()
+    return job
 
 
 def _finished(run: Run, job: Job[Result], progress: Progress | None, *, new: bool) -> Result:

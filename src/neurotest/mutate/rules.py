@@ -103,6 +103,8 @@ class Rules98(Rules95):
     styles: a folder of style pictures (default: generated ones). transfers: other transfers, for example AdaIN.
     """
 
+    opens: ClassVar[tuple[str, ...]] = ("styles",)
+
     styles: str | None = None
     transfers: tuple[StyleTransfer | AdaIN, ...] | None = field(default=None, compare=False)
 

@@ -32,6 +32,7 @@ OWN: dict[str, tuple[type, ...]] = {
     "id": (object,), "command": (str,), "config": (object,), "version": (str,), "created": (str,), "state": (str,),
     "finished": (str, type(None)), "summary": (dict, type(None)), "resumable": (object,), "filled": (object,),
 }  # fmt: skip
+FIXED = ("id", "command", "config")  # what `made_here` looks at is what is used, though somebody may write the file meanwhile
 # What taking apart values of other types raises.
 UNFIT = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 ROLE = re.compile(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*")
@@ -53,6 +54,7 @@ class Run(Labels, Rankings):
         self._db = connection
         self._lock = lock
         self._settled: tuple[int, ...] | None = None  # of a database that is read as if nobody could write it
+        self._fixed: dict[str, str] = {}  # entries that never change, as they were when they were first read
         self._ours = True  # whether nobody else has written into it: it is new, or as we left it
 
     @classmethod
@@ -235,7 +237,9 @@ class Run(Labels, Rankings):
             self._db.executemany(query, rows)
 
     def __getitem__(self, key: str) -> Any:
-        rows = self.rows("SELECT value FROM meta WHERE key = ?", key)
+        rows = [(self._fixed[key],)] if key in self._fixed else self.rows("SELECT value FROM meta WHERE key = ?", key)
+        if rows and key in FIXED:
+            self._fixed[key] = rows[0][0]
         if not rows and key not in OWN:
             raise Absent(f"{self._file} has no {key!r}: it is damaged, or the work ended before that was written.")
         value = loads(rows[0][0], self._file) if rows else None

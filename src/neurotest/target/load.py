@@ -22,7 +22,7 @@ from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
 from neurotest.pictures import Preprocess
 from neurotest.public import public
-from neurotest.reading import LARGEST_TEXT, read_text, reason, user_path
+from neurotest.reading import LARGEST_TEXT, read_text, reason, refuse_elsewhere, user_path
 from neurotest.target.target import Outputs, Target, WeightsFile
 from neurotest.target.weights import load_weights
 
@@ -150,6 +150,7 @@ def _source(spec: str, trust_pickle: bool, *, check_random: bool) -> nn.Module |
         raise BadInput(_no_source(spec, list(sources)))
     if not rest:
         raise BadInput(f"{spec!r} names nothing after {prefix}: {sources[prefix].summary}")
+    refuse_elsewhere(spec, f"the network {shown(spec)}")
     options = {"trust_pickle": True} if trust_pickle and prefix == "pt2" else {}
     before = torch.get_rng_state()
     network: nn.Module | Target = sources[prefix].make(rest, **options)

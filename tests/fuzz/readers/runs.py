@@ -295,6 +295,11 @@ class Tampered(Stored):
         files = [file for file in sorted(place.rglob("*")) if file.is_file() and file.name not in ("run.sqlite", ".lock")]
         file = pick(rng, files)
         self.last = file.name
+        if file.parent.name == "parts" and rng.random() < 0.7:  # sound for all that the run says of it, and odd inside
+            with np.load(file) as arrays:
+                file.write_bytes(odd_archive(rng, dict(arrays)))
+            execute(place / "run.sqlite", "DELETE FROM meta WHERE key = 'parts digests'")
+            return
         match int(rng.integers(4)):
             case 0:
                 file.unlink()
@@ -306,26 +311,30 @@ class Tampered(Stored):
 
 
 class PartFiles:
-    """Finished pieces of interrupted work."""
+    """Finished pieces of interrupted work. Whoever changes one can also take away what the run says of its content."""
 
     name, outside = "parts", False
 
     def prepare(self, folder: Path) -> None:
-        from neurotest.jobs.parts import Parts
+        from neurotest.jobs.parts import DIGESTS, Parts
 
         self.arrays = {"x": np.zeros((2, 1, 6, 6), np.float32), "rows": np.arange(2), "flag": np.array([True, False])}
-        with Run.create(folder / "run", "attack", {}) as run:
-            Parts(run).add(self.arrays)
+        for name in ("run", "undigested"):
+            with Run.create(folder / name, "attack", {}) as run:
+                Parts(run).add(self.arrays)
+                if name == "undigested":
+                    del run[DIGESTS]
         self.seed = (folder / "run" / "parts" / "000000.npz").read_bytes()
 
     def case(self, rng: Rng, folder: Path) -> Read:
         from neurotest.jobs.parts import Parts
 
         content = mutate_bytes(rng, self.seed) if rng.random() < 0.5 else odd_archive(rng, self.arrays)
-        (folder / "run" / "parts" / "000000.npz").write_bytes(content)
+        place = folder / ("run" if rng.random() < 0.05 else "undigested")
+        (place / "parts" / "000000.npz").write_bytes(content)
 
         def read() -> None:
-            with Run.open(folder / "run") as run:
+            with Run.open(place) as run:
                 list(Parts(run))
 
         return read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,8 @@ class ClipDissect(checks.Settings, Describer):
     images: a .npy with one embedding per input of the data, in its order; texts: a .npy with one per word; words: a text file
     with one word per line. The score is the mutual information; at `least` or below the neuron is unknown.
     """
+
+    opens: ClassVar[tuple[str, ...]] = ("images", "texts", "words")
 
     images: str
     texts: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,8 @@ class Concepts(checks.Settings, Describer):
     `folder` may also be any DATA with class names (`npz:...`). The score is the AUC of the neuron's pooled value (spatial
     maximum): .5 is chance. Below `auc`, or within four standard errors of chance, the neuron is unknown.
     """
+
+    opens: ClassVar[tuple[str, ...]] = ("folder",)
 
     folder: str
     auc: float = checks.setting(0.75, "0.75 is usual", least=0.5, below=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from neurotest.errors import BadInput
 from neurotest.registry import register
@@ -29,6 +30,8 @@ class Imported(Describer):
     `layer` names the layer of a file without that column; `first` is the number of the first neuron in it (1 in files of
     Network Dissection). A table that `neurotest describe` wrote for another network is refused.
     """
+
+    opens: ClassVar[tuple[str, ...]] = ("file",)
 
     file: str
     layer: str | None = None

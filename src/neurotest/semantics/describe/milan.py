@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -77,6 +77,8 @@ class Milan(checks.Settings, Describer):
     the neuron is unknown. corpus: labelled DATA to take class words from (default: the embedded training sets of that image
     size), or a folder of human annotations in MILAN's layout.
     """
+
+    opens: ClassVar[tuple[str, ...]] = ("corpus",)
 
     corpus: str | None = None
     embedding: int = checks.setting(128, "128 is usual")

@@ -311,6 +311,8 @@ class _NeuronState(CellGoalState):
 class FoundAgain(Goal):
     """A family that an earlier campaign found (`run`): whether faults of the network's last version are still there."""
 
+    opens: ClassVar[tuple[str, ...]] = ("run",)
+
     weight: float = 2.0
     run: str = ""
 
