@@ -181,6 +181,7 @@ class _Reader:
                 kwargs[_name(archive.field(argument, "name", str))] = value
             else:
                 args.append(value)
+        _check_types(target, function, args, kwargs)
         outputs, unpack = self.outputs(archive.field(node, "outputs", list), scope)
         self.result.nodes.append(Node(target, function, args, kwargs, outputs, unpack, stack, modes))
 
@@ -238,6 +239,30 @@ class Inputs(Exception):
 
 class Outputs(Exception):
     """The network does not return one tensor."""
+
+
+# What an operator takes by a number inside: torch does not look whether there is such a one, and reads beyond its tables.
+_EXACT = {"ScalarType": torch.dtype, "Layout": torch.layout, "MemoryFormat": torch.memory_format, "Device": Device, "str": str}
+_COMPUTED = re.compile(r"(List\[)?(Optional\[)?(Tensor|int|number|bool|float|complex)\]*")
+_NOT_GIVEN = "Generator"  # of random numbers
+
+
+def _check_types(target: str, function: Function, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Refuse arguments of another type than the operator has; of tensors and numbers torch says so itself, with an error."""
+    schema = getattr(function, "_schema", None)
+    if schema is None:  # arithmetic on sizes looks at its numbers by itself
+        return
+    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
+    for argument in schema.arguments:
+        kind, value = str(argument.real_type), given.get(argument.name)
+        optional = kind.startswith("Optional[")
+        kind = kind[9:-1] if optional else kind
+        if kind in _EXACT:
+            fits = type(value) is _EXACT[kind] or (value is None and (optional or argument.has_default_value()))
+        else:
+            fits = _COMPUTED.fullmatch(kind) is not None or (kind == _NOT_GIVEN and value is None)
+        if not fits:
+            raise Malformed(f"{target[:120]} is given {argument.name}={str(value)[:40]!r}, which is no {kind[:40]}")
 
 
 def _mode(settings: list[Any]) -> tuple[str, Mode]:

@@ -295,6 +295,46 @@ def test_trusted_archives_are_opened_by_torch(exported: Path, tmp_path: Path, ch
     assert mark.exists()
 
 
+SIZE = {
+    "target": "torch.ops.aten.sym_size.int",
+    "inputs": [
+        {"name": "self", "arg": {"as_tensor": {"name": "x"}}, "kind": 1},
+        {"name": "dim", "arg": {"as_int": 0}, "kind": 1},
+    ],
+    "outputs": [{"as_sym_int": {"as_name": "rows"}}],
+    "metadata": {},
+}
+NUMBERS = [{"as_int": -1}, {"as_int": 2**31}, {"as_bool": True}, {"as_sym_int": {"as_name": "rows"}}, {"as_memory_format": 1}]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("name", ["dtype", "layout", "memory_format", "device"])
+def test_a_number_in_place_of_a_type(exported: Path, tmp_path: Path, name: str, number: dict[str, Any]) -> None:
+    """torch takes it for a place in a table without looking how long that is: the process ends, or worse."""
+    if (name, *number) == ("memory_format", "as_memory_format"):
+        return
+    given = [{"name": "self", "arg": {"as_tensor": {"name": "x"}}, "kind": 1}, {"name": name, "arg": number, "kind": 2}]
+    node = {"target": "torch.ops.aten._to_copy.default", "inputs": given, "outputs": [{"as_tensor": {"name": "evil"}}]}
+
+    def change(program: dict[str, Any]) -> None:
+        program["graph_module"]["graph"]["nodes"][:0] = [SIZE, {**node, "metadata": {}}]
+
+    path, _ = tampered(exported, tmp_path, lambda members, _: graph(members, change))
+    with pytest.raises(BadInput, match=rf"is given {name}=.*, which is no "):
+        load(f"pt2:{path}")
+
+
+def test_overloads_for_what_is_no_tensor(exported: Path, tmp_path: Path) -> None:
+    node = {"target": "torch.ops.aten.copy.Dict_int", "inputs": [{"name": "self", "arg": {"as_ints": [1]}, "kind": 1}]}
+
+    def change(program: dict[str, Any]) -> None:
+        program["graph_module"]["graph"]["nodes"].insert(0, {**node, "outputs": [], "metadata": {}})
+
+    path, _ = tampered(exported, tmp_path, lambda members, _: graph(members, change))
+    with pytest.raises(BadInput, match="which is no Dict"):
+        load(f"pt2:{path}")
+
+
 def test_two_members_of_one_name(exported: Path, tmp_path: Path) -> None:
     path = tmp_path / "twice.pt2"
     path.write_bytes(exported.read_bytes())
