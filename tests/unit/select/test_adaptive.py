@@ -179,6 +179,20 @@ def test_planted_label_errors_are_pointed_out() -> None:
     assert learner.suspects().tolist() == [0, 1, 2, 3, 4]
 
 
+def test_where_a_fault_was_foreseen_the_network_does_not_speak_against_the_label() -> None:
+    """All five labels differ from what the network and all neighbours say; of the first three that was expected."""
+    random = rng.stream("test.suspects", 0)
+    classes = random.integers(0, CLASSES, N)
+    x = (np.eye(CLASSES)[classes] * 5 + random.normal(0, 0.3, (N, CLASSES))).astype(np.float32)
+    learner = Loop(Facts(x, (np.eye(CLASSES)[classes] * 8).astype(np.float32)))
+    labels = {p: int(classes[p] + (p < 5)) % CLASSES for p in range(40)}
+    foreseen = {p: (2.0, 2.0) if p < 3 else (-2.0, -2.0) for p in range(4)}  # the log-odds before the labels came
+    learner.restore(labels, foreseen)
+    assert learner.suspects().tolist() == [3, 4]
+    learner.restore(labels, {})
+    assert learner.suspects().tolist() == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize(
     ("indices", "labels", "word"),
     [([N], [0], "not in the pool"), ([-1], [0], "not in the pool"), ([0], [CLASSES], "classes"),
