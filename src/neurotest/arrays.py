@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
-from neurotest.reading import reading
+from neurotest.reading import reading, regular
 
 Array = NDArray[Any]
 
@@ -28,6 +28,7 @@ MAGIC = b"\x93NUMPY"
 MAX_HEADER = 10_000  # characters; numpy's own limit
 MAX_SIDES = 32
 CHUNK = 1 << 20
+LARGEST_ARRAY = 1 << 36  # bytes of a file of its own
 DEFLATE = 1032  # deflate cannot expand more than this, so a larger claim is false
 NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f(2|4|8))")
 TEXT = re.compile(rf"{NUMBERS.pattern}|[<>|=]?[US][1-9][0-9]{{0,5}}")
@@ -157,6 +158,14 @@ def read_content(stream: IO[bytes], header: Header, what: str) -> Array:
 def _shaped(content: Array, header: Header) -> Array:
     array = content.view(header.dtype) if len(content) else np.empty(0, header.dtype)
     return array.reshape(header.shape[::-1]).T if header.fortran else array.reshape(header.shape)
+
+
+def read_npy(path: Path, what: str, *, largest: int = LARGEST_ARRAY) -> Array:
+    """The array in a `.npy` that a user names, as a map of the file."""
+    with reading(path, "an array of numbers"):
+        regular(path, "an array of numbers", largest)
+        with open(path, "rb") as stream:
+            return map_npy(stream, what, largest=largest)
 
 
 def map_npy(stream: BinaryIO, what: str, *, largest: int) -> Array:

@@ -127,6 +127,13 @@ def regular(path: Path, what: str, limit: int) -> None:
         raise BadInput(f"{path} has {about.st_size / 1e6:.0f} MB: no {what.partition(' ')[2]} is that large.")
 
 
+def read_bytes(path: Path, kind: str, *, limit: int = LARGEST_TEXT) -> bytes:
+    """What a user's file holds."""
+    with reading(path, kind):
+        regular(path, kind, limit)
+        return path.read_bytes()
+
+
 def read_text(path: Path, kind: str, *, limit: int = LARGEST_TEXT, hint: str = "") -> str:
     """The text of a user's file, which is UTF-8; a byte order mark is left out."""
     with reading(path, kind, hint=hint):

@@ -25,6 +25,7 @@ from neurotest.errors import BadInput, near
 from neurotest.files import write_text
 from neurotest.notebook import ROWS, view
 from neurotest.public import public
+from neurotest.reading import read_bytes, user_path
 from neurotest.runs.export import cell
 
 if TYPE_CHECKING:
@@ -173,14 +174,7 @@ def check_neuron(layer: str, neuron: int, layers: Mapping[str, int], what: str) 
 
 def read_rows(path: str | Path, needed: Iterable[str]) -> list[dict[str, str]]:
     """The rows of a CSV file that has at least these columns."""
-    file = Path(path).expanduser()
-    try:
-        if file.stat().st_size > LARGEST:
-            raise BadInput(f"{path} is larger than {LARGEST >> 20} MB: this is no table of descriptions.")
-        content = file.read_bytes()
-    except OSError as error:
-        raise BadInput(f"cannot read the descriptions {path}: {error.strerror or error}.") from error
-    return rows_of(content, str(path), needed)
+    return rows_of(read_bytes(user_path(path), "a table of descriptions", limit=LARGEST), str(path), needed)
 
 
 def rows_of(content: bytes, path: str, needed: Iterable[str]) -> list[dict[str, str]]:

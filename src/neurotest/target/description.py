@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
 from neurotest.reading import user_path
-from neurotest.target.load import imported, is_file, load, on_path, sha256
+from neurotest.target.code import expecting, imported, ran
+from neurotest.target.load import is_file, load, on_path, sha256
 from neurotest.target.target import Outputs, Target
 
 FILES = ("pt2", "onnx")  # sources whose spec is a file
@@ -55,9 +56,9 @@ class Description:
         code = code_of(spec)
         return cls(
             spec=spec, weights=target.weights and str(target.weights.path), sha256=target.weights and target.weights.sha256,
-            code=None if code.file is None else sha256(code.file), folder=None if code.folder is None else str(code.folder),
+            code=None if code.file is None else _hash(code.file), folder=None if code.folder is None else str(code.folder),
             module=str(code.file) if code.folder else None,
-            imports=tuple(f"{sha256(file)} {file}" for file in code.imports) or None,
+            imports=tuple(f"{_hash(file)} {file}" for file in code.imports) or None,
             bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=target.classes,
             outputs=target.outputs, trust_pickle=target.trust_pickle, **_fitting(target.preprocess),
         )  # fmt: skip
@@ -97,13 +98,18 @@ class Description:
         if self.spec is None:
             raise BadInput("the network was given in memory, by a Python program: pass it again as the target.")
         self._check("weights", self.weights, self.sha256, "--weights FILE")
-        option = f"--target {self.spec}"
+        option, hashes = f"--target {self.spec}", {}
         what = "the code" if self.spec.startswith("py:") else "the network"
-        self._check(what, self.module or source_file(self.spec), self.code, option)
+        origin = self.module or source_file(self.spec)
+        self._check(what, origin, self.code, option)
+        if origin is not None and self.code is not None:
+            hashes[Path(origin).resolve()] = self.code
         for entry in self.imports or ():
             expected, _, file = entry.partition(" ")
             self._check("the code", file, expected, option)
-        with nullcontext() if self.folder is None else on_path(Path(self.folder), 0):  # where its `py:` module was found
+            hashes[Path(file).resolve()] = expected
+        found = nullcontext() if self.folder is None else on_path(Path(self.folder), 0)  # where its `py:` module was found
+        with found, expecting(hashes):
             return load(
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
@@ -120,6 +126,11 @@ class Description:
                 f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
                 f"old file back or name it with {option}; a changed network needs a new run."
             )
+
+
+def _hash(file: Path) -> str:
+    """Of the text that was run, where it was; the file may have another by now."""
+    return ran(file) or sha256(file)
 
 
 def _fitting(preprocess: Preprocess) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
 import math
 import os
 import sys
@@ -23,6 +22,7 @@ from neurotest.errors import BadInput, Remark, near
 from neurotest.pictures import Preprocess
 from neurotest.public import public
 from neurotest.reading import LARGEST_TEXT, read_text, reason, refuse_elsewhere, user_path
+from neurotest.target.code import from_text, noting_imports, run_file
 from neurotest.target.target import Outputs, Target, WeightsFile
 from neurotest.target.weights import load_weights
 
@@ -203,7 +203,11 @@ def from_python(place: str) -> nn.Module | Target:
     # A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too.
     if is_file(where):
         where = str(user_path(where, f"py:{place!r:.200}" if "\0" in place else f"py:{place:.200}"))
-    with on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()), _noting_imports(where):
+    with (
+        on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()),
+        from_text(),
+        noting_imports(where, is_file(where)),
+    ):
         build = _callable(where, name)
         try:
             network = build()
@@ -216,35 +220,6 @@ def from_python(place: str) -> nn.Module | Target:
 
 def is_file(where: str) -> bool:
     return where.endswith(".py") or os.path.isfile(where)  # os.path: text that cannot be a path is no file, and no error
-
-
-_imports: dict[Path, set[Path]] = {}
-
-
-@contextmanager
-def _noting_imports(where: str) -> Iterator[None]:
-    """Note which files beside the user's own it imports: they are its code, too."""
-    before = set(sys.modules)
-    yield
-    origin = where if is_file(where) else getattr(sys.modules.get(where), "__file__", None)
-    if origin is None:
-        return
-    file = Path(origin).resolve()
-    top = file.parent if is_file(where) else file.parents[where.count(".") + (file.name == "__init__.py")]
-    installed = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
-    for name in set(sys.modules) - before:
-        other = getattr(sys.modules.get(name), "__file__", None)
-        if not isinstance(other, str) or not other.endswith(".py"):
-            continue
-        path = Path(other).resolve()
-        foreign = installed & set(path.parents) or {"site-packages", "dist-packages"} & set(path.parts)
-        if path != file and path.is_relative_to(top) and not foreign:
-            _imports.setdefault(file, set()).add(path)
-
-
-def imported(file: Path) -> tuple[Path, ...]:
-    """The files beside a `py:` file that it imported while it was loaded in this process."""
-    return tuple(sorted(_imports.get(file, ())))
 
 
 @contextmanager
@@ -260,7 +235,7 @@ def on_path(folder: Path, place: int | None = None) -> Iterator[None]:
 
 def _callable(where: str, name: str) -> Callable[[], Any]:
     try:
-        code = _run_file(Path(where)) if is_file(where) else importlib.import_module(where)
+        code = run_file(Path(where)) if is_file(where) else importlib.import_module(where)
     except BadInput:
         raise
     except (Exception, SystemExit) as error:  # a stranger's code may raise anything
@@ -271,16 +246,3 @@ def _callable(where: str, name: str) -> Callable[[], Any]:
         callables = [n for n, value in own.items() if callable(value) and not n.startswith("_")]
         raise BadInput(f"py:{where} has no callable {name!r}. {near(name, callables)}")
     return build  # type: ignore[no-any-return]
-
-
-def _run_file(file: Path) -> Any:
-    if not file.is_file():
-        raise BadInput(f"py:{file}: no such file.")
-    name = f"neurotest_target_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    code = importlib.util.module_from_spec(spec)
-    sys.modules[name] = code  # dataclasses and pickles of the file look themselves up here
-    spec.loader.exec_module(code)
-    return code

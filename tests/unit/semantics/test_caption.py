@@ -207,7 +207,7 @@ def test_annotations_that_do_not_fit(tmp_path: Path) -> None:
     (root / "layer1" / "images.npy").unlink()
     with pytest.raises(BadInput, match="cannot be read"):
         list(annotated(root))
-    with pytest.raises(BadInput, match="cannot read the descriptions"):
+    with pytest.raises(BadInput, match="cannot be read as a table"):
         list(annotated(tmp_path))
 
 

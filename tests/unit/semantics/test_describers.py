@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -275,5 +277,24 @@ def test_clip_dissect_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="row 0 is zero"):
         texts(method)
     (tmp_path / "images.npy").write_bytes(b"no array")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="is no numpy array"):
         texts(method)
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_and_nobody_waits(tmp_path: Path) -> None:
+    """It would never end."""
+    from neurotest.semantics.describe.clip import embeddings, words
+    from neurotest.semantics.describe.corpus import annotated
+    from neurotest.semantics.describe.material import content_hash
+    from neurotest.semantics.descriptions import read_rows
+
+    pipe = tmp_path / "annotations.csv"
+    os.mkfifo(pipe)
+    (tmp_path / "model.json").symlink_to(pipe)
+    readers: list[Callable[[], object]] = [
+        lambda: words(str(pipe)), lambda: embeddings(str(pipe), "texts"), lambda: read_rows(pipe, ()),
+        lambda: content_hash(str(pipe)), lambda: list(annotated(tmp_path)), lambda: words(str(tmp_path / "model.json")),
+    ]  # fmt: skip
+    for read in readers:
+        with pytest.raises(BadInput, match="a pipe or a device"):
+            read()

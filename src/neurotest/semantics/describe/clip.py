@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
 from neurotest import checks
+from neurotest.arrays import read_npy
 from neurotest.errors import BadInput
+from neurotest.reading import read_text, user_path
 from neurotest.registry import register
 from neurotest.scan import scan
 from neurotest.semantics.describe.material import Describer, Material, content_hash
@@ -98,11 +99,8 @@ def soft_wpmi(similarity: Floats, index: NDArray[np.int64], *, sharpness: float 
 
 def embeddings(file: str, what: str) -> Floats:
     """Embeddings (n, d) of length 1 each."""
-    try:
-        vectors = np.load(Path(file).expanduser(), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(f"{what}={file}: cannot be read as .npy ({error}).") from error
-    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind != "f":
+    vectors = read_npy(user_path(file, f"{what}={file}"), f"{what}={file}")
+    if vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind != "f":
         raise BadInput(f"{what}={file}: expected a .npy with one embedding per row, floating point.")
     vectors = vectors.astype(np.float64)
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -113,10 +111,7 @@ def embeddings(file: str, what: str) -> Floats:
 
 def words(file: str) -> list[str]:
     """A vocabulary: one word or phrase per line, each once."""
-    try:
-        text = Path(file).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"words={file}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    text = read_text(user_path(file, f"words={file}"), "a file with one word per line")
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if not lines:
         raise BadInput(f"words={file} is empty: expected one word per line.")

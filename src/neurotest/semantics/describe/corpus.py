@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurotest import rng
+from neurotest.arrays import read_npy
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
 from neurotest.semantics.describe import probes
@@ -199,10 +200,7 @@ def annotated(folder: str | Path) -> Iterator[tuple[NDArray[np.uint8], Bools, Se
 
 
 def _array(file: Path) -> NDArray[np.uint8]:
-    try:
-        return np.load(file, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(f"{file} cannot be read ({error}): expected an array as published with MILANNOTATIONS.") from error
+    return read_npy(file, str(file))
 
 
 def annotated_pairs(annotate: Annotator, folder: str | Path, k: int) -> Pairs:

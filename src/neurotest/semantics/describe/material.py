@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from neurotest import checks
+from neurotest.arrays import LARGEST_ARRAY
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
+from neurotest.reading import read_bytes, user_path
 from neurotest.scan import BATCH, Consumer, Progress, scan
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description
 from neurotest.semantics.exemplars import QUANTILE, Exemplars, K, has_map
@@ -167,10 +169,7 @@ def content_hash(*files: str) -> str:
     """Of the files that descriptions are made from."""
     seen = blake2b(digest_size=16)
     for file in files:
-        try:
-            seen.update(Path(file).expanduser().read_bytes())
-        except OSError as error:
-            raise BadInput(f"cannot read {file}: {error.strerror}.") from error
+        seen.update(read_bytes(user_path(file), "a file to describe with", limit=LARGEST_ARRAY))
     return seen.hexdigest()
 
 

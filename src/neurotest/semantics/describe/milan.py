@@ -19,6 +19,7 @@ from neurotest import checks, rng
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
+from neurotest.reading import read_bytes
 from neurotest.registry import register
 from neurotest.semantics.describe.caption import Decoder, LanguageModel, Vocabulary, best_descriptions, train_module, until_stop
 from neurotest.semantics.describe.corpus import (
@@ -31,7 +32,7 @@ from neurotest.semantics.describe.corpus import (
     class_pairs,
 )
 from neurotest.semantics.describe.material import Describer, Material
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import LARGEST, Description
 from neurotest.semantics.exemplars import Exemplars, K, regions
 
 FORMAT = 2
@@ -156,7 +157,11 @@ class Milan(checks.Settings, Describer):
         if self.corpus is None:
             return ""
         file = Path(self.corpus).expanduser() / "annotations.csv"
-        return blake2b(file.read_bytes(), digest_size=16).hexdigest() if file.is_file() else read_data(self.corpus).digest()
+        return (
+            blake2b(read_bytes(file, "a table of annotations", limit=LARGEST), digest_size=16).hexdigest()
+            if file.is_file()
+            else read_data(self.corpus).digest()
+        )
 
 
 @functools.lru_cache(maxsize=1)  # decoders of several sizes learn from the same pairs
