@@ -9,7 +9,7 @@ from typing import Any
 
 from neurotest import interrupts, registry
 from neurotest.errors import BadInput, near
-from neurotest.jobs.life import begin, finish, in_place, resumed_settings, safe_point
+from neurotest.jobs.life import begin, filled, finish, in_place, resumed_settings, safe_point
 from neurotest.runs.store import Run
 from neurotest.studies.frame import ABSENT, SCALES, Cell, Row, Study
 
@@ -38,6 +38,8 @@ def run_study(
     with safe_point(run, lambda: f"{len(done)} cells" if done else "", new=resume is None):
         config = _config(run, name)
         resumed_settings(run, {"scale": scale}, config)
+        if not run.is_filled:  # whoever began it died before it could say so
+            filled(run, None)
         scale = str(config["scale"])
         study = _study(name, config.get("options"))
         cells = study.cells(scale)

@@ -10,6 +10,7 @@ import pytest
 
 from neurotest import registry, zoo
 from neurotest.errors import BadInput
+from neurotest.runs.store import Run
 from neurotest.studies.frame import Cell, Row, Study, Subjects
 from neurotest.studies.nss import cells as nss_cells
 from neurotest.studies.nss import published as nss_published
@@ -57,6 +58,21 @@ def test_a_finished_cell_is_not_computed_again(tmp_path: Path) -> None:
         assert run_study("counting", "quick", resume=tmp_path / "run")["scale"] == "quick"
     finally:
         registry._entries["study"].pop("counting")
+
+
+def test_a_study_that_died_just_after_its_database_appeared_ends_as_any_other(tmp_path: Path) -> None:
+    registry.entries("study")
+    registry.register("study", "counting", paper="", cost="")(Counting)
+    Counting.fails = False
+    try:
+        Run.create(tmp_path / "run", "study", {"study": "counting", "scale": "quick"}).close()
+        run_study("counting", resume=tmp_path / "run")
+    finally:
+        registry._entries["study"].pop("counting")
+    with Run.open(tmp_path / "run") as run:
+        assert run.is_filled
+        assert run["state"] == "done"
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["filled"] is True
 
 
 class Optional:
