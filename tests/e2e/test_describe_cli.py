@@ -77,7 +77,7 @@ def test_a_table_on_the_screen_and_a_threshold(cli: Cli) -> None:
         ((DATA, "--layers", "nothing*"), "matches no layer"),
         ((DATA, "--k", "0"), "k=0"),
         ((DATA, "--classes", "twice.txt", "--method", "class-profile"), "stands twice"),
-        ((DATA, "--method", "csv:none.csv"), "cannot read"),
+        ((DATA, "--method", "csv:none.csv"), "cannot be read"),
         (("zoo:cifar10/test[:5]",), "the target expects 1x28x28"),
     ],
 )
