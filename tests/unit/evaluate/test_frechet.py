@@ -11,6 +11,8 @@ from scipy.linalg import sqrtm
 from neurotest.errors import BadInput
 from neurotest.evaluate.frechet import fid, frechet, inception_score, kid
 
+pytestmark = pytest.mark.plain
+
 
 def drawn(n: int, d: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)

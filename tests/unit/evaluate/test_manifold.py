@@ -8,6 +8,8 @@ import pytest
 from neurotest.errors import BadInput
 from neurotest.evaluate.manifold import Manifold, own_nearest, spread
 
+pytestmark = pytest.mark.plain
+
 
 def test_nearest_others_as_loops_say(monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.random.default_rng(0).normal(size=(23, 4))

@@ -21,6 +21,8 @@ from neurotest.select import compare
 from neurotest.select.exchange import export, picks
 from neurotest.target import Target
 
+pytestmark = pytest.mark.plain
+
 NAMES = ("=cat", "dog/wolf", "cow & calf")
 
 

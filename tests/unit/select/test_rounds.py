@@ -17,6 +17,8 @@ from neurotest.runs.store import Run
 from neurotest.select import select
 from neurotest.select.adaptive import labelling, loop, rounds, stored
 
+pytestmark = pytest.mark.plain
+
 
 @pytest.fixture(scope="module")
 def pool() -> ArraySource:

@@ -14,6 +14,8 @@ from neurotest.target import Target
 
 from .subjects import N, Net, exact_pool, images, labels, same_order, target
 
+pytestmark = pytest.mark.plain
+
 
 @pytest.mark.parametrize("budget", [0, "0%", -1, N + 1, "101%", "abc", "", 2.5, "nan"])
 def test_bad_budgets(budget: object) -> None:

@@ -19,6 +19,8 @@ from neurotest.zoo import embedded
 
 from .subjects import exact_pool, images, mutated_pool, target
 
+pytestmark = pytest.mark.plain
+
 # -- training data
 
 

@@ -20,6 +20,8 @@ from neurotest.select.adaptive.remaining import Remaining
 from neurotest.select.adaptive.status import advise, as_many_random, status
 from neurotest.target import Target
 
+pytestmark = pytest.mark.plain
+
 RUN = Path("run")
 
 

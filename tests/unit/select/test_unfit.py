@@ -19,6 +19,8 @@ from neurotest.target import Target
 
 from .subjects import centred, exact_pool, labels, same_order, target
 
+pytestmark = pytest.mark.plain
+
 POOL = ArraySource(np.random.default_rng(0).random((30, 6), dtype=np.float32), labels(30))
 
 

@@ -15,6 +15,8 @@ from neurotest.semantics.describe.work import recorded
 
 from .subjects import source, target
 
+pytestmark = pytest.mark.plain
+
 FILES = ("descriptions.csv", "exemplars.csv", "rating.csv", "sheets/00-relu-0000.png", "sheets/01-fc-0000.png")
 SETTINGS = {"k": 4, "quantile": 0.99, "batch": 8, "seed": 0, "limit": None, "cache": False}
 

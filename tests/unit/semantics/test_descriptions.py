@@ -15,6 +15,8 @@ from neurotest.errors import BadInput
 from neurotest.semantics.describe.material import Material
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description, Descriptions, describe, plain
 
+pytestmark = pytest.mark.plain
+
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ from neurotest.semantics.describe.validate import by_exemplars, fewer, named, ou
 from neurotest.semantics.describe.work import recorded
 from neurotest.semantics.descriptions import UNKNOWN, Description, Descriptions
 
+pytestmark = pytest.mark.plain
+
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

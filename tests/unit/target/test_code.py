@@ -16,6 +16,8 @@ from neurotest.target import load
 from neurotest.target.code import expecting, imported, ran
 from neurotest.target.description import Description
 
+pytestmark = pytest.mark.plain
+
 TEXT = """
 from torch import nn
 {0}

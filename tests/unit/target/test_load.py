@@ -13,6 +13,8 @@ from neurotest import zoo
 from neurotest.errors import BadInput
 from neurotest.target import Target, load
 
+pytestmark = pytest.mark.plain
+
 CODE = """
 from torch import nn
 from neurotest.target import Target

@@ -22,6 +22,8 @@ from neurotest.select import select
 from neurotest.target import Probe, Target, Want
 from neurotest.target.gradients import gradient, gradients
 
+pytestmark = pytest.mark.plain
+
 SHAPE = (1, 4, 4)
 
 

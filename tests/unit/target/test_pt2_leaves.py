@@ -18,6 +18,8 @@ from torch.nn import functional
 from neurotest.errors import BadInput
 from neurotest.target import load
 
+pytestmark = pytest.mark.plain
+
 JSON = ("models/model.json", "data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 Place = tuple[Any, ...]
 

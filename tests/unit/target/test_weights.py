@@ -20,6 +20,8 @@ from neurotest.errors import BadInput
 from neurotest.target import load
 from neurotest.target.weights import load_weights
 
+pytestmark = pytest.mark.plain
+
 MODEL = """
 from torch import nn
 

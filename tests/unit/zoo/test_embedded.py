@@ -16,6 +16,8 @@ from neurotest.data import data
 from neurotest.errors import BadInput
 from neurotest.zoo import embedded
 
+pytestmark = pytest.mark.plain
+
 SPLITS = [(name, split) for name, splits in embedded.PARTS.items() for split in splits]
 CARDS = Path(__file__).parents[3] / "docs" / "data"
 

@@ -14,6 +14,8 @@ from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalState, GoalSubject, Outcomes, numbered
 
+pytestmark = pytest.mark.plain
+
 SUBJECT = GoalSubject(seeds=5, classes=3, operators=("rotation", "blur"), neurons=4, class_names=("cat", "stop sign", "dog"))
 
 

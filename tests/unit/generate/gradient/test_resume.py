@@ -17,6 +17,8 @@ from neurotest.jobs.parts import FOLDER
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
+pytestmark = pytest.mark.plain
+
 
 def target(seed: int = 3) -> Target:
     torch.manual_seed(seed)
