@@ -9,7 +9,8 @@ python scripts/report_prior.py even FILE ...        as run, on even images, for 
 
 Kinds: nss, natural, corrupted (noise, JPEG, fog), foreign (scikit-learn's digits among MNIST), styled (CIFAR-10 photographs in
 another style), shuffled (nss pools with permuted labels). Variants: train, foreseen (no labels), unsimulated (none of the pool's
-changes in the bank), self (no training data), none (no prior), each beside DeepGini on the same pool.
+changes in the bank), simple (as unsimulated, large batches treated as small ones), self (no training data), none (no prior), each
+beside DeepGini on the same pool.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ from neurotest.target.load import load
 
 BUDGETS = (0.02, 0.05, 0.10, 0.20)
 KINDS = ("nss", "natural", "corrupted", "foreign", "styled", "shuffled", "shifted")
-VARIANTS = ("train", "foreseen", "unsimulated", "self", "none")
+VARIANTS = ("train", "foreseen", "unsimulated", "simple", "self", "none")
+PARTIAL = ("unsimulated", "simple")  # with a bank that lacks what the pool was made by
 SUBSETS: dict[str, tuple[Mutations | None, ...]] = {  # copies of the bank without those the pool was made by
     "nss": (None, ViewMutations(), CorruptionMutations()),
     "corrupted": (None, NssMutations(), NssMutations(), ViewMutations()),
@@ -104,8 +106,7 @@ def reveal(loop: Loop, labels: np.ndarray, to: float, share: float) -> tuple[np.
     order: list[int] = []
     left = []
     while len(order) < wanted:
-        stops = [round(b * n) - len(order) for b in BUDGETS if len(order) < round(b * n)]
-        batch = loop.propose(min(size, wanted - len(order), *stops[:1]))
+        batch = loop.propose(min(size, wanted - len(order)))
         order += batch.tolist()
         loop.tell(batch, labels[batch])
         if any(len(order) == round(b * n) for b in BUDGETS[1:]):
@@ -146,7 +147,7 @@ def measure(subject: Subject, kind: str, pool: Source, seed: int, variants: list
     assert pool.labels is not None
     labels = rng.stream("shuffle", seed).permutation(pool.labels) if kind == "shuffled" else pool.labels
     places = {"full": Gather(len(pool), subject.bank("full")[1]), "own": Gather(len(pool))}
-    if "unsimulated" in variants:
+    if any(v in PARTIAL for v in variants):
         places["part"] = Gather(len(pool), subject.bank(kind)[1])
     facts = dict(zip(places, scan(subject.target, pool, list(places.values())), strict=True))
     plain = Loop(facts["own"])
@@ -183,15 +184,25 @@ def make_loop(
         if "self" not in learned:
             learned["self"] = priors.from_pool(banks.of_pool(subject.target, pool, facts["own"], basis))
         return PriorLoop(facts["own"], prior=learned["self"], audit=audit)
-    place, bank = ("part", kind) if variant == "unsimulated" else ("full", "full")
+    place, bank = ("part", kind) if variant in PARTIAL else ("full", "full")
     if place not in learned:
         learned[place] = priors.learn(subject.bank(bank)[0], facts[place])
-    return PriorLoop(facts[place], prior=learned[place], audit=audit)
+    return (Simple if variant == "simple" else PriorLoop)(facts[place], prior=learned[place], audit=audit)
+
+
+class Simple(PriorLoop):
+    """Large batches as small ones: the most probable faults, and experts judged by what they said before the batch."""
+
+    def _best(self, free: np.ndarray, n: int) -> np.ndarray:
+        return Loop._best(self, free, n)
+
+    def _crossed(self, labelled: np.ndarray, labels: torch.Tensor) -> dict[int, tuple[float, ...]]:
+        return {}
 
 
 def wanted_variants(kind: str, s: Settings) -> list[str]:
-    some = s.variants or list(VARIANTS)
-    return [v for v in some if v != "unsimulated" or kind in SUBSETS]
+    some = s.variants or [v for v in VARIANTS if v != "simple"]
+    return [v for v in some if v not in PARTIAL or kind in SUBSETS]
 
 
 def fits(kind: str, name: str, seed: int, s: Settings) -> bool:
