@@ -25,9 +25,8 @@ def facts_of(pool: int, classes: int) -> Facts:
     parts = [3 * torch.randn(min(BLOCK, pool - i), classes, generator=random) for i in range(0, pool, BLOCK)]
     if classes <= MANY:
         return Facts(features, torch.cat(parts).numpy())
-    short = [shortened(part) for part in parts]
-    embedding = class_embedding(parts[0][:SAMPLE])
-    return Facts(features, *(np.concatenate(arrays) for arrays in zip(*short, strict=True)), embedding)
+    values, names = (np.concatenate(arrays) for arrays in zip(*map(shortened, parts), strict=True))
+    return Facts(features, values, names, class_embedding(parts[0][:SAMPLE]))
 
 
 def begun(pool: int, classes: int, labels: int, batch: int) -> PriorLoop:
