@@ -15,6 +15,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Speed as ra
 Subjects = Annotated[list[str] | None, typer.Option("--subject", help="A zoo network (repeat; default: all embedded).")]
 Peers = Annotated[bool, typer.Option("--peers", help="Install dnn-tip in a throwaway environment and measure it beside ours.")]
 Memory = Annotated[bool, typer.Option("--memory/--no-memory", help="Score a million generated inputs too.")]
+Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method (repeat; default: all).")]
 Rounds = Annotated[bool, typer.Option("--rounds/--no-rounds", help="Time a round of adaptive among 100,000 inputs too.")]
 
 # name: how often each pair is timed, what is measured, and options of its own
@@ -27,7 +28,7 @@ MEASURED: dict[str, tuple[int, str, dict[str, tuple[Any, Any]]]] = {
     "select": (
         5, "Selectors over the forward passes they need; memory for a million inputs; a round of adaptive among 100,000; with "
         "--peers, dnn-tip's CAM over ours.",
-        {"peers": (Peers, False), "memory": (Memory, True), "rounds": (Rounds, True)},
+        {"peers": (Peers, False), "memory": (Memory, True), "rounds": (Rounds, True), "method": (Methods, None)},
     ),
     "fuzz": (5, "A campaign guided by KMNC over the bare passes it makes, and the published one-by-one loop over ours.", {}),
     "attack": (9, "A PGD step with the diversity regulariser over a plain one, by layer; the limit is 1.15.", {}),
@@ -46,7 +47,7 @@ def _command(work: str) -> Callable[..., None]:
         repeats: Annotated[int, typer.Option("--repeats", help="How often each pair is timed; the median counts.")] = usual,
         threads: opt.Threads = None,
         quiet: opt.Quiet = False,
-        **extra: bool,
+        **extra: Any,
     ) -> opt.Result:
         opt.at_least("repeats", repeats)
         opt.set_threads(threads)
@@ -62,12 +63,12 @@ for _work in MEASURED:
 
 def _measure(
     work: str, subjects: list[str] | None, repeats: int, quiet: bool, *, peers: bool = False, memory: bool = False,
-    rounds: bool = False,
+    rounds: bool = False, method: list[str] | None = None,
 ) -> opt.Result:  # fmt: skip
     from neurotest.bench import machine, run
 
     with show.ticking(f"bench {work}", quiet=quiet) as progress:
-        measured = run(work, subjects, repeats=repeats, progress=progress)
+        measured = run(work, subjects, repeats=repeats, progress=progress, only=_settings(method))
     content: dict[str, Any] = {
         "ratios": {key: ratio.median for key, ratio in measured.items()},
         "spread": {key: [ratio.low, ratio.high] for key, ratio in measured.items()},
@@ -87,6 +88,17 @@ def _measure(
 
         content["rounds"] = measure_rounds()
     return content, lambda: _print(content)
+
+
+def _settings(methods: list[str] | None) -> list[str]:
+    """Names of selectors that are measured, or none: all."""
+    from neurotest.bench.selection import SCORED
+    from neurotest.errors import BadInput, near
+
+    for name in methods or ():
+        if name not in SCORED:
+            raise BadInput(f"--method {name}: bench select does not measure it. {near(name, SCORED)}")
+    return methods or []
 
 
 def _print(content: dict[str, Any]) -> None:

@@ -37,6 +37,7 @@ def test_every_method_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "MOST", 150)
     ratios = bench.run("select", ["mnist-lenet1"], repeats=1)
     assert set(ratios) == {f"select/mnist-lenet1/{method}" for method in selection.SCORED}
+    assert set(bench.run("select", ["mnist-lenet1"], repeats=1, only=["random"])) == {"select/mnist-lenet1/random"}
 
 
 def test_a_round_by_itself() -> None:
