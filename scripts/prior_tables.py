@@ -56,13 +56,16 @@ def table(lines: list[Line], kind: str) -> None:
 
 def means(lines: list[Line]) -> None:
     """Subjects count equally; intervals over subjects."""
-    head("pools", "variant", "round", "subjects", "", *(f"{b:.0%}" for b in BUDGETS))
+    head("pools", "variant", "round", "subjects", "pools each", "", *(f"{b:.0%}" for b in BUDGETS))
     groups: dict[tuple[str, str, float], dict[str, list[float]]] = defaultdict(dict)
+    counts: dict[tuple[str, str, float], set[int]] = defaultdict(set)
     for (subject, kind, variant, share), values in gains_of(lines).items():
         groups[kind, variant, share][subject] = [float(np.mean(c)) for c in columns(values)]
+        counts[kind, variant, share].add(len(values))
     for (kind, variant, share), by_subject in sorted(groups.items()):
         sets = columns(list(by_subject.values()))
-        about = kind, variant, f"{share:.1%}", str(len(by_subject))
+        pools = " to ".join(map(str, sorted({min(some := counts[kind, variant, share]), max(some)})))
+        about = kind, variant, f"{share:.1%}", str(len(by_subject)), pools
         row(*about, "mean", *padded([cell(c) for c in sets]))
         names = list(by_subject)
         row(*about, "least", *padded([f"{min(c):+.1f} ({names[int(np.argmin(c))]})" for c in sets]))
