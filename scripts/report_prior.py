@@ -3,8 +3,8 @@
 python scripts/report_prior.py run FILE [KIND ...] [SUBJECT ...] [seeds=100:105] [to=0.1] [rounds=0.005,...]
     measures, one line of JSON per pool and variant, appended to FILE; what stands there already is left out
 python scripts/report_prior.py table FILE KIND      Markdown: gain over DeepGini in points, 95 % intervals over pools
-python scripts/report_prior.py mean FILE            Markdown: the mean over subjects, and the least subject, per kind and variant
-python scripts/report_prior.py left FILE            Markdown: faults left, estimate and truth
+python scripts/report_prior.py mean FILE [KIND ...] Markdown: the mean over subjects, and the least subject, per kind and variant
+python scripts/report_prior.py left FILE [KIND ...] Markdown: faults left, estimate and truth
 python scripts/report_prior.py shuffled FILE        Markdown: points above random with permuted labels
 python scripts/report_prior.py batches FILE         Markdown: what large rounds lose, and how much of it is won back
 python scripts/report_prior.py even FILE ...        as run, on even images, for designing
@@ -266,7 +266,7 @@ def main() -> None:
     elif command == "table":
         table(read(Path(words[0])), words[1])
     else:
-        TABLES[command](read(Path(words[0])))
+        TABLES[command]([x for x in read(Path(words[0])) if x["kind"] in (words[1:] or KINDS)])
 
 
 if __name__ == "__main__":
