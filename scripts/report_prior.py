@@ -3,20 +3,22 @@
 python scripts/report_prior.py run FILE [KIND ...] [SUBJECT ...] [seeds=100:105] [to=0.1] [rounds=0.005,...]
     measures, one line of JSON per pool and variant, appended to FILE; what stands there already is left out
 python scripts/report_prior.py table FILE KIND      Markdown: gain over DeepGini in points, 95 % intervals over pools
-python scripts/report_prior.py mean FILE            Markdown: the mean over subjects, and the least subject, per kind and variant
-python scripts/report_prior.py left FILE            Markdown: faults left, estimate and truth
+python scripts/report_prior.py mean FILE [KIND ...] Markdown: the mean over subjects, and the least subject, per kind and variant
+python scripts/report_prior.py left FILE [KIND ...] Markdown: faults left, estimate and truth
+python scripts/report_prior.py shuffled FILE        Markdown: points above random with permuted labels
+python scripts/report_prior.py batches FILE         Markdown: what large rounds lose, and how much of it is won back
 python scripts/report_prior.py even FILE ...        as run, on even images, for designing
 
 Kinds: nss, natural, corrupted (noise, JPEG, fog), foreign (scikit-learn's digits among MNIST), styled (CIFAR-10 photographs in
 another style), shuffled (nss pools with permuted labels). Variants: train, foreseen (no labels), unsimulated (none of the pool's
-changes in the bank), self (no training data), none (no prior), each beside DeepGini on the same pool.
+changes in the bank), simple (as unsimulated, large batches treated as small ones), self (no training data), none (no prior), each
+beside DeepGini on the same pool.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +34,7 @@ from adaptive_pools import (
     shifted_pools,
     styled_pools,
 )
+from prior_tables import BUDGETS, Line, batches, left, means, shuffled, table
 
 from neurotest import rng, zoo
 from neurotest.data.source import Source
@@ -46,19 +49,17 @@ from neurotest.select.adaptive.experts import PriorLoop
 from neurotest.select.adaptive.features import WANT, Facts, Gather
 from neurotest.select.adaptive.learning import Loop
 from neurotest.select.scorer import Pool, sample_first
-from neurotest.stats.bootstrap import mean_interval
 from neurotest.target import Probe, Target, Trace
 from neurotest.target.load import load
 
-BUDGETS = (0.02, 0.05, 0.10, 0.20)
 KINDS = ("nss", "natural", "corrupted", "foreign", "styled", "shuffled", "shifted")
-VARIANTS = ("train", "foreseen", "unsimulated", "self", "none")
+VARIANTS = ("train", "foreseen", "unsimulated", "simple", "self", "none")
+PARTIAL = ("unsimulated", "simple")  # with a bank that lacks what the pool was made by
 SUBSETS: dict[str, tuple[Mutations | None, ...]] = {  # copies of the bank without those the pool was made by
     "nss": (None, ViewMutations(), CorruptionMutations()),
     "corrupted": (None, NssMutations(), NssMutations(), ViewMutations()),
     "shifted": (None, NssMutations(), NssMutations(), CorruptionMutations()),
 }
-Line = dict[str, Any]
 
 
 @dataclass
@@ -104,8 +105,7 @@ def reveal(loop: Loop, labels: np.ndarray, to: float, share: float) -> tuple[np.
     order: list[int] = []
     left = []
     while len(order) < wanted:
-        stops = [round(b * n) - len(order) for b in BUDGETS if len(order) < round(b * n)]
-        batch = loop.propose(min(size, wanted - len(order), *stops[:1]))
+        batch = loop.propose(min(size, wanted - len(order)))
         order += batch.tolist()
         loop.tell(batch, labels[batch])
         if any(len(order) == round(b * n) for b in BUDGETS[1:]):
@@ -146,7 +146,7 @@ def measure(subject: Subject, kind: str, pool: Source, seed: int, variants: list
     assert pool.labels is not None
     labels = rng.stream("shuffle", seed).permutation(pool.labels) if kind == "shuffled" else pool.labels
     places = {"full": Gather(len(pool), subject.bank("full")[1]), "own": Gather(len(pool))}
-    if "unsimulated" in variants:
+    if any(v in PARTIAL for v in variants):
         places["part"] = Gather(len(pool), subject.bank(kind)[1])
     facts = dict(zip(places, scan(subject.target, pool, list(places.values())), strict=True))
     plain = Loop(facts["own"])
@@ -183,15 +183,25 @@ def make_loop(
         if "self" not in learned:
             learned["self"] = priors.from_pool(banks.of_pool(subject.target, pool, facts["own"], basis))
         return PriorLoop(facts["own"], prior=learned["self"], audit=audit)
-    place, bank = ("part", kind) if variant == "unsimulated" else ("full", "full")
+    place, bank = ("part", kind) if variant in PARTIAL else ("full", "full")
     if place not in learned:
         learned[place] = priors.learn(subject.bank(bank)[0], facts[place])
-    return PriorLoop(facts[place], prior=learned[place], audit=audit)
+    return (Simple if variant == "simple" else PriorLoop)(facts[place], prior=learned[place], audit=audit)
+
+
+class Simple(PriorLoop):
+    """Large batches as small ones: the most probable faults, and experts judged by what they said before the batch."""
+
+    def _best(self, free: np.ndarray, n: int) -> np.ndarray:
+        return Loop._best(self, free, n)
+
+    def _crossed(self, labelled: np.ndarray, labels: torch.Tensor) -> dict[int, tuple[float, ...]]:
+        return {}
 
 
 def wanted_variants(kind: str, s: Settings) -> list[str]:
-    some = s.variants or list(VARIANTS)
-    return [v for v in some if v != "unsimulated" or kind in SUBSETS]
+    some = s.variants or [v for v in VARIANTS if v != "simple"]
+    return [v for v in some if v not in PARTIAL or kind in SUBSETS]
 
 
 def fits(kind: str, name: str, seed: int, s: Settings) -> bool:
@@ -203,7 +213,7 @@ def fits(kind: str, name: str, seed: int, s: Settings) -> bool:
 def run(s: Settings) -> None:
     """Seeds outside, so that what is finished first holds all subjects."""
     subjects = s.subjects or [one.name for one in zoo.catalogue() if one.weights is not None]
-    done = {(x["subject"], x["kind"], x["seed"], x["variant"], x["round"], x["audit"]) for x in read(s.file)}
+    done = {key(x) for x in read(s.file)}
     opened: dict[str, Subject] = {}
     cases = [(seed, name, kind) for seed in s.seeds for name in subjects for kind in s.kinds or ["nss"]]
     for seed, name, kind in cases:
@@ -217,81 +227,14 @@ def run(s: Settings) -> None:
                     file.write(json.dumps({"subject": name, **line}) + "\n")
 
 
+def key(x: Line) -> tuple[Any, ...]:
+    return tuple(x[name] for name in ("subject", "kind", "seed", "variant", "round", "audit"))
+
+
 def read(file: Path) -> list[Line]:
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
-
-
-# -- tables
-
-
-def row(*cells: str) -> None:
-    print("| " + " | ".join(cells) + " |")
-
-
-def head(*words: str) -> None:
-    row(*words)
-    row(*["---"] * len(words))
-
-
-def gains_of(lines: list[Line]) -> dict[tuple[str, str, str, float], list[list[float]]]:
-    """By subject, kind, variant and size of rounds: gain over DeepGini per pool and budget."""
-    gains = defaultdict(list)
-    for x in lines:
-        gains[x["subject"], x["kind"], x["variant"], x["round"]].append(
-            [a - b for a, b in zip(x["rates"], x["deepgini"], strict=False)]
-        )
-    return gains
-
-
-def cell(values: Sequence[float]) -> str:
-    interval = mean_interval(np.array(values))
-    return f"{interval.value:+.1f}" if len(values) < 2 else f"{interval.value:+.1f} ({interval.low:+.1f} .. {interval.high:+.1f})"
-
-
-def columns(values: list[list[float]]) -> list[list[float]]:
-    shortest = min(map(len, values))
-    return [[one[i] for one in values] for i in range(shortest)]
-
-
-def padded(cells: list[str], budgets: int = len(BUDGETS)) -> list[str]:
-    return [*cells, *[""] * (budgets - len(cells))]
-
-
-def table(lines: list[Line], kind: str) -> None:
-    head("subject", "variant", "round", "pools", *(f"{b:.0%}" for b in BUDGETS))
-    for (subject, of, variant, share), values in gains_of(lines).items():
-        if of == kind:
-            row(subject, variant, f"{share:.1%}", str(len(values)), *padded([cell(c) for c in columns(values)]))
-
-
-def means(lines: list[Line]) -> None:
-    """Subjects count equally; intervals over subjects."""
-    head("pools", "variant", "round", "subjects", "", *(f"{b:.0%}" for b in BUDGETS))
-    groups: dict[tuple[str, str, float], dict[str, list[float]]] = defaultdict(dict)
-    for (subject, kind, variant, share), values in gains_of(lines).items():
-        groups[kind, variant, share][subject] = [float(np.mean(c)) for c in columns(values)]
-    for (kind, variant, share), by_subject in sorted(groups.items()):
-        sets = columns(list(by_subject.values()))
-        about = kind, variant, f"{share:.1%}", str(len(by_subject))
-        row(*about, "mean", *padded([cell(c) for c in sets]))
-        names = list(by_subject)
-        row(*about, "least", *padded([f"{min(c):+.1f} ({names[int(np.argmin(c))]})" for c in sets]))
-
-
-def left(lines: list[Line]) -> None:
-    words = "pools", "variant", "audit", "cases", "intervals with the truth", "mean width / pool"
-    head(*words, "median width / truth", "median estimate / truth")
-    groups: dict[Any, list[Any]] = defaultdict(list)
-    for x in lines:
-        groups[x["kind"], x["variant"], x["audit"]] += [{**one, "n": x["n"]} for one in x["left"]]
-    for (kind, variant, audit), cases in sorted(groups.items()):
-        if not cases:
-            continue
-        low, high, true, value, n = (np.array([c[word] for c in cases]) for word in ("low", "high", "true", "value", "n"))
-        share = f"{100 * np.mean((low <= true) & (true <= high)):.1f} %"
-        some = np.maximum(true, 1)
-        widths = f"{np.mean((high - low) / n):.3f}", f"{np.median((high - low) / some):.2f}"
-        row(kind, variant, f"{audit:g}", str(len(cases)), share, *widths, f"{np.median(value / some):.2f}")
+    """Each measurement once: a file may be several put together."""
+    lines = map(json.loads, file.read_text().splitlines()) if file.is_file() else ()
+    return list({key(x): x for x in lines}.values())
 
 
 def settings(words: list[str], odd: bool) -> Settings:
@@ -310,8 +253,11 @@ def settings(words: list[str], odd: bool) -> Settings:
     return s
 
 
+TABLES = {"mean": means, "left": left, "shuffled": shuffled, "batches": batches}
+
+
 def main() -> None:
-    if len(sys.argv) < 3 or sys.argv[1] not in ("run", "even", "table", "mean", "left"):
+    if len(sys.argv) < 3 or sys.argv[1] not in ("run", "even", "table", *TABLES):
         raise SystemExit(__doc__)
     torch.set_num_threads(1)
     command, *words = sys.argv[1:]
@@ -320,7 +266,7 @@ def main() -> None:
     elif command == "table":
         table(read(Path(words[0])), words[1])
     else:
-        {"mean": means, "left": left}[command](read(Path(words[0])))
+        TABLES[command]([x for x in read(Path(words[0])) if x["kind"] in (words[1:] or KINDS)])
 
 
 if __name__ == "__main__":

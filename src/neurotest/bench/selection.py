@@ -23,6 +23,7 @@ from neurotest.target import Target
 
 SUBJECTS = ("mnist-lenet5",)
 POOL, TRAIN = 10_000, 1000
+MOST = 5000  # training images of methods that take no more of them: what they do once is spread over these
 BATCH = 250
 SAMPLES = 10
 # Method, and the forward passes over the pool (and over the training data) it needs.
@@ -46,7 +47,7 @@ def select_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     first = np.arange(min(POOL, len(mutants)))
     assert mutants.originals is not None
     pool = ArraySource(mutants.read(first), originals=ArraySource(mutants.originals.read(first)))
-    train = data(f"zoo:{subject.dataset}/train").take(np.arange(TRAIN))
+    whole = data(f"zoo:{subject.dataset}/train")
     module = subject.load()
     for method, (needed, trained) in SCORED.items():
         thinned = method.startswith(("mc-dropout", "bald"))
@@ -54,6 +55,7 @@ def select_pairs(name: str) -> Iterator[tuple[str, Pair]]:
         here = pool.take(np.arange(min(len(pool), POOL // 5))) if needed > 2 else pool
         target = Target(network, shape=subject.shape)
         target.survey()
+        train = whole.take(np.arange(min(len(whole), MOST if trained > 1 else TRAIN)))
         sources = [target.prepare(s.read(np.arange(len(s)))).split(BATCH) for s in (here, *[train] * trained)]
         ours = functools.partial(fresh, target, here, method, "5%", batch=BATCH, train=train if trained else None)
         yield method, (ours, passes(target, *sources, times=needed))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from neurotest import zoo
@@ -31,14 +31,18 @@ WORKS = {
 }
 
 
-def run(work: str, subjects: list[str] | None, *, repeats: int, progress: Progress | None = None) -> dict[str, Ratio]:
-    """Ratios by WORK/SUBJECT/SETTING."""
+def run(
+    work: str, subjects: list[str] | None, *, repeats: int, progress: Progress | None = None, only: Sequence[str] = ()
+) -> dict[str, Ratio]:
+    """Ratios by WORK/SUBJECT/SETTING; of some settings only, where they are named."""
     if work not in WORKS:
         raise BadInput(f"there is no benchmark {work!r}. {near(work, WORKS)}")
     names = subjects or WORKS[work].subjects or tuple(s.name for s in zoo.catalogue() if s.embedded)
     ratios: dict[str, Ratio] = {}
     for done, name in enumerate(names):
         for setting, (ours, bare) in WORKS[work].pairs(name):
+            if only and setting not in only:
+                continue
             ratios[f"{work}/{name}/{setting}"] = ratio(ours, bare, repeats=repeats)
         if progress is not None:
             progress(done + 1, len(names))

@@ -15,6 +15,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Speed as ra
 Subjects = Annotated[list[str] | None, typer.Option("--subject", help="A zoo network (repeat; default: all embedded).")]
 Peers = Annotated[bool, typer.Option("--peers", help="Install dnn-tip in a throwaway environment and measure it beside ours.")]
 Memory = Annotated[bool, typer.Option("--memory/--no-memory", help="Score a million generated inputs too.")]
+Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method (repeat; default: all).")]
+Rounds = Annotated[bool, typer.Option("--rounds/--no-rounds", help="Time a round of adaptive among 100,000 inputs too.")]
 
 # name: how often each pair is timed, what is measured, and options of its own
 MEASURED: dict[str, tuple[int, str, dict[str, tuple[Any, Any]]]] = {
@@ -24,8 +26,9 @@ MEASURED: dict[str, tuple[int, str, dict[str, tuple[Any, Any]]]] = {
         7, "Updating a coverage state alone over a bare forward pass; with --peers, theirs over ours.", {"peers": (Peers, False)},
     ),
     "select": (
-        5, "Selectors over the forward passes they need; memory for a million inputs; with --peers, dnn-tip's CAM over ours.",
-        {"peers": (Peers, False), "memory": (Memory, True)},
+        5, "Selectors over the forward passes they need; memory for a million inputs; a round of adaptive among 100,000; with "
+        "--peers, dnn-tip's CAM over ours.",
+        {"peers": (Peers, False), "memory": (Memory, True), "rounds": (Rounds, True), "method": (Methods, None)},
     ),
     "fuzz": (5, "A campaign guided by KMNC over the bare passes it makes, and the published one-by-one loop over ours.", {}),
     "attack": (9, "A PGD step with the diversity regulariser over a plain one, by layer; the limit is 1.15.", {}),
@@ -44,7 +47,7 @@ def _command(work: str) -> Callable[..., None]:
         repeats: Annotated[int, typer.Option("--repeats", help="How often each pair is timed; the median counts.")] = usual,
         threads: opt.Threads = None,
         quiet: opt.Quiet = False,
-        **extra: bool,
+        **extra: Any,
     ) -> opt.Result:
         opt.at_least("repeats", repeats)
         opt.set_threads(threads)
@@ -59,12 +62,13 @@ for _work in MEASURED:
 
 
 def _measure(
-    work: str, subjects: list[str] | None, repeats: int, quiet: bool, *, peers: bool = False, memory: bool = False
-) -> opt.Result:
+    work: str, subjects: list[str] | None, repeats: int, quiet: bool, *, peers: bool = False, memory: bool = False,
+    rounds: bool = False, method: list[str] | None = None,
+) -> opt.Result:  # fmt: skip
     from neurotest.bench import machine, run
 
     with show.ticking(f"bench {work}", quiet=quiet) as progress:
-        measured = run(work, subjects, repeats=repeats, progress=progress)
+        measured = run(work, subjects, repeats=repeats, progress=progress, only=_settings(method))
     content: dict[str, Any] = {
         "ratios": {key: ratio.median for key, ratio in measured.items()},
         "spread": {key: [ratio.low, ratio.high] for key, ratio in measured.items()},
@@ -79,13 +83,33 @@ def _measure(
         from neurotest.bench.selection import memory as measure_memory
 
         content["memory"] = measure_memory()
+    if rounds:
+        from neurotest.bench.rounds import measure as measure_rounds
+
+        content["rounds"] = measure_rounds()
     return content, lambda: _print(content)
+
+
+def _settings(methods: list[str] | None) -> list[str]:
+    """Names of selectors that are measured, or none: all."""
+    from neurotest.bench.selection import SCORED
+    from neurotest.errors import BadInput, near
+
+    for name in methods or ():
+        if name not in SCORED:
+            raise BadInput(f"--method {name}: bench select does not measure it. {near(name, SCORED)}")
+    return methods or []
 
 
 def _print(content: dict[str, Any]) -> None:
     if "memory" in content:
         kept = [[name, f"{m['peak_megabytes']:.1f} MB", f"{m['bytes_per_input']:.1f}"] for name, m in content["memory"].items()]
         show.table("memory for a million generated inputs", ["method", "peak", "bytes per input"], kept)
+    if "rounds" in content:
+        rounds = [[name, f"{r['labels']:,}", f"{r['seconds']:.2f} s"] for name, r in content["rounds"].items()]
+        pool, batch = (f"{next(iter(content['rounds'].values()))[key]:,}" for key in ("pool", "batch"))
+        title = f"processor time of a round of adaptive: {batch} labels, learned from, the next {batch} of {pool} proposed"
+        show.table(title, ["pool", "labels so far", "round"], rounds)
     if "peers" in content:
         numbers = [[key, f"{value:.4g}"] for key, value in content["peers"].items()]
         show.table("cost of theirs over ours, in one process", ["", "number"], numbers)

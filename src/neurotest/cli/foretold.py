@@ -21,7 +21,8 @@ def tell_prior(selections: Comparison) -> None:
     prior = priors[0]
     shares = sorted(prior["shares"].items(), key=lambda item: -item[1])
     rows = [[name, f"{100 * share:.0f} %"] for name, share in shares if share >= LEAST]
-    show.table("what the pool looks like, without a label", ["change", "share"], rows)
+    words = f", roughly: of {prior['training_images']} training images only" if prior.get("rough") else ""
+    show.table(f"what the pool looks like, without a label{words}", ["change", "share"], rows)
     if prior["looks_natural"]:
         print("expected gain over deepgini before the first label: none, the pool looks natural; the start is deepgini's order")
     else:

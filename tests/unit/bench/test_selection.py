@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neurotest import bench, zoo
-from neurotest.bench import selection
+from neurotest.bench import rounds, selection
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 
@@ -34,5 +34,18 @@ def test_every_method_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip(str(error))
     monkeypatch.setattr(selection, "POOL", 300)
     monkeypatch.setattr(selection, "TRAIN", 100)
+    monkeypatch.setattr(selection, "MOST", 150)
     ratios = bench.run("select", ["mnist-lenet1"], repeats=1)
     assert set(ratios) == {f"select/mnist-lenet1/{method}" for method in selection.SCORED}
+    assert set(bench.run("select", ["mnist-lenet1"], repeats=1, only=["random"])) == {"select/mnist-lenet1/random"}
+
+
+def test_a_round_by_itself() -> None:
+    """Both kinds of outputs; a batch of 70 is judged within itself, later ones of as many are not."""
+    measured = rounds.measure(pool=1500, batch=70, labels=280)
+    assert set(measured) == {"10 classes", "1000 classes"}
+    assert all(one["seconds"] > 0 for one in measured.values())
+    loop = rounds.begun(1500, 1000, 280, 70)
+    assert len(loop.labels) == 280
+    assert [len(batch) for batch in loop.batches] == [70] * 4
+    assert loop.outputs.rank == 16

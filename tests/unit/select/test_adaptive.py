@@ -177,6 +177,8 @@ def test_planted_label_errors_are_pointed_out() -> None:
     wrong[:5] = (wrong[:5] + 1) % CLASSES
     learner.tell(np.arange(40), wrong)
     assert learner.suspects().tolist() == [0, 1, 2, 3, 4]
+    learner.evidence = {0: (5.0, 5.0), 3: (-5.0, -5.0)}  # input 0 was proposed as a fault: the network's word is no proof
+    assert learner.suspects().tolist() == [1, 2, 3, 4]
 
 
 def test_where_a_fault_was_foreseen_the_network_does_not_speak_against_the_label() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from neurotest import rng
 from neurotest.select.adaptive import prior as priors
 from neurotest.select.adaptive.batch import diverse
-from neurotest.select.adaptive.experts import LARGE, PriorLoop
+from neurotest.select.adaptive.experts import EXPLORED, LARGE, PriorLoop
 from neurotest.select.adaptive.remaining import Draw, combined
 
 from .test_prior import bank, scanned
@@ -80,6 +82,36 @@ def test_experts_are_judged_within_a_large_batch_only() -> None:
     assert crossed[p][:2] == pytest.approx(loop.evidence[p][:2])  # what never changes
 
 
+def test_a_batch_that_is_small_beside_earlier_labels_is_not_crossed() -> None:
+    loop, labels = begun(n=1500)
+    sizes = [LARGE + 10, LARGE + 10, LARGE + 10, LARGE + 10]  # the last is less than half of what came before
+    for size in sizes:
+        batch = loop.propose(size)
+        loop.tell(batch, labels[batch])
+    crossed = loop._crossed(loop.labelled, torch.from_numpy(labels[loop.labelled]))
+    assert set(crossed) == {p for batch in loop.batches[:3] for p in batch}
+
+
+def test_a_large_first_batch_explores_with_a_share_of_it() -> None:
+    loop, _ = begun()
+    n = LARGE + 40
+    top = torch.argsort(-loop.belief.odds, stable=True).numpy()[:n]
+    batch = loop.propose(n)
+    odds = loop.belief.odds[batch]
+    assert bool((odds[:-1] >= odds[1:]).all())  # best first
+    kept = n - round(EXPLORED * n)
+    assert set(top[:kept].tolist()) <= set(batch.tolist())
+    assert set(batch.tolist()) != set(top.tolist())
+
+
+def test_a_large_batch_of_a_pool_that_looks_natural_is_deepginis() -> None:
+    loop, _ = begun()
+    assert loop.prior is not None
+    loop.prior = dataclasses.replace(loop.prior, guarded=True, stack=(0.0, 1.0, 0.0))
+    n = LARGE + 40
+    assert np.array_equal(loop.propose(n), np.argsort(-loop.gini.numpy(), kind="stable")[:n])
+
+
 def test_a_diverse_batch_by_hand() -> None:
     """Three alike, one apart with lower odds: with diversity the other comes second, without it last."""
     odds = torch.tensor([3.0, 2.9, 2.8, 2.7], dtype=torch.float64)
@@ -105,12 +137,12 @@ def test_a_batch_without_weight_on_diversity_is_the_top(seed: int, n: int) -> No
 
 
 def test_faults_left_by_two_models_by_hand() -> None:
-    """Models that agree on 20: the spread is 0.2, so a factor of exp(1.96 x 0.2) either way, and the noise of coin tosses."""
+    """Models that agree on 20: the spread is 0.35, so a factor of exp(1.96 x 0.35) either way, and the noise of coin tosses."""
     chance = torch.full((100,), 0.2, dtype=torch.float64)
     rest = combined(chance, chance, [], {})
     noise = 3 + 2 * 4
     assert rest.value == pytest.approx(20, rel=0.02)
-    assert (rest.low, rest.high) == pytest.approx((20 * np.exp(-0.392) - noise, 20 * np.exp(0.392) + noise), rel=0.03)
+    assert (rest.low, rest.high) == pytest.approx((max(0.0, 20 * np.exp(-0.686) - noise), 20 * np.exp(0.686) + noise), rel=0.03)
 
 
 def test_random_labels_move_the_guess_as_a_plain_sum_over_factors_says() -> None:
@@ -118,7 +150,7 @@ def test_random_labels_move_the_guess_as_a_plain_sum_over_factors_says() -> None
     draws = [Draw((0, 1, 2), frozenset(), 0.3), Draw((3, 4), frozenset({0, 1, 2}), 0.2)]
     faulty = {0: True, 1: True, 2: False, 3: True, 4: True}
     rest = combined(head, mixed, draws, faulty)
-    spread = 0.2 + 0.35 * np.log(4)
+    spread = 0.35 + 0.35 * np.log(4)
     factors = np.exp(np.linspace(-4 * spread, 4 * spread, 20_001))
     chance = np.exp(-0.5 * (np.log(factors) / spread) ** 2)
     for expected, faults in ((0.3, 2), (0.2, 2)):

@@ -50,6 +50,10 @@ def test_a_bank_is_read_back_and_a_damaged_one_is_made_again(cache: Path) -> Non
     other = ArraySource(images(30, seed=2), (TRAIN.labels + 1) % 3)  # type: ignore[operator]
     banks.of_training(network, other)
     assert len(list((cache / "banks").glob("*.npz"))) == 2  # other labels are other training data
+    x = images(30, seed=2)
+    x[7, 0, 1, 1] = (x[7, 0, 1, 1] + 0.25) % 1
+    banks.of_training(network, ArraySource(x, other.labels))
+    assert len(list((cache / "banks").glob("*.npz"))) == 3  # and so is one other pixel
 
 
 def test_the_first_batch_of_adaptive_is_foreseen() -> None:
@@ -59,6 +63,8 @@ def test_the_first_batch_of_adaptive_is_foreseen() -> None:
     assert content["prior"]["training_images"] == 30
     assert sum(content["prior"]["shares"].values()) == pytest.approx(1)
     assert any("by its looks" in note for note in both["adaptive"].notes)
+    assert any("only 30 training images" in note for note in both["adaptive"].notes)
+    assert content["prior"]["rough"]
 
 
 def test_adaptive_says_what_each_round_promised_and_held() -> None:

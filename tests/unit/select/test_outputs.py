@@ -43,7 +43,7 @@ def test_of_many_classes_the_likeliest_are_kept_and_the_rest_is_one() -> None:
 
 
 def test_a_head_with_a_number_per_class_equals_the_head_of_all_classes() -> None:
-    """Nothing is left out and nothing shared: both ways of writing the same regression agree."""
+    """Nothing is left out and nothing shared: both ways of writing the same regression agree, as far as both are solved."""
     random = rng.stream("test.outputs.head", 0)
     k, n = 4, 25
     x, whole = torch.from_numpy(random.normal(size=(n, 3))), logits(n, k)
@@ -55,9 +55,9 @@ def test_a_head_with_a_number_per_class_equals_the_head_of_all_classes() -> None
     weights = torch.ones(n, dtype=torch.float64)
     ours = learner.corrected_head(x, short, short.aims(labels), weights, 2.0)
     theirs = learner.corrected_head(x, dense, dense.aims(labels), weights, 2.0)
-    assert ours.numpy() == pytest.approx(theirs.numpy(), abs=1e-9)
+    assert ours.numpy() == pytest.approx(theirs.numpy(), abs=learner.ENOUGH)
     odds = [o.corrected(x, h).fault_odds(whole.argmax(dim=1)) for o, h in ((short, ours), (dense, theirs))]
-    assert odds[0].numpy() == pytest.approx(odds[1].numpy(), abs=1e-9)
+    assert odds[0].numpy() == pytest.approx(odds[1].numpy(), abs=10 * learner.ENOUGH)
 
 
 @settings(max_examples=20, deadline=None)

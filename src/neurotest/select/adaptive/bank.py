@@ -26,7 +26,7 @@ from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts
 from neurotest.target import Probe, Target
 
 MOST = 5000  # training images
-FORMAT = 1  # of a bank in the cache
+FORMAT = 2  # of a bank in the cache
 PLAIN = "plain"
 COPIES: tuple[Mutations | None, ...] = (None, NssMutations(), NssMutations(), ViewMutations(), CorruptionMutations())
 

@@ -18,7 +18,9 @@ from neurotest.select.adaptive.remaining import Remaining, combined
 EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
 SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
 LARGE, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
-DIVERSITY, MOST = 0.5, 2000  # what crowding costs in log-odds, and the largest batch that is made diverse
+MOST = 2000  # the largest batch that is made diverse
+DIVERSITY, DIVERSITY_FIRST = 0.5, 1.0  # what crowding costs in log-odds; in the first batch, before anything was learned here,
+EXPLORED = 0.3  # of this share only
 REGRESSION = 0.1  # the regression's weight before the first label
 LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must foretell labels better than DeepGini, where that is the start
 
@@ -53,9 +55,16 @@ class PriorLoop(Loop):
 
     def _best(self, free: np.ndarray, n: int) -> np.ndarray:
         """Of a large batch the inputs must not all be of one kind: nothing is learned before the last of them."""
-        if LARGE < n <= MOST:
-            return diverse(self.belief.odds[free], self.x[free, :-1], self.predictions[free], n, DIVERSITY)
-        return super()._best(free, n)
+        best = super()._best(free, n)
+        if not LARGE < n <= MOST or (self.doubted and not self.belief.trust):
+            return best
+        share, weight = (1.0, DIVERSITY) if self.labels else (EXPLORED, DIVERSITY_FIRST)
+        kept = best[: n - round(share * n)]
+        others = np.setdiff1d(np.arange(len(free)), kept)
+        odds, some = self.belief.odds[free], free[others]
+        spread = others[diverse(odds[others], self.x[some, :-1], self.predictions[some], n - len(kept), weight)]
+        batch = np.concatenate([kept, spread])
+        return np.asarray(batch[np.argsort(-odds[batch].numpy(), kind="stable")])
 
     def _learn(self) -> Belief:
         labelled = self.labelled
@@ -94,14 +103,15 @@ class PriorLoop(Loop):
     def _crossed(self, labelled: np.ndarray, labels: Tensor) -> dict[int, tuple[float, ...]]:
         """What experts say about the labels of a large batch when they know the rest of it and all batches before.
 
-        Before a large batch they knew so little that what they said shows nothing of what they are worth now.
+        Before a batch as large as half of all labels that came earlier they knew so little that what they said shows nothing of
+        what they are worth now.
         """
         last = {p: number for number, batch in enumerate(self.batches) for p in batch}
         numbers = np.array([last.get(p, -1) for p in labelled.tolist()], dtype=np.int64)
         evidence: dict[int, tuple[float, ...]] = {}
         for number in np.unique(numbers[numbers >= 0]).tolist():
             here = np.flatnonzero(numbers == number)
-            if len(here) <= LARGE:
+            if len(here) <= LARGE or len(here) < np.count_nonzero(numbers < number) / 2:
                 continue
             key = (number, int((numbers <= number).sum()))
             if key not in self._kept:

@@ -23,19 +23,22 @@ def corrected_head(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor, r
     Accelerated descent in coordinates where Boehning's bound of the curvature is the identity, so that a step of one never
     overshoots.
     """
-    bound = 0.5 * x.T @ (x * weights[:, None])
+    bound = outputs.curvature * x.T @ (x * weights[:, None])
     bound.diagonal().add_(ridge)
     lower = torch.linalg.cholesky(bound)
     back = torch.linalg.solve_triangular(lower.T, torch.eye(len(lower), dtype=x.dtype), upper=True)  # coordinates -> weights
-    xb, pull, vectors = x @ back, ridge * back.T @ back, outputs.vectors()
-    here = ahead = torch.zeros(x.shape[1], outputs.rank, dtype=x.dtype)
+    # Classes are rows and inputs columns here: a softmax along columns of a few values is several times slower.
+    xb, pull = (x @ back).T.contiguous(), ridge * back.T @ back  # (d, n), (d, d)
+    values, wanted, vectors = outputs.values.T.contiguous(), aims.T.contiguous(), outputs.vectors()
+    vectors = None if vectors is None else vectors.permute(2, 1, 0).contiguous()  # (rank, c, n)
+    here = ahead = torch.zeros(outputs.rank, x.shape[1], dtype=x.dtype)
     speed = 1.0
     for _ in range(STEPS):
-        added = xb @ ahead
-        added = added if vectors is None else torch.einsum("ncr,nr->nc", vectors, added)
-        wrong = ((outputs.values + added).softmax(dim=1) - aims) * weights[:, None]
-        wrong = wrong if vectors is None else torch.einsum("ncr,nc->nr", vectors, wrong)
-        slope = xb.T @ wrong + pull @ ahead
+        added = ahead @ xb
+        added = added if vectors is None else _summed(vectors, added)
+        wrong = ((values + added).softmax(dim=0) - wanted) * weights
+        wrong = wrong if vectors is None else _summed(vectors.transpose(0, 1), wrong)
+        slope = wrong @ xb.T + ahead @ pull
         new = ahead - slope
         if float((slope * (new - here)).sum()) > 0:  # going uphill: forget the momentum
             speed = 1.0
@@ -44,8 +47,16 @@ def corrected_head(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor, r
         here, speed = new, faster
         if float(slope.abs().max()) < ENOUGH:
             break
-    coefficients: Tensor = back @ here
+    coefficients: Tensor = back @ here.T
     return coefficients
+
+
+def _summed(vectors: Tensor, factors: Tensor) -> Tensor:
+    """(k, m, n), (k, n) -> (m, n): the sum of products over k, one after the other, so that nothing as large is made anew."""
+    total = torch.zeros(vectors.shape[1:], dtype=vectors.dtype)
+    for some, factor in zip(vectors, factors, strict=True):
+        total.addcmul_(some, factor)
+    return total
 
 
 def _logistic(x: Tensor, faults: Tensor, middle: Tensor, hold: Tensor, steps: int) -> Tensor:

@@ -52,6 +52,11 @@ class Outputs:
         return self.values.shape[1] if self.embedding is None else self.embedding.shape[1]
 
     @property
+    def curvature(self) -> float:
+        """Bound of the curvature of the log-sum in what a head adds: Boehning's half, or the variance of classes' directions."""
+        return 0.5 if self.embedding is None else max(0.5, float(self.embedding.square().sum(dim=1).max()))
+
+    @property
     def predicted(self) -> Tensor:
         return self.values.argmax(dim=1) if self.classes is None else self.classes[:, 0]
 
@@ -113,11 +118,15 @@ def shortened(logits: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 
 def class_embedding(logits: Tensor) -> np.ndarray:
-    """(classes + 1, RANK) directions in which the logits of a sample (n, classes) vary most; the last row is zero."""
+    """(classes + 1, RANK) a direction for each class, of length one, alike where logits of a sample (n, classes) vary alike.
+
+    Of length one, so that to move a class costs a head as much as where each has a column of its own. The last row is zero.
+    """
     centred = logits.double() - logits.double().mean(dim=1, keepdim=True)
     centred = centred - centred.mean(dim=0)
     _, _, right = torch.linalg.svd(centred, full_matrices=False)
     kept = right[:RANK].T
+    kept = kept / kept.norm(dim=1, keepdim=True).clamp_min(1e-12)
     largest = kept.gather(0, kept.abs().argmax(dim=0, keepdim=True))
     kept = kept * torch.where(largest < 0, -1.0, 1.0)
     return torch.cat([kept, torch.zeros(1, kept.shape[1], dtype=torch.float64)]).cpu().numpy()

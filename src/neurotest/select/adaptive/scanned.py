@@ -14,6 +14,7 @@ from neurotest.select.adaptive.prior import Prior
 from neurotest.select.scorer import Pool
 
 SHOWN = 0.03  # shares below are not named in a sentence
+FEW = 500  # training images below which shares and promise are rough: fourteen changes are told apart by them
 
 
 class Scanned:
@@ -63,7 +64,7 @@ class Scanned:
         about: dict[str, Any] = {"from": self.mode}
         if self.bank is not None and self.prior is not None:
             about |= {
-                "training_images": int(self.bank.images.max() + 1), "expected_gain": self.prior.promise / 100,
+                "training_images": self.images, "rough": self.images < FEW, "expected_gain": self.prior.promise / 100,
                 "looks_natural": self.prior.guarded, "shares": self.prior.shares,
             }  # fmt: skip
         return about
@@ -74,7 +75,12 @@ class Scanned:
             return [self.reason]
         if self.bank is None or self.prior is None:
             return []
-        return [looks(self.prior), promise(self.prior)]
+        return [looks(self.prior), promise(self.prior), *rough(self.images)]
+
+    @property
+    def images(self) -> int:
+        """Training images in the bank."""
+        return 0 if self.bank is None else int(self.bank.images.max() + 1)
 
 
 def looks(prior: Prior) -> str:
@@ -82,6 +88,13 @@ def looks(prior: Prior) -> str:
     shares = sorted(prior.shares.items(), key=lambda item: -item[1])
     named = ", ".join(f"{100 * share:.0f} % {name}" for name, share in shares if share >= SHOWN)
     return f"by its looks the pool is {named} (no label was needed for that; a change that is not simulated looks like another)."
+
+
+def rough(images: int) -> list[str]:
+    """A warning where few training images stand behind what was found."""
+    if images >= FEW:
+        return []
+    return [f"only {images} training images (--train): what the pool looks like and the expected gain are rough; 5,000 are used."]
 
 
 def promise(prior: Prior) -> str:
