@@ -6,6 +6,7 @@ python scripts/measure_goals.py few          # with 20 seeds
 python scripts/measure_goals.py left         # Chao's estimate beside longer campaigns
 python scripts/measure_goals.py many         # the share of planning in the time, with 100,000 seeds; also with 1,000 classes:
 python scripts/measure_goals.py many --target SPEC --seeds DATA    # a network and photographs for it
+python scripts/measure_goals.py cost         # processor time over random's at batch 256
 python scripts/measure_goals.py inside       # forecasts from logits, neurons, pixels, and a bonus for coverage
 
 Prints a Markdown table. Repetition r starts from other seeds and other random numbers; settings were chosen on other repetitions,
@@ -288,6 +289,20 @@ def shares(name: str, network: Target, source: Source, passes: int) -> list[str]
             f"{100 * clocks['preparing'] / total:.1f} %"]  # fmt: skip
 
 
+def cost(subjects: Sequence[str] = ("mnist-lenet5", "cifar10-resnet20")) -> None:
+    """One of the pairs of `neurotest bench fuzz`, without the others."""
+    from neurotest.bench import fuzz
+    from neurotest.bench.ratio import ratio as time_over
+
+    rows = []
+    for subject in subjects:
+        ours, theirs = next(pair for name, pair in fuzz.fuzz_pairs(subject) if name.startswith("goals over random"))
+        times = time_over(ours, theirs, repeats=3)
+        rows.append([subject, f"{times.median:.2f} ({times.low:.2f} to {times.high:.2f})"])
+        say(rows[-1])
+    table(["subject", "goals over random, processor time (middle half of three rounds)"], rows)
+
+
 def timed(method: Callable[..., Any], clocks: dict[str, float], name: str) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         began = time.process_time()
@@ -308,7 +323,7 @@ def table(columns: list[str], rows: list[list[str]]) -> None:
         print(f"| {' | '.join(row)} |")
 
 
-PARTS: dict[str, Callable[..., None]] = {"reach": reach, "hard": hard, "few": few, "left": left, "inside": inside}
+PARTS: dict[str, Callable[..., None]] = {"reach": reach, "hard": hard, "few": few, "left": left, "inside": inside, "cost": cost}
 
 
 def main() -> None:
