@@ -22,6 +22,8 @@ def faults(rows: Sequence[Row], limit: int | None) -> str:
     """The mean faults of each subject; how many outputs there were, where the limit was not reached."""
     means = ", ".join(f"{row['faults']:.1f}" for row in rows)
     short = [f"{row['outputs']:.0f}" for row in rows if limit is not None and row["outputs"] < limit]
+    if limit is None and any(row["reached"] < row["repetitions"] for row in rows):
+        return means + " (ended before)"
     return means + (f" ({', '.join(short)} outputs)" if short else "")
 
 
