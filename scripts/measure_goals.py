@@ -1,11 +1,12 @@
 """Measures the guide `goals` beside random at equal forward passes: the tables of docs/notes/guide-goals.md.
 
 python scripts/measure_goals.py reach        # families, pairs, seeds, sizes of changes; half an hour on one core
-python scripts/measure_goals.py hard         # seeds that no single rule breaks
+python scripts/measure_goals.py hard         # seeds that no single rule breaks; needs the complete CIFAR-10 (neurotest data get)
 python scripts/measure_goals.py few          # with 20 seeds
 python scripts/measure_goals.py left         # Chao's estimate beside longer campaigns
 python scripts/measure_goals.py many         # the share of planning in the time, with 100,000 seeds; also with 1,000 classes:
 python scripts/measure_goals.py many --target SPEC --seeds DATA    # a network and photographs for it
+python scripts/measure_goals.py cost         # processor time over random's at batch 256
 python scripts/measure_goals.py inside       # forecasts from logits, neurons, pixels, and a bonus for coverage
 
 Prints a Markdown table. Repetition r starts from other seeds and other random numbers; settings were chosen on other repetitions,
@@ -24,9 +25,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
 
-from neurotest import rng
+from neurotest import rng, zoo
 from neurotest.data.source import Source
+from neurotest.data.spec import data
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.guides import Guide
 from neurotest.generate.fuzz.seeds import Seeds
@@ -35,14 +38,15 @@ from neurotest.mutate.base import Family, Mutations
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles
 from neurotest.stats.richness import chao1
-from neurotest.studies.frame import split_of
+from neurotest.studies.frame import odd, split_of
 from neurotest.target import Target
 from neurotest.target.load import load
 
 LENETS, RESNETS = ("mnist-lenet5", "fashion-lenet5"), ("fashion-resnet20", "cifar10-resnet20")
 UNTOUCHED = ("mnist-lenet1", "fashion-lenet1")
 PASSES = {**dict.fromkeys((*LENETS, *UNTOUCHED), 6000), **dict.fromkeys(RESNETS, 4000)}
-REPETITIONS, SEEDS = 3, 200
+REPETITIONS, SEEDS, FEW = 3, 200, 10
+LONG = 20000
 
 
 class PixelRules(Rules95):
@@ -114,6 +118,13 @@ def ratio(pairs: Iterable[tuple[float, float]]) -> str:
     return f"{np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
+def interval(values: Sequence[float]) -> str:
+    """The mean, and Student's interval of 95 %."""
+    mean = np.mean(values)
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * stats.sem(values)
+    return f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})"
+
+
 def smaller(ours: Course, random: Course) -> tuple[float, float]:
     """The mean least change over the seeds that both broke."""
     both = sorted(ours.smallest.keys() & random.smallest.keys())
@@ -142,47 +153,66 @@ def reach(subjects: Sequence[str] = (*LENETS, *RESNETS, *UNTOUCHED)) -> None:
 
 
 def hard(subjects: Sequence[str] = (*LENETS, "cifar10-resnet20")) -> None:
-    """Seeds that none of contrast, brightness and blur breaks alone."""
+    """Seeds that none of contrast, brightness and blur breaks alone; how many can be broken is seen in longer campaigns."""
     rows = []
     for subject in subjects:
-        runs = []
+        runs, lasts = [], []
         for r in range(REPETITIONS):
-            target, source = load(f"zoo:{subject}"), drawn(subject, r, 900)
+            target, source = load(f"zoo:{subject}"), plenty(subject, r)
             seeds = choose_seeds(target, source, build_oracles(target, "label"))
             seeds = seeds.take(unbroken(target, seeds)[:SEEDS])
-            mutations = PixelRules(bilateral=False)
-            runs.append([course_of(target, source, seeds, guide, r, 4000, mutations) for guide in ("goals", "random")])
+            passes, mutations = LONG if r == 0 else 4000, PixelRules(bilateral=False)
+            runs.append([course_of(target, source, seeds, guide, r, passes, mutations) for guide in ("goals", "random")])
+            lasts.append(len(seeds))
         means = [np.mean([run[i].at("seeds", 4000) for run in runs]) for i in (0, 1)]
-        rows.append([subject, str(len(seeds)), f"{means[0]:.0f}, {means[1]:.0f}",
-                     ratio((ours.at("seeds", 4000), random.at("seeds", 4000)) for ours, random in runs)])  # fmt: skip
+        ends = [run.at("seeds", LONG) for run in runs[0]]
+        either = len(runs[0][0].smallest.keys() | runs[0][1].smallest.keys())
+        rows.append([subject, f"{np.mean(lasts):.0f}", f"{means[0]:.0f}, {means[1]:.0f}",
+                     ratio((ours.at("seeds", 4000), random.at("seeds", 4000)) for ours, random in runs),
+                     f"{ends[0]:.0f}, {ends[1]:.0f}; {either}"])  # fmt: skip
         say(rows[-1])
-    table(["subject", "seeds", "broken at 4,000 passes: goals, random", "times random's (least to most)"], rows)
+    table(["subject", "seeds", "broken at 4,000 passes: goals, random", "times random's (least to most)",
+           f"at {LONG:,} passes, first repetition: goals, random; either"], rows)  # fmt: skip
+
+
+def plenty(subject: str, repetition: int) -> Source:
+    """Images enough for 200 that no single rule breaks: with few of them both guides come to the end of what can be broken."""
+    if subject not in RESNETS:
+        return drawn(subject, repetition, 900)
+    test = odd(data(f"zoo:{zoo.find(subject).dataset}-full/test"))
+    order = rng.stream("measure.goals", repetition).permutation(len(test))
+    return test.take(np.sort(order[:2500]))
 
 
 def unbroken(target: Target, seeds: Seeds) -> np.ndarray:
     """Which seeds every single rule leaves right, valid or not."""
-    mutations = PixelRules(bilateral=False)
-    x, right = seeds.unit(seeds.x, target.device), np.ones(len(seeds), dtype=bool)
     from neurotest.mutate.chain import Step, draws_of
 
-    for family in mutations.families:
-        for rule in family.rules:
-            draws = draws_of(mutations, [Step(family.name, rule)])[np.zeros(len(x), dtype=int)]
-            with torch.inference_mode():
-                mutants = target.prepare(seeds.stored(mutations.apply(x, draws, eight_bit=seeds.eight_bit)))
-                right &= target.logits(mutants).argmax(1).numpy() == seeds.expected
-    return np.flatnonzero(right)
+    mutations, right = PixelRules(bilateral=False), np.arange(len(seeds))
+    steps = [Step(family.name, rule) for family in mutations.families for rule in family.rules]
+    for step in reversed(steps):  # the strongest of each family come last, and leave the fewest
+        some = seeds.take(right)
+        draws = draws_of(mutations, [step])[np.zeros(len(some), dtype=int)]
+        with torch.inference_mode():
+            mutants = mutations.apply(some.unit(some.x, target.device), draws, eight_bit=seeds.eight_bit)
+            right = right[target.logits(target.prepare(seeds.stored(mutants))).argmax(1).numpy() == some.expected]
+    return right
 
 
 def few(subjects: Sequence[str] = (*LENETS, *RESNETS)) -> None:
     rows = []
     for subject in subjects:
         passes = 2000
-        runs = [[campaign(subject, guide, r, passes, 20) for guide in ("goals", "random")] for r in range(5)]
-        rows.append([subject, f"{passes:,}", *(ratio((a.at(name, passes), b.at(name, passes)) for a, b in runs)
-                                               for name in ("families", "pairs", "seeds"))])  # fmt: skip
+        runs = [[campaign(subject, guide, r, passes, 20) for guide in ("goals", "random")] for r in range(FEW)]
+        broken = [np.mean([run[i].at("seeds", passes) for run in runs]) for i in (0, 1)]
+        rows.append([
+            subject, f"{passes:,}", *(interval([a.at(name, passes) / b.at(name, passes) for a, b in runs])
+                                      for name in ("families", "pairs", "seeds")), f"{broken[0]:.2f}, {broken[1]:.2f}",
+        ])  # fmt: skip
         say(rows[-1])
-    table(["subject, 20 seeds", "passes", "families, times random's (least to most)", "pairs", "seeds"], rows)
+    table(
+        ["subject, 20 seeds", "passes", "families, times random's (95 %)", "pairs", "seeds", "seeds broken: goals, random"], rows
+    )
 
 
 def left(subjects: Sequence[str] = LENETS) -> None:
@@ -204,16 +234,18 @@ def left(subjects: Sequence[str] = LENETS) -> None:
 
 VARIANTS = {
     "logits only": "goals:features=logits", "with neurons": "goals", "with pixels (control)": "goals:features=pixels",
+}  # fmt: skip
+BONUS = {
     "logits, KMNC as a bonus": "goals:features=logits,coverage=kmnc:100",
     "logits, NLC as a bonus": "goals:features=logits,coverage=nlc",
-}  # fmt: skip
+}
 
 
 def inside(subjects: Sequence[str] = (*LENETS, *RESNETS)) -> None:
     rows = []
     for subject in subjects:
         passes, counts = PASSES[subject], {}
-        for name, guide in VARIANTS.items():
+        for name, guide in (VARIANTS if subject in RESNETS else VARIANTS | BONUS).items():  # which costs a ResNet minutes
             counts[name] = [campaign(subject, guide, r, passes).at("families", passes) for r in range(REPETITIONS)]
         pixels = counts["with pixels (control)"]
         for name, values in counts.items():
@@ -223,19 +255,22 @@ def inside(subjects: Sequence[str] = (*LENETS, *RESNETS)) -> None:
     table(["subject", "forecasts from", "families", "times logits only (least to most)", "times pixels"], rows)
 
 
-def many(target: str | None = None, data: str | None = None, passes: int = 1500) -> None:
+def many(target: str | None = None, seeds: str | None = None, passes: int = 1500) -> None:
     """The processor time of planning and learning as a share of the campaign's; preparing is once, before the first batch."""
     from neurotest.data.source import ArraySource
     from neurotest.jobs.opening import open_data
 
-    if target is not None and data is not None:
+    x = split_of("mnist-lenet5", "test").read(np.arange(1000))
+    noise = rng.stream("measure.many", 0).integers(0, 40, (100, *x.shape), dtype=np.uint8)
+    rows = [shares("mnist-lenet5, with noise", load("zoo:mnist-lenet5"),
+                   ArraySource(np.concatenate([np.minimum(x, 215) + one for one in noise])), passes)]  # fmt: skip
+    if target is not None and seeds is not None:
         network = load(target)
-        source, name = open_data(network, data), network.spec
-    else:
-        x = split_of("mnist-lenet5", "test").read(np.arange(1000))
-        noise = rng.stream("measure.many", 0).integers(0, 40, (100, *x.shape), dtype=np.uint8)
-        source = ArraySource(np.concatenate([np.minimum(x, 215) + one for one in noise]))
-        network, name = load("zoo:mnist-lenet5"), "mnist-lenet5"
+        rows.append(shares(type(network.module).__name__, network, open_data(network, seeds), passes))
+    table(["subject", "classes", "seeds", "passes", "planning and learning, of all processor time", "preparing, beside it"], rows)
+
+
+def shares(name: str, network: Target, source: Source, passes: int) -> list[str]:
     oracles = build_oracles(network, "metamorphic")
     seeds = choose_seeds(network, source, oracles)
     clocks = {"preparing": 0.0, "planning": 0.0, "learning": 0.0}
@@ -250,17 +285,22 @@ def many(target: str | None = None, data: str | None = None, passes: int = 1500)
             pass
     total = time.process_time() - began
     share = (clocks["planning"] + clocks["learning"]) / total
-    row = [
-        name,
-        f"{seeds.classes:,}",
-        f"{len(seeds):,}",
-        f"{fuzzer.tally.forwards:,}",
-        f"{100 * share:.1f} %",
-        f"{100 * clocks['preparing'] / total:.1f} %",
-    ]
-    table(
-        ["subject", "classes", "seeds", "passes", "planning and learning, of all processor time", "preparing, beside it"], [row]
-    )
+    return [name, f"{seeds.classes:,}", f"{len(seeds):,}", f"{fuzzer.tally.forwards:,}", f"{100 * share:.1f} %",
+            f"{100 * clocks['preparing'] / total:.1f} %"]  # fmt: skip
+
+
+def cost(subjects: Sequence[str] = ("mnist-lenet5", "cifar10-resnet20")) -> None:
+    """One of the pairs of `neurotest bench fuzz`, without the others."""
+    from neurotest.bench import fuzz
+    from neurotest.bench.ratio import ratio as time_over
+
+    rows = []
+    for subject in subjects:
+        ours, theirs = next(pair for name, pair in fuzz.fuzz_pairs(subject) if name.startswith("goals over random"))
+        times = time_over(ours, theirs, repeats=3)
+        rows.append([subject, f"{times.median:.2f} ({times.low:.2f} to {times.high:.2f})"])
+        say(rows[-1])
+    table(["subject", "goals over random, processor time (middle half of three rounds)"], rows)
 
 
 def timed(method: Callable[..., Any], clocks: dict[str, float], name: str) -> Callable[..., Any]:
@@ -283,7 +323,7 @@ def table(columns: list[str], rows: list[list[str]]) -> None:
         print(f"| {' | '.join(row)} |")
 
 
-PARTS: dict[str, Callable[..., None]] = {"reach": reach, "hard": hard, "few": few, "left": left, "inside": inside}
+PARTS: dict[str, Callable[..., None]] = {"reach": reach, "hard": hard, "few": few, "left": left, "inside": inside, "cost": cost}
 
 
 def main() -> None:

@@ -141,6 +141,15 @@ class _Others:
         return wrong
 
 
+def _opened(oracle: str, others: Sequence[str | Target], example: str) -> list[Target]:
+    """The other networks of an oracle."""
+    from neurotest.target.load import load
+
+    if not all(others):
+        raise BadInput(f"{oracle} needs another network: write {oracle}:TARGET, for example {oracle}:{example}.")
+    return [load(other) if isinstance(other, str) else other for other in others]
+
+
 @registry.register(
     "oracle",
     "differential",
@@ -157,14 +166,8 @@ class Differential:
     other: str | Target = ""
 
     def begin(self, target: Target) -> Check:
-        from neurotest.target.load import load
-
-        if not self.other:
-            raise BadInput(
-                "differential needs another network: write differential:TARGET, for example differential:zoo:mnist-lenet1."
-            )
-        others = [load(part) for part in (self.other.split("+") if isinstance(self.other, str) else [self.other])]
-        return _Others("differential", others)
+        others = self.other.split("+") if isinstance(self.other, str) else [self.other]
+        return _Others("differential", _opened("differential", others, "zoo:mnist-lenet1"))
 
 
 @dataclass(eq=False)
@@ -199,11 +202,7 @@ class Recognised:
     other: str | Target = ""
 
     def begin(self, target: Target) -> Check:
-        from neurotest.target.load import load
-
-        if not self.other:
-            raise BadInput("recognised needs another network: write recognised:TARGET, for example recognised:zoo:mnist-conv2d.")
-        other = load(self.other) if isinstance(self.other, str) else self.other
+        (other,) = _opened("recognised", [self.other], "zoo:mnist-conv2d")
         if other.fingerprint == target.fingerprint:
             raise BadInput("recognised: the other network is the one under test, so nothing would ever be a fault: name another.")
         return _Recognised(other)

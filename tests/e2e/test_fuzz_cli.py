@@ -36,7 +36,7 @@ def start(tmp_path: Path, *args: object, limit: int | None = None) -> subprocess
 
 
 def done(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=900)  # on a busy machine, too
     return process.returncode, out, err
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,43 +59,45 @@ def _shares(totals: Counts, luck: float, on_seeds: float) -> Counts:
 
 @dataclass(eq=False)
 class Believed:
-    """Outputs judged so far. judge: a second network; without one, a learner of the seeds."""
+    """Outputs judged so far. judge: a second network; without one a learner of the seeds, fitted when the first output comes."""
 
     seeds: Seeds
-    recognition: Recognition | None
+    mutations: Mutations
     judge: Target | None
     by_seed: dict[int, list[int]] = field(default_factory=dict)  # row of the seed: its COUNTS
-    on_seeds: float = 0.0  # share of the seeds that are recognised
 
     @classmethod
     def of(cls, seeds: Seeds, judge: Target | None, target: Target, mutations: Mutations) -> Believed | None:
         """None where there is no judge and no images to learn from."""
-        if judge is not None:
-            believed = cls(seeds, None, judge)
-            if judge.fingerprint == target.fingerprint:
-                raise BadInput("judge: it is the network under test, which fails on every fault: name another one.")
-            try:
-                looked = believed._classes(seeds.x, [], np.arange(len(seeds)))
-            except (BadInput, RuntimeError, ValueError) as error:
-                shape = "x".join(map(str, seeds.x.shape[1:]))
-                raise BadInput(f"judge: {judge.spec} does not take the seeds, of {shape} ({str(error)[:80]}).") from None
-            believed.on_seeds = float((looked == seeds.expected).mean())
-            return believed
-        if seeds.x.ndim != 4 or len(np.unique(seeds.expected)) < 2:
-            return None
-        rows = np.arange(len(seeds))[:LEARNED]
+        believed = cls(seeds, mutations, judge)
+        if judge is None:
+            return believed if seeds.x.ndim == 4 and len(np.unique(seeds.expected)) >= 2 else None
+        if judge.fingerprint == target.fingerprint:
+            raise BadInput("judge: it is the network under test, which fails on every fault: name another one.")
+        try:
+            _ = believed.on_seeds
+        except (BadInput, RuntimeError, ValueError) as error:
+            shape = "x".join(map(str, seeds.x.shape[1:]))
+            raise BadInput(f"judge: {judge.spec} does not take the seeds, of {shape} ({str(error)[:80]}).") from None
+        return believed
+
+    @cached_property
+    def recognition(self) -> Recognition:
         with torch.inference_mode():
-            x = seeds.unit(seeds.x[rows])
-            classes = seeds.expected[rows]
-            recognition = Recognition.of(x, classes, seeds.classes, mutations, eight_bit=seeds.eight_bit)
-            looked = recognition.classes(x, [()] * len(rows), rows)
-        return cls(seeds, recognition, None, on_seeds=float((looked == classes).mean()))
+            x, classes = self.seeds.unit(self.seeds.x[:LEARNED]), self.seeds.expected[:LEARNED]
+            return Recognition.of(x, classes, self.seeds.classes, self.mutations, eight_bit=self.seeds.eight_bit)
+
+    @cached_property
+    def on_seeds(self) -> float:
+        """The share of the seeds, or of those that were learned from, that is recognised."""
+        rows = np.arange(len(self.seeds) if self.judge is not None else min(LEARNED, len(self.seeds)))
+        looked = self._classes(self.seeds.x[rows], [()] * len(rows), rows)
+        return float((looked == self.seeds.expected[rows]).mean())
 
     def _classes(self, x: NDArray[np.generic], chains: Sequence[Any], roots: NDArray[np.int64]) -> NDArray[np.int64]:
         with torch.inference_mode():
-            if self.recognition is not None:
+            if self.judge is None:
                 return self.recognition.classes(self.seeds.unit(x), chains, roots)
-            assert self.judge is not None
             parts = [self.judge.prepare(np.ascontiguousarray(x[i : i + AT_ONCE])) for i in range(0, len(x), AT_ONCE)]
             return np.concatenate([predicted(self.judge.logits(part)) for part in parts])
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from neurotest.campaign import FuzzResult
 
 SHOWN = 20  # families in a table
+LONGEST = 30  # letters of a guide in a table; its options stand in the run
 DRY = 5.0  # new goals in 1,000 passes that are little
 
 RunPath = Annotated[Path, typer.Argument(help="The campaign's run.")]
@@ -174,7 +175,8 @@ def print_result(result: FuzzResult) -> None:
     )
     took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in content["seconds_by"].items() if seconds >= 0.05)
     print(f"{content['seconds']:.1f} s in all{took and ': '}{took}")
-    rows = [_numbers(result.guide, content)]
+    guide = result.guide if len(result.guide) <= LONGEST else f"{result.guide.partition('(')[0]}(...)"
+    rows = [_numbers(guide, content)]
     if content["random"] is not None and result.control is not result.tally:
         rows.append(_numbers("random", content["random"]))
     columns = ["guide", "forwards", "families", "seeds broken", "pairs", "faults", "per 1,000 forwards", "of those kept, faults"]
@@ -189,7 +191,8 @@ def print_result(result: FuzzResult) -> None:
     if content["families_estimated"] is not None:
         low, high = content["families_estimated_interval"]
         print(f"families in all, by Chao's estimate: {content['families_estimated']:.0f} ({low:.0f} .. {high:.0f})")
-    print(f"{advice(result.faults, content['unseen'])}; stopped: {result.stopped} spent")
+    stopped = "few new goals are expected" if result.stopped == "new goals" else f"{result.stopped} spent"
+    print(f"{advice(result.faults, content['unseen'])}; stopped: {stopped}")
     if result.run:
         print(f"images and chains: {result.run} (`neurotest families {result.run}`, `neurotest shrink {result.run}`)")
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
+from neurotest import registry
 from neurotest.campaign.believed import sentence as believed
 from neurotest.campaign.families import families
 from neurotest.campaign.shrink import shrunk_of
 from neurotest.campaign.status import tally_of
 from neurotest.campaign.store import Store
 from neurotest.campaign.verdict import sentence
+from neurotest.generate.fuzz.goals.guide import GOALS
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.report import charts, pictures
 from neurotest.report.section import Conclusion, Row, section
@@ -70,9 +74,14 @@ def goals(run: Run) -> Row | None:
     details = run["summary"].get("guide_details") or {}
     if not details.get("goals"):
         return None
-    summary = run["summary"]
+    summary, kinds = run["summary"], registry.entries("goal")
+    order = {name: place for place, name in enumerate(GOALS)}
+    rows = []
+    for text, count in sorted(details["goals"].items(), key=lambda item: order.get(item[0], len(order))):
+        kind = re.split(r"[:(]", str(text), maxsplit=1)[0]
+        rows.append((text, kinds[kind].summary.split(": ")[0].rstrip(".") if kind in kinds else "", count))
     return {
-        "goals": details["goals"], "expected": details.get("expected_in_next_1000"), "families": summary["families"],
+        "goals": rows, "expected": details.get("expected_in_next_1000"), "families": summary["families"],
         "estimate": summary.get("families_estimated"), "interval": summary.get("families_estimated_interval"),
     }  # fmt: skip
 

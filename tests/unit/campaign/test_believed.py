@@ -107,3 +107,14 @@ def test_a_judge_must_be_another_network_of_that_size(target: Target, model: str
         Believed.of(chosen, target, target, Rules95())
     with pytest.raises(BadInput, match="zoo:mnist-lenet1"):
         Believed.of(chosen, load("zoo:mnist-lenet1"), target, Rules95())
+
+
+def test_the_learner_waits_for_the_first_output(target: Target, seeds: str) -> None:
+    """Fitting costs a second or two, which a campaign without outputs never spends."""
+    believed = Believed.of(choose_seeds(target, open_data(target, seeds)), None, target, Rules95())
+    assert believed is not None
+    believed.add([])
+    assert believed.summary() is None
+    assert not {"recognition", "on_seeds"} & vars(believed).keys()
+    assert 0 < believed.on_seeds <= 1
+    assert "recognition" in vars(believed)

@@ -59,6 +59,15 @@ def test_every_section_on_every_kind_of_run(runs: dict[str, Path]) -> None:
     assert shown["picked-faults"] == shown["faults-per-label"] == shown["accuracy"] == {"select"}
 
 
+def test_goals_stand_in_their_order_with_what_each_is(runs: dict[str, Path]) -> None:
+    with Run.open(runs["fuzz-goals"]) as run:
+        page = run_page(run)
+    words = [f"<td>{goal}</td>" for goal in ("family", "pair", "seed", "smaller")]
+    places = [page.index(word) for word in words]
+    assert places == sorted(places)
+    assert "A fault with a new pair of true and predicted class" in page
+
+
 def test_nothing_of_a_run_becomes_markup(runs: dict[str, Path]) -> None:
     for name in sorted(runs):
         with Run.open(runs[name]) as run:
