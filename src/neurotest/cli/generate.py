@@ -260,7 +260,7 @@ def swarm(
         float | None, typer.Option("--radius", help="Its radius, a share of the input range (default 0.1).")
     ] = None,
     preset: Annotated[
-        str, typer.Option("--preset", help="default, sensitivity-paper, sensitivity-code or excitability-paper.")
+        str, typer.Option("--preset", help="default, sensitivity-paper, sensitivity-code, excitability-paper or -gradient.")
     ] = "default",
     moves: Annotated[
         str | None, typer.Option("--moves", help="auto (default): lattice or tiles; or velocity, the papers' particle swarm.")

@@ -45,7 +45,7 @@ def course(name: str, scale: str, draw: int, n: int) -> Row:
     """Figure 3 of the second paper: fitness per iteration of both papers' swarms; and what they cost (table VI)."""
     on = subject(name, scale, draw, n)
     row: Row = {"seeds": len(on.x)}
-    for preset in ("sensitivity-paper", "excitability-paper"):
+    for preset in ("sensitivity-paper", "excitability-gradient"):
         paper_search(dataclasses.replace(on, x=on.x[:1], y=on.y[:1]), preset, seed=draw)  # what is loaded on first use
         began, clock = time.process_time(), time.perf_counter()
         trajectory = paper_search(on, preset, seed=draw)

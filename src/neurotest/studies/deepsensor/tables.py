@@ -101,7 +101,7 @@ def course(cells: Cells) -> list[Row]:
     return [
         {"network": key, "swarm": preset, "iteration": i + 1, "fitness": round(value, 5)}
         for key, cell in cells.items()
-        for preset in ("sensitivity-paper", "excitability-paper")
+        for preset in ("sensitivity-paper", "excitability-gradient")
         for i, value in enumerate(cell[preset]["fitness"])
     ]
 
@@ -145,10 +145,10 @@ def seconds(cells: Cells) -> list[Row]:
     """Of 100 examples with 100 particles and 10 iterations; below 1: quicker than the paper's GPU."""
     rows = []
     for key, cell in cells.items():
-        for name in ("sensitivity", "excitability"):
-            one, theirs = cell[f"{name}-paper"], published.TIME[name]
+        for swarm, name in (("sensitivity-paper", "sensitivity"), ("excitability-gradient", "excitability")):
+            one, theirs = cell[swarm], published.TIME[name]
             cpu, wall = (100 * one[clock] / cell["seeds"] for clock in ("cpu", "wall"))
-            row: Row = {"network": key, "swarm": f"{name}-paper", "examples": cell["seeds"], "threads": one["threads"]}
+            row: Row = {"network": key, "swarm": swarm, "examples": cell["seeds"], "threads": one["threads"]}
             row |= {"processor": round(cpu, 1), "wall": round(wall, 1), "paper, GPU": theirs}
             rows.append({**row, "processor / paper": round(cpu / theirs, 3), "wall / paper": round(wall / theirs, 3)})
     return rows
