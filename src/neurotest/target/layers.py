@@ -13,7 +13,7 @@ from typing import Any
 from neurotest.errors import BadInput, near
 
 KINDS = {"pre_activation": ("convolution", "dense"), "post_activation": ("activation",)}
-PRESETS = (*KINDS, "features", "last_hidden", "every")
+PRESETS = (*KINDS, "features", "last_hidden", "every", "encoder")
 
 
 @dataclass
@@ -94,6 +94,8 @@ class Survey:
             return self._preset(layers)
         if layers == "every":
             return self._every()
+        if layers == "encoder":
+            return (self._encoder(),)
         candidates = [layer for layer in self.everything if layer.alias is None]
         names: set[str] = set()
         for glob in (part.strip() for part in layers.split(",")):
@@ -131,6 +133,19 @@ class Survey:
             if alone or layer.made_by == "activation" or layer.function == "add" or layer.pools:
                 chosen[layer.time] = layer
         return tuple(chosen.values()) or self._preset("pre_activation")
+
+    def _encoder(self) -> Layer:
+        """The last layer that still has places: of a ResNet what its global pooling gets. Without maps the last hidden layer."""
+        named = [layer for layer in self.everything if layer.alias is None and layer.name]
+        maps = [layer for layer in named if len(layer.shape) > 1 and math.prod(layer.shape) > layer.shape[layer.axis - 1]]
+        if maps:
+            return min((layer for layer in maps if layer.time == maps[-1].time), key=lambda layer: len(layer.name))
+        last = self._features(last=True)
+        weighted = [layer.time for layer in self.layers if layer.made_by in KINDS["pre_activation"]]
+        before = [layer for layer in self.layers if min(weighted) <= layer.time < last.time and layer.name]
+        if not before:
+            raise BadInput("layers='encoder': this network has no hidden layer; name a layer with --layers GLOB.")
+        return before[-1]
 
     def _features(self, *, last: bool = False) -> Layer:
         """The dense layer whose input are the features: the first on vectors after the last convolution or pooling;
