@@ -90,11 +90,13 @@ def incomplete(cells: Cells) -> list[Row]:
 
 def excited(cells: Cells) -> list[Row]:
     return [
-        {"network": key, "pairs": cell["pairs"], "kind": kind, "measure": measure, **spread(values, 3, ("mean", "low", "high"))}
+        {"network": key, "values": estimate, "pairs": len(next(iter(cell[kind][estimate].values()))), "kind": kind,
+         "measure": measure, **spread(values, 3, ("mean", "low", "high")), "top ten shared": cell[kind]["shared of 10"]}
         for key, cell in cells.items()
+        for estimate in ("shapley", "mask gradient")
         for kind in ("corner", "benign")
-        for measure, values in cell[kind].items()
-    ]
+        for measure, values in cell[kind][estimate].items()
+    ]  # fmt: skip
 
 
 def course(cells: Cells) -> list[Row]:
@@ -135,9 +137,10 @@ def sweep(cells: Cells) -> list[Row]:
 
 def overlap(cells: Cells) -> list[Row]:
     return [
-        {"network": key, "pair": pair, "shared of 10": shared, "by chance": round(cell["chance"], 2)}
+        {"network": key, "values": estimate, "pair": pair, "shared of 10": shared, "by chance": round(cell["chance"], 2)}
         for key, cell in cells.items()
-        for pair, shared in cell["shared"].items()
+        for estimate, pairs in cell["shared"].items()
+        for pair, shared in pairs.items()
     ]
 
 
