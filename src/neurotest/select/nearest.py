@@ -23,10 +23,10 @@ from neurotest.target import Trace, Want
 
 Ints = NDArray[np.int64]
 BLOCK = 1000  # candidates searched at once
-REFINED = 250  # of them, whose distances are taken from differences at once
 PROJECTED = 64  # directions that a search for candidates uses
 SAMPLE = 1000  # training inputs that set these directions
-EASY = 2_000_000  # products per candidate up to which everything is compared with everything
+EASY = 2_000_000  # products per candidate and class up to which everything is compared with everything
+THIN = 5000  # training inputs that decide which other class is nearest, at most
 FARTHEST = 2.0  # cosine distance of opposite vectors: what a class without training inputs gets
 
 
@@ -87,8 +87,8 @@ class Nearest(Settings, Scorer):
 class Directions:
     """Unit vectors in classes, searched by the cosine.
 
-    A search by products finds candidates; distances are then taken from the differences themselves, in float64, so that equal
-    vectors are at distance 0 and small angles keep their digits.
+    Which other class is nearest is decided in a few directions; within a class everything is compared with everything, or, where
+    that is too much, with those that are nearest in these directions.
     """
 
     def __init__(self, points: Tensor, classes: Ints, search: str = "auto") -> None:
@@ -98,56 +98,57 @@ class Directions:
         ends = [*starts[1:].tolist(), len(order)]
         self.parts = {int(c): slice(a, b) for c, a, b in zip(present, starts.tolist(), ends, strict=True)}
         n, d = self.points.shape
-        self.basis: Tensor | None = None
-        if search == "projected" or (search == "auto" and n * d > EASY and d > 2 * PROJECTED):
-            self.basis = self._directions()
+        self.basis = self._directions() if d > 2 * PROJECTED else None
         self.short = self.points if self.basis is None else self.points @ self.basis  # (n, few)
+        most = max(part.stop - part.start for part in self.parts.values())
+        self.shortlist = self.basis is not None and (search == "projected" or (search == "auto" and most * d > EASY))
+        step = -(-n // THIN)
+        self.thin = self.short[::step]  # decides which other class is nearest
+        self.thin_classes = torch.from_numpy(classes[order][::step])
 
     def _directions(self) -> Tensor:
-        """(d, few) in which the points differ most from the origin and from each other."""
+        """(d, few) in which the points lie: a power step from random ones, because a decomposition would cost as much as the
+        forward passes."""
         step = max(1, len(self.points) // SAMPLE)
-        some = self.points[::step][:SAMPLE].double()
-        _, _, rows = torch.linalg.svd(some, full_matrices=False)
-        basis: Tensor = rows[:PROJECTED].T.float().contiguous()
-        return basis
+        some = self.points[::step][:SAMPLE]
+        start = torch.randn(some.shape[1], PROJECTED, generator=rng.torch_stream("select.nearest.directions", 0))
+        return torch.linalg.qr(some.T @ (some @ start))[0].contiguous()
 
     def search(
         self, queries: Tensor, predicted: Ints, k: int, *, others: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean distance to the k nearest of the predicted class, and of the class of the nearest other point: (n,) each."""
+        """Mean distance to the k nearest of the predicted class, and of the nearest other class: (n,) each."""
         own, other = (np.full(len(queries), FARTHEST) for _ in range(2))
         for start in range(0, len(queries), BLOCK):
             part = slice(start, start + BLOCK)
             directions, classes = unit(queries[part].float()), predicted[part]
-            alike = (directions if self.basis is None else directions @ self.basis) @ self.short.T  # (b, n)
-            own[part] = self._in_class(directions, alike, classes, k)
+            short = directions if self.basis is None else directions @ self.basis
+            own[part] = self._in_class(directions, short, classes, k)
             if others and len(self.parts) > 1:
-                other[part] = self._in_class(directions, alike, self._nearest_other(alike, classes), k)
+                other[part] = self._in_class(directions, short, self._nearest_other(short, classes), k)
         return own, other
 
-    def _nearest_other(self, alike: Tensor, classes: Ints) -> Ints:
-        names = np.array(list(self.parts))
-        best = torch.stack([alike[:, part].amax(1) for part in self.parts.values()], 1).numpy()  # (b, classes)
-        best[classes[:, None] == names] = -np.inf
-        nearest: Ints = names[best.argmax(1)]
+    def _nearest_other(self, short: Tensor, classes: Ints) -> Ints:
+        alike = short @ self.thin.T  # (b, few points)
+        alike.masked_fill_(torch.from_numpy(classes)[:, None] == self.thin_classes, -2.0)
+        nearest: Ints = self.thin_classes[alike.argmax(1)].numpy()
         return nearest
 
-    def _in_class(self, directions: Tensor, alike: Tensor, classes: Ints, k: int) -> NDArray[np.float64]:
+    def _in_class(self, directions: Tensor, short: Tensor, classes: Ints, k: int) -> NDArray[np.float64]:
         distances = np.full(len(directions), FARTHEST)
         for c in np.unique(classes).tolist():
             if c not in self.parts:
                 continue
-            part, rows = self.parts[c], np.flatnonzero(classes == c)
+            part, rows = self.parts[c], torch.from_numpy(np.flatnonzero(classes == c))
             count = part.stop - part.start
-            wide = min(count, k if self.basis is None else 2 * k + 6)  # projections mix up neighbours, so some more are looked at
-            where = alike[torch.from_numpy(rows), part].topk(wide, dim=1).indices + part.start
-            for first in range(0, len(rows), REFINED):
-                some = rows[first : first + REFINED]
-                apart = (
-                    self.points[where[first : first + REFINED]].double() - directions[torch.from_numpy(some)].double()[:, None]
-                )
-                near = apart.square().sum(2).div_(2).topk(min(k, count), dim=1, largest=False).values  # 1 - cos of unit vectors
-                distances[some] = near.mean(1).numpy()
+            if self.shortlist:
+                wide = min(count, 2 * k)  # projections mix up neighbours, so some more are looked at
+                where = (short[rows] @ self.short[part].T).topk(wide, dim=1).indices + part.start
+                alike = torch.bmm(self.points[where], directions[rows].unsqueeze(2)).squeeze(2)
+            else:
+                alike = directions[rows] @ self.points[part].T
+            near = alike.topk(min(k, count), dim=1).values
+            distances[rows.numpy()] = (1 - near.double()).clamp_min_(0).mean(1).numpy()
         return distances
 
 
@@ -167,7 +168,7 @@ class NearestState(PerInput):
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         gini = (1 - trace.probs.square().sum(dim=1)).cpu().numpy()
-        values = np.array(joined(trace, self.want, self.layout).values)
+        values = joined(trace, self.want, self.layout).values
         self.waiting.append((index, values, trace.predictions.cpu().numpy(), gini))
         if sum(len(positions) for positions, *_ in self.waiting) >= BLOCK:
             self._flush()

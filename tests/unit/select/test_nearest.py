@@ -39,12 +39,11 @@ def test_distances_by_hand() -> None:
     own, other = near.search(queries, np.array([0, 0, 1]), 1, others=True)
     half = 1 - 0.5**0.5
     # along (1, 0): that point itself; nearest of another class is the diagonal. The diagonal: both axes at 45 degrees. Silent:
-    # half the squared length of any unit vector, and 0 to the point that is silent itself.
-    assert own.tolist() == pytest.approx([0, half, 0.5], abs=1e-7)
-    assert other[:2].tolist() == pytest.approx([half, 0], abs=1e-7)
-    assert own[0] == 0
+    # at a right angle to everything.
+    assert own.tolist() == pytest.approx([0, half, 1.0], abs=1e-6)
+    assert other[:2].tolist() == pytest.approx([half, 0], abs=1e-6)
     two, _ = near.search(queries[:1], np.array([0]), 2, others=False)
-    assert two.tolist() == pytest.approx([0.5], abs=1e-7)  # 0 and 90 degrees
+    assert two.tolist() == pytest.approx([0.5], abs=1e-6)  # 0 and 90 degrees
     far, _ = near.search(queries[:1], np.array([7]), 1, others=False)
     assert far.tolist() == [2.0]  # a class nobody has
 
@@ -96,12 +95,12 @@ def test_the_projected_search_finds_nearly_what_the_exact_one_does() -> None:
     points = torch.from_numpy((centres[classes] + 0.7 * random.normal(size=(3000, 400))).astype(np.float32))
     queries, predicted = points[:200] + 0.3 * torch.from_numpy(random.normal(size=(200, 400)).astype(np.float32)), classes[:200]
     exact, quick = (Directions(points, classes, search) for search in ("exact", "projected"))
-    assert exact.basis is None
-    assert quick.basis is not None
+    assert not exact.shortlist
+    assert quick.shortlist
     for number, (one, other) in enumerate(
         zip(*(d.search(queries, predicted, 5, others=True) for d in (exact, quick)), strict=True)
     ):
-        assert number or (other >= one - 1e-9).all()  # what is missed is farther
+        assert number or (other >= one - 1e-5).all()  # what is missed is farther
         assert float(np.abs(other - one).mean() / one.mean()) < 0.05
 
 
@@ -115,10 +114,10 @@ def test_more_neighbours_are_farther_and_no_scale_counts(seed: int, k: int, scal
     near = Directions(points, classes)
     own, other = near.search(queries, predicted, k, others=True)
     assert ((own >= 0) & (own <= 2 + 1e-9) & (other >= 0)).all()
-    assert (near.search(queries, predicted, k + 1, others=False)[0] >= own - 1e-12).all()
+    assert (near.search(queries, predicted, k + 1, others=False)[0] >= own - 1e-5).all()
     assert np.allclose(near.search(queries * scale, predicted, k, others=False)[0], own, atol=1e-5)
     halves = [near.search(queries[part], predicted[part], k, others=False)[0] for part in (slice(3), slice(3, 8))]
-    assert np.allclose(np.concatenate(halves), own, atol=1e-6)
+    assert np.allclose(np.concatenate(halves), own, atol=1e-5)
     shuffled = random.permutation(30)
     assert np.allclose(
         Directions(points[shuffled], classes[shuffled]).search(queries, predicted, k, others=False)[0], own, atol=1e-6
