@@ -112,7 +112,8 @@ class Directions:
         step = max(1, len(self.points) // SAMPLE)
         some = self.points[::step][:SAMPLE]
         start = torch.randn(some.shape[1], PROJECTED, generator=rng.torch_stream("select.nearest.directions", 0))
-        return torch.linalg.qr(some.T @ (some @ start))[0].contiguous()
+        basis: Tensor = torch.linalg.qr(some.T @ (some @ start))[0].contiguous()
+        return basis
 
     def search(
         self, queries: Tensor, predicted: Ints, k: int, *, others: bool
