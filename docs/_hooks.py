@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import _claims
 import _notebook
 import _results
 from mkdocs.exceptions import PluginError
@@ -45,6 +46,7 @@ FIXED: list[dict[str, str]] = [
     {"Swarms": "swarm.md"},
     {"Judging a suite": "evaluate.md"},
     {"Pages": "reports.md"},
+    {"The papers' claims": "claims.md"},
     {"Promises": "promises.md"},
     {"Design": "design.md"},
 ]
@@ -89,7 +91,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put stored measurements and the table of packages into the page."""
     try:
-        text = _results.render(markdown, page.file.src_uri)
+        text = _results.render(_claims.render(markdown), page.file.src_uri)
     except _results.ResultError as error:
         raise PluginError(str(error)) from error
     return text.replace(PACKAGES, _packages(Path(config.config_file_path).parent)) if PACKAGES in text else text

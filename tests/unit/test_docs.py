@@ -122,6 +122,43 @@ def test_every_stored_result_is_shown_and_every_link_can_be(results: ModuleType)
     assert shown == {path.stem for path in (DOCS / "results").glob("*.json")}
 
 
+def test_every_claim_has_a_verdict_and_numbers_of_stored_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    module("_results", monkeypatch)
+    claims = module("_claims", monkeypatch)
+    every = claims.claims()
+    assert {claim.paper.partition(",")[0] for claim in every} == {"NSS", "NSGen", "coverage study", "DeepSensor"}
+    assert {claim.verdict for claim in every} == set(claims.VERDICTS)
+    page = claims.render((DOCS / "claims.md").read_text(encoding="utf-8"))
+    assert claims.MARK not in page
+    for claim in every:
+        assert f"| {claim.claim} |" in page
+        for number in claim.numbers:  # the page has the cell as it is stored, and where it comes from
+            value, result = number.read()
+            assert f"{number.what}: {value}" in page
+            assert f"`{result.command}`, {result.date}" in page
+    # Nothing is typed: a number in a verdict would have to be a cell, too.
+    assert not [claim.claim for claim in every if re.search(r"[+-]\d|\d\.\d+ (?:points|%)", claim.condition)]
+
+
+def test_claims_that_do_not_fit_are_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = module("_claims", monkeypatch)
+    number = claims.Number(what="it", result="one", row="b", column="value")
+    assert number.read(stored)[0] == "2 (1 .. 3)"
+    for wrong in ({"row": "a"}, {"row": "c"}, {"column": "size"}, {"result": "two"}):
+        with pytest.raises(claims.ResultError):
+            claims.Number(**{**vars(number), **wrong}).read(stored)
+    fine = {"paper": "p", "claim": "c", "verdict": "holds", "numbers": (number,)}
+    assert claims.Claim(**fine).row(stored)[-1] == "`make it`, 2026-01-31, 0.1.0"
+    for bad in (
+        {"verdict": "true"},
+        {"numbers": ()},
+        {"verdict": "holds if"},
+        {"verdict": "not measured here", "condition": "x"},
+    ):
+        with pytest.raises(claims.ResultError):
+            claims.Claim(**{**fine, **bad})
+
+
 def test_the_design_page_lists_every_package(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mkdocs", reason="the docs are built with mkdocs: pip install 'neurotest[dev]'")
     hooks = module("_hooks", monkeypatch)

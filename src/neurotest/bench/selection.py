@@ -31,7 +31,8 @@ SCORED = {
     "deepgini": (1, 0), "maxp": (1, 0), "margin": (1, 0), "entropy": (1, 0), "random": (1, 0), "nss": (2, 0),
     "nss:reference=remutate": (2, 0), "nss+": (17, 0),
     f"mc-dropout:samples={SAMPLES}": (1 + SAMPLES, 0), f"bald:samples={SAMPLES}": (1 + SAMPLES, 0),
-    "dsa": (1, 1), "mdsa": (1, 1), "lsa": (1, 1), "mlsa": (1, 1), "ctm:nac": (1, 0), "ats": (1, 0), "cam:nac": (1, 0),
+    "dsa": (1, 1), "mdsa": (1, 1), "lsa": (1, 1), "mlsa": (1, 1), "nearest": (1, 1),
+    "ctm:nac": (1, 0), "ats": (1, 0), "cam:nac": (1, 0),
     "adaptive": (1, 5), "foreseen": (1, 5), "adaptive:prior=none": (1, 0),
 }  # fmt: skip
 MILLION, FEW = 1_000_000, 20_000

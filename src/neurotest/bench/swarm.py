@@ -26,7 +26,7 @@ def swarm_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     with torch.inference_mode():
         y = target.logits(u).argmax(1)
     jobs: list[tuple[str, str, Settings, int]] = []
-    for preset in ("sensitivity-paper", "excitability-paper"):
+    for preset in ("sensitivity-paper", "excitability-gradient"):
         options = dict(PRESETS[preset])
         jobs.append((preset, str(options.pop("fitness")), Settings(**{**options, "enough": None}), FEW))
     # `labels=None`: a seed that fails early would otherwise make the batches smaller on the way.

@@ -72,7 +72,7 @@ def swarm(
     """Look for faults in the ball around each seed with swarms led by hidden neurons.
 
     fitness: `excitability` (default), `sensitivity` or `margin`, with options. preset: `default`, `sensitivity-paper`,
-    `sensitivity-code`, `excitability-paper`. options: the fields of `Settings` (norm, radius, evaluations, ...). train:
+    `sensitivity-code`, `excitability-paper`, `excitability-gradient`. options: fields of `Settings` (norm, radius, ...). train:
     data that says how far each neuron spreads, for sensitivity. labels_from: `data`, or `prediction` for unlabelled seeds.
     beside: controls to run on the same seeds, beyond the budget: `noise`, `pgd`, `margin` (default: all). out: where the run goes
     (None: ./neurotest-runs; False: nothing is written). stop: asked after every round; True ends it so that it can be resumed.
@@ -137,7 +137,7 @@ class _SwarmJob(Job[SwarmResult]):
         spread = train = None
         if plan.train is not None and getattr(fitness, "scale", None) == "std":
             train = open_data(target, plan.train)
-            spread = profile(target, train, layers=plan.layers or "pre_activation", neuron=plan.neuron)
+            spread = profile(target, train, layers=plan.layers or fitness.layers, neuron=plan.neuron)  # type: ignore[attr-defined]
         beside = [name for name in plan.beside if not (name == "margin" and fitness.name == "margin")]
         return cls(
             target=target, source=source, seeds=chosen, fitness=fitness, settings=settings, plan=plan, profile=spread,

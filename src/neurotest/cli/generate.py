@@ -32,7 +32,11 @@ def attack(
         str | None, typer.Option("--layers", help="Layers to make diverse: globs or a preset (default: pre_activation, all).")
     ] = None,
     reduce: Annotated[
-        str | None, typer.Option("--reduce", help="instance (default) or batch, which couples inputs as the study does.")
+        str | None,
+        typer.Option("--reduce", help="suite (default: units summed over a batch), instance, or batch as in the study's code."),
+    ] = None,
+    direction: Annotated[
+        str | None, typer.Option("--direction", help="uniform (default): KL(uniform || shares); or shares: the other way round.")
     ] = None,
     attack_first: Annotated[bool, typer.Option("--attack-first", help="Make diverse only what already fails.")] = False,
     eps: Annotated[str | None, typer.Option("--eps", help="Largest change, a share of the input range: 0.1 or 8/255.")] = None,
@@ -57,7 +61,7 @@ def attack(
     loaded = opt.open_target(target, description, resume)
     with show.ticking("attacking", quiet=quiet) as progress:
         result = run(
-            loaded, seeds, attack, diversity, layers=layers, reduce=reduce, attack_first=attack_first,
+            loaded, seeds, attack, diversity, layers=layers, reduce=reduce, attack_first=attack_first, direction=direction,
             keep_wrong=keep_wrong, limit=limit, batch=batch, seed=seed, files=files, out=out, resume=resume, progress=progress,
             eps=eps, steps=steps, step=step, kappa=kappa,
         )  # fmt: skip
@@ -260,7 +264,7 @@ def swarm(
         float | None, typer.Option("--radius", help="Its radius, a share of the input range (default 0.1).")
     ] = None,
     preset: Annotated[
-        str, typer.Option("--preset", help="default, sensitivity-paper, sensitivity-code or excitability-paper.")
+        str, typer.Option("--preset", help="default, sensitivity-paper, sensitivity-code, excitability-paper or -gradient.")
     ] = "default",
     moves: Annotated[
         str | None, typer.Option("--moves", help="auto (default): lattice or tiles; or velocity, the papers' particle swarm.")

@@ -108,9 +108,13 @@ def _groups(points: Floats, classes: Classes, per: str) -> dict[int, Floats]:
 
 
 def _shrunk(models: dict[int, Any]) -> Notes:
-    weak = [str(c) if c != ALL else "all" for c, model in models.items() if model.shrunk]
-    why = "cannot be inverted (too few training inputs for so many neurons): it is shrunk"
-    return (f"the covariance of class {', '.join(weak)} {why}.",) if weak else ()
+    causes = {True: "too few training inputs for so many neurons", False: "some neurons are linear combinations of others"}
+    notes = []
+    for few, cause in causes.items():
+        weak = [str(c) if c != ALL else "all" for c, model in models.items() if model.shrunk and model.few == few]
+        if weak:
+            notes.append(f"the covariance of class {', '.join(weak)} cannot be inverted ({cause}): it is shrunk.")
+    return tuple(notes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,6 +43,7 @@ def _grouped(rows: list[Row], x: str, by: str, title: str, scale: charts.Spec, s
 
 @drawing("deepsensor", "figure 1: excitable neurons")
 def excitable(rows: list[Row]) -> Markup:
+    rows = [row for row in rows if row.get("values", "shapley") == "shapley"]
     y = {"field": "kind", "type": "nominal", "title": None}
     bars = {"mark": {"type": "bar", "color": charts.COLOURS[0]}, "encoding": {"y": y, "x": charts.number("mean")}}
     ranges = {"mark": "rule", "encoding": {"y": y, **LIMITS}}

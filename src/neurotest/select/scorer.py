@@ -94,7 +94,7 @@ class Scorer(ABC):
         return None
 
     @property
-    def sample(self) -> int:
+    def sample(self) -> int | None:
         return 0
 
     @abstractmethod
@@ -210,13 +210,13 @@ def check_outputs(trace: Trace, part: Batch) -> None:
         raise BadInput(f"the network gives NaN or infinite outputs, first for input {first}: it cannot be ranked.")
 
 
-def sample_first(pool: Pool, samples: Set[int]) -> np.ndarray:
+def sample_first(pool: Pool, samples: Set[int | None]) -> np.ndarray:
     """Random samples of these sizes first, so that what needs one has it before the rest streams by; then the others.
 
     A smaller sample is the beginning of a larger one, so each method sees the sample it would see alone.
     """
     n = len(pool)
-    ends = sorted(size for size in samples if 0 < size < n)
+    ends = sorted(size for size in samples if size is not None and 0 < size < n)
     if not ends:
         return np.arange(n)
     shuffled = rng.stream("select.sample", pool.seed).permutation(n)

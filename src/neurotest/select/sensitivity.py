@@ -29,11 +29,16 @@ NEAR_CHANCE = (
     "selector", "nss", main="k",
     paper="NSS: neuron sensitivity guided test case selection (algorithms 1 and 2, tables II, IV, IX, X)",
     cost="two forward passes per input (1 + n_mutants when it mutates), 8 bytes kept per input plus the sample's activations",
-    presets={"paper": {"k": 0.1, "distance": "l1"}, "cosine": {"distance": "cosine"}},
+    presets={
+        "paper": {"reference": "remutate", "k": 0.1, "distance": "l1", "sample": None, "fresh": True},
+        "cosine": {"distance": "cosine"},
+    },
     differs="`reference` says what a candidate is compared with, because the two readings differ by 50 points: `original` "
     "(the candidate is a variant of a known input) gives the published numbers, `remutate` (a fresh mutation, all "
     "one can do with real unlabelled data) is near chance. The sensitive neurons are found on a random `sample` of the "
-    "pool and the same mutant serves to find them and to score, so nothing is forwarded twice. Ties keep the pool's order.",
+    "pool and the same mutant serves to find them and to score, so nothing is forwarded twice; algorithms 1 and 2 go through the "
+    "whole pool twice and mutate anew (`preset=paper`, which is the algorithms to the letter and near chance). Ties keep the "
+    "pool's order.",
 )  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class NSS(Scorer):
@@ -42,7 +47,8 @@ class NSS(Scorer):
     reference: `original`, `remutate`, or `auto` (the original where the pool knows it). distance: `l1` (the paper's sum) or
     `cosine` of the layer, all neurons unless `k` says otherwise. identify: `sum` ranks neurons by summed change, `vote` by how
     often they are among the share k that changes most. layer: a glob; default is the input of the first dense layer after the
-    last convolution or pooling. sample: how many random candidates the sensitive neurons are found on.
+    last convolution or pooling. sample: how many random candidates the sensitive neurons are found on (none: all). fresh: score
+    by other mutants than those on which the sensitive neurons are found.
     """
 
     reference: Literal["auto", "original", "remutate"] = "auto"
@@ -52,14 +58,16 @@ class NSS(Scorer):
     layer: str | None = None
     neuron: Literal["unit", "channel"] = "unit"
     n_mutants: int = 1
-    sample: int = 1000
+    sample: int | None = 1000
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         choices(self)
         if self.k is not None:
             number("k", self.k, "a share of the neurons; the paper uses 0.1", above=0, most=1)
         integer("n_mutants", self.n_mutants, 1, "1 by default")
-        integer("sample", self.sample, 1, "1000 by default")
+        if self.sample is not None:
+            integer("sample", self.sample, 1, "1000 by default; none: the whole pool")
 
     @property
     def want(self) -> Want:
@@ -71,7 +79,7 @@ class NSS(Scorer):
     def partner(self) -> Partner:
         if self.reference == "auto":
             raise BadInput("reference='auto' is decided by select(): choose original or remutate here.")
-        return Partner(self.reference, self.n_mutants if self.reference == "remutate" else 1)
+        return Partner(self.reference, self.n_mutants + self.fresh if self.reference == "remutate" else 1)
 
     def for_pool(self, source: Source) -> tuple[NSS, tuple[str, ...]]:
         """With the originals where the pool has them, and a remark where it has none."""
@@ -96,6 +104,8 @@ class Sensitivity(PerInput):
     def __init__(self, method: NSS, n: int) -> None:
         super().__init__(n)
         self.method, self.n, self.seen = method, n, 0
+        self.sample = n if method.sample is None else min(method.sample, n)
+        self.first = int(method.fresh and method.reference == "remutate")  # mutants that serve to find the neurons only
         self.queue: list[tuple[np.ndarray, Tensor, list[Tensor]]] = []
         self.sensitive: Tensor | None = None  # (neurons,) bool
 
@@ -104,7 +114,7 @@ class Sensitivity(PerInput):
         self.queue.append((index, _flat(trace, want), [_flat(partner, want) for partner in partners]))  # (n, neurons) each
         self.seen += len(index)
         if self.sensitive is None:
-            if self.seen < min(self.method.sample, self.n):
+            if self.seen < self.sample:
                 return
             self.sensitive = self._identify()
         for waiting in self.queue:
@@ -118,9 +128,9 @@ class Sensitivity(PerInput):
         if count == neurons:
             return torch.ones(neurons, dtype=torch.bool)
         total = torch.zeros(neurons, dtype=torch.float64)
-        left = self.method.sample  # the batch that completes the sample may hold more than it needs
+        left = self.sample  # the batch that completes the sample may hold more than it needs
         for _, here, there in self.queue:
-            for other in there:
+            for other in there[: self.first or None]:
                 change = (other[:left] - here[:left]).abs()  # (n, neurons)
                 if self.method.identify == "vote":
                     change = torch.zeros_like(change).scatter_(1, change.topk(count, dim=1).indices, 1.0)
@@ -135,9 +145,9 @@ class Sensitivity(PerInput):
     def _score(self, index: np.ndarray, here: Tensor, there: list[Tensor]) -> None:
         assert self.sensitive is not None
         total = torch.zeros(len(index), dtype=torch.float64)
-        for other in there:
+        for other in there[self.first :]:
             total += self._distance(here, other).double().cpu()
-        self.scores[index] = (total / len(there)).numpy()
+        self.scores[index] = (total / len(there[self.first :])).numpy()
 
     def _distance(self, here: Tensor, there: Tensor) -> Tensor:
         assert self.sensitive is not None

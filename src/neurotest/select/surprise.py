@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from neurotest import rng
+from neurotest.checks import setting
 from neurotest.coverage import adequacy
 from neurotest.measure.traces import Layout, joined
 from neurotest.registry import register
@@ -25,10 +28,11 @@ KEPT = "one forward pass per input and training input; keeps 8 bytes per input a
 
 @dataclass(frozen=True, kw_only=True)
 class _Surprising(Scorer):
-    """layer: a glob or preset. neuron: `channel` or `unit`."""
+    """layer: a glob or preset. neuron: `channel` or `unit`. inputs: so many training inputs, drawn at random (none: all)."""
 
     layer: str = "pre_activation"
     neuron: Literal["channel", "unit"] = "channel"
+    inputs: int | None = setting(None, "1000 in the paper on NSS; none: all")
 
     @property
     def want(self) -> Want:
@@ -40,7 +44,12 @@ class _Surprising(Scorer):
 
     def start(self, pool: Pool) -> _Surprises:
         assert isinstance(self, adequacy.Adequacy)
-        fitted = self.fit(pool.context.traces(self.want, type(self).__name__.lower()), seed=pool.seed)
+        traces = pool.context.traces(self.want, type(self).__name__.lower())
+        if self.inputs is not None and self.inputs < len(traces.values):
+            rows = np.sort(rng.stream("select.surprise", pool.seed).permutation(len(traces.values))[: self.inputs])
+            labels = None if traces.labels is None else traces.labels[rows]
+            traces = dataclasses.replace(traces, values=traces.values[rows], predicted=traces.predicted[rows], labels=labels)
+        fitted = self.fit(traces, seed=pool.seed)
         return _Surprises(fitted, self.want, pool.context.layout(self.want), len(pool))
 
 

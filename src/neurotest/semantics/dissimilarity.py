@@ -31,8 +31,9 @@ class Comparison(checks.Settings):
 
     mode: `no-label`; `with-label`, as published; `label-only` compares predictions and nothing else; `random-words` gives every
     neuron another neuron's description, `label+random-words` with the label. distance: `text` by an encoder, `jaccard` on
-    neurons (without descriptions), `desc-jaccard` on the words of descriptions. labels: predicted classes in a path. everything:
-    descriptions of all neurons of the layers instead of the critical ones'.
+    neurons (without descriptions), `desc-jaccard` on the words of descriptions. labels: predicted classes in a path. shuffle: in
+    random order instead of the likeliest first. repeats: a description that several layers share stands there as often.
+    everything: descriptions of all neurons of the layers instead of the critical ones'.
     """
 
     mode: Mode = "no-label"
@@ -40,6 +41,8 @@ class Comparison(checks.Settings):
     encoder: Any = "lsa"
     fallback: str | None = None
     labels: int = checks.setting(1, "predicted classes that stand in a path", most=LABELS)
+    shuffle: bool = False
+    repeats: bool = False
     everything: bool = False
     seed: int = 0
 
@@ -87,7 +90,12 @@ class Comparer:
         """The sentence of one path: units (layers, top)."""
         each = [texts[int(u)] for texts, row in zip(self.texts, units, strict=False) for u in row]
         words = [self._whole] if self._whole else each
-        return sentence(words, [self.classes[int(c)] for c in labels[: self.settings.labels]] if self.classes else ())
+        names = [self.classes[int(c)] for c in labels[: self.settings.labels]] if self.classes else []
+        if self.settings.shuffle and len(names) > 1:
+            # The draw belongs to the path: a text is made once and kept, and a resumed campaign has to make the same.
+            drawn = rng.stream("semantics.shuffle", self.settings.seed, *units.reshape(-1).tolist(), *labels.tolist())
+            names = [names[i] for i in drawn.permutation(len(names))]
+        return sentence(words, names, repeats=self.settings.repeats)
 
     def similarity(self, references: Paths, paths: Paths) -> Similarities:
         """(n,) how alike each path is to its reference; 1 is the same."""

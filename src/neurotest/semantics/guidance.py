@@ -38,9 +38,11 @@ class GuidanceOptions(TypedDict, total=False):
     margin: float | None
     describe: Any
     labels: int | None
+    shuffle: bool | None
+    repeats: bool | None
     tau: float | None
     quantile: float | None
-    per_class: int | None
+    per_class: float | None
     seed: int | None
 
 
@@ -48,10 +50,11 @@ class GuidanceOptions(TypedDict, total=False):
 class Guidance(Settings):
     """Settings of decision paths and of how they are compared.
 
-    mode, distance, encoder, fallback, labels: see `Comparison`. critical: how neurons are chosen (`neurotest list critical`), or
-    `all` for every neuron of the layers. depth: how many layers; layers: globs instead. top: neurons per layer. margin: ties.
-    target: whose logit is attributed, the `reference`'s predicted class, the mutant's `own` (which reveals its prediction) or the
-    `true` one. describe: a describer. tau: the threshold, else the `quantile` over `per_class` training images under 95 rules.
+    mode, distance, encoder, fallback, labels, shuffle, repeats: see `Comparison`. critical: how neurons are chosen (see
+    `neurotest list critical`), or `all` for all neurons of the layers. depth: how many layers; layers: globs instead. top:
+    neurons per layer. margin: ties. target: whose logit is attributed, the `reference`'s predicted class, the mutant's `own`
+    (which reveals its prediction) or the `true` one. describe: a describer. tau: the threshold, else the `quantile` over
+    `per_class` training images under 95 rules (below 1: that share of every class).
     """
 
     mode: str = "no-label"
@@ -66,9 +69,11 @@ class Guidance(Settings):
     target: Literal["reference", "own", "true"] = "reference"
     describe: Any = DEFAULT
     labels: int = 1
+    shuffle: bool = False
+    repeats: bool = False
     tau: float | None = setting(None, "a similarity, or none to take it from the training data", least=-1, most=1)
     quantile: float = setting(QUANTILE, "0.25 is the lower quartile", above=0, below=1)
-    per_class: int = PER_CLASS
+    per_class: float = PER_CLASS
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -53,15 +53,17 @@ class Paths:
         return sentence(words, [classes[int(self.labels[i, 0])]])
 
 
-def sentence(descriptions: Sequence[str], labels: Sequence[str] = ()) -> str:
-    """The template: layer order is kept, no description stands twice, and labels are not shuffled.
+def sentence(descriptions: Sequence[str], labels: Sequence[str] = (), *, repeats: bool = False) -> str:
+    """The template: layer order is kept, and no description stands twice unless `repeats` are wanted.
 
     >>> sentence(["red", "stripes", "red"], ["cat", "dog"])
     'a photo of a cat or dog with red, stripes'
     >>> sentence(["red"])
     'a photo with red'
+    >>> sentence(["red", "red"], repeats=True)
+    'a photo with red, red'
     """
-    words = ", ".join(dict.fromkeys(descriptions))
+    words = ", ".join(descriptions if repeats else dict.fromkeys(descriptions))
     of = f" of a {' or '.join(labels)}" if labels else ""
     return f"a photo{of}" + (f" with {words}" if words else "")
 

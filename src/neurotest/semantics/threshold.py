@@ -6,7 +6,7 @@ encoder, distance and mode comes from the same paths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -28,6 +28,7 @@ from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress, predictions
 from neurotest.semantics.dissimilarity import Comparer
 from neurotest.semantics.paths import Paths, Reader
+from neurotest.target import Target
 
 QUANTILE = 0.25
 PER_CLASS = 10
@@ -102,15 +103,21 @@ def _lower(values: NDArray[np.float64], quantile: float) -> float:
     return float(higher[0]) if value == values[0] and len(higher) else value
 
 
-def stratified(source: Source, groups: NDArray[np.int64], per_class: int, seed: int) -> NDArray[np.int64]:
-    """So many images of every class (fewer where there are fewer), one of each class after the other."""
-    checks.count("per_class", per_class, f"images per class for tau, {PER_CLASS} is usual")
+def stratified(source: Source, groups: NDArray[np.int64], per_class: float, seed: int) -> NDArray[np.int64]:
+    """So many images of every class (fewer where there are fewer; below 1 that share of it, at least one), one of each class
+    after the other."""
+    if per_class < 1:
+        checks.number("per_class", per_class, "a share of every class, 0.01 in the paper, or a number of images", above=0)
+    else:
+        checks.count("per_class", int(per_class) if per_class == int(per_class) else per_class, "images per class for tau")
+    sizes = np.bincount(groups - groups.min()) if per_class < 1 else None
     order = rng.stream("semantics.sample", seed).permutation(len(source))
     ranked: list[tuple[int, int, int]] = []
     seen: dict[int, int] = {}
     for i in order.tolist():
         group = int(groups[i])
-        if (rank := seen.get(group, 0)) < per_class:
+        most = per_class if sizes is None else max(1, round(per_class * int(sizes[group - groups.min()])))
+        if (rank := seen.get(group, 0)) < most:
             ranked.append((rank, group, i))
             seen[group] = rank + 1
     return np.array([i for _, _, i in sorted(ranked)], dtype=np.int64)
@@ -121,54 +128,104 @@ def every_rule(mutations: Mutations) -> Draws:
     return draws_of(mutations, [Step(f.name, (*rule, *(0.0,) * f.seeded)) for f in mutations.families for rule in f.rules])
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A stratified sample of training images, all 95 rules, and where in the cache what they give is kept."""
+
+    target: Target
+    images: Source
+    mutations: Mutations
+    draws: Draws
+    place: Path
+
+    @staticmethod
+    def of(target: Target, train: Source, about: str, per_class: float, seed: int) -> _Part:
+        if not len(train):
+            raise BadInput("the training data is empty: tau needs images to be taken from.")
+        groups = train.labels if train.labels is not None else predictions(target, train)
+        images = train.take(stratified(train, groups, per_class, seed))
+        mutations = Rules95()
+        mutations.check(tuple(images.shape))
+        draws = every_rule(mutations)
+        key = blake2b(repr((VERSION, target.fingerprint, about, repr(mutations), per_class, seed)).encode(), digest_size=16)
+        key.update(np.ascontiguousarray(images.ids()).tobytes())
+        return _Part(target, images, mutations, draws, cache_dir() / "paths" / f"{key.hexdigest()}.safetensors")
+
+    def groups(self, reader: Any, progress: Progress | None) -> Iterator[tuple[Any, Any]]:
+        """What a reader (of paths, or of what stands in their place) makes of some images, and of all their mutants."""
+        n, labels = len(self.images), self.images.labels
+        for start in range(0, n, GROUP):
+            end = min(start + GROUP, n)
+            some = None if labels is None else labels[start:end]
+            yield self._read(reader, self.images.read(np.arange(start, end)), some)
+            if progress is not None:
+                progress(end, n)
+
+    def _read(self, reader: Any, raw: NDArray[Any], labels: NDArray[np.int64] | None) -> tuple[Any, Any]:
+        target, n, rules = self.target, len(raw), len(self.draws)
+        x, every = target.prepare(raw), self.draws[np.tile(np.arange(rules), n)]
+        with torch.inference_mode():
+            unit = to_unit(x, target.bounds).repeat_interleave(rules, 0)
+            changed = from_unit(self.mutations.apply(unit, every, eight_bit=raw.dtype == np.uint8), target.bounds)
+        references = reader.references(x, labels)
+        return references, reader.mutants(changed, references[np.repeat(np.arange(n), rules)])
+
+
 def read_sample(
     reader: Reader,
     train: Source,
     *,
     about: str,
-    per_class: int = PER_CLASS,
+    per_class: float = PER_CLASS,
     seed: int = 0,
     cache: bool = True,
     progress: Progress | None = None,
 ) -> Sample:
     """The paths of a stratified sample of training images under all 95 rules. about: what the reader depends on."""
-    if not len(train):
-        raise BadInput("the training data is empty: tau needs images to be taken from.")
-    target = reader.critic.target
-    groups = train.labels if train.labels is not None else predictions(target, train)
-    part = train.take(stratified(train, groups, per_class, seed))
-    mutations = Rules95()
-    mutations.check(tuple(part.shape))
-    draws = every_rule(mutations)
-    key = blake2b(repr((VERSION, target.fingerprint, about, repr(mutations), per_class, seed)).encode(), digest_size=16)
-    key.update(np.ascontiguousarray(part.ids()).tobytes())
-    place = cache_dir() / "paths" / f"{key.hexdigest()}.safetensors"
-    if cache and (cached := _load(place, len(part), len(draws))) is not None:
+    part = _Part.of(reader.critic.target, train, about, per_class, seed)
+    n, rules = len(part.images), len(part.draws)
+    if cache and (cached := _load(part.place, n, rules)) is not None:
         return cached
-    references, mutants = [], []
-    for start in range(0, len(part), GROUP):
-        end = min(start + GROUP, len(part))
-        labels = None if part.labels is None else part.labels[start:end]
-        originals, changed = _read_group(reader, part.read(np.arange(start, end)), mutations, draws, labels)
-        references.append(originals)
-        mutants.append(changed)
-        if progress is not None:
-            progress(end, len(part))
-    sample = Sample(Paths.joined(references), Paths.joined(mutants), len(part), len(draws))
+    both = list(part.groups(reader, progress))
+    sample = Sample(Paths.joined([one for one, _ in both]), Paths.joined([other for _, other in both]), n, rules)
     if cache:
         with suppress(BadInput):
-            _save(place, sample)
+            _save(part.place, sample)
     return sample
 
 
-def _read_group(reader: Reader, raw: NDArray[Any], mutations: Mutations, draws: Draws, labels: Any) -> tuple[Paths, Paths]:
-    target, n, rules = reader.critic.target, len(raw), len(draws)
-    x, every = target.prepare(raw), draws[np.tile(np.arange(rules), n)]
-    with torch.inference_mode():
-        unit = to_unit(x, target.bounds).repeat_interleave(rules, 0)
-        changed = from_unit(mutations.apply(unit, every, eight_bit=raw.dtype == np.uint8), target.bounds)
-    references = reader.references(x, labels)
-    return references, reader.mutants(changed, references[np.repeat(np.arange(n), rules)])
+def read_similarities(
+    reader: Any,
+    similarity: Callable[[Any, Any], NDArray[np.float64]],
+    target: Target,
+    train: Source,
+    *,
+    about: str,
+    per_class: float = PER_CLASS,
+    seed: int = 0,
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """(images, rules): how alike training images and their mutants are, where nothing but that is needed of them."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file, save_file
+
+    part = _Part.of(target, train, about, per_class, seed)
+    shape = len(part.images), len(part.draws)
+    if cache:
+        with suppress(OSError, SafetensorError, KeyError):
+            stored: NDArray[np.float64] = load_file(part.place)["similarities"]
+            if stored.shape == shape:
+                return stored
+    parts = [
+        similarity(references[np.repeat(np.arange(len(references)), shape[1])], mutants)
+        for references, mutants in part.groups(reader, progress)
+    ]
+    values: NDArray[np.float64] = np.concatenate(parts).reshape(shape)
+    if cache:
+        with suppress(BadInput), whole(part.place) as file:
+            save_file({"similarities": values}, file)
+    return values
 
 
 def _save(place: Path, sample: Sample) -> None:

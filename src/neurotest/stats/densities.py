@@ -81,6 +81,7 @@ class Gaussian:
         points = _checked(points)
         check_square(points.shape[1])
         self.mean = points.mean(axis=0)
+        self.few = len(points) <= points.shape[1]  # so few points have a singular covariance
         centred = points - self.mean
         self.whiten, _, self.shrunk = whitening(centred.T @ centred / len(points), centred, inverse)
 
@@ -99,7 +100,7 @@ class Kernels:
         n, d = points.shape
         check_square(d)
         self.mean = points.mean(axis=0)
-        self.shrunk = False
+        self.shrunk, self.few = False, n <= d
         if bandwidth == "scott":
             centred = points - self.mean
             covariance = centred.T @ centred / max(1, n - 1)

@@ -54,9 +54,11 @@ def run_study(
 
 
 def _compute(run: Run, cells: Sequence[Cell], done: dict[str, Any], only: str | None, say: Say | None) -> None:
-    """What is missing, into the run and into `done`, cell by cell; one that cannot be computed here says why."""
+    """What is missing, into the run and into `done`, cell by cell; one that cannot be computed here says why. What could not be
+    computed the last time is tried again: its data or weights may be here by now."""
+    finished = {key for key, value in done.items() if not (isinstance(value, dict) and ABSENT in value)}
     for number, cell in enumerate(cells, start=1):
-        if cell.key in done or not (cell.key.startswith(only) if only else not cell.optional):
+        if cell.key in finished or not (cell.key.startswith(only) if only else not cell.optional):
             continue
         interrupts.check()
         began = time.monotonic()

@@ -13,7 +13,7 @@ from typing import Any
 from neurotest.errors import BadInput, near
 
 KINDS = {"pre_activation": ("convolution", "dense"), "post_activation": ("activation",)}
-PRESETS = (*KINDS, "features", "last_hidden")
+PRESETS = (*KINDS, "features", "last_hidden", "every", "encoder")
 
 
 @dataclass
@@ -49,6 +49,15 @@ class Layer:
         """Whether it is a function that no preset means: an addition, attention, a pooling."""
         return bool(self.function) and self.made_by == "other"
 
+    @property
+    def pools(self) -> bool:
+        """Whether it shrinks maps and leaves their channels alone."""
+        if self.made_by != "other" or len(self.shape) != len(self.input_shape) or len(self.shape) < 2:
+            return False
+        channels, places = self.axis - 1, [i for i in range(len(self.shape)) if i != self.axis - 1]
+        smaller = all(self.shape[i] <= self.input_shape[i] for i in places) and self.shape != self.input_shape
+        return self.axis == self.input_axis and self.shape[channels] == self.input_shape[channels] and smaller
+
     def matches(self, glob: str) -> bool:
         """An operation is meant only where the glob spells its function: `block.*` is not about it, `block.*add*` is."""
         if not fnmatch.fnmatchcase(self.name, glob):
@@ -83,6 +92,10 @@ class Survey:
             return (self._features(last=layers == "last_hidden"),)
         if layers in KINDS:
             return self._preset(layers)
+        if layers == "every":
+            return self._every()
+        if layers == "encoder":
+            return (self._encoder(),)
         candidates = [layer for layer in self.everything if layer.alias is None]
         names: set[str] = set()
         for glob in (part.strip() for part in layers.split(",")):
@@ -107,6 +120,32 @@ class Survey:
             f"layers={preset!r}: no module or function of this network gives such an output{unread}; "
             f"{f'use --layers {works}' if works else glob}. Methods that look only at inputs and outputs need no layers."
         )
+
+    def _every(self) -> tuple[Layer, ...]:
+        """What DeepXplore and DeepSensor count: convolutions and dense layers (with their activation where that follows at once),
+        activations, poolings and additions; no flattening, no normalisation."""
+        activated = {layer.time - 1 for layer in self.layers if layer.made_by == "activation"}
+        chosen: dict[int, Layer] = {}
+        for layer in self.everything:
+            if layer.alias is not None or not layer.name or layer.time in chosen:  # what hands on another's output
+                continue
+            alone = layer.made_by in KINDS["pre_activation"] and layer.time not in activated
+            if alone or layer.made_by == "activation" or layer.function == "add" or layer.pools:
+                chosen[layer.time] = layer
+        return tuple(chosen.values()) or self._preset("pre_activation")
+
+    def _encoder(self) -> Layer:
+        """The last layer that still has places: of a ResNet what its global pooling gets. Without maps the last hidden layer."""
+        named = [layer for layer in self.everything if layer.alias is None and layer.name]
+        maps = [layer for layer in named if len(layer.shape) > 1 and math.prod(layer.shape) > layer.shape[layer.axis - 1]]
+        if maps:
+            return min((layer for layer in maps if layer.time == maps[-1].time), key=lambda layer: len(layer.name))
+        last = self._features(last=True)
+        weighted = [layer.time for layer in self.layers if layer.made_by in KINDS["pre_activation"]]
+        before = [layer for layer in self.layers if min(weighted) <= layer.time < last.time and layer.name]
+        if not before:
+            raise BadInput("layers='encoder': this network has no hidden layer; name a layer with --layers GLOB.")
+        return before[-1]
 
     def _features(self, *, last: bool = False) -> Layer:
         """The dense layer whose input are the features: the first on vectors after the last convolution or pooling;

@@ -109,7 +109,7 @@ def test_unlabelled_seeds_keep_their_prediction_if_asked(tmp_path: Path) -> None
 
 
 def test_presets_run(tmp_path: Path) -> None:
-    for preset in ("sensitivity-paper", "sensitivity-code", "excitability-paper"):
+    for preset in ("sensitivity-paper", "sensitivity-code", "excitability-gradient"):
         result = neurotest.swarm(target(), source(6), preset=preset, particles=4, iterations=3, beside=(), out=False)
         assert result.fitness == preset.partition("-")[0]
         assert result.to_dict()["forwards"] > 0

@@ -256,3 +256,17 @@ def test_files_that_were_skipped_are_told(tmp_path: Path) -> None:
     coverage = cover(subjects.small(), f"dir:{tmp_path}", "nc")
     assert coverage.inputs == 2
     assert any("broken.png" in note for note in coverage.notes)
+
+
+@pytest.mark.parametrize("method", [LSA(per="all", min_var=0), MDSA(per="all", min_var=0)])
+def test_why_a_covariance_cannot_be_inverted(method: LSA | MDSA) -> None:
+    """Few inputs, or neurons that depend on each other although there are inputs enough: two causes, two sentences."""
+    random = np.random.default_rng(0)
+    few = random.normal(size=(5, 8))
+    dependent = random.normal(size=(200, 4))
+    dependent = np.concatenate([dependent, dependent[:, :1] - 2 * dependent[:, 1:2]], axis=1)
+    for points, cause, other in ((few, "too few training inputs", "linear"), (dependent, "linear combinations", "too few")):
+        (note,) = method.fit(Traces(points, np.zeros(len(points), dtype=np.int64))).notes
+        assert cause in note
+        assert other not in note
+    assert method.fit(Traces(random.normal(size=(200, 4)), np.zeros(200, dtype=np.int64))).notes == ()

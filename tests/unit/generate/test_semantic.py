@@ -15,7 +15,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.guides import GuideState
-from neurotest.generate.fuzz.semantic import NSGen, NSGenState
+from neurotest.generate.fuzz.semantic import NSGenState
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles
@@ -108,7 +108,9 @@ def test_parents_instead_of_roots() -> None:
 
 
 def test_presets_and_options() -> None:
-    assert build_guide("nsgen:preset=paper") == NSGen(mode="with-label", target="true")
+    assert build_guide("nsgen:preset=paper").mode == "with-label"  # type: ignore[attr-defined]  # see test_paper_presets
+    assert build_guide("nsgen").defaults == {}
+    assert build_guide("nsgen:preset=code").defaults["validity"] == "valid:preset=nsgen-code"
     assert build_guide("nsgen:preset=without-nldg").distance == "jaccard"  # type: ignore[attr-defined]
     assert build_guide("nsgen:with-label").mode == "with-label"  # type: ignore[attr-defined]
     assert build_guide("nsgen", layers="1").layers == "1"  # type: ignore[attr-defined]

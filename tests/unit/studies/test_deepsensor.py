@@ -57,6 +57,27 @@ def test_small_cells_make_tables() -> None:
     assert all(0 <= row["errors"] <= row["of"] for row in result["tables"]["II, 3: adversarial inputs"])
     shared = result["tables"]["figure 7: overlap of the ten most excitable"]
     assert all(0 <= row["shared of 10"] <= 10 and np.isclose(row["by chance"], 100 / 16, atol=0.01) for row in shared)
+    assert {row["values"] for row in shared} == {"shapley", "mask gradient"}
+
+
+@needed
+def test_figure_1_has_shapley_values_and_the_cheaper_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampled values sum to the loss change of their pair, as definition 2 makes them; gradients stand beside."""
+    monkeypatch.setattr(figures, "SAMPLED", {"quick": 3})
+    cell = json.loads(json.dumps(figures.excited(SUBJECT, "quick", 0, 30, pairs=5)))
+    for kind in ("corner", "benign"):
+        assert len(cell[kind]["shapley"]["loss change"]) == min(3, cell["pairs"])
+        assert len(cell[kind]["mask gradient"]["loss change"]) == cell["pairs"]
+        pairs = zip(cell[kind]["shapley"]["loss change"], cell[kind]["mask gradient"]["loss change"], strict=False)
+        for sampled, gradient in pairs:
+            assert sampled == pytest.approx(gradient, abs=0.02 * max(1.0, abs(gradient)))
+        assert 0 <= cell[kind]["shared of 10"] <= 10
+    rows = DeepSensorStudy().tables("quick", {f"excited/{SUBJECT}": cell})["tables"]["figure 1: excitable neurons"]
+    assert {(row["values"], row["kind"]) for row in rows} == {
+        (v, k) for v in ("shapley", "mask gradient") for k in ("corner", "benign")
+    }
+    assert {"above twice the mean", "above 0.5", "above 0.02"} < {row["measure"] for row in rows}
+    assert all(row["low"] <= row["mean"] <= row["high"] for row in rows)
 
 
 def test_charts_are_drawn_from_tables() -> None:

@@ -112,7 +112,7 @@ def test_variants_are_guides_that_exist() -> None:
 
     for scale in ("quick", "full"):
         for name, text in nsgen.guides("fashion-lenet5", scale).items():
-            assert isinstance(build_guide(text), NSGen) == (name not in nsgen.BASELINES[scale]), name
+            assert isinstance(build_guide(text), NSGen) == (name not in (*nsgen.BASELINES[scale], *nsgen.SOFT)), name
 
 
 @pytest.mark.skipif(not zoo.find("fashion-lenet5").embedded, reason="the embedded networks were removed")
@@ -150,7 +150,7 @@ def test_paths_are_read_once_and_give_every_variants_threshold(monkeypatch: pyte
     result = pool.pool("fashion-lenet5", "quick")
     json.dumps(result, allow_nan=False)
     assert result["mutants"] == 24
-    assert {*pool.WAYS, pool.OWN} == set(result["ways"])
+    assert {*pool.WAYS, pool.OWN, *pool.SOFT} == set(result["ways"])
     assert result["ways"]["label-only"]["auc"] > 0.9  # the prediction itself
     assert "has only 4 layers" in result["ways"]["6 layers"]["absent"]
     steps = pool.thresholds("fashion-lenet5", "quick")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -132,6 +132,41 @@ def test_one_cell_that_cannot_be_computed_does_not_stop_the_study(tmp_path: Path
     assert listed[-1] == ("method b", "no such data")  # once, not for each seed
     if zoo.find("cifar10-resnet56").weights is None:
         assert listed[2] == ("cifar10-resnet56", "its weights are not here: `neurotest zoo train cifar10-resnet56`")
+
+
+class Later(Partial):
+    """The data of one cell comes between two runs."""
+
+    here: ClassVar[list[str]] = []
+
+    def each_cell(self, scale: str) -> list[Cell]:
+        return [Cell("a/0", lambda: computed.append("a/0") or {"value": 1}), Cell("b/0", self._read), Cell("c/0", self._refuse)]
+
+    def _read(self) -> Row:
+        if not self.here:
+            self._refuse()
+        return {"value": 2}
+
+
+def test_what_was_absent_is_tried_again_on_resume(tmp_path: Path) -> None:
+    registry.entries("study")
+    registry.register("study", "later", paper="", cost="")(Later)
+    computed.clear()
+    try:
+        first = run_study("later", out=tmp_path / "run")
+        assert [row["cell"] for row in first["tables"]["all"]] == ["a/0"]
+        Later.here.append("data")
+        partly = run_study("later", resume=tmp_path / "run", only="c/")  # b is not asked for: it stays as it was
+        assert [row["cell"] for row in partly["tables"]["all"]] == ["a/0"]
+        again = run_study("later", resume=tmp_path / "run")
+    finally:
+        registry._entries["study"].pop("later")
+        Later.here.clear()
+    assert [row["cell"] for row in again["tables"]["all"]] == ["a/0", "b/0"]
+    reasons = {row["what"]: row["why"] for row in again["tables"]["not rerun"]}
+    assert "method b" not in reasons
+    assert reasons["method c"] == "no such data"
+    assert computed == ["a/0"]  # what is finished stays
 
 
 def test_subjects_of_a_scale() -> None:

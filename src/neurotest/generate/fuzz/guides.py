@@ -9,7 +9,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,9 +207,12 @@ class GuideState(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Guide(ABC):
-    """Settings. `defaults` are the fuzzer's settings this guide was published with, where the user sets no others."""
+    """Settings."""
 
-    defaults: ClassVar[dict[str, Any]] = {}
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The fuzzer's settings this guide was published with, where the user sets no others."""
+        return {}
 
     @abstractmethod
     def start(self, context: Context, seeds: Source) -> GuideState: ...
@@ -305,13 +308,12 @@ class DeepHunter(Guide):
 
     criterion: str = "kmnc"
 
-    defaults: ClassVar[dict[str, Any]] = {
-        "mutations": "deephunter",
-        "validity": "valid:preset=deephunter",
-        "tries": 20,
-        "priority": "deephunter",
-        "accept": "all",
-    }
+    @property
+    def defaults(self) -> dict[str, Any]:
+        return {
+            "mutations": "deephunter", "validity": "valid:preset=deephunter", "tries": 20, "priority": "deephunter",
+            "accept": "all",
+        }  # fmt: skip
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         criterion = registry.build("criterion", self.criterion)

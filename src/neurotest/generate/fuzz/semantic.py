@@ -26,6 +26,7 @@ SIMILARITY = Want(layers="(similarity of paths)")  # stands for no layer: what `
 NAME = "similarity"
 BLOCK = 16  # seeds whose paths are read together: fixed groups, so that a resumed campaign reads the same
 MOST_PATHS = 20_000  # paths of parents
+DEEPEST = 10_000  # mutations on top of each other where the paper sets no limit: as many as a campaign has turns
 
 
 @registry.register(
@@ -37,12 +38,15 @@ MOST_PATHS = 20_000  # paths of parents
     differs="The published path holds the predicted label, so that another path partly means another prediction; here `no-label` "
     "is the default, `with-label` is the paper's, `label-only` and `random-words` are controls. Conductance is taken for the "
     "seed's class, not for the mutant's, which would repeat the prediction (`target=own`). Paths are compared with those of "
-    "the seed at the root; the code compares with the parent (`reference=parent`). Neurons within 2 % of each other are a tie.",
+    "the seed at the root; algorithm 1 compares with the seed that was sampled, which may be a mutant (`reference=parent`). "
+    "Neurons within 2 % of each other are a tie. `preset=paper` is the text, `preset=code` the published program; below is what "
+    "each sets.",
     main="mode",
     presets={
-        "paper": {"mode": "with-label", "distance": "text", "target": "true"},
-        "code": {"mode": "with-label", "distance": "text", "target": "true", "reference": "parent", "margin": 0.0,
-                 "critical": "conductance:grid=captum"},
+        "paper": {"mode": "with-label", "distance": "text", "target": "own", "reference": "parent", "margin": 0.0, "depth": 5,
+                  "shuffle": True, "repeats": True, "per_class": 0.01, "campaign": "paper"},
+        "code": {"mode": "with-label", "distance": "text", "target": "true", "reference": "parent", "margin": 0.0, "depth": 5,
+                 "critical": "conductance:steps=50,grid=captum,rule=left", "campaign": "code"},
         "without-cns": {"critical": "all", "mode": "with-label"},
         "without-nldg": {"distance": "jaccard"},
     },
@@ -51,7 +55,8 @@ MOST_PATHS = 20_000  # paths of parents
 class NSGen(Guidance, Guide):
     """Keep a mutant when the similarity of its decision path to the reference's is below tau.
 
-    reference: the seed at the `root` of the mutant's lineage, or its `parent`. Everything else is about paths and how they are
+    reference: the seed at the `root` of the mutant's lineage, or its `parent`. campaign: what the fuzzer does where nothing else
+    is said: `ours`, as for every guide, or as in the `paper` or its `code`. Everything else is about paths and how they are
     compared:
     mode: `no-label`, `with-label`, `label-only`, `random-words` or `label+random-words`. distance: `text`, `jaccard` on neurons
     or `desc-jaccard` on words. encoder, fallback: for `text`. critical: how neurons are chosen, or `all`. depth or layers: which
@@ -60,10 +65,22 @@ class NSGen(Guidance, Guide):
     """
 
     reference: Literal["root", "parent"] = "root"
+    campaign: Literal["ours", "paper", "code"] = "ours"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("reference", self.reference, ("root", "parent"))
+        one_of("campaign", self.campaign, ("ours", "paper", "code"))
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Algorithm 1 adds whatever is kept to the seeds, faults too, and keeps nothing else."""
+        if self.campaign == "ours":
+            return {}
+        return {
+            "validity": f"valid:preset=nsgen-{self.campaign}", "tries": 64, "accept": "first", "reuse_failures": True,
+            "every_fault": False, "max_depth": DEEPEST,
+        }  # fmt: skip
 
     def start(self, context: Context, seeds: Source) -> GuideState:  # type: ignore[override]
         train = context.need_train("the guide nsgen")
@@ -71,16 +88,19 @@ class NSGen(Guidance, Guide):
         return NSGenState(ready, self.reference)
 
 
-class NSGenState(GuideState):
-    """Reads paths batch by batch, and keeps those of references."""
+class PathState(GuideState):
+    """Compares every mutant's path with that of its reference; paths of references are read once and kept.
+
+    `ready` reads and compares: `Semantics`, or soft paths. What it reads has rows, and `joined` makes one of several.
+    """
 
     shrinking = True  # gains do not depend on what was kept
 
-    def __init__(self, ready: Semantics, reference: str = "root") -> None:
+    def __init__(self, ready: Any, reference: str = "root") -> None:
         self.ready, self.reference = ready, reference
         self.pairs = self.below = self.kept = 0
-        self.tau = ready.tau
-        self._paths_of: dict[int, Paths] = {}
+        self.tau: float = ready.tau
+        self._paths_of: dict[int, Any] = {}
         self._counted: set[int] = set()  # references whose passes were counted: a resumed campaign reads them again for free
 
     def prepare(self, trace: Trace, batch: BatchContext) -> Trace:
@@ -92,21 +112,20 @@ class NSGenState(GuideState):
             recorded = {**trace.recorded, SIMILARITY: {NAME: torch.from_numpy(similarity)}}
         return Trace(trace.logits, recorded)
 
-    def _paths(self, trace: Trace, batch: BatchContext, references: Paths) -> Paths:
+    def _paths(self, trace: Trace, batch: BatchContext, references: Any) -> Any:
         """Of the mutants."""
-        if not self.ready.passes:
-            return _labels_only(trace.logits, references)
         self.forwards += len(batch.x) * self.ready.passes
         return self.ready.reader.mutants(batch.x, references, trace.predictions)
 
-    def _references(self, batch: BatchContext) -> Paths:
+    def _references(self, batch: BatchContext) -> Any:
         if self.reference == "root":
             keys: list[int] = batch.roots.tolist()
             self._read_roots(batch.seeds, set(keys))
         else:
             keys = [-1 - entry.number for entry in batch.parents]
             self._read_parents(batch, keys)
-        return Paths.joined([self._paths_of[key] for key in keys])
+        parts = [self._paths_of[key] for key in keys]
+        return type(parts[0]).joined(parts)
 
     def _read_roots(self, seeds: Seeds, roots: set[int]) -> None:
         for block in sorted({root // BLOCK for root in roots if root not in self._paths_of}):
@@ -122,16 +141,19 @@ class NSGenState(GuideState):
                 self._read([key], np.asarray(entry.x)[None], batch.seeds.roots.labels[[entry.root]])
 
     def _read(self, keys: list[int], images: NDArray[Any], labels: NDArray[np.int64]) -> None:
-        target = self.ready.target
-        x = target.prepare(np.array(images))  # a copy: images of a resumed campaign are read-only
-        if self.ready.passes:
-            self.forwards += len(set(keys) - self._counted) * self.ready.passes
-            self._counted.update(keys)
-            paths = self.ready.reader.references(x, labels)
-        else:
-            with torch.inference_mode():
-                paths = _labels_only(target.logits(x), None, self.ready)
+        x = self.ready.target.prepare(np.array(images))  # a copy: images of a resumed campaign are read-only
+        self.forwards += len(set(keys) - self._counted) * self.reference_passes
+        self._counted.update(keys)
+        paths = self.read_references(x, labels)
         self._paths_of.update((key, paths[i : i + 1]) for i, key in enumerate(keys))
+
+    @property
+    def reference_passes(self) -> int:
+        """Forward passes that a reference costs."""
+        return int(self.ready.passes)
+
+    def read_references(self, x: Tensor, labels: NDArray[np.int64]) -> Any:
+        return self.ready.reader.references(x, labels)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         return self.tau - trace[SIMILARITY][NAME].numpy()
@@ -154,7 +176,6 @@ class NSGenState(GuideState):
             "tau": self.tau,
             "threshold": None if threshold is None else threshold.to_dict(),
             "layers": [layer.name for layer in self.ready.layers],
-            "distinct paths": self.ready.comparer.distinct,
         }
 
     def arrays(self) -> Arrays:
@@ -163,6 +184,27 @@ class NSGenState(GuideState):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.pairs, self.below, self.kept = (int(n) for n in arrays["counts"])
         self._counted = {int(key) for key in arrays["paid"]}
+
+
+class NSGenState(PathState):
+    """Paths of one neuron per layer and their words; where neurons do not count, predictions alone."""
+
+    ready: Semantics
+
+    def _paths(self, trace: Trace, batch: BatchContext, references: Paths) -> Paths:
+        if not self.ready.passes:
+            return _labels_only(trace.logits, references)
+        paths: Paths = super()._paths(trace, batch, references)
+        return paths
+
+    def read_references(self, x: Tensor, labels: NDArray[np.int64]) -> Paths:
+        if self.ready.passes:
+            return self.ready.reader.references(x, labels)
+        with torch.inference_mode():
+            return _labels_only(self.ready.target.logits(x), None, self.ready)
+
+    def details(self) -> dict[str, Any]:
+        return {**super().details(), "distinct paths": self.ready.comparer.distinct}
 
 
 def _labels_only(logits: Tensor, like: Paths | None, ready: Semantics | None = None) -> Paths:

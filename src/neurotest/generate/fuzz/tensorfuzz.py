@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,9 @@ class TensorFuzz(Guide):
 
     threshold: float = 1.0
 
-    defaults: ClassVar[dict[str, Any]] = {"mutations": "tensorfuzz", "priority": "recent"}
+    @property
+    def defaults(self) -> dict[str, Any]:
+        return {"mutations": "tensorfuzz", "priority": "recent"}
 
     def __post_init__(self) -> None:
         number("threshold", self.threshold, "a squared distance; the published code uses 1", least=0)

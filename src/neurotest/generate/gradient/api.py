@@ -48,6 +48,7 @@ def attack(
     *,
     layers: str | None = None,
     reduce: str | None = None,
+    direction: str | None = None,
     attack_first: bool | None = None,
     keep_wrong: bool | None = None,
     limit: int | None = None,
@@ -68,7 +69,7 @@ def attack(
     it keeps its settings.
     """
     settings = {"keep_wrong": keep_wrong, "limit": limit, "batch": batch, "seed": seed, "files": files}
-    regulariser = _diversity(diversity, layers, reduce, attack_first)
+    regulariser = _diversity(diversity, layers, reduce, attack_first, direction)
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Attack:
@@ -88,9 +89,13 @@ def attack(
 
 
 def _diversity(
-    diversity: float | Diversity | None, layers: str | None, reduce: str | None, attack_first: bool | None
+    diversity: float | Diversity | None,
+    layers: str | None,
+    reduce: str | None,
+    attack_first: bool | None,
+    direction: str | None = None,
 ) -> Diversity | None:
-    options = {"layers": layers, "reduce": reduce, "attack_first": attack_first or None}
+    options = {"layers": layers, "reduce": reduce, "attack_first": attack_first or None, "direction": direction}
     changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if isinstance(diversity, Diversity):
         regulariser = dataclasses.replace(diversity, **changes)

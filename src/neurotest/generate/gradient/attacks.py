@@ -18,9 +18,10 @@ from neurotest.registry import register
 
 STUDY = "Harel-Canada et al., Is Neuron Coverage a Meaningful Measure for Testing Deep Neural Networks?, FSE 2020 (regulariser)"
 DIFFERS = (
-    "Each input is attacked for itself: with the regulariser the published code couples the inputs of a batch "
-    "(`--reduce batch` repeats that). The regulariser is taken from the attack's own forward pass, where the published code "
-    "makes a second one. eps is a share of the input range. Results are put on the 8-bit grid, inside the ball, and tested again."
+    "The regulariser looks at units summed over a batch, so that its inputs are attacked together (`--reduce instance`: each for "
+    "itself); the published code sums dense layers only and takes maps as one long vector (`--reduce batch`). It comes from the "
+    "attack's own forward pass, where the published code makes a second one. eps is a share of the input range. Results are put "
+    "on the 8-bit grid, inside the ball, and tested again."
 )
 
 

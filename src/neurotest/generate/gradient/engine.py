@@ -96,7 +96,6 @@ class Engine(Passes):
 
     def __enter__(self) -> Engine:
         self._probe.__enter__()
-        self._layers = 0 if self.diversity is None else len(self._probe.layers(self.diversity.want))
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -109,7 +108,7 @@ class Engine(Passes):
             return Output(self._probe(from_unit(u, self.target.bounds)).logits, None)
         diversity = self._regulariser.diversity
         # One batch is one term in the study's code, beside a mean: its share of a sum over n inputs is n times that.
-        self._regulariser.scale = sign * diversity.weight / self._layers * (len(u) if diversity.reduce == "batch" else 1)
+        self._regulariser.scale = sign * diversity.weight * (len(u) if diversity.coupled else 1)
         trace = self._probe(from_unit(u, self.target.bounds))
         with torch.enable_grad():
             penalty = torch.stack(list(trace[diversity.want].values()))  # (layers, n), or (layers, 1) of a batch
@@ -118,7 +117,7 @@ class Engine(Passes):
             return Output(trace.logits, penalty.sum())
 
     def gradient(self, u: Tensor, y: Tensor, *, first: bool = False) -> Tensor:
-        """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless reduce='batch'."""
+        """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless they are coupled."""
         u = u.detach().requires_grad_()
         output = self.forward(u, y, -1)
         with torch.enable_grad():

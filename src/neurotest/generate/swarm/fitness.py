@@ -42,19 +42,23 @@ def _word(name: str, value: Any) -> Any:
     differs="The papers count neurons whose signed change, divided by the L2 norm of the input's change, exceeds 0.5; whether "
     "any can depends on the scale of a layer. By default changes are divided by each neuron's spread on training data (or on the "
     "seeds), taken without sign, and lambda is the 95th percentile on random noise of equal norm. The published code scales the "
-    "difference of each layer to 0 .. 1 and counts above 0.2 (`preset=code`); the boundary coverage it adds is left out.",
+    "difference of each layer to 0 .. 1 and counts above 0.2 (`preset=code`); the boundary coverage it adds is left out. By "
+    "default the outputs of convolutions and dense layers count, 236 on LeNet-5; the papers' 268 are every layer's and the class "
+    "probabilities (`layers=every,answers=true`, part of `preset=paper`).",
     main="lam",
     presets={
-        "paper": {"scale": "raw", "signed": True, "divide": "l2", "lam": 0.5, "value": "count"},
+        "paper": {"scale": "raw", "signed": True, "divide": "l2", "lam": 0.5, "value": "count", "layers": "every",
+                  "answers": True},
         "code": {"scale": "minmax", "signed": False, "divide": "none", "lam": 0.2, "value": "count"},
     },
-)
+)  # fmt: skip
 class Sensitivity(Settings):
     """How many neurons the change of the input moves far.
 
     scale: `raw` values, `minmax` (each layer's differences to 0 .. 1), or `std` (by the neuron's spread on training data).
     signed: only rises count. divide: by the `l2` or `linf` norm of the change, or `none`. lam: a number, or `q0.95`, the quantile
-    on random noise of the ball's size. value: `count` is the share of neurons above lambda, `mean` the mean change.
+    on random noise of the ball's size. value: `count` is the share of neurons above lambda, `mean` the mean change. layers: which
+    count where --layers names none. answers: class probabilities count as neurons, too.
     """
 
     name: ClassVar[str] = "sensitivity"
@@ -65,9 +69,16 @@ class Sensitivity(Settings):
     divide: Literal["l2", "linf", "none"] = setting("l2", read=_word)
     lam: float | str = setting("q0.95", read=_lam)
     value: Literal["count", "mean"] = "count"
+    layers: str = "pre_activation"
+    answers: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.answers and self.scale != "raw":
+            raise BadInput(f"answers=true with scale={self.scale}: class probabilities are compared as they are; say scale=raw.")
 
     def begin(self, problem: Problem) -> Measure:
-        layers = problem.layers or "pre_activation"
+        layers = problem.layers or self.layers
         problem.target.survey().find(layers)  # refuses a glob that matches nothing
         want = Want(layers=layers, neuron=problem.neuron, keep="map" if self.scale == "minmax" else "reduced")  # type: ignore[arg-type]
         measure = SensitivityMeasure(problem, (want,))
@@ -87,9 +98,10 @@ class SensitivityMeasure(Measure):
         self.settings = settings
         problem = self.problem
         with self:
-            values = self._probe(from_unit(problem.seeds, problem.target.bounds)).values
+            trace = self._probe(from_unit(problem.seeds, problem.target.bounds))
+            values = trace.values
             self.forwards += len(problem.seeds)
-            self.base = dict(values) if settings.scale == "minmax" else torch.cat(list(values.values()), dim=1)
+            self.base = dict(values) if settings.scale == "minmax" else self._row(dict(values), trace.logits)
             if settings.scale == "std":
                 self.scale = self._spread(torch.cat(list(values.values()), dim=1), list(values))
             self.limit = self._quantile(float(settings.lam[1:])) if isinstance(settings.lam, str) else settings.lam
@@ -115,16 +127,21 @@ class SensitivityMeasure(Measure):
         size = max(1, AT_ONCE // n)  # few seeds alone would be slow: several draws go through the network together
         for part in (draws[start : start + size] for start in range(0, NOISES, size)):
             noisy = torch.cat([problem.ball.noise(problem.seeds, draw) for draw in part])
-            values = self._probe(from_unit(noisy, problem.target.bounds)).values
+            trace = self._probe(from_unit(noisy, problem.target.bounds))
             self.forwards += len(noisy)
             rows = torch.arange(n, device=noisy.device).repeat(len(part))
             with torch.inference_mode():
-                changes.append(self.changes(noisy, rows, dict(values)).flatten())
+                changes.append(self.changes(noisy, rows, dict(trace.values), trace.logits).flatten())
         joined = torch.cat(changes)
         step = max(1, len(joined) // 1_000_000)  # torch.quantile takes 16 million values at most, and a million are enough
         return float(joined[::step].quantile(share))
 
-    def changes(self, u: Tensor, owner: Tensor, values: dict[str, Tensor]) -> Tensor:
+    def _row(self, values: dict[str, Tensor], logits: Tensor) -> Tensor:
+        """Neurons of all layers side by side (n, neurons), in memory of their own."""
+        answers = [logits.softmax(1).to(next(iter(values.values())))] if self.settings.answers else []
+        return torch.cat([*values.values(), *answers], dim=1)
+
+    def changes(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
         """(n, neurons)"""
         settings = self.settings
         if settings.scale == "minmax":
@@ -132,7 +149,7 @@ class SensitivityMeasure(Measure):
             changes = torch.cat([_scaled(values[name] - self.base[name][owner]) for name in values], dim=1)
         else:
             assert isinstance(self.base, Tensor)
-            changes = torch.cat(list(values.values()), dim=1).sub_(self.base[owner])
+            changes = self._row(values, logits).sub_(self.base[owner])
             if self.scale is not None:
                 changes.mul_(self.scale)
         if not settings.signed:
@@ -144,7 +161,7 @@ class SensitivityMeasure(Measure):
         return changes.div_(norm.clamp_min_(1e-12)[:, None])
 
     def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
-        changes = self.changes(u, owner, values)
+        changes = self.changes(u, owner, values, logits)
         return (changes > self.limit).float().mean(1) if self.settings.value == "count" else changes.mean(1)
 
 

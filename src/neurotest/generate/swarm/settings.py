@@ -63,7 +63,8 @@ class Settings(checks.Settings):
             raise BadInput(f"radius={self.radius:g}: beyond the input range; l2 takes at most {longest:.4g} for this input.")
 
 
-# What the papers and the published code say, where they say it; the ball is that of their coverage experiment.
+# What the papers and the published code say, where they say it. The papers' swarms know no ball and no largest velocity; the ball
+# is that of their coverage experiment, and a velocity of its radius crosses the whole input range in one round.
 PAPER: dict[str, Any] = {
     "norm": "l2", "radius": 1.0, "moves": "velocity", "particles": 100, "evaluations": None, "iterations": 10, "labels": None,
     "enough": 1.0, "inertia": (0.4, 0.9),
@@ -76,6 +77,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "norm": "none", "radius": 0.7,
     },
     "excitability-paper": {"fitness": "excitability:preset=paper", **PAPER},
+    "excitability-gradient": {"fitness": "excitability:preset=gradient", **PAPER},
 }  # fmt: skip
 
 

@@ -42,10 +42,14 @@ Bools = NDArray[np.bool_]
 
 @dataclass(eq=False)
 class Annotator:
-    """Annotation vectors of (image, mask): features of every stage of an encoder pooled under the mask, divided by its mass;
-    beside them the mean pixels, the area and the centre of the mask."""
+    """Annotation vectors of (image, mask): features of every stage of an encoder pooled under the mask.
+
+    pooling: `mean` divides by the mask's mass, and the mean pixels, the area and the centre of the mask stand beside; `sum` is
+    equations 6 and 7 of NSGen: sums under the bilinearly shrunk mask and nothing else.
+    """
 
     channels: int
+    pooling: str = "mean"
 
     def __post_init__(self) -> None:
         self.target: Target = load(ENCODERS[3 if self.channels == 3 else 1])
@@ -53,7 +57,7 @@ class Annotator:
 
     @property
     def fingerprint(self) -> str:
-        return self.target.fingerprint
+        return self.target.fingerprint + ("" if self.pooling == "mean" else f" {self.pooling}")
 
     @torch.inference_mode()
     def __call__(self, x: Tensor, masks: Tensor, batch: int = 250) -> Tensor:
@@ -70,6 +74,8 @@ class Annotator:
         x = x.mean(dim=1, keepdim=True) if self.target.shape[0] == 1 and x.shape[1] != 1 else x
         if tuple(x.shape[2:]) != image:
             x = functional.interpolate(x, image, mode="bilinear", align_corners=False, antialias=True)
+        if self.pooling == "sum":
+            return torch.cat([summed(maps, masks) for maps in probe(x).values.values()], dim=1)
         masks = functional.adaptive_avg_pool2d(masks.unsqueeze(1), (image[0], image[1]))
         pooled = [_under(x, masks)]
         for maps in probe(x).values.values():
@@ -81,6 +87,12 @@ class Annotator:
 
 def _under(maps: Tensor, masks: Tensor) -> Tensor:
     return (maps * masks).sum(dim=(2, 3)) / masks.sum(dim=(2, 3)).clamp_min(1e-6)
+
+
+def summed(maps: Tensor, masks: Tensor) -> Tensor:
+    """Equation 6: (n, c, h, w) and (n, H, W) -> (n, c)."""
+    small = functional.interpolate(masks.unsqueeze(1), tuple(maps.shape[2:]), mode="bilinear", align_corners=False)
+    return (maps * small).sum(dim=(2, 3))
 
 
 annotator = functools.cache(Annotator)  # one for images of so many channels

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -68,7 +68,10 @@ class Decoders:
     differs="Experimental and small. The original decoder was trained on human annotations of ImageNet neurons with a ResNet-101 "
     "as encoder, which do not come with neurotest; ours is trained on pairs it generates (`corpus`), with a network of the zoo "
     "as encoder, so that it says attributes and class names of the corpus and nothing else. The temperature is .2, as in both "
-    "published programs; the papers' equation has 1.",
+    "published programs; the papers' equation 4 has 1. Features under a mask are divided by its mass, as in MILAN's program, and "
+    "its colour, area and place stand beside; NSGen's equation 6 is a plain sum (`pooling=sum`). `preset=paper` sets all three, "
+    "and the decoder's 512 hidden units.",
+    presets={"paper": {"pooling": "sum", "temperature": 1.0, "hidden": 512}},
 )
 class Milan(checks.Settings, Describer):
     """Says in words what a neuron's exemplars have in common under their masks; labels of the data are never looked at.
@@ -76,7 +79,7 @@ class Milan(checks.Settings, Describer):
     p(d | R) is an attention LSTM over annotation vectors, p(d) a two-layer LSTM, both trained on a corpus; a beam of `beam`
     descriptions is ranked by log p(d | R) - temperature log p(d). The score is the mean probability per word; below `least`
     the neuron is unknown. corpus: labelled DATA to take class words from (default: the embedded training sets of that image
-    size), or a folder of human annotations in MILAN's layout.
+    size), or a folder of human annotations in MILAN's layout. pooling: features under a mask as their `mean` or `sum`.
     """
 
     opens: ClassVar[tuple[str, ...]] = ("corpus",)
@@ -89,6 +92,7 @@ class Milan(checks.Settings, Describer):
     beam: int = checks.setting(50, "50 is usual")
     temperature: float = 0.2
     least: float = 0.2
+    pooling: Literal["mean", "sum"] = "mean"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -100,7 +104,7 @@ class Milan(checks.Settings, Describer):
         shape = material.shape
         if len(shape) != 3 or shape[0] not in (1, 3):
             raise BadInput(f"milan describes neurons of networks on grey or colour images, not on {'x'.join(map(str, shape))}.")
-        annotate = annotator(shape[0])
+        annotate = annotator(shape[0], self.pooling)
         decoders = self.trained(shape, annotate)
         for layer in material.layers:
             vectors = vectors_of(material, material.exemplars, annotate, layer.name)
@@ -113,7 +117,7 @@ class Milan(checks.Settings, Describer):
 
     def trained(self, shape: tuple[int, ...], annotate: Annotator | None = None) -> Decoders:
         """The decoders for images of a shape, from the cache where they were trained before."""
-        annotate = annotate or annotator(shape[0])
+        annotate = annotate or annotator(shape[0], self.pooling)
         place = self._place(shape, annotate)
         if (decoders := _load(place)) is None:
             decoders = self.train(shape, annotate)
@@ -149,7 +153,9 @@ class Milan(checks.Settings, Describer):
 
     def _place(self, shape: tuple[int, ...], annotate: Annotator) -> Path:
         settings = replace(self, beam=1, temperature=0.0, least=0.0)  # what the weights do not depend on
-        about: tuple[Any, ...] = (FORMAT, repr(settings), shape, annotate.fingerprint, K, self._corpus_state())
+        # How features are pooled is part of the annotator's fingerprint; decoders of earlier versions stay usable.
+        words = repr(settings).replace(f", pooling={self.pooling!r}", "")
+        about: tuple[Any, ...] = (FORMAT, words, shape, annotate.fingerprint, K, self._corpus_state())
         return cache_dir() / "describers" / f"milan-{blake2b(repr(about).encode(), digest_size=16).hexdigest()}.safetensors"
 
     def _corpus_state(self) -> str:

@@ -25,11 +25,11 @@ from neurotest.measure.context import Context
 from neurotest.mutate.space import to_unit
 from neurotest.scan import predictions, scan
 from neurotest.stats.evenness import evenness
+from neurotest.studies import material
 from neurotest.studies.coverage import published as paper
 from neurotest.studies.frame import Row, odd, split_of
 from neurotest.studies.pictures import strip, unit_picture
 from neurotest.target import Target
-from neurotest.target.load import load
 
 CLASSES = 10
 # Features for FID, KID and IS come from a network that was not attacked; CIFAR-10 has none but the target.
@@ -66,11 +66,11 @@ class Plan:
         return PGD(eps=self.strength, steps=40 if quick else 10 if mnist else 1000)
 
     def diversity(self) -> Diversity | float:
-        """Coupled over the suite as in the study's code; regularising after success only makes sense input by input."""
+        """Units summed over the suite, as its coverage counts them; regularising after success makes sense input by input."""
         if self.layer is None:
             return 0.0
         first = self.attack == "pgd-first"
-        return Diversity(weight=self.weight, layers=self.layer, reduce="instance" if first else "batch", attack_first=first)
+        return Diversity(weight=self.weight, layers=self.layer, reduce="instance" if first else "suite", attack_first=first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class Subject:
 
 @functools.lru_cache(maxsize=4)
 def subject_of(name: str, features: str | None = None) -> Subject:
-    target = load(f"zoo:{name}")
+    target = material.network(name)
     extractor = Extractor.of(features or EXTRACTORS[zoo.find(name).dataset], target)
     return Subject(target, odd(split_of(name, "test")), extractor)
 
@@ -183,7 +183,7 @@ def class_bias(name: str, weights: Sequence[float], eps: float, steps: int) -> R
     before, _ = coverage(target, seeds)
     attacks = []
     for weight in weights:
-        diversity = Diversity(weight=weight, reduce="batch") if weight else 0.0
+        diversity = Diversity(weight=weight, reduce="suite") if weight else 0.0
         attacks.append(_favoured(target, baseline, _attacked(target, seeds, PGD(eps=eps, steps=steps), diversity), weight))
     ranks = _bias(target, baseline)
     return {
@@ -217,7 +217,7 @@ def _defined(value: float | None) -> float | None:
 def activations(name: str, layer: str, weight: float, images: int, eps: float, steps: int) -> Row:
     """Figure 2: a layer's activations, summed over a suite and scaled, before and after, as two pictures of all its units."""
     target, before = subject_of(name).target, clean(name, 0, images).images
-    result = _attacked(target, before, PGD(eps=eps, steps=steps), Diversity(weight=weight, layers=layer, reduce="batch"))
+    result = _attacked(target, before, PGD(eps=eps, steps=steps), Diversity(weight=weight, layers=layer, reduce="suite"))
     shape = target.survey().find(layer)[0].shape
     row: Row = {"subject": name, "layer": layer, "lambda": weight}
     for word, source in (("before", before), ("after", ArraySource(result.x))):

@@ -23,7 +23,7 @@ from neurotest.zoo.faulty import CLASS, Patch
 MAIN, DEEP = "mnist-lenet5", "cifar10-resnet20"
 METHODS = ("excitability", "tiles", "margin", "sensitivity", "noise", "pgd")
 FEW = ("excitability", "margin", "noise", "pgd")
-GENERATORS = ("sensitivity-paper", "excitability-paper", "swarm", "deepxplore", "dlfuzz", "deephunter", "random", "pgd")
+GENERATORS = ("sensitivity-paper", "excitability-gradient", "swarm", "deepxplore", "dlfuzz", "deephunter", "random", "pgd")
 SETS = 3
 NARROW = 2 / 255  # the ball of ResNet-20: in Linf 8/255 noise alone makes half of the seeds fail
 ROUNDS = 20  # the papers' iterations

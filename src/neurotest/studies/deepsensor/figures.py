@@ -10,6 +10,8 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.attribute.shapley import mask_gradient
+from neurotest.attribute.shapley.game import Game
+from neurotest.attribute.shapley.permutation import permutation
 from neurotest.coverage import cover
 from neurotest.data.source import ArraySource, Source
 from neurotest.generate.swarm import Ball, Settings
@@ -18,12 +20,15 @@ from neurotest.studies.deepsensor.subjects import Subject, first_faults, paper_s
 from neurotest.studies.frame import Row, split_of
 from neurotest.target import Target
 
-PAIRS = 500  # of figure 1, as in the paper
+PAIRS = 500  # of figure 1, as in the paper; so many by mask gradients
+SAMPLED = {"quick": 10, "full": 100}  # pairs whose Shapley values are sampled: some seconds each
+ORDERS = 40  # random orders of neurons per pair
 CRITERIA = ("nc:0.2", "kmnc:1000", "nbc", "snac", "tknc:1", "bknc:1")
 
 
 def excited(name: str, scale: str, draw: int, n: int, pairs: int = PAIRS) -> Row:
-    """Figure 1: excitable neurons of so many pairs that fail, and of the same seeds with noise of equal norm that does not."""
+    """Figure 1: excitable neurons of so many pairs that fail, and of the same seeds with noise of equal norm that does not: by
+    mask gradients, and for the first of them by sampled Shapley values."""
     on = subject(name, scale, draw, n)
     rows, faults = first_faults(search(on, "excitability", Settings(evaluations=300, seed=draw)))  # what fails soon is enough
     benign = Ball("linf", 0.1, True).noise(on.x[rows], rng.torch_stream("study.deepsensor.benign", draw))
@@ -31,21 +36,37 @@ def excited(name: str, scale: str, draw: int, n: int, pairs: int = PAIRS) -> Row
         calm = torch.nonzero(on.target.logits(benign).argmax(1) == on.y[rows])[:pairs, 0]
     row: Row = {"pairs": len(calm), "seeds": len(on.x)}
     for kind, moved in (("corner", torch.stack(faults)), ("benign", benign)):
-        values = mask_gradient(on.target, on.x[rows][calm], moved[calm], on.y[rows][calm])
-        even = 2 * values.sum(1, keepdim=True).clamp_min(0) / values.shape[1]
-        row[kind] = {
-            **{f"above {limit:g}": (values > limit).sum(1).tolist() for limit in (0.5, 0.02)},
-            "above twice the mean": ((values > even) & (values > 0)).sum(1).tolist(),
-            "loss change": values.sum(1).tolist(),
-        }  # fmt: skip
+        x, y = on.x[rows][calm], on.y[rows][calm]
+        few = slice(SAMPLED[scale])
+        gradient = mask_gradient(on.target, x, moved[calm], y)
+        sampled = shapley(on.target, x[few], moved[calm][few], y[few], seed=draw)
+        row[kind] = {"shapley": _excitable(sampled), "mask gradient": _excitable(gradient)}
+        tops = [set(values.mean(0).topk(10).indices.tolist()) for values in (sampled, gradient[few])]
+        row[kind]["shared of 10"] = len(tops[0] & tops[1])
     return row
+
+
+def shapley(target: Target, x: Tensor, moved: Tensor, y: Tensor, *, seed: int, orders: int = ORDERS) -> Tensor:
+    """Shapley values of hidden neurons for every pair (n, players): mean marginal contributions over random orders."""
+    game = Game(target, x, moved, y)
+    return torch.stack([permutation(game, row, orders=orders, seed=seed).values for row in range(len(x))])
+
+
+def _excitable(values: Tensor) -> Row:
+    """Per pair how many neurons count as excitable, by the paper's limit, by a lower one, and by their share of the change."""
+    even = 2 * values.sum(1, keepdim=True).clamp_min(0) / values.shape[1]
+    return {
+        **{f"above {limit:g}": (values > limit).sum(1).tolist() for limit in (0.5, 0.02)},
+        "above twice the mean": ((values > even) & (values > 0)).sum(1).tolist(),
+        "loss change": values.sum(1).tolist(),
+    }
 
 
 def course(name: str, scale: str, draw: int, n: int) -> Row:
     """Figure 3 of the second paper: fitness per iteration of both papers' swarms; and what they cost (table VI)."""
     on = subject(name, scale, draw, n)
     row: Row = {"seeds": len(on.x)}
-    for preset in ("sensitivity-paper", "excitability-paper"):
+    for preset in ("sensitivity-paper", "excitability-gradient"):
         paper_search(dataclasses.replace(on, x=on.x[:1], y=on.y[:1]), preset, seed=draw)  # what is loaded on first use
         began, clock = time.process_time(), time.perf_counter()
         trajectory = paper_search(on, preset, seed=draw)
@@ -95,7 +116,8 @@ def sweep(name: str, scale: str, draw: int, n: int) -> Row:
 
 
 def overlap(name: str, scale: str, draw: int, n: int) -> Row:
-    """Figure 7: the ten most excitable neurons per method, by mask gradients over its failing pairs, and how many are shared."""
+    """Figure 7: the ten most excitable neurons per method over its failing pairs, and how many are shared: by Shapley values of
+    the first pairs, and by mask gradients of all."""
     on = subject(name, scale, draw, n)
     ball = Ball("linf", 0.1, True)
     pairs: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
@@ -106,14 +128,21 @@ def overlap(name: str, scale: str, draw: int, n: int) -> Row:
             pairs[method] = (on.x[rows], torch.stack(faults), on.y[rows])
     pairs["noise"] = (on.x, ball.noise(on.x, rng.torch_stream("study.deepsensor.overlap", draw)), on.y)
     pairs["pgd"] = _by_gradient(on, ball)
-    tops = {}
-    for method, (x, moved, y) in pairs.items():
-        values = mask_gradient(on.target, x, moved, y).mean(0)
-        tops[method] = set(values.topk(10).indices.tolist())
-        players = len(values)
-    names = list(tops)
-    shared = {f"{a} / {b}": len(tops[a] & tops[b]) for i, a in enumerate(names) for b in names[i + 1 :]}
-    return {"shared": shared, "chance": 100 / players, "pairs": {method: len(one[0]) for method, one in pairs.items()}}
+    few = max(3, SAMPLED[scale] // 2)
+    shared: Row = {}
+    for estimate in ("shapley", "mask gradient"):
+        tops = {}
+        for method, (x, moved, y) in pairs.items():
+            sampled = estimate == "shapley"
+            values = (
+                shapley(on.target, x[:few], moved[:few], y[:few], seed=draw) if sampled else mask_gradient(on.target, x, moved, y)
+            )
+            tops[method] = set(values.mean(0).topk(10).indices.tolist())
+            players = values.shape[1]
+        names = list(tops)
+        shared[estimate] = {f"{a} / {b}": len(tops[a] & tops[b]) for i, a in enumerate(names) for b in names[i + 1 :]}
+    counts = {method: len(one[0]) for method, one in pairs.items()}
+    return {"shared": shared, "chance": 100 / players, "pairs": counts, "sampled": few}
 
 
 def _by_gradient(on: Subject, ball: Ball) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,7 +12,7 @@ METHODS, ERRORS, POLLUTED, INCOMPLETE, TIME = (PAPER[key] for key in ("methods",
 
 def average(subject: str, method: str) -> float | None:
     """Printed error categories per seed."""
-    column = {name: i for i, name in enumerate(METHODS)} | {"sensitivity-paper": 3, "excitability-paper": 3}
+    column = {name: i for i, name in enumerate(METHODS)} | {"sensitivity-paper": 3, "excitability-gradient": 3}
     return ERRORS[subject][column[method]][1] / 1000 if subject in ERRORS and method in column else None
 
 

@@ -90,18 +90,20 @@ def incomplete(cells: Cells) -> list[Row]:
 
 def excited(cells: Cells) -> list[Row]:
     return [
-        {"network": key, "pairs": cell["pairs"], "kind": kind, "measure": measure, **spread(values, 3, ("mean", "low", "high"))}
+        {"network": key, "values": estimate, "pairs": len(next(iter(cell[kind][estimate].values()))), "kind": kind,
+         "measure": measure, **spread(values, 3, ("mean", "low", "high")), "top ten shared": cell[kind]["shared of 10"]}
         for key, cell in cells.items()
+        for estimate in ("shapley", "mask gradient")
         for kind in ("corner", "benign")
-        for measure, values in cell[kind].items()
-    ]
+        for measure, values in cell[kind][estimate].items()
+    ]  # fmt: skip
 
 
 def course(cells: Cells) -> list[Row]:
     return [
         {"network": key, "swarm": preset, "iteration": i + 1, "fitness": round(value, 5)}
         for key, cell in cells.items()
-        for preset in ("sensitivity-paper", "excitability-paper")
+        for preset in ("sensitivity-paper", "excitability-gradient")
         for i, value in enumerate(cell[preset]["fitness"])
     ]
 
@@ -135,9 +137,10 @@ def sweep(cells: Cells) -> list[Row]:
 
 def overlap(cells: Cells) -> list[Row]:
     return [
-        {"network": key, "pair": pair, "shared of 10": shared, "by chance": round(cell["chance"], 2)}
+        {"network": key, "values": estimate, "pair": pair, "shared of 10": shared, "by chance": round(cell["chance"], 2)}
         for key, cell in cells.items()
-        for pair, shared in cell["shared"].items()
+        for estimate, pairs in cell["shared"].items()
+        for pair, shared in pairs.items()
     ]
 
 
@@ -145,10 +148,10 @@ def seconds(cells: Cells) -> list[Row]:
     """Of 100 examples with 100 particles and 10 iterations; below 1: quicker than the paper's GPU."""
     rows = []
     for key, cell in cells.items():
-        for name in ("sensitivity", "excitability"):
-            one, theirs = cell[f"{name}-paper"], published.TIME[name]
+        for swarm, name in (("sensitivity-paper", "sensitivity"), ("excitability-gradient", "excitability")):
+            one, theirs = cell[swarm], published.TIME[name]
             cpu, wall = (100 * one[clock] / cell["seeds"] for clock in ("cpu", "wall"))
-            row: Row = {"network": key, "swarm": f"{name}-paper", "examples": cell["seeds"], "threads": one["threads"]}
+            row: Row = {"network": key, "swarm": swarm, "examples": cell["seeds"], "threads": one["threads"]}
             row |= {"processor": round(cpu, 1), "wall": round(wall, 1), "paper, GPU": theirs}
             rows.append({**row, "processor / paper": round(cpu / theirs, 3), "wall / paper": round(wall / theirs, 3)})
     return rows

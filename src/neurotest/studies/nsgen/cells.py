@@ -17,7 +17,8 @@ from neurotest.data.source import Source
 from neurotest.generate.fuzz import Budget, Mutant, build_guide
 from neurotest.generate.fuzz.guides import Guide
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.fuzz.semantic import NSGen, NSGenState
+from neurotest.generate.fuzz.semantic import NSGen, PathState
+from neurotest.generate.fuzz.soft import Path
 from neurotest.measure.context import Context
 from neurotest.semantics.critical import path_layers
 from neurotest.semantics.exemplars import globs
@@ -97,7 +98,7 @@ def campaign(subject: str, seed: int, guide: str, scale: str, protocols: Sequenc
     method = with_tau(subject, guide)
     context = Context(target=target, train=train, seed=seed, cache=True)
     # The turns of table 3 are finished before others begin: some take all their tries, and would be waited for while many run.
-    whole = Budget(forwards=int(MOST[scale] * (1 if isinstance(method, NSGen) else LESS)))
+    whole = Budget(forwards=int(MOST[scale] * (1 if isinstance(method, NSGen | Path) else LESS)))
     kept = 0
 
     def keep(mutant: Mutant) -> bool:
@@ -123,7 +124,7 @@ def campaign(subject: str, seed: int, guide: str, scale: str, protocols: Sequenc
         "pairs": [[m.root, int(m.fault)] for m in first],
         "kinds": sorted({(m.expected, m.predicted) for m in faults}),
         "map": mapped(target, shown),
-        "below": fuzzer.guide.value() if isinstance(fuzzer.guide, NSGenState) else None,
+        "below": fuzzer.guide.value() if isinstance(fuzzer.guide, PathState) else None,
     }
 
 

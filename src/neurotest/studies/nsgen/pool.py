@@ -22,6 +22,7 @@ from neurotest.oracles import build_oracles
 from neurotest.semantics.critical import path_layers
 from neurotest.semantics.guidance import Guidance
 from neurotest.semantics.paths import Paths, Reader
+from neurotest.semantics.soft import Contributions, Soft, Values, VectorReader, Vectors, cosines
 from neurotest.semantics.threshold import tau
 from neurotest.stats.comparison import ranks
 from neurotest.studies.frame import ABSENT, Row
@@ -47,6 +48,8 @@ WAYS: dict[str, tuple[str, Row]] = {
     **{f"{k} layer{'s' * (k > 1)}": ("figure 6", {"depth": k}) for k in (1, 2, 3, 6, 8, 10)},
 }
 OWN = "nsgen, target=own"
+# Without words, labels and top neurons: the cosine of what all neurons contributed, and of what they put out.
+SOFT: dict[str, Soft] = {"path": Contributions(), "activation": Values()}
 
 
 def pool(subject: str, scale: str) -> Row:
@@ -77,7 +80,19 @@ def pool(subject: str, scale: str) -> Row:
     own = Guidance(target="own", tau=1.0, describe=common.ready.bank).start(target, train)
     references, paths = _read(own.reader, seeds.x[:images], x, roots)
     ways[OWN] = against(own.similarity(references[roots], paths), wrong, roots, usual)
+    for name, soft in SOFT.items():
+        reader = soft.reader(target, train)
+        first, second = _vectors(reader, seeds.x[:images], x, roots)
+        ways[name] = against(cosines(first[roots], second), wrong, roots, usual)
     return {"mutants": len(x), "faults": int(wrong.sum()), "ways": ways}
+
+
+def _vectors(reader: VectorReader, images: NDArray[Any], x: torch.Tensor, roots: NDArray[np.int64]) -> tuple[Vectors, Vectors]:
+    """Of images and of their mutants."""
+    prepare = reader.target.prepare
+    references = Vectors.joined([reader.references(prepare(images[i : i + 64])) for i in range(0, len(images), 64)])
+    parts = [reader.mutants(x[i : i + 256], references[roots[i : i + 256]]) for i in range(0, len(x), 256)]
+    return references, Vectors.joined(parts)
 
 
 def _read(reader: Reader, images: NDArray[Any], x: torch.Tensor, roots: NDArray[np.int64]) -> tuple[Paths, Paths]:

@@ -23,6 +23,8 @@ CORE: dict[str, str] = {
     "w/o NLDG": "distance=jaccard",
     "w/o CNS, with-label": "critical=all,mode=with-label",
 }
+# What NSGen never stood beside: the same paths without words and top neurons, and plain activations.
+SOFT = ("path", "activation")
 UNCHANGED = ("target=own", "reference=parent", "critical=gradient", "critical=mask", "critical=activation")
 MORE: dict[str, str] = {
     "nsgen label+random-words": "mode=label+random-words",
@@ -44,8 +46,8 @@ SINGLE: dict[str, Callable[[str, str], Row]] = {"pool": pool.pool, "tau": pool.t
     cost="quick: two subjects, three sets of seeds, about thirteen minutes of one core; full: every subject that is trained, "
     "all baselines, 10,000 iterations, days",
     differs="Every number stands beside random, and NSGen beside its controls: without the label in the path, with nothing but "
-    "the label, with random words. Seeds are odd test images; settings were chosen on even ones. Seeds the target gets wrong are "
-    "set aside and faults do not become seeds.",
+    "the label, with random words, with all neurons' contributions (`path`) and with plain activations instead. Seeds are odd "
+    "test images; settings were chosen on even ones. Seeds the target gets wrong are set aside and faults do not become seeds.",
 )
 class NSGenStudy(Study):
     """What decision paths contribute to fuzzing, and how much of the published result the label gives for free."""
@@ -60,7 +62,7 @@ class NSGenStudy(Study):
         subjects = self.subjects.here(scale)
         for subject in subjects:
             for name, guide in guides(subject, scale).items():
-                main = name in CORE or name in BASELINES[scale]
+                main = name in (*CORE, *SOFT, *BASELINES[scale])
                 protocols = PROTOCOLS if main else ("outputs",)  # what the variants' tables need
                 (first if main else later).extend(
                     cell(f"fuzz/{subject}/{seed}/{name}", cells.campaign, subject, seed, guide, scale, protocols)
@@ -73,7 +75,7 @@ class NSGenStudy(Study):
     def results(self, scale: str, done: dict[str, Any]) -> Results:
         names = {subject: guides(subject, scale) for subject in self.subjects.here(scale)}
         groups = grouped(done, "fuzz/{s}/{}/{m}", SEEDS[scale], names)
-        core = {key: campaigns for key, campaigns in groups.items() if key[1] in (*BASELINES[scale], *CORE)}
+        core = {key: campaigns for key, campaigns in groups.items() if key[1] in (*BASELINES[scale], *CORE, *SOFT)}
         pools, described = below(done, "pool/"), below(done, "words/")
         return {
             "12: equal outputs": tables.equal(core, "outputs"),
@@ -126,7 +128,8 @@ def guides(subject: str, scale: str) -> dict[str, str]:
         variants.pop("encoder minilm", None)
     base = f"nsgen:per_class={cells.PER_CLASS[scale]}"
     own = {name: ",".join(filter(None, (base, text))) for name, text in variants.items()}
-    return {**{name: CRITERIA[name] for name in BASELINES[scale]}, **own}
+    soft = {name: f"{name}:per_class={cells.PER_CLASS[scale]}" for name in SOFT}
+    return {**{name: CRITERIA[name] for name in BASELINES[scale]}, **own, **soft}
 
 
 def budgets(scale: str) -> dict[str, int]:

@@ -12,7 +12,7 @@ from neurotest.studies.frame import ABSENT, Groups, Row, rounded, with_ends
 from neurotest.studies.fuzzing import published
 from neurotest.studies.fuzzing.tables import gallery as every_gallery
 from neurotest.studies.fuzzing.tables import last_columns, means
-from neurotest.studies.nsgen.pool import OWN, WAYS
+from neurotest.studies.nsgen.pool import OWN, SOFT, WAYS
 
 DRAWS = 2000
 RIVALS = ("kmnc", "dsc", "nlc")
@@ -109,7 +109,7 @@ def similarities(pools: dict[str, Row]) -> list[Row]:
         {"subject": subject, "path": name, "table": WAYS[name][0] if name in WAYS else "", "mutants": cell["mutants"],
          "faults": cell["faults"], **{key: None if value is None else float(f"{value:.4g}") for key, value in way.items()}}
         for subject, cell in pools.items()
-        for name in (*WAYS, OWN)
+        for name in (*WAYS, OWN, *SOFT)
         if (way := cell["ways"].get(name)) and ABSENT not in way
     ]  # fmt: skip
 
@@ -204,7 +204,7 @@ def checks(groups: Groups) -> dict[str, float]:
     """Fault rates at equal outputs over random's, and the lower end of their intervals."""
     claims = {}
     for (subject, guide), cells in groups.items():
-        if guide.startswith(("nsgen", "w/o")) and (value := lift(cells, groups.get((subject, "random"), []))):
+        if guide.startswith(("nsgen", "w/o", *SOFT)) and (value := lift(cells, groups.get((subject, "random"), []))):
             claims[f"{guide} on {subject}, fault rate over random's"] = round(value[0], 3)
             claims[f"{guide} on {subject}, lower end"] = round(value[1], 3)
     return claims

@@ -33,7 +33,7 @@ METHODS = {
     "nss": "nss:reference=original", "nss, cosine": "nss:reference=original,distance=cosine",
     "nss, unpaired": "nss:reference=remutate", "nss+": "nss+",
     "nac": "cam:nac:0.5", "kmnc": "cam:kmnc:1000", "npc": "cam:criterion=npc:share=0.7",
-    "dsa": "dsa", "deepgini": "deepgini", "ats": "ats", "adaptive": "adaptive", "random": "random",
+    "dsa": "dsa:inputs=1000", "dsa, all": "dsa", "deepgini": "deepgini", "ats": "ats", "adaptive": "adaptive", "random": "random",
 }  # fmt: skip
 TIMED = tuple(word for word in METHODS if word != "nss, cosine")
 CURVE = [p / 100 for p in range(1, 21)]

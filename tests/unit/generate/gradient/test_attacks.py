@@ -87,8 +87,10 @@ def test_no_room_changes_nothing() -> None:
 @pytest.mark.parametrize("weight", [0.0, 2.0])
 def test_a_batch_is_its_inputs_one_by_one(attack: FGSM | BIM | CW, weight: float) -> None:
     x, y, target = images(5), torch.tensor([0, 1, 2, 0, 1]), network()
-    whole = moved(attack, target, x, y, Diversity(weight=weight))
-    single = [moved(attack, target, x[i : i + 1], y[i : i + 1], Diversity(weight=weight), first=i) for i in range(5)]
+    whole = moved(attack, target, x, y, Diversity(weight=weight, reduce="instance"))
+    single = [
+        moved(attack, target, x[i : i + 1], y[i : i + 1], Diversity(weight=weight, reduce="instance"), first=i) for i in range(5)
+    ]
     assert torch.allclose(whole, torch.cat(single), atol=2e-3)
     assert ((whole - torch.cat(single)).abs() < 1e-6).float().mean() > 0.98  # a sign may turn where a gradient is next to 0
 

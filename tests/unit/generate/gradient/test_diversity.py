@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,13 +54,23 @@ def test_its_gradient_is_that_of_the_plain_formula() -> None:
 
 def test_instance_and_batch() -> None:
     dense, maps = torch.tensor([[1.0, 3.0], [3.0, 1.0]]), torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    alone = Diversity()({"fc": dense, "conv": maps})
+    alone = Diversity(reduce="instance")({"fc": dense, "conv": maps})
     assert alone.shape == (2,)
-    expected = [(by_loop(dense[i].numpy()) + by_loop(maps[i].numpy())) / 2 for i in range(2)]
+    expected = [by_loop(dense[i].numpy()) + by_loop(maps[i].numpy()) for i in range(2)]  # layers are added, as in the paper
     assert alone.tolist() == pytest.approx(expected, rel=1e-5)
     together = Diversity(reduce="batch")
     assert float(together({"fc": dense})) == pytest.approx(0, abs=1e-6)  # the sums 4 and 4 are equal
     assert float(together({"conv": maps})) == pytest.approx(by_loop(maps.numpy()), rel=1e-5)
+    suite = Diversity()  # units summed over the suite, those of maps too
+    assert float(suite({"fc": dense})) == pytest.approx(0, abs=1e-6)
+    assert float(suite({"conv": maps})) == pytest.approx(by_loop(maps.numpy().sum(0)), rel=1e-5)
+    assert float(suite({"fc": dense[:1], "conv": maps[:1]})) == pytest.approx(float(alone[0]), rel=1e-5)
+    other = Diversity(direction="shares")
+    p = (maps.double().sum(0) / maps.double().sum()).flatten()
+    by_hand = sum(float(v) * math.log(float(v) * p.numel()) for v in p)
+    assert float(other({"conv": maps})) == pytest.approx(by_hand, rel=1e-4)
+    assert float(divergence(torch.tensor([1.0, -5.0]), "shares")) == pytest.approx(math.log(2))  # one of two silent
+    assert float(divergence(torch.zeros(4), "shares")) == 0
 
 
 class Small(nn.Module):
@@ -78,7 +89,7 @@ def test_the_fused_pass_gives_the_gradient_of_two_passes() -> None:
     target = Target(Small().eval(), shape=(1, 6, 6), bounds=(-1.0, 1.0))
     u = torch.rand(4, 1, 6, 6, generator=torch.Generator().manual_seed(1))
     y = torch.tensor([0, 1, 2, 0])
-    with Engine(target, Diversity(weight=3.0, layers="conv")) as engine:
+    with Engine(target, Diversity(weight=3.0, layers="conv", reduce="instance")) as engine:
         fused = engine.gradient(u, y)
         assert (engine.forwards, engine.backwards) == (4, 4)
     free = u.clone().requires_grad_()
@@ -114,35 +125,39 @@ class Deep(nn.Module):
 
 
 @pytest.mark.parametrize("layers", ["pre_activation", "second", "fc"])
-@pytest.mark.parametrize("reduce", ["instance", "batch", "first"])
-def test_every_layer_and_way_as_plain_autograd_says(layers: str, reduce: str) -> None:
+@pytest.mark.parametrize("reduce", ["instance", "batch", "suite", "first"])
+@pytest.mark.parametrize("direction", ["uniform", "shares"])
+def test_every_layer_and_way_as_plain_autograd_says(layers: str, reduce: str, direction: str) -> None:
     module = Deep().eval()
     target = Target(module, shape=(1, 6, 6))
     u = torch.rand(5, 1, 6, 6, generator=torch.Generator().manual_seed(1))
     y = target.logits(u).argmax(1)
     y[:2] = (y[:2] + 1) % 3  # these two fail already
     first = reduce == "first"
-    wanted = Diversity(weight=2.0, layers=layers, reduce="instance" if reduce != "batch" else "batch", attack_first=first)
+    way: Any = "instance" if first else reduce
+    wanted = Diversity(weight=2.0, layers=layers, reduce=way, direction=direction, attack_first=first)  # type: ignore[arg-type]
     with Engine(target, wanted) as engine:
         for _ in range(2):  # the second pass uses the memory of the first
             gradient = engine.gradient(u, y)
     free = u.clone().requires_grad_()
     values = module.maps(free)
     chosen = values if layers == "pre_activation" else [values[["first", "second", "fc"].index(layers)]]
-    away = torch.stack([plain(v, reduce) for v in chosen]).mean(0)
+    away = torch.stack([plain(v, reduce, direction) for v in chosen]).sum(0)
     if first:
         away = away * torch.tensor([1, 1, 0, 0, 0])
     loss = nn.functional.cross_entropy(values[-1], y, reduction="sum")
-    (expected,) = torch.autograd.grad(loss - 2 * away.sum() * (5 if reduce == "batch" else 1), free)
+    (expected,) = torch.autograd.grad(loss - 2 * away.sum() * (5 if reduce in ("batch", "suite") else 1), free)
     assert torch.allclose(gradient, expected, rtol=1e-3, atol=1e-5)
 
 
-def plain(values: Tensor, reduce: str) -> Tensor:
+def plain(values: Tensor, reduce: str, direction: str = "uniform") -> Tensor:
     """The published formula, recorded by autograd."""
     active = values.relu().flatten(1)
-    if reduce == "batch":
-        active = active.sum(0, keepdim=True) if values.ndim == 2 else active.reshape(1, -1)
+    if reduce in ("batch", "suite"):
+        active = active.sum(0, keepdim=True) if values.ndim == 2 or reduce == "suite" else active.reshape(1, -1)
     shares = active / active.sum(1, keepdim=True) + 1e-20
+    if direction == "shares":
+        return (shares * shares.log()).sum(1) + math.log(shares.shape[1])
     return -shares.log().mean(1) - math.log(shares.shape[1])
 
 
@@ -177,8 +192,11 @@ def test_bad_settings() -> None:
     for bad in ({"weight": -1.0}, {"weight": math.nan}, {"weight": "much"}, {"reduce": "sum"}):
         with pytest.raises(BadInput):
             Diversity(**bad)
-    with pytest.raises(BadInput, match="attack_first"):
-        Diversity(reduce="batch", attack_first=True)
+    for way in ("batch", "suite"):
+        with pytest.raises(BadInput, match="attack_first"):
+            Diversity(reduce=way, attack_first=True)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="direction"):
+        Diversity(direction="up")  # type: ignore[arg-type]
     target = Target(Small().eval(), shape=(1, 6, 6))
     with pytest.raises(BadInput, match="matches no layer"), Engine(target, Diversity(layers="cnov")):
         pass

@@ -38,7 +38,7 @@ def flown(fitness: str, shape: tuple[int, ...] = (1, 8, 8), n: int = 12, **optio
     return Swarm(registry.build("fitness", fitness).begin(on), settings).run(), on
 
 
-@pytest.mark.parametrize("fitness", ["excitability", "sensitivity", "margin", "excitability:preset=paper"])
+@pytest.mark.parametrize("fitness", ["excitability", "sensitivity", "margin", "excitability:preset=gradient"])
 @pytest.mark.parametrize("moves", ["tiles", "velocity"])
 def test_hits_fail_lie_in_the_ball_and_the_budget_is_kept(fitness: str, moves: str) -> None:
     trajectory, on = flown(fitness, moves=moves, evaluations=120, radius=0.2)

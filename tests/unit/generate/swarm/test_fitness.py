@@ -115,7 +115,7 @@ def test_excitability_by_particle_is_the_mask_gradient() -> None:
     ):
         measure = begin(target, f"excitability:particle,value={kind},lam=0.01", x, y)
         assert torch.allclose(fitness_of(measure, u, torch.arange(3)), expected, atol=1e-5)
-    measure = begin(target, "excitability:preset=paper", x, y)
+    measure = begin(target, "excitability:preset=gradient", x, y)
     fitness_of(measure, u, torch.arange(3))
     assert (measure.forwards, measure.backwards) == (3 + 2 * 3, 3 + 3)
 
@@ -164,7 +164,7 @@ class Around(nn.Module):
 
 def test_a_loss_that_does_not_change_and_dead_layers_are_said() -> None:
     x, y = torch.rand(3, 4), torch.zeros(3, dtype=torch.long)
-    for fitness in ("excitability", "excitability:preset=paper"):
+    for fitness in ("excitability", "excitability:preset=gradient"):
         with pytest.raises(BadInput, match="does not change"):
             begin(Target(Flat().eval(), shape=(4,)), fitness, x, y)
     module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))

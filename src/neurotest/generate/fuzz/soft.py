@@ -1,0 +1,100 @@
+"""Guides by soft decision paths: what all neurons contributed, or plainly put out, compared with the seed's by the cosine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from neurotest import registry
+from neurotest.checks import one_of
+from neurotest.data.source import Source
+from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideState
+from neurotest.generate.fuzz.semantic import PathState
+from neurotest.measure.context import Context
+from neurotest.semantics.soft import ByValue, Contributions, SoftPaths, Values, Vectors
+from neurotest.target import Trace
+
+
+@registry.register(
+    "guide",
+    "path",
+    paper="ours, after NSGen (Huang et al., TOSEM 2025)",
+    cost="14 further forward passes per mutant, and once per target those of 10 training images per class under 95 rules",
+    differs="NSGen takes the one neuron per layer that contributed most and compares descriptions of these; this compares the "
+    "contributions of all neurons, layer by layer, and needs neither words nor labels. Contributions are to the logit of the "
+    "seed's predicted class, for the mutant, too: its own would show what it is taken for.",
+    main="critical",
+)
+@dataclass(frozen=True, kw_only=True)
+class Path(Contributions, Guide):
+    """Keep a mutant when what its neurons contributed to the seed's class points elsewhere than what the seed's did.
+
+    The similarity is the mean over layers of the cosine of all neurons' contributions. critical: how contributions are measured
+    (`neurotest list critical`). reference: the seed at the `root` of the mutant's lineage, or its `parent`. depth or layers:
+    which layers. tau: the threshold, else the `quantile` over `per_class` training images (below 1: that share of every class)
+    under 95 rules.
+    """
+
+    reference: Literal["root", "parent"] = "root"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("reference", self.reference, ("root", "parent"))
+
+    def start(self, context: Context, seeds: Source) -> GuideState:
+        train = context.need_train("the guide path")
+        return SoftState(self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference)
+
+
+@registry.register(
+    "guide",
+    "activation",
+    paper="ours: the control that NSGen lacks",
+    cost="none per mutant: the pass that tests it shows its activations; one pass per seed, and once per target those of 10 "
+    "training images per class under 95 rules",
+    differs="What is left of NSGen without conductance, top neurons, descriptions and labels.",
+    main="depth",
+)
+@dataclass(frozen=True, kw_only=True)
+class Activation(Values, Guide):
+    """Keep a mutant when its neurons' activations point elsewhere than its seed's.
+
+    The similarity is the mean over layers of the cosine of all activations. neuron: `channel` takes the mean of a map, `unit`
+    every value of it. reference: the seed at the `root` of the mutant's lineage, or its `parent`. depth or layers: which layers.
+    tau: the threshold, else the `quantile` over `per_class` training images (below 1: that share of every class) under 95 rules.
+    """
+
+    reference: Literal["root", "parent"] = "root"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("reference", self.reference, ("root", "parent"))
+
+    def start(self, context: Context, seeds: Source) -> GuideState:
+        train = context.need_train("the guide activation")
+        return SoftState(self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference)
+
+
+class SoftState(PathState):
+    """Vectors instead of paths; where the pass that tests a mutant shows them, nothing more is run."""
+
+    ready: SoftPaths
+
+    def __init__(self, ready: SoftPaths, reference: str = "root") -> None:
+        super().__init__(ready, reference)
+        if isinstance(ready.reader, ByValue):
+            self.want = ready.reader.want
+
+    @property
+    def reference_passes(self) -> int:
+        return max(1, self.ready.passes)
+
+    def _paths(self, trace: Trace, batch: BatchContext, references: Vectors) -> Vectors:
+        if isinstance(self.ready.reader, ByValue):
+            return self.ready.reader.of(trace)
+        vectors: Vectors = super()._paths(trace, batch, references)
+        return vectors
+
+    def details(self) -> dict[str, Any]:
+        return {("rate below tau" if name == "dpd_rate" else "kept" if name == "dpd_count" else name): value
+                for name, value in super().details().items()}  # fmt: skip

@@ -1,0 +1,197 @@
+"""Select by how far an input is from what the network learned: the nearest training inputs of the class it is taken for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from neurotest import rng
+from neurotest.checks import Settings, setting
+from neurotest.errors import BadInput
+from neurotest.measure.context import Traces
+from neurotest.measure.traces import joined
+from neurotest.registry import register
+from neurotest.select.scorer import PerInput, Pool, Scorer
+from neurotest.select.surprise import steady
+from neurotest.target import Trace, Want
+
+Ints = NDArray[np.int64]
+BLOCK = 1000  # candidates searched at once
+PROJECTED = 64  # directions that a search for candidates uses
+SAMPLE = 1000  # training inputs that set these directions
+EASY = 2_000_000  # products per candidate and class up to which everything is compared with everything
+THIN = 5000  # training inputs that decide which other class is nearest, at most
+FARTHEST = 2.0  # cosine distance of opposite vectors: what a class without training inputs gets
+
+
+@register(
+    "selector", "nearest", main="k",
+    paper="ours: neuron sensitivity (NSS) and surprise (DSA, Kim et al., ICSE 2019) where no original is there",
+    cost="one forward pass per input and training input; the search costs a fraction of a pass of LeNet-5 (`bench "
+    "select`); keeps 8 bytes per input and the activations of at most 10,000 training inputs",
+    differs="NSS measures how far an input moved from its original; here the nearest training inputs of the predicted class "
+    "stand for it. DSA takes Euclidean distances of channel means in every layer to any training input; this takes the cosine, "
+    "the last map, the mean of `k` neighbours, training inputs the network gets right, and DeepGini as a factor.",
+    presets={"plain": {"others": False, "doubt": None}},
+)  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Nearest(Settings, Scorer):
+    """Score by d / sqrt(o) * (DeepGini + `doubt`).
+
+    d: the mean cosine distance to the `k` nearest training inputs of the predicted class; o: the same for the class of the
+    nearest training input of another class (others=false: 1). doubt: how little DeepGini counts; none leaves it out. Only
+    training inputs that the network gets right count, where training data has labels. inputs: so many of them at most, drawn at
+    random. search: `exact` compares everything with everything, `projected` looks among those nearest in 64 directions, `auto`
+    decides by the cost. layer, neuron: where distances are measured; default is the last map of the encoder, every value of it.
+    """
+
+    k: int = setting(5, "5 by default")
+    others: bool = True
+    doubt: float | None = setting(0.1, "0.1 by default; none leaves DeepGini out", least=0)
+    search: Literal["auto", "exact", "projected"] = "auto"
+    inputs: int | None = setting(10_000, "10000 by default; none: all")
+    layer: str = "encoder"
+    neuron: Literal["unit", "channel"] = "unit"
+
+    @property
+    def want(self) -> Want:
+        return Want(layers=self.layer, neuron=self.neuron)
+
+    @property
+    def learns(self) -> tuple[str, Want]:
+        return "traces", self.want
+
+    def start(self, pool: Pool) -> NearestState:
+        return NearestState(self, pool, self._points(pool.context.traces(self.want, "nearest"), pool.seed))
+
+    def _points(self, traces: Traces, seed: int) -> Directions:
+        good = np.isfinite(traces.values).all(axis=1)
+        if traces.labels is not None and bool((traces.predicted == traces.labels).any()):
+            good &= (traces.predicted == traces.labels) | (traces.labels < 0)
+        rows = np.flatnonzero(good)
+        if not len(rows):
+            raise BadInput(
+                "nearest needs training inputs with finite activations: none is usable. Give others with --train DATA."
+            )
+        if self.inputs is not None and len(rows) > self.inputs:
+            rows = np.sort(rng.stream("select.nearest", seed).permutation(rows)[: self.inputs])
+        return Directions(torch.from_numpy(traces.values[rows]), traces.predicted[rows], self.search)
+
+
+class Directions:
+    """Unit vectors in classes, searched by the cosine.
+
+    Which other class is nearest is decided in a few directions; within a class everything is compared with everything, or, where
+    that is too much, with those that are nearest in these directions.
+    """
+
+    def __init__(self, points: Tensor, classes: Ints, search: str = "auto") -> None:
+        order = np.argsort(classes, kind="stable")
+        self.points = unit(points.float()[torch.from_numpy(order)])  # (n, d)
+        present, starts = np.unique(classes[order], return_index=True)
+        ends = [*starts[1:].tolist(), len(order)]
+        self.parts = {int(c): slice(a, b) for c, a, b in zip(present, starts.tolist(), ends, strict=True)}
+        n, d = self.points.shape
+        self.basis = self._directions() if d > 2 * PROJECTED else None
+        self.short = self.points if self.basis is None else self.points @ self.basis  # (n, few)
+        most = max(part.stop - part.start for part in self.parts.values())
+        self.shortlist = self.basis is not None and (search == "projected" or (search == "auto" and most * d > EASY))
+        step = -(-n // THIN)
+        self.thin = self.short[::step]  # decides which other class is nearest
+        self.thin_classes = torch.from_numpy(classes[order][::step])
+
+    def _directions(self) -> Tensor:
+        """(d, few) in which the points lie: a power step from random ones, because a decomposition would cost as much as the
+        forward passes."""
+        step = max(1, len(self.points) // SAMPLE)
+        some = self.points[::step][:SAMPLE]
+        start = torch.randn(some.shape[1], PROJECTED, generator=rng.torch_stream("select.nearest.directions", 0))
+        basis: Tensor = torch.linalg.qr(some.T @ (some @ start))[0].contiguous()
+        return basis
+
+    def search(
+        self, queries: Tensor, predicted: Ints, k: int, *, others: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean distance to the k nearest of the predicted class, and of the nearest other class: (n,) each."""
+        own, other = (np.full(len(queries), FARTHEST) for _ in range(2))
+        for start in range(0, len(queries), BLOCK):
+            part = slice(start, start + BLOCK)
+            directions, classes = unit(queries[part].float()), predicted[part]
+            short = directions if self.basis is None else directions @ self.basis
+            own[part] = self._in_class(directions, short, classes, k)
+            if others and len(self.parts) > 1:
+                other[part] = self._in_class(directions, short, self._nearest_other(short, classes), k)
+        return own, other
+
+    def _nearest_other(self, short: Tensor, classes: Ints) -> Ints:
+        alike = short @ self.thin.T  # (b, few points)
+        alike.masked_fill_(torch.from_numpy(classes)[:, None] == self.thin_classes, -2.0)
+        nearest: Ints = self.thin_classes[alike.argmax(1)].numpy()
+        return nearest
+
+    def _in_class(self, directions: Tensor, short: Tensor, classes: Ints, k: int) -> NDArray[np.float64]:
+        distances = np.full(len(directions), FARTHEST)
+        for c in np.unique(classes).tolist():
+            if c not in self.parts:
+                continue
+            part, rows = self.parts[c], torch.from_numpy(np.flatnonzero(classes == c))
+            count = part.stop - part.start
+            if self.shortlist:
+                wide = min(count, 2 * k)  # projections mix up neighbours, so some more are looked at
+                where = (short[rows] @ self.short[part].T).topk(wide, dim=1).indices + part.start
+                alike = torch.bmm(self.points[where], directions[rows].unsqueeze(2)).squeeze(2)
+            else:
+                alike = directions[rows] @ self.points[part].T
+            near = alike.topk(min(k, count), dim=1).values
+            distances[rows.numpy()] = (1 - near.double()).clamp_min_(0).mean(1).numpy()
+        return distances
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Of length 1; a silent row stays 0."""
+    length = rows.norm(dim=1, keepdim=True)
+    return rows / torch.where(length > 0, length, 1.0)
+
+
+class NearestState(PerInput):
+    def __init__(self, method: Nearest, pool: Pool, points: Directions) -> None:
+        super().__init__(len(pool))
+        self.method, self.want, self.layout = method, method.want, pool.context.layout(method.want)
+        self.points = points
+        self.waiting: list[tuple[np.ndarray, np.ndarray, Ints, np.ndarray]] = []  # positions, values, predictions, DeepGini
+        self.strangers = 0
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        gini = (1 - trace.probs.square().sum(dim=1)).cpu().numpy()
+        values = joined(trace, self.want, self.layout).values
+        self.waiting.append((index, values, trace.predictions.cpu().numpy(), gini))
+        if sum(len(positions) for positions, *_ in self.waiting) >= BLOCK:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self.waiting:
+            return
+        index, values, predicted, gini = (np.concatenate(part) for part in zip(*self.waiting, strict=True))
+        self.waiting = []
+        method = self.method
+        own, other = self.points.search(torch.from_numpy(values), predicted, method.k, others=method.others)
+        self.strangers += int((~np.isin(predicted, list(self.points.parts))).sum())
+        score = own / np.sqrt(np.maximum(other, 1e-6)) if method.others else own
+        if method.doubt is not None:
+            score = score * (gini + method.doubt)
+        self.scores[index] = np.where(np.isfinite(values).all(axis=1), steady(score), np.nan)
+
+    def value(self) -> np.ndarray:
+        self._flush()
+        return self.scores
+
+    def notes(self) -> tuple[str, ...]:
+        if not self.strangers:
+            return ()
+        return (f"{self.strangers} candidates are predicted as a class that no training input has: they count as farthest away.",)
