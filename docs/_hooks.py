@@ -57,6 +57,7 @@ HEADINGS = {
     "critical": "Choices of critical neurons",
     "selector": "Selectors",
     "study": "Studies",
+    "robustness": "Measures of robustness",
     "suite": "Runs that can be judged",
     "estimator": "Estimators of accuracy",
     "fitness": "Fitness of swarms",

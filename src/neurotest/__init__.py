@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from neurotest.errors import BadInput as BadInput
     from neurotest.errors import NeurotestError as NeurotestError
     from neurotest.evaluate import evaluate as evaluate
+    from neurotest.evaluate.robustness import RobustnessResult as RobustnessResult
+    from neurotest.evaluate.robustness import robustness as robustness
     from neurotest.generate.differential import DiffResult as DiffResult
     from neurotest.generate.differential import diff as diff
     from neurotest.generate.gradient import AttackResult as AttackResult
@@ -60,6 +62,7 @@ _HOME = {
     "NeurotestError": "errors",
     "Probe": "target",
     "Profile": "target",
+    "RobustnessResult": "evaluate.robustness",
     "Run": "runs.store",
     "Selection": "select",
     "Source": "data.source",
@@ -80,6 +83,7 @@ _HOME = {
     "illuminate": "generate.illuminate",
     "load": "target",
     "profile": "scan",
+    "robustness": "evaluate.robustness",
     "scan": "scan",
     "select": "select",
     "suspects": "select.suspects",

@@ -38,6 +38,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "describer": ("semantics",),
     "guide": ("generate",),
     "goal": ("generate",),
+    "robustness": ("evaluate",),
     "suite": ("evaluate", "campaign"),
     "examination": ("check",),
     "oracle": ("oracles.py",),
