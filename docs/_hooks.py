@@ -44,6 +44,9 @@ FIXED: list[dict[str, str]] = [
     {"Illumination": "illumination.md"},
     {"Swarms": "swarm.md"},
     {"Judging a suite": "evaluate.md"},
+    {"Robustness": "robustness.md"},
+    {"Gate": "gate.md"},
+    {"In pytest and CI": "pytest.md"},
     {"Promises": "promises.md"},
     {"Design": "design.md"},
 ]

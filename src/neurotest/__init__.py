@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from neurotest.campaign.swarm import swarm as swarm
     from neurotest.check import CheckResult as CheckResult
     from neurotest.check import check as check
+    from neurotest.check.gate import GateResult as GateResult
+    from neurotest.check.gate import gate as gate
     from neurotest.coverage import Coverage as Coverage
     from neurotest.coverage import cover as cover
     from neurotest.data.source import Source as Source
@@ -58,6 +60,7 @@ _HOME = {
     "Descriptions": "semantics.descriptions",
     "DiffResult": "generate.differential",
     "FuzzResult": "campaign",
+    "GateResult": "check.gate",
     "IlluminateResult": "generate.illuminate",
     "NeurotestError": "errors",
     "Probe": "target",
@@ -80,6 +83,7 @@ _HOME = {
     "evaluate": "evaluate",
     "explain": "campaign",
     "fuzz": "campaign",
+    "gate": "check.gate",
     "illuminate": "generate.illuminate",
     "load": "target",
     "profile": "scan",

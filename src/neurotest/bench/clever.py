@@ -15,7 +15,7 @@ from neurotest.generate.gradient.toolbox import installed
 from neurotest.target import Target
 
 SUBJECTS = ("mnist-lenet5",)
-SETTINGS: dict[str, Any] = {"batches": 50, "samples": 128}
+SETTINGS: dict[str, Any] = {"batches": 50, "samples": 32}
 
 
 def clever_pairs(name: str) -> Iterator[tuple[str, Pair]]:

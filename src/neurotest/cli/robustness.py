@@ -17,7 +17,7 @@ SHOWN = 20
 @opt.holds(
     "inputs", "set_aside", "radius", "score", "score_interval.*", "score_median", "least", "upper", "upper_interval.*", "reached",
     "contradicted", "contradicted_interval.*", "at_radius", "random.*", "fits", "fitted", "by.*", "forwards", "backwards",
-    "seconds",
+    "seconds", "rows.*",
 )  # fmt: skip
 def robustness(
     target: opt.Target = None,

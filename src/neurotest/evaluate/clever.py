@@ -119,9 +119,7 @@ class Clever(Settings):
         lead = logits[own] - logits[rivals]
         norms: list[Tensor] = []  # (rivals, points) each
         changed, near = 0, torch.inf
-        for block in range(self.batches if self.fresh else self.pool):
-            generator = rng.torch_stream("clever.points", seed, position, block)
-            points = (u + self.reach * draw(self.samples, tuple(u.shape), self.norm, generator).to(u)).clamp(0, 1)
+        for number, points in enumerate(self._points(u, position, seed)):
             for part in points.split(AT_ONCE):
                 out, size = self._norms(leads, part, own, rivals)
                 norms.append(size)
@@ -129,13 +127,26 @@ class Clever(Settings):
                 changed += int(other.sum())
                 if bool(other.any()):
                     near = min(near, float(sizes(part[other] - u, ORDERS[self.norm]).min()))
-            if block + 1 == SCREENED and self.screen:
+            if number == 0 and self.screen:
                 close = self._close(lead, torch.cat(norms, 1).amax(1).double())
                 rivals, lead, norms = rivals[close], lead[close], [one[close] for one in norms]
         values = torch.cat(norms, 1).double().cpu().numpy()  # (rivals, points)
         ends = tuple(end_point(maxima, largest=top) for maxima, top in zip(*self._maxima(values, position, seed), strict=True))
         scores = np.array([self._score(float(g), end.value) for g, end in zip(lead, ends, strict=True)])
         return Estimate(rivals.cpu().numpy(), lead.cpu().numpy(), scores, ends, changed / values.shape[1], near)
+
+    def _points(self, u: Tensor, position: int, seed: int) -> Iterator[Tensor]:
+        """Points of the ball around u: first those after which far classes are left out, then about as many as go together."""
+        blocks: list[Tensor] = []
+        count = self.batches if self.fresh else self.pool
+        for block in range(count):
+            generator = rng.torch_stream("clever.points", seed, position, block)
+            moved = u + self.reach * draw(self.samples, tuple(u.shape), self.norm, generator).to(u)
+            blocks.append(moved.clamp(0, 1))
+            full = len(blocks) * self.samples >= AT_ONCE and block >= SCREENED
+            if block + 1 in (SCREENED, count) or full:
+                yield torch.cat(blocks)
+                blocks = []
 
     def _close(self, lead: Tensor, largest: Tensor) -> Tensor:
         """(rivals,) which of them may still turn out to be the nearest."""
