@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not zoo.find("mnist-lenet5").embedded, reason="the embedded networks were removed"),
     pytest.mark.slow,
 ]
-N, BATCHES, SAMPLES = 10, 50, 24
+N, BATCHES, SAMPLES = 10, 50, 8
 COLLAPSED = 0.05  # its fit diverges on some inputs: a score of nearly 0, one twentieth of all others
 
 

@@ -114,12 +114,15 @@ def test_mistakes_are_one_sentence(place: Path, pytester: pytest.Pytester) -> No
     damaged.write_text((place / "faults.json").read_text()[:300])
     strange = pytester.path / "strange.json"
     strange.write_text(json.dumps({"format": "neurotest faults", "version": 1, "faults": [3], "classes": [], "mutations": "x"}))
+    code = pytester.path / "code.json"
+    code.write_text((place / "faults.json").read_text().replace('"rules95(', '"rules95(judge=py:evil.py:build, '))
     photos = ["--neurotest-data", f"dir:{place / 'photos'}"]
     other = pytester.mkdir("photos")
     (other / "dark").mkdir()
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(other / "dark" / "0.png")
     for faults, more, message in (
         (damaged, photos, "cannot be read as a faults file"),
+        (code, photos, "which could run code"),
         (strange, photos, "cannot be read as a faults file"),
         (place / "faults.json", [], "name the data its seeds come from"),
         (place / "faults.json", ["--neurotest-data", f"dir:{other}"], "are not in"),

@@ -31,6 +31,7 @@ from neurotest.files import write_text
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.jobs.opening import open_data
+from neurotest.jobs.stored import named_code
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import Chain, free, words
@@ -158,6 +159,8 @@ def _stored(run: Run, per_family: int) -> tuple[list[Kept], dict[str, StoredMuta
     config = campaign_config(run)
     if run["command"] not in ("fuzz", "merge"):
         raise BadInput(f"{run.path} is a run of {run['command']!r}: faults are kept of runs of fuzz or merge.")
+    if not run.made_here:
+        _refuse_code(str(run.path), str(config["options"]), str(config["guide"]))
     contents = {row.position: row.content for row in run.inputs()}
     faults: list[Kept] = []
     stored: dict[str, StoredMutant] = {}
@@ -222,12 +225,20 @@ def _of_file(path: Path, target: Target, data: AnyData | None, budget: int | Non
         if not isinstance(named, str) or not named.startswith("zoo:"):
             raise BadInput(f"{path} holds recipes, not images: name the data its seeds come from (--neurotest-data, or data=).")
         data = named
+    _refuse_code(str(path), recipe)
     mutations: Mutations = registry.build("mutation", recipe)
     chosen = first(faults, budget)
     _classes_fit(str(path), target, classes, chosen)
     roots = _seeds(path, target, data, chosen)
     images = _made(mutations, roots, [one.chain for one in chosen], target)
     return _set(list(images), chosen, classes, str(path))
+
+
+def _refuse_code(where: str, *methods: str) -> None:
+    """A method may name a further network: what comes from elsewhere must not make us load one."""
+    for text in methods:
+        if named_code({"method": text}):
+            raise BadInput(f"{where} names {text:.80}, which could run code: find the faults yourself with `neurotest fuzz`.")
 
 
 def _read(one: Any) -> Kept:
