@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from neurotest.campaign.swarm import swarm as swarm
     from neurotest.check import CheckResult as CheckResult
     from neurotest.check import check as check
+    from neurotest.check.gate import GateResult as GateResult
+    from neurotest.check.gate import gate as gate
     from neurotest.coverage import Coverage as Coverage
     from neurotest.coverage import cover as cover
     from neurotest.data.source import Source as Source
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from neurotest.errors import BadInput as BadInput
     from neurotest.errors import NeurotestError as NeurotestError
     from neurotest.evaluate import evaluate as evaluate
+    from neurotest.evaluate.robustness import RobustnessResult as RobustnessResult
+    from neurotest.evaluate.robustness import robustness as robustness
     from neurotest.generate.differential import DiffResult as DiffResult
     from neurotest.generate.differential import diff as diff
     from neurotest.generate.gradient import AttackResult as AttackResult
@@ -56,10 +60,12 @@ _HOME = {
     "Descriptions": "semantics.descriptions",
     "DiffResult": "generate.differential",
     "FuzzResult": "campaign",
+    "GateResult": "check.gate",
     "IlluminateResult": "generate.illuminate",
     "NeurotestError": "errors",
     "Probe": "target",
     "Profile": "target",
+    "RobustnessResult": "evaluate.robustness",
     "Run": "runs.store",
     "Selection": "select",
     "Source": "data.source",
@@ -77,9 +83,11 @@ _HOME = {
     "evaluate": "evaluate",
     "explain": "campaign",
     "fuzz": "campaign",
+    "gate": "check.gate",
     "illuminate": "generate.illuminate",
     "load": "target",
     "profile": "scan",
+    "robustness": "evaluate.robustness",
     "scan": "scan",
     "select": "select",
     "suspects": "select.suspects",

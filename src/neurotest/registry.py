@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "describer": ("semantics",),
     "guide": ("generate",),
     "goal": ("generate",),
+    "robustness": ("evaluate",),
     "suite": ("evaluate", "campaign"),
     "examination": ("check",),
     "oracle": ("oracles.py",),

@@ -26,6 +26,7 @@ RESUMED: dict[str, list[str]] = {
     "attack": [TARGET, DATA, "--attack", "fgsm:0.2", "--batch", "10"],
     "diff": [TARGET, "zoo:mnist-lenet4", "--seeds", DATA, "--steps", "2", "--batch", "10"],
     "illuminate": [TARGET, DATA, "--forwards", "300", "--batch", "16"],
+    "robustness": [TARGET, DATA, "--inputs", "6", "--samples", "4", "--batches", "10", "--batch", "2", "--no-attacks"],
 }
 WHOLE: dict[str, list[str]] = {
     "select": [TARGET, DATA, "--budget", "5", "--batch", "10", "--out", "out"],
@@ -39,7 +40,13 @@ ON_A_RUN: dict[str, list[str]] = {
     "neurons": ["run", "--pairs", "2", "--rounds", "2", "--out", "out"],
     "explain": ["run", "--limit", "5", "--out", "out.json"],
 }
-SAMPLE = [("attack", signal.SIGTERM), ("illuminate", signal.SIGHUP), ("select", signal.SIGINT), ("cover", signal.SIGTERM)]
+SAMPLE = [
+    ("attack", signal.SIGTERM),
+    ("illuminate", signal.SIGHUP),
+    ("select", signal.SIGINT),
+    ("robustness", signal.SIGINT),
+    ("cover", signal.SIGTERM),
+]
 
 
 def every(*tables: dict[str, list[str]]) -> list[Any]:
@@ -93,7 +100,7 @@ def test_a_run_that_is_stopped_says_how_to_go_on(command: str, number: int, cli:
 
 def faults(out: str) -> tuple[Any, ...]:
     content = json.loads(out)
-    return content["faults"], content["forwards"]
+    return content.get("faults", content.get("score")), content["forwards"]
 
 
 @pytest.mark.parametrize(("command", "number"), every(WHOLE))

@@ -19,10 +19,10 @@ from neurotest.semantics.guidance import Guidance, GuidanceOptions
 from neurotest.target.load import LoadOptions, load
 
 FUNCTIONS = [
-    "attack", "check", "cover", "data", "describe", "diff", "doctor", "evaluate", "explain", "fuzz", "illuminate", "load",
-    "profile", "scan", "select", "suspects", "swarm",
+    "attack", "check", "cover", "data", "describe", "diff", "doctor", "evaluate", "explain", "fuzz", "gate", "illuminate", "load",
+    "profile", "robustness", "scan", "select", "suspects", "swarm",
 ]  # fmt: skip
-OPEN_ENDED = {"attack", "diff"}  # their **options are those of the method that is chosen
+OPEN_ENDED = {"attack", "diff", "robustness"}  # their **options are those of the method that is chosen
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from neurotest import zoo
-from neurotest.bench import attack, coverage, fuzz, nsgen, passes, selection, swarm
+from neurotest.bench import attack, clever, coverage, fuzz, nsgen, passes, selection, swarm
 from neurotest.bench.ratio import Pair, Ratio, ratio
 from neurotest.errors import BadInput, near
 from neurotest.scan import Progress
@@ -26,6 +26,7 @@ WORKS = {
     "select": Work(selection.select_pairs, selection.SUBJECTS),
     "fuzz": Work(fuzz.fuzz_pairs, fuzz.SUBJECTS),
     "attack": Work(attack.attack_pairs, attack.SUBJECTS),
+    "clever": Work(clever.clever_pairs, clever.SUBJECTS),
     "nsgen": Work(nsgen.nsgen_pairs, nsgen.SUBJECTS),
     "swarm": Work(swarm.swarm_pairs, swarm.SUBJECTS),
 }

@@ -19,9 +19,11 @@ from neurotest.cli import (
     evaluate,
     explain,
     fuzz,
+    gate,
     generate,
     labels,
     neurons,
+    robustness,
     select,
     show,
     study,
@@ -57,7 +59,8 @@ app = typer.Typer(
 )
 COMMANDS = (
     tools.demo, check.check, tools.doctor, cover.cover, describe.describe, select.select, suspects.suspects, generate.attack,
-    generate.diff, generate.illuminate, generate.swarm, neurons.neurons, evaluate.evaluate, labels.labels, study.study,
+    generate.diff, generate.illuminate, generate.swarm, neurons.neurons, evaluate.evaluate, robustness.robustness, gate.gate,
+    labels.labels, study.study,
     explain.explain, labels.export, fuzz.fuzz, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
 )  # fmt: skip
 for command in COMMANDS:

@@ -32,6 +32,9 @@ MEASURED: dict[str, tuple[int, str, dict[str, tuple[Any, Any]]]] = {
     ),
     "fuzz": (5, "A campaign guided by KMNC over the bare passes it makes, and the published one-by-one loop over ours.", {}),
     "attack": (9, "A PGD step with the diversity regulariser over a plain one, by layer; the limit is 1.15.", {}),
+    "clever": (
+        3, "CLEVER over the bare backward passes it makes; the adversarial-robustness-toolbox's over ours, if installed.", {},
+    ),
     "nsgen": (
         5, "Conductance of a path's layers over a bare forward pass (captum's beside, if installed), and an NSGen campaign.", {},
     ),

@@ -128,7 +128,7 @@ def diff(
     opt.start_or_resume("diff", "TARGET... and --seeds DATA", bool(targets) and seeds is not None, resume)
     from neurotest.generate.differential import diff as run
 
-    loaded = _load_targets(targets or [], weights or [], description, resume)
+    loaded = load_targets(targets or [], weights or [], description, resume)
     with show.ticking("driving apart", quiet=quiet) as progress:
         result = run(
             loaded or None, seeds, method, layers=layers, steps=steps, step=step, keep_wrong=keep_wrong, limit=limit, batch=batch,
@@ -138,7 +138,7 @@ def diff(
     return content, lambda: _show_diff(content, result.table(), quiet)
 
 
-def _load_targets(targets: list[str], weights: list[Path], description: dict[str, Any], resume: Path | None) -> list[Any]:
+def load_targets(targets: list[str], weights: list[Path], description: dict[str, Any], resume: Path | None) -> list[Any]:
     """The targets; a network of the zoo has a description of its own, unless all are of the zoo."""
     if resume is not None and not targets and (weights or description):
         option = "weights" if weights else next(iter(description)).replace("_", "-")

@@ -181,18 +181,28 @@ def tell_round(proposal: dict[str, Any]) -> None:
 
 @opt.reports_result
 def export(
-    run: Annotated[Path, typer.Argument(help="A run of `neurotest select`.")],
-    form: Annotated[str, typer.Option("--format", help="csv, folder (one per class the network says) or label-studio")],
+    run: Annotated[Path, typer.Argument(help="A run of `neurotest select`; for --format faults, of fuzz or merge.")],
+    form: Annotated[
+        str, typer.Option("--format", help="csv, folder (one per class the network says) or label-studio; of campaigns faults")
+    ],
     out: Annotated[Path, typer.Option("--out", help="File or folder to write.")],
     method: Annotated[str | None, typer.Option("--method", help="Whose picks (default: the run's first method).")] = None,
     every: Annotated[
         bool, typer.Option("--all", help="All rounds of an adaptive selection, with labels, instead of what is pending.")
     ] = False,
+    per_family: Annotated[
+        int | None, typer.Option("--per-family", help="faults: how many of each family, the smallest changes first (3).")
+    ] = None,
 ) -> opt.Result:
     """Hand out the picks: a table, a folder of pictures, or Label Studio tasks with the network's guess and the score.
 
-    Of an adaptive selection: the inputs of its newest round that have no label yet.
+    Of an adaptive selection: the inputs of its newest round that have no label yet. Of a campaign (--format faults): a small file
+    of recipes without images, which pytest and `neurotest gate` run again.
     """
+    if form == "faults":
+        return _faults(run, out, per_family, method, every)
+    if per_family is not None:
+        raise BadInput("--per-family goes with --format faults: leave it out.")
     from neurotest.select.exchange import export as write
 
     result = write(run, form, out, method=method, every=every)
@@ -203,5 +213,20 @@ def export(
         print(f"{result['exported']} picks{of} in {result['out']}")
         if result["without_picture"]:
             print(f"{result['without_picture']} picks have no picture in the run and are left out (select with more --files).")
+
+    return result, print_result
+
+
+def _faults(run: Path, out: Path, per_family: int | None, method: str | None, every: bool) -> opt.Result:
+    if method is not None or every:
+        raise BadInput("--method and --all are of selections: --format faults takes neither.")
+    from neurotest.campaign.faults import PER_FAMILY, export_faults
+
+    result = export_faults(run, out, per_family=PER_FAMILY if per_family is None else per_family)
+
+    def print_result() -> None:
+        print(f"{result['exported']} faults of {result['families']} families in {result['out']}")
+        if result["left_out"]:
+            print(f"{result['left_out']} faults follow no rule and cannot be made again from their seed: left out.")
 
     return result, print_result

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from neurotest.cli import check, cover, fuzz, generate, select, suspects
+from neurotest.cli import check, cover, fuzz, gate, generate, robustness, select, suspects
 from neurotest.cli import options as opt
 from neurotest.errors import BadInput
 
@@ -39,6 +39,8 @@ COMMANDS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "swarm": (generate.swarm, (TARGET, "zoo:mnist/test[:3]", "--evaluations", "40")),
     "diff": (generate.diff, (TARGET, "zoo:mnist-lenet5", "--seeds", "zoo:mnist/test[:4]")),
     "illuminate": (generate.illuminate, (TARGET, DATA, "--forwards", "300")),
+    "robustness": (robustness.robustness, (TARGET, "zoo:mnist/test[:2]", "--samples", "4", "--batches", "10")),
+    "gate": (gate.gate, (TARGET, "zoo:mnist-lenet5", DATA, "--max-loss", "1")),
     "check": (check.check, (TARGET, DATA, "--time", "2s", "--skip", "campaign")),
     "suspects": (suspects.suspects, (TARGET, DATA)),
     "cover": (cover.cover, (TARGET, DATA, "--criteria", "tknc:1", "--criteria", "kmnc:10", "--train", DATA)),

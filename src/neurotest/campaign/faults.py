@@ -1,0 +1,296 @@
+"""Faults kept for later: of a campaign's run, or of a small file that holds recipes and no images; run again on any target.
+
+A faults file names each seed by its place in the data and the hash of its content, and what was done to it. With the same data
+the same inputs come out, so that a fault found once is tested for ever, as Hypothesis does with its examples.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from neurotest import registry
+from neurotest.campaign.api import campaign_config
+from neurotest.campaign.families import best, grouped
+from neurotest.campaign.plan import FuzzPlan
+from neurotest.campaign.result import class_name
+from neurotest.campaign.store import Store, StoredMutant
+from neurotest.checks import count, integer
+from neurotest.data.objects import AnyData
+from neurotest.data.source import content_ids
+from neurotest.errors import BadInput
+from neurotest.files import write_text
+from neurotest.generate.fuzz.mutants import Key
+from neurotest.generate.fuzz.seeds import Seeds
+from neurotest.jobs.opening import open_data
+from neurotest.jobs.stored import named_code
+from neurotest.mutate import chain as chains
+from neurotest.mutate.base import Mutations
+from neurotest.mutate.chain import Chain, free, words
+from neurotest.oracles import Roots, predicted
+from neurotest.reading import read_json, reading, user_path
+from neurotest.runs import codec
+from neurotest.runs.store import Run
+from neurotest.target import Target
+
+FORMAT, VERSION = "neurotest faults", 1
+PER_FAMILY = 3
+MOST = 100_000  # faults of a file
+AT_ONCE = 250
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One fault: its seed, what was done to it, and what it was taken for."""
+
+    position: int
+    seed: str  # hash of the seed's content
+    content: str  # and of the mutant's
+    family: Key
+    chain: Chain
+
+    @property
+    def change(self) -> str:
+        return words(self.chain)
+
+
+@dataclass(frozen=True, eq=False)
+class FaultSet:
+    """Faults as inputs that any target of the same shape and classes can be run on: x (n, *shape), as they would be saved."""
+
+    x: NDArray[np.generic]
+    kept: tuple[Kept, ...]
+    classes: tuple[str, ...] | None
+    changed: int = 0  # how many came out otherwise than they were stored: another processor or version
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    @cached_property
+    def expected(self) -> NDArray[np.int64]:
+        return np.array([one.family[0] for one in self.kept], dtype=np.int64)
+
+    @cached_property
+    def families(self) -> dict[Key, list[int]]:
+        """Rows of each family, in the order of the set."""
+        rows: dict[Key, list[int]] = {}
+        for row, one in enumerate(self.kept):
+            rows.setdefault(one.family, []).append(row)
+        return rows
+
+    def name(self, family: Key) -> str:
+        """`7 taken for 1 after rotation`."""
+        return f"{class_name(family[0], self.classes)} taken for {class_name(family[1], self.classes)} after {family[2]}"
+
+    def predictions(self, target: Target, rows: Sequence[int] | None = None) -> NDArray[np.int64]:
+        """(n,) what a target says now."""
+        x = self.x if rows is None else self.x[list(rows)]
+        with torch.inference_mode():
+            parts = [
+                predicted(target.logits(target.prepare(np.ascontiguousarray(x[i : i + AT_ONCE]))))
+                for i in range(0, len(x), AT_ONCE)
+            ]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def fails(self, target: Target, rows: Sequence[int] | None = None) -> NDArray[np.bool_]:
+        """(n,) which of them a target still gets wrong."""
+        expected = self.expected if rows is None else self.expected[list(rows)]
+        return np.asarray(self.predictions(target, rows) != expected)
+
+
+def first(faults: Sequence[Kept], budget: int | None) -> list[Kept]:
+    """At most `budget` of them, one of each family in turn, so that a small budget still meets every family it can."""
+    if budget is None or len(faults) <= budget:
+        return list(faults)
+    count("budget", budget, "one forward pass for each fault")
+    turns: dict[Key, int] = {}
+    order = []
+    for place, one in enumerate(faults):
+        turns[one.family] = turns.get(one.family, -1) + 1
+        order.append((turns[one.family], place))
+    return [faults[place] for _, place in sorted(order)[:budget]]
+
+
+def load_faults(
+    path: str | Path, target: Target, data: AnyData | None = None, *, budget: int | None = None, per_family: int = PER_FAMILY
+) -> FaultSet:
+    """The faults of a run of `fuzz` or `merge`, or of a file that `neurotest export --format faults` wrote.
+
+    data: the seeds of a faults file; what it names itself is used only if it is of the zoo. budget: forward passes at most.
+    """
+    place = user_path(path)
+    if place.is_dir():
+        return _of_run(place, target, budget, per_family)
+    return _of_file(place, target, data, budget)
+
+
+def _of_run(path: Path, target: Target, budget: int | None, per_family: int) -> FaultSet:
+    with Run.open(path) as run:
+        faults, stored, mutations = _stored(run, per_family)
+        classes = tuple(run["classes"]) if "classes" in run else ()
+        x, rows = Store(run).seeds()
+        chosen = first(faults, budget)
+        images = {}
+        for i, one in enumerate(chosen):
+            file = stored[one.content].file
+            if any(free(step.operator) for step in one.chain) and file is not None:
+                images[i] = np.asarray(codec.decode(file))
+        ruled = [i for i in range(len(chosen)) if i not in images]
+        try:
+            roots = np.stack([np.array(x[rows[chosen[i].position]]) for i in ruled]) if ruled else np.array(x[:0])
+        except KeyError:
+            raise BadInput(f"{run.path} names a seed that it does not hold: it is damaged.") from None
+        _classes_fit(str(path), target, classes, chosen)
+        images |= dict(zip(ruled, _made(mutations, roots, [chosen[i].chain for i in ruled], target), strict=True))
+    return _set([images[i] for i in range(len(chosen))], chosen, classes, str(path))
+
+
+def _stored(run: Run, per_family: int) -> tuple[list[Kept], dict[str, StoredMutant], Mutations]:
+    """The faults of a run that show each family best, those rows by content, and the mutations that made them."""
+    integer("per_family", per_family, 1, f"{PER_FAMILY} by default")
+    config = campaign_config(run)
+    if run["command"] not in ("fuzz", "merge"):
+        raise BadInput(f"{run.path} is a run of {run['command']!r}: faults are kept of runs of fuzz or merge.")
+    if not run.made_here:
+        _refuse_code(str(run.path), str(config["options"]), str(config["guide"]))
+    contents = {row.position: row.content for row in run.inputs()}
+    faults: list[Kept] = []
+    stored: dict[str, StoredMutant] = {}
+    for family, group in sorted(grouped(Store(run).faults()).items(), key=lambda one: (-len(one[1]), one[0])):
+        left = list(group)
+        for _ in range(min(per_family, len(group))):
+            one = best(left)
+            left.remove(one)
+            stored[one.content] = one
+            faults.append(Kept(one.root, str(contents.get(one.root, "")), one.content, family, one.chain))
+    return faults, stored, FuzzPlan.read(config).mutations()
+
+
+def export_faults(path: str | Path, out: str | Path, *, per_family: int = PER_FAMILY) -> dict[str, Any]:
+    """Write the faults of a run as a small file without images, to be committed and run again."""
+    with Run.open(path) as run:
+        faults, _, mutations = _stored(run, per_family)
+        if not faults:
+            raise BadInput(f"{run.path} has no faults to keep.")
+        config = run["config"]
+        ruled = [one for one in faults if not any(free(step.operator) for step in one.chain)]
+        content = {
+            "format": FORMAT, "version": VERSION, "target": _shown(config.get("target")),
+            "fingerprint": config.get("fingerprint"),
+            "data": config.get("seeds") if str(config.get("seeds")).startswith("zoo:") else None,
+            "mutations": registry.text(mutations), "classes": list(run["classes"] or ()) if "classes" in run else [],
+            "faults": [
+                {"position": one.position, "seed": one.seed, "content": one.content, "family": list(one.family),
+                 "chain": chains.plain(one.chain)}
+                for one in ruled
+            ],
+        }  # fmt: skip
+    target = user_path(out)
+    if target.is_dir():
+        raise BadInput(f"--out {out}: a faults file is a file, and this is a folder.")
+    rows = content.pop("faults")
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)  # one line each: a change of the file can be read
+    write_text(target, f'{json.dumps(content, indent=1)[:-2]},\n "faults": [\n{lines}\n ]\n}}\n')
+    families = len({one.family for one in ruled})
+    return {"exported": len(ruled), "families": families, "left_out": len(faults) - len(ruled), "out": str(target)}
+
+
+def _shown(spec: Any) -> str:
+    """The target of a run for people: without the folders of somebody's machine."""
+    source, _, rest = str(spec).partition(":")
+    return f"{source}:{rest.rpartition('/')[2]}"
+
+
+def _of_file(path: Path, target: Target, data: AnyData | None, budget: int | None) -> FaultSet:
+    content = read_json(path, "a faults file", hint="`neurotest export RUN --format faults --out FILE` writes one.")
+    with reading(path, "a faults file", untyped=True, hint="`neurotest export RUN --format faults --out FILE` writes one."):
+        if not isinstance(content, Mapping) or content.get("format") != FORMAT:
+            raise ValueError("it does not say that it is one")
+        if content["version"] != VERSION:
+            raise ValueError(f"version {content['version']!r:.20}, this neurotest reads {VERSION}")
+        faults = [_read(one) for one in content["faults"][:MOST]]
+        classes = tuple(str(name) for name in content["classes"])
+        recipe, named = str(content["mutations"]), content.get("data")
+    if not faults:
+        raise BadInput(f"{path} holds no faults.")
+    if data is None:
+        if not isinstance(named, str) or not named.startswith("zoo:"):
+            raise BadInput(f"{path} holds recipes, not images: name the data its seeds come from (--neurotest-data, or data=).")
+        data = named
+    _refuse_code(str(path), recipe)
+    mutations: Mutations = registry.build("mutation", recipe)
+    chosen = first(faults, budget)
+    _classes_fit(str(path), target, classes, chosen)
+    roots = _seeds(path, target, data, chosen)
+    images = _made(mutations, roots, [one.chain for one in chosen], target)
+    return _set(list(images), chosen, classes, str(path))
+
+
+def _refuse_code(where: str, *methods: str) -> None:
+    """A method may name a further network: what comes from elsewhere must not make us load one."""
+    for text in methods:
+        if named_code({"method": text}):
+            raise BadInput(f"{where} names {text:.80}, which could run code: find the faults yourself with `neurotest fuzz`.")
+
+
+def _read(one: Any) -> Kept:
+    true, wrong, operator = one["family"]
+    position = one["position"]
+    if not all(type(number) is int and abs(number) < 2**31 for number in (true, wrong, position)) or position < 0:
+        raise ValueError("a fault whose numbers do not fit")
+    return Kept(position, str(one["seed"]), str(one["content"]), (true, wrong, str(operator)), chains.read(one["chain"]))
+
+
+def _classes_fit(path: str, target: Target, classes: tuple[str, ...], faults: Sequence[Kept]) -> None:
+    if classes and target.classes and classes != target.classes:
+        raise BadInput(
+            f"{path} numbers classes as {', '.join(classes[:4])}, ...; the target as {', '.join(target.classes[:4])}, ..."
+        )
+
+
+def _seeds(path: Path, target: Target, data: AnyData, faults: Sequence[Kept]) -> NDArray[np.generic]:
+    """The seeds of the faults: at the places the file names or, where the data have moved, wherever their content is."""
+    source = open_data(target, data)
+    places = np.array([one.position for one in faults])
+    wanted = np.array([one.seed for one in faults])
+    there = places < len(source)
+    same = np.zeros(len(faults), dtype=bool)
+    if there.any():
+        same[there] = content_ids(source.read(places[there])) == wanted[there]
+    if not same.all():
+        where = {str(content): number for number, content in enumerate(source.ids())}
+        missing = [one for one, ok in zip(faults, same, strict=True) if not ok and one.seed not in where]
+        if missing:
+            raise BadInput(
+                f"{path}: the seed {missing[0].seed} (input {missing[0].position}) and {len(missing) - 1} more are not in "
+                f"{source.what}: name the data the faults were found with."
+            )
+        places = np.array([place if ok else where[one.seed] for one, place, ok in zip(faults, places, same, strict=True)])
+    return source.read(places)
+
+
+def _made(mutations: Mutations, roots: NDArray[np.generic], recipe: list[Chain], target: Target) -> NDArray[np.generic]:
+    """Mutants as they would be saved."""
+    empty = np.empty(0, dtype=np.int64)
+    about = Roots(empty, empty, np.empty((0, 0), np.float32))
+    seeds = Seeds(roots, empty, empty.astype(str), about, 0, target.bounds, 0)  # only its conversions are used
+    if not len(roots):
+        return roots
+    with torch.inference_mode():
+        return seeds.stored(chains.replay(mutations, seeds.unit(roots), recipe, eight_bit=seeds.eight_bit))
+
+
+def _set(images: list[NDArray[np.generic]], kept: Sequence[Kept], classes: tuple[str, ...], path: str) -> FaultSet:
+    if not images:
+        raise BadInput(f"{path} has no faults to run again.")
+    x = np.stack(images)
+    changed = int((content_ids(x) != np.array([one.content for one in kept])).sum())
+    return FaultSet(x, tuple(kept), classes or None, changed)
