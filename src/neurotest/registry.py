@@ -40,12 +40,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "goal": ("generate",),
     "suite": ("evaluate", "campaign"),
     "examination": ("check",),
+    "repair": ("repair",),
     "oracle": ("oracles.py",),
     "fitness": ("generate",),
     "validity": ("mutate",),
     "style transfer": ("mutate",),
     "split": ("mutate",),
-    "target source": ("target",),
+    "target source": ("target", "jobs"),
     "data source": ("data",),
 }
 

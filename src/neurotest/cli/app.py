@@ -22,6 +22,7 @@ from neurotest.cli import (
     generate,
     labels,
     neurons,
+    repair,
     select,
     show,
     study,
@@ -59,6 +60,7 @@ COMMANDS = (
     tools.demo, check.check, tools.doctor, cover.cover, describe.describe, select.select, suspects.suspects, generate.attack,
     generate.diff, generate.illuminate, generate.swarm, neurons.neurons, evaluate.evaluate, labels.labels, study.study,
     explain.explain, labels.export, fuzz.fuzz, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
+    repair.repair,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__)(command)

@@ -1,0 +1,48 @@
+"""The default: aimed and chained mutations of training images, the run's inputs, distillation, averaged weights."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from neurotest.checks import setting
+from neurotest.registry import register
+from neurotest.repair.lessons import Aim, Ingredients
+from neurotest.repair.plan import Plan
+from neurotest.repair.protocol import Protocol
+from neurotest.zoo.recipes import Recipe
+
+
+@register(
+    "repair",
+    "default",
+    paper="",
+    cost="10 epochs on the training data, as many mutated copies, and the inputs of the run; a forward pass of the old network "
+    "per training input",
+    differs="A combination of what is cheap, measured against each of its parts: see the page on repair.",
+)
+class Default(Protocol):
+    """Training data, mutated copies of them aimed at what the campaign showed to be weak, and the run's inputs with labels.
+
+    depth: how many changes a copy may have had one after the other. distil: weight of the old network's answers on training
+    data. average: how much of the mean weights stays at each step. The mean is at last averaged with the old weights, by the
+    weight that is best on a split of its own. copies: mutated copies an epoch for each training input.
+    """
+
+    name: ClassVar[str] = "default"
+    epochs: int = setting(10, "10 by default")
+    batch: int = setting(64, "64 by default")
+    rate: float = setting(0.001, "0.001 for Adam", above=0)
+    copies: float = setting(1.0, "1 by default", least=0)
+    depth: int = setting(2, "2 by default")
+    distil: float = setting(0.5, "0.5 by default", least=0)
+    average: float = setting(0.99, "0.99 by default", least=0, below=1)
+
+    def recipe(self, seed: int) -> Recipe:
+        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, average=self.average, seed=seed)
+
+    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+        base = plan.base
+        return Ingredients(
+            base=base, new=plan.learn.inputs, copies=round(self.copies * len(base)),
+            aim=Aim(plan.operators, plan.aim, self.depth), distil=self.distil, interpolate=True,
+        )  # fmt: skip
