@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.data.source import ArraySource, Source
+from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.repair.lessons import Aim, predictions
 from neurotest.repair.material import Found, Split, campaign_weights, refuse_leaks, set_aside, split, withheld_operators
@@ -21,7 +22,7 @@ from neurotest.target import Target
 DECIDING, MOST = 0.1, 1000  # share of the training data that decides and is not trained on, and how many at most
 ASIDE = 0.2  # of a run, where it has to decide itself
 MEASURED = 300  # images that every operator is tried on
-EVEN = 0.3  # of the aim, spread evenly over operators and classes
+EVEN = 0.8  # of the aim, spread evenly over operators and classes
 SETS = ("clean", "mutated", "unseen-operators", "faults-seen", "faults-unseen", "faults-operators", "shift")
 
 
@@ -38,7 +39,7 @@ class Plan:
     withheld: tuple[str, ...]
     sets: dict[str, Source]
     seed: int
-    benign: Source | None = None  # without training data: what the run started from
+    benign: Source | None = None  # what the run started from, but for roots of held-out faults and what decides
     deciding_faults: Source | None = None  # and faults that decide
     notes: tuple[str, ...] = ()
     pool: Source | None = field(default=None, repr=False)  # where picks were selected from
@@ -119,20 +120,31 @@ def make_plan(
         )
     trained = {
         "training data (--train)": train, f"{found.kind} of the run": parts.learn.inputs,
-        "seeds of the run": parts.learn.inputs.originals,
+        "seeds of the run": found.benign if found.benign is not None else parts.learn.inputs.originals,
     }  # fmt: skip
     refuse_leaks(trained, {"holdout": holdout, "shift": shift})
     notes: list[str] = []
     sets = _sets(target, holdout, shift, parts, operators, every.only(withheld), seed)
     held = {root for part in (parts.seen, parts.unseen, parts.withheld) for root in part.roots.tolist()}
+    about: dict[str, Any]
     if train is None:
         learn, benign, faults, deciding = set_aside(parts.learn, held, ASIDE, seed)
         notes.append(f"no training data: {len(benign)} inputs the run started from hold the network to its answers.")
         parts = dataclasses.replace(parts, learn=learn)
-        about: dict[str, Any] = {"benign": benign, "deciding_faults": faults.inputs, "notes": tuple(notes), "pool": pool}
+        about = {"benign": benign, "deciding_faults": faults.inputs, "notes": tuple(notes), "pool": pool}
         return Plan(target, classes, None, deciding, parts, operators, withheld, sets, seed, **about)
     train, deciding = _deciding(train, held, seed, notes)
-    return Plan(target, classes, train, deciding, parts, operators, withheld, sets, seed, notes=tuple(notes), pool=pool)
+    benign = _benign(found, {*held, *train.ids().tolist(), *deciding.ids().tolist()})
+    about = {"benign": benign, "notes": tuple(notes), "pool": pool}
+    return Plan(target, classes, train, deciding, parts, operators, withheld, sets, seed, **about)
+
+
+def _benign(found: Found, others: set[str]) -> Source | None:
+    """What the run started from and is nowhere else."""
+    if found.benign is None:
+        return None
+    free = np.array([one not in others for one in found.benign.ids().tolist()])
+    return found.benign.take(free) if free.any() else None
 
 
 def _deciding(train: Source, held: set[str], seed: int, notes: list[str]) -> tuple[Source, Source]:
@@ -168,11 +180,30 @@ def some(source: Source, count: int, seed: int, purpose: str) -> Source:
     return source.take(np.sort(rng.stream(f"repair.some.{purpose}", seed).permutation(len(source))[:count]))
 
 
+class Joined(Source):
+    """Labelled inputs of several sources as one; they are read where they are."""
+
+    def __init__(self, parts: Sequence[Source]) -> None:
+        first = parts[0]
+        labels = np.concatenate([np.asarray(part.labels) for part in parts])
+        super().__init__(len(labels), first.shape, first.dtype, labels, classes=first.classes, spec=first.spec)
+        self._parts = tuple(parts)
+        self._rows_of = np.concatenate([np.stack([np.full(len(p), n), np.arange(len(p))], 1) for n, p in enumerate(parts)])
+
+    def _rows(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        out = np.empty((len(index), *self.shape), self.dtype)
+        for number, part in enumerate(self._parts):
+            mine = self._rows_of[index, 0] == number
+            if mine.any():
+                out[mine] = part.read(self._rows_of[index[mine], 1])
+        return out
+
+    def _keep(self, index: NDArray[np.int64]) -> None:
+        self._rows_of = self._rows_of[index]
+
+
 def joined(*sources: Source | None) -> Source | None:
-    """Labelled inputs of several sources in one."""
+    """Those that are there and are of the first one's kind, in one."""
     parts = [source for source in sources if source is not None and len(source)]
-    if not parts:
-        return None
-    x = np.concatenate([source.read(np.arange(len(source))) for source in parts])
-    labels = np.concatenate([source.labels for source in parts if source.labels is not None])
-    return ArraySource(x, labels, classes=parts[0].classes, spec=parts[0].spec)
+    parts = [part for part in parts if (part.dtype, part.shape) == (parts[0].dtype, parts[0].shape)]
+    return Joined(parts) if len(parts) > 1 else parts[0] if parts else None

@@ -46,9 +46,15 @@ class Protocol(Settings, ABC):
 # -- controls: the same schedule with something else in place of the protocol's new inputs
 
 
+def _plain(plan: Plan, own: Ingredients) -> Source:
+    """What a control has in place of the protocol's base: training data alone, or else what the protocol itself has."""
+    base = plan.base if own.base is None else own.base
+    return plan.train if plan.train is not None and len(base) >= len(plan.train) else base
+
+
 def schedule_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     """The same schedule without new data."""
-    return Ingredients(base=own.base if own.base is not None else plan.base)
+    return Ingredients(base=_plain(plan, own))
 
 
 def random_picks(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
@@ -66,21 +72,21 @@ def random_picks(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
             raise BadInput("the run does not store what its faults were made from.")
         rows = np.resize(np.arange(len(originals)), count)
         new = plan.operators.pool(originals.take(rows), seed, plan.target.bounds, "random")[0]
-    return Ingredients(base=own.base, new=new, times=own.times)
+    return Ingredients(base=_plain(plan, own), new=new, times=own.times)
 
 
 def static_attack(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     """As many inputs moved by PGD on the old network, once and for all."""
-    base = own.base if own.base is not None else plan.base
-    count = own.extra or len(base)
+    base = _plain(plan, own)
+    count = max(len(own) - len(base), 0) or len(base)
     new = attacked(plan.target, some(base, count, seed, "static"), PGD(eps=0.1, step=0.02, steps=10), seed)
-    return Ingredients(base=own.base, new=new, times=max(1, round(count / len(new))))
+    return Ingredients(base=base, new=new, times=max(1, round(count / len(new))))
 
 
 def mutated_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     """As many training images mutated by the same operators, each as often as the others: they cost no label."""
-    base = own.base if own.base is not None else plan.base
-    return Ingredients(base=base, copies=own.extra or len(base), aim=plan.even())
+    base = _plain(plan, own)
+    return Ingredients(base=base, copies=max(len(own) - len(base), 0) or len(base), aim=plan.even())
 
 
 CONTROLS = {"schedule": schedule_only, "random": random_picks, "static-pgd": static_attack, "mutated": mutated_only}

@@ -20,7 +20,7 @@ from neurotest.zoo.recipes import Recipe
 
 WEIGHTS = tuple(round(0.1 * i, 1) for i in range(11))
 ALLOWED = 0.005  # clean accuracy that may be lost without counting more than anything else
-DEAR = 5.0  # what every further point counts
+DEAR = 1.0  # what every further point counts more
 
 
 @dataclass(frozen=True, eq=False)
