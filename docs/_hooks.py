@@ -44,6 +44,7 @@ FIXED: list[dict[str, str]] = [
     {"Illumination": "illumination.md"},
     {"Swarms": "swarm.md"},
     {"Judging a suite": "evaluate.md"},
+    {"Repair": "repair.md"},
     {"Promises": "promises.md"},
     {"Design": "design.md"},
 ]
@@ -56,6 +57,7 @@ HEADINGS = {
     "examination": "Examinations of `neurotest check`",
     "critical": "Choices of critical neurons",
     "selector": "Selectors",
+    "repair": "Protocols of repair",
     "study": "Studies",
     "suite": "Runs that can be judged",
     "estimator": "Estimators of accuracy",

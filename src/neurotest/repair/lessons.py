@@ -40,7 +40,8 @@ class Ingredients:
 
     base: images as they are. new: inputs with labels, all of them once an epoch, `times` over. copies: mutated images of the base
     an epoch, drawn anew each time as `aim` says. attack: what every batch is moved by first. distil: weight of staying close to
-    the old network's answers on the base. interpolate: whether the weights are at last averaged with the old ones.
+    the old network's answers on the base; what it said of an image is also the lesson for its mutated
+    copies. interpolate: whether the weights are at last averaged with the old ones.
     """
 
     base: Source | None = None
@@ -107,9 +108,10 @@ class Lessons:
             x = self._attacked(module, x, y, index)
         logits = self.target.holding(module).logits(_like(x))
         loss = functional.cross_entropy(logits, y)
-        clean = len(parts[0])
-        if len(self.old) and clean:
-            loss = loss + self.parts.distil * clean / len(x) * distance(logits[:clean], self.old[parts[0]].to(logits))
+        taught = np.concatenate([parts[0], self.images[parts[1]]]) if len(parts[1]) else parts[0]
+        if len(self.old) and len(taught):
+            moved = distance(logits[: len(taught)], self.old[taught].to(logits))
+            loss = loss + self.parts.distil * len(taught) / len(x) * moved
         return loss
 
     def _inputs(self, parts: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:

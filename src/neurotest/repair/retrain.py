@@ -20,7 +20,7 @@ from neurotest.zoo.recipes import Recipe
 
 WEIGHTS = tuple(round(0.1 * i, 1) for i in range(11))
 ALLOWED = 0.005  # clean accuracy that may be lost without counting more than anything else
-DEAR = 1.0  # what every further point counts more
+DEAR, ALONE = 1.0, 2.0  # what every further point counts more, with training data and without
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ def score(plan: Plan, module: nn.Module) -> float:
     hard = plan.deciding_mutated if plan.deciding_faults is None else plan.deciding_faults
     clean = accuracy_on(target, plan.deciding)
     lost = max(0.0, accuracy_on(plan.target, plan.deciding) - clean - ALLOWED)
-    return (clean + accuracy_on(target, hard)) / 2 - DEAR * lost
+    return (clean + accuracy_on(target, hard)) / 2 - (DEAR if plan.deciding_faults is None else ALONE) * lost
 
 
 def accuracy_on(target: Target, source: Source) -> float:

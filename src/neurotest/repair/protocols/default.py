@@ -24,27 +24,29 @@ class Default(Protocol):
     """Training data and what the run started from, mutated copies of both, aimed at what the campaign showed to be weak, and
     the run's inputs with their labels, `times` over.
 
-    depth: how many changes a copy may have had one after the other. distil: weight of the old network's answers on inputs as
-    they are. average: how much of the mean weights stays at each step. The mean is at last averaged with the old weights, by the
-    weight that is best on a split of its own. copies: mutated copies an epoch for each training input.
+    depth: how many changes a copy may have had one after the other. distil: weight of the old network's answers to inputs as
+    they are, for them and for their copies. average: how much of the mean weights stays at each step. The mean is at last
+    averaged with the old weights, by the weight that is best on a split of its own. copies: mutated copies an epoch for each
+    input.
     """
 
     name: ClassVar[str] = "default"
     epochs: int = setting(10, "10 by default")
     batch: int = setting(64, "64 by default")
     rate: float = setting(0.001, "0.001 for Adam", above=0)
-    copies: float = setting(1.0, "1 by default", least=0)
-    times: int = setting(2, "2 by default")
+    copies: float = setting(1.5, "1.5 by default", least=0)
+    times: int = setting(1, "1 by default")
     depth: int = setting(2, "2 by default")
-    distil: float = setting(0.3, "0.3 by default", least=0)
+    distil: float = setting(0.5, "0.5 by default", least=0)
     average: float = setting(0.99, "0.99 by default", least=0, below=1)
 
     def recipe(self, seed: int) -> Recipe:
         return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, average=self.average, seed=seed)
 
     def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+        base = joined(plan.train, plan.benign)
+        assert base is not None
         return Ingredients(
-            base=joined(plan.train, plan.benign), new=plan.learn.inputs, times=self.times,
-            copies=round(self.copies * len(plan.base)), aim=Aim(plan.operators, plan.aim, self.depth), distil=self.distil,
-            interpolate=True,
+            base=base, new=plan.learn.inputs, times=self.times, copies=round(self.copies * len(base)),
+            aim=Aim(plan.operators, plan.aim, self.depth), distil=self.distil, interpolate=True,
         )  # fmt: skip

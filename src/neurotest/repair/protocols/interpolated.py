@@ -16,7 +16,7 @@ from neurotest.zoo.recipes import Recipe
     "repair",
     "interpolated",
     paper="after Wortsman et al., Robust fine-tuning of zero-shot models, CVPR 2022 (averaging), and Hinton et al., 2015",
-    cost="30 epochs on what the run holds: a minute for a few hundred faults on a LeNet",
+    cost="20 epochs on what the run holds: a minute for a few hundred faults on a LeNet",
     differs="The averaging weight is chosen on the run's own inputs; distillation is added, and mutated copies of the originals.",
 )
 class Interpolated(Protocol):
@@ -24,11 +24,11 @@ class Interpolated(Protocol):
 
     name: ClassVar[str] = "interpolated"
     needs_train: ClassVar[bool] = False
-    epochs: int = setting(30, "30 by default")
+    epochs: int = setting(20, "20 by default")
     batch: int = setting(32, "32 by default")
     rate: float = setting(0.001, "0.001 for Adam", above=0)
     copies: float = setting(2.0, "2 by default", least=0)
-    distil: float = setting(1.0, "1 by default", least=0)
+    distil: float = setting(3.0, "3 by default", least=0)
     average: float = setting(0.98, "0.98 by default", least=0, below=1)
 
     def recipe(self, seed: int) -> Recipe:

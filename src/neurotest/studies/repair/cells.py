@@ -5,6 +5,8 @@ Settings were chosen on test images with even numbers; everything here uses the 
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import torch
 
@@ -82,9 +84,10 @@ def picks(target: Target, seeds: Source, seed: int, method: str, train: Source) 
 def repaired(
     subject: str, seed: int, protocol: str, *, train: int | None, holdout: int = 2500, faults: int = 2000,
     controls: tuple[str, ...] = tuple(CONTROLS), attacks: tuple[str, ...] = ("none",), selector: str | None = None,
-    unseen: float = UNSEEN,
+    unseen: float = UNSEEN, benign: bool = True,
 ) -> Row:  # fmt: skip
-    """One protocol and its controls. train: training inputs; 0: none at all."""
+    """One protocol and its controls. train: training inputs; 0: none at all. benign: whether all seeds of the campaign are there
+    to learn from, not only those of its faults."""
     torch.set_num_threads(1)
     target = load(f"zoo:{subject}")
     training, test = splits(subject, train or 1)
@@ -92,6 +95,7 @@ def repaired(
     pool = None
     if selector is None:
         found = campaign(target, seeds, seed, faults)
+        found = found if benign else dataclasses.replace(found, benign=None)
     else:
         found, pool = picks(target, seeds, seed, selector, training)
     plan = make_plan(

@@ -15,7 +15,7 @@ SEEDS = {"quick": 3, "full": 5}
 FIRST = 10  # seeds below were used to choose settings
 SELECTORS = {"nss": "nss:reference=original", "deepgini": "deepgini", "random": "random"}
 LABELS = 300  # faults to learn from without training data
-EPOCHS = {"quick": 6, "full": 10}
+EPOCHS = {"quick": 3, "full": 10}
 LONG = {"quick": 8, "full": 40}  # of the NSS protocol
 DEEP = ("cifar10-resnet20", "fashion-resnet20")  # whose epochs cost minutes
 ATTACKS = ("fgsm:eps=0.1", "pgd:eps=0.1,step=0.02,steps=10", "bim:eps=0.1,step=0.02,steps=10")
@@ -41,7 +41,7 @@ class RepairStudy(Study):
             for seed in range(FIRST, FIRST + SEEDS[scale]):
                 yield cell(f"default/{subject}/{seed}", cells.repaired, subject, seed, f"default:epochs={epochs}", **small)
                 for protocol in ("interpolated", "head"):
-                    alone = {"train": 0, "holdout": 2500, "faults": 4 * LABELS, "controls": (), "unseen": 0.0}
+                    alone = {"train": 0, "holdout": 2500, "faults": 2 * LABELS, "controls": (), "unseen": 0.0, "benign": False}
                     yield cell(f"alone/{subject}/{protocol}/{seed}", cells.repaired, subject, seed, protocol, **alone)
             for seed in range(FIRST, FIRST + (1 if scale == "quick" else SEEDS[scale])):
                 for word, method in SELECTORS.items():
