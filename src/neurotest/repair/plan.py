@@ -134,8 +134,8 @@ def make_plan(
         about = {"benign": benign, "deciding_faults": faults.inputs, "notes": tuple(notes), "pool": pool}
         return Plan(target, classes, None, deciding, parts, operators, withheld, sets, seed, **about)
     train, deciding = _deciding(train, held, seed, notes)
-    benign = _benign(found, {*held, *train.ids().tolist(), *deciding.ids().tolist()})
-    about = {"benign": benign, "notes": tuple(notes), "pool": pool}
+    seeds = _benign(found, {*held, *train.ids().tolist(), *deciding.ids().tolist()})
+    about = {"benign": seeds, "notes": tuple(notes), "pool": pool}
     return Plan(target, classes, train, deciding, parts, operators, withheld, sets, seed, **about)
 
 

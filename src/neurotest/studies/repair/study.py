@@ -46,7 +46,7 @@ class RepairStudy(Study):
             for seed in range(FIRST, FIRST + (1 if scale == "quick" else SEEDS[scale])):
                 for word, method in SELECTORS.items():
                     protocol = f"nss:epochs={LONG[scale]}"
-                    controls = ("schedule", "mutated") if word == "nss" else ()
+                    controls: tuple[str, ...] = ("schedule", "mutated") if word == "nss" else ()
                     yield cell(
                         f"select/{subject}/{word}/{seed}", cells.repaired, subject, seed, protocol, selector=method,
                         controls=controls, **small,

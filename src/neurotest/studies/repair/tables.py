@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ def interval(pairs: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     return float(values.mean()), float(low), float(high)
 
 
-def beside_controls(groups: dict[str, Cells]) -> list[Row]:
+def beside_controls(groups: Mapping[str, Cells]) -> list[Row]:
     """A row per network and set: before, after, every control, and the gain over mutated training images."""
     rows = []
     for subject, cells in groups.items():
@@ -45,7 +45,7 @@ def beside_controls(groups: dict[str, Cells]) -> list[Row]:
     return rows
 
 
-def without_data(groups: dict[tuple[str, str], Cells]) -> list[Row]:
+def without_data(groups: Mapping[tuple[str, str], Cells]) -> list[Row]:
     """Faults fixed and clean accuracy lost, without training data."""
     rows = []
     for (subject, protocol), cells in groups.items():
@@ -62,7 +62,7 @@ def without_data(groups: dict[tuple[str, str], Cells]) -> list[Row]:
     return rows
 
 
-def selected(groups: dict[tuple[str, str], Cells]) -> list[Row]:
+def selected(groups: Mapping[tuple[str, str], Cells]) -> list[Row]:
     """NSS table VIII: increase in accuracy on the held-out mutated pool and on clean data, with a tenth of a pool."""
     rows = []
     for (subject, word), cells in groups.items():
@@ -84,7 +84,7 @@ def _gain(cell: Row, arm: str, name: str) -> float | None:
     return cell["controls"][arm][name] - cell["old"][name] if arm in cell["controls"] else None
 
 
-def attacked(groups: dict[tuple[str, str], Cells]) -> list[Row]:
+def attacked(groups: Mapping[tuple[str, str], Cells]) -> list[Row]:
     """NSGen table 13 and DeepSensor's figures: change of accuracy under attacks, transferred and made anew."""
     rows = []
     for (subject, protocol), cells in groups.items():
