@@ -18,7 +18,7 @@ from neurotest.zoo.recipes import Recipe
     paper="",
     cost="10 epochs on training data and seeds, as many mutated copies, and the inputs of the run; the old network runs once "
     "on every training input",
-    differs="A combination of what is cheap. That it beats mutated training images alone is not shown yet: see the page on repair.",
+    differs="A combination of what is cheap. It is not shown to beat mutated training images alone: see the page on repair.",
 )
 class Default(Protocol):
     """Training data and what the run started from, mutated copies of both, aimed at what the campaign showed to be weak, and

@@ -30,7 +30,8 @@ def beside_controls(groups: Mapping[str, Cells]) -> list[Row]:
     """A row per network and set: before, after, every control, and the gain over mutated training images."""
     rows = []
     for subject, cells in groups.items():
-        for name in cells[0]["ours"]:
+        known = [*WORDS, *cells[0]["ours"]]  # a run stores keys by the alphabet
+        for name in sorted(cells[0]["ours"], key=known.index):
             having = [cell for cell in cells if name in cell["ours"]]
             gains = [cell["gains"]["mutated"][name] for cell in having if "mutated" in cell["gains"]]
             gain = interval(gains) if gains else (None, None, None)
