@@ -76,15 +76,15 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("steps", [1400, 3700])
+@pytest.mark.parametrize("steps", [700, 2700])
 def test_killed_and_resumed_gives_the_same_weights(steps: int, subject: Target, faults: Path, tmp_path: Path) -> None:
-    """In the second epoch of the first training, and in a control after the weights were written."""
+    """In an epoch of the first training, and in a control, after the weights were written."""
     settings: dict[str, Any] = {"repeats": 2, "controls": ["mutated"], "attack": ["none"], "epochs": 5}
     data = (bars(60, 2), bars(60, 3))
     whole = neurotest.repair(subject, faults, *data, out=tmp_path / "whole", **settings)
 
     def die(done: int, total: int) -> None:
-        if done > steps / 4 * 2:
+        if done > steps:
             raise Killed
 
     with pytest.raises(Killed):
