@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from neurotest.generate.gradient import attack as attack
     from neurotest.generate.illuminate import IlluminateResult as IlluminateResult
     from neurotest.generate.illuminate import illuminate as illuminate
+    from neurotest.repair import RepairResult as RepairResult
+    from neurotest.repair import repair as repair
     from neurotest.runs.store import Run as Run
     from neurotest.scan import profile as profile
     from neurotest.scan import scan as scan
@@ -65,6 +67,7 @@ _HOME = {
     "NeurotestError": "errors",
     "Probe": "target",
     "Profile": "target",
+    "RepairResult": "repair",
     "RobustnessResult": "evaluate.robustness",
     "Run": "runs.store",
     "Selection": "select",
@@ -87,6 +90,7 @@ _HOME = {
     "illuminate": "generate.illuminate",
     "load": "target",
     "profile": "scan",
+    "repair": "repair",
     "robustness": "evaluate.robustness",
     "scan": "scan",
     "select": "select",

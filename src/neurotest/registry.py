@@ -42,12 +42,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "robustness": ("evaluate",),
     "suite": ("evaluate", "campaign"),
     "examination": ("check",),
+    "repair": ("repair",),
     "oracle": ("oracles.py",),
     "fitness": ("generate",),
     "validity": ("mutate",),
     "style transfer": ("mutate",),
     "split": ("mutate",),
-    "target source": ("target",),
+    "target source": ("target", "jobs"),
     "data source": ("data",),
 }
 

@@ -142,3 +142,82 @@ def test_what_is_judged_is_what_is_stored() -> None:
     assert stored["0.weight"].dtype == torch.float16
     assert stored["1.num_batches_tracked"].dtype == torch.int64
     assert torch.equal(stored["0.weight"].float(), rounded.state_dict()["0.weight"])
+
+
+class Steps:
+    """A lesson without data: the one weight is drawn towards 1."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def start(self, epoch: int) -> None:
+        pass
+
+    def loss(self, module: nn.Module, rows: torch.Tensor) -> torch.Tensor:
+        return (module(torch.ones(1, 1)) - 1).square().sum()
+
+
+def one_weight() -> nn.Module:
+    module = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(module.weight)
+    return module
+
+
+def test_mean_weights_by_hand() -> None:
+    """Plain gradient descent with rate 0.1: w = 1 - 0.8^k after k steps; the mean starts with the first and keeps half."""
+    recipe = Recipe(epochs=1, batch=2, optimiser="sgd", momentum=0.0, rate=0.1, schedule="constant", average=0.5)
+    with pytest.raises(ValueError, match="Nesterov"):
+        Training(one_weight(), recipe).fit(Steps())
+    recipe = dataclasses.replace(recipe, momentum=1e-12)
+    mean = 0.2
+    for k in (2, 3, 4):
+        mean = 0.5 * mean + 0.5 * (1 - 0.8**k)
+    module = Training(one_weight(), recipe).fit(Steps())
+    assert float(module.weight.detach()) == pytest.approx(mean, abs=1e-5)
+
+
+def test_the_rate_falls_to_a_tenth_at_each_drop() -> None:
+    recipe = Recipe(epochs=4, batch=2, optimiser="sgd", rate=0.1, schedule="steps", drops=(0.5, 0.75))
+    rates: list[float] = []
+    training_ = Training(one_weight(), recipe)
+
+    class Noted(Steps):
+        def start(self, epoch: int) -> None:
+            rates.append(training_.optimiser.param_groups[0]["lr"])
+
+    training_.fit(Noted())
+    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.001])
+
+
+def test_training_stops_when_nothing_gets_better_and_keeps_the_best() -> None:
+    judged = iter([0.1, 0.5, 0.4, 0.5, 0.3])
+    seen: list[float] = []
+
+    def judge(module: nn.Module) -> float:
+        seen.append(float(module.weight.detach()))
+        return next(judged)
+
+    recipe = Recipe(epochs=9, batch=8, optimiser="sgd", rate=0.01, schedule="constant", patience=2)
+    training_ = Training(one_weight(), recipe, judge=judge)
+    module = training_.fit(Steps())
+    assert training_.epoch == 4  # neither the third nor the fourth is better than the second
+    assert float(module.weight.detach()) == seen[3]  # of equal ones the latest
+
+
+def test_an_unknown_schedule_is_named() -> None:
+    with pytest.raises(BadInput, match="schedule='cosine'"):
+        Training(one_weight(), Recipe(epochs=1, schedule="cosine")).fit(Steps())
+
+
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_mean_and_best_weights_survive_a_kill(tmp_path: Path, epoch: int) -> None:
+    recipe = dataclasses.replace(RECIPE, average=0.9, patience=5)
+
+    def judged(checkpoint: Path | None = None, report: training.Report | None = None) -> nn.Module:
+        judge = lambda module: accuracy(module, source())  # noqa: E731
+        return Training(network(), recipe, checkpoint=checkpoint, judge=judge).run(source(), report)
+
+    whole = judged()
+    with pytest.raises(Killed):
+        judged(tmp_path / "c", stop_in(epoch))
+    assert same(whole, judged(tmp_path / "c"))

@@ -73,7 +73,7 @@ def stored(run: Run, target: Target, make: Make | None) -> Stored:
         np.array([m.oracle is not None for m in mutants]), str(run["command"]), None, random, CONTROL if random else None,
         [m.operator for m in mutants], summary.get("forwards"),
         (f"{left} of {len(outputs)} outputs were not kept as images and are left out.",) if left else (),
-        len(seeds),
+        len(seeds), [tuple(step.operator for step in m.chain) for m in mutants],
     )  # fmt: skip
 
 

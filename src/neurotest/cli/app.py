@@ -23,6 +23,7 @@ from neurotest.cli import (
     generate,
     labels,
     neurons,
+    repair,
     robustness,
     select,
     show,
@@ -62,6 +63,7 @@ COMMANDS = (
     generate.diff, generate.illuminate, generate.swarm, neurons.neurons, evaluate.evaluate, robustness.robustness, gate.gate,
     labels.labels, study.study,
     explain.explain, labels.export, fuzz.fuzz, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
+    repair.repair,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__)(command)

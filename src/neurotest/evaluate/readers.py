@@ -41,12 +41,16 @@ class Stored:
     forwards: int | None = None
     notes: tuple[str, ...] = ()
     tried: int | None = None  # seeds the run worked on, also those nothing came of
+    chains: Sequence[tuple[str, ...]] | None = None  # all operators that made an input, the last of which is in `operators`
 
     def take(self, rows: NDArray[np.int64]) -> Stored:
         """A part of it; a control that stands input by input beside the suite is cut alike."""
         operators = None if self.operators is None else [self.operators[i] for i in rows.tolist()]
+        chains = None if self.chains is None else [self.chains[i] for i in rows.tolist()]
         control = None if self.control is None else self.control.take(rows)
-        return replace(self, suite=self.suite.take(rows), fault=self.fault[rows], operators=operators, control=control)
+        return replace(
+            self, suite=self.suite.take(rows), fault=self.fault[rows], operators=operators, control=control, chains=chains
+        )
 
 
 def read_suite(path: str | Path, target: AnyTarget | None = None) -> Stored:

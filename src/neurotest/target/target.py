@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 from collections.abc import Iterator, Sequence
@@ -85,6 +86,13 @@ class Target:
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape)) if self.shape else "?"
         return f"Target({self.spec}, size={size}, bounds={self.bounds}, outputs={self.outputs})"
+
+    def holding(self, module: nn.Module) -> Target:
+        """The same target around another module: weights of the same architecture."""
+        twin = copy.copy(self)
+        twin.module, twin._surveys, twin._steady = module, {}, False
+        twin.__dict__.pop("fingerprint", None)
+        return twin
 
     def check_mode(self) -> None:
         """Refuse a network in training mode: dropout and batch statistics would make every number random."""

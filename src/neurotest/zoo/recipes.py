@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One training run: optimiser with a OneCycle learning rate, batch order and augmentation from `seed`."""
+    """One training run: optimiser and learning rate, batch order and augmentation from `seed`.
+
+    schedule: `onecycle` rises to `rate` and falls to nothing; `steps` begins with it and divides it by ten at each of `drops`
+    (shares of all epochs); `constant` keeps it. average: how much of the mean of weights over the steps stays at each step; 0:
+    the last weights count. patience: epochs without improvement after which training stops, where somebody judges it.
+    """
 
     epochs: int
     batch: int = 64
@@ -19,6 +24,11 @@ class Recipe:
     images: int | None = None  # train on the first so many images only
     seed: int = 0
     stored: str = "float32"  # number format of the weights file, to which the trained weights are rounded
+    momentum: float = 0.9  # of sgd
+    schedule: str = "onecycle"
+    drops: tuple[float, ...] = ()
+    average: float = 0.0
+    patience: int | None = None
 
     def describe(self) -> str:
         parts = [

@@ -1,0 +1,154 @@
+"""`neurotest.repair`: retrain on what a run showed, beside controls, and judge on what nobody trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurotest.checks import count, integer, number
+from neurotest.data.objects import AnyData
+from neurotest.data.source import Source
+from neurotest.errors import BadInput, near
+from neurotest.jobs.life import resumed_settings
+from neurotest.jobs.methods import read_method, stored_method, with_options
+from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_source
+from neurotest.jobs.stored import stored_target
+from neurotest.jobs.work import carry_out, go_on
+from neurotest.public import public
+from neurotest.repair.evaluation import read_attacks
+from neurotest.repair.material import read_found
+from neurotest.repair.plan import make_plan
+from neurotest.repair.protocol import CONTROLS, Protocol
+from neurotest.repair.result import RepairResult
+from neurotest.repair.work import Inputs, Repair
+from neurotest.runs.store import Run
+from neurotest.scan import Progress
+from neurotest.target import Target
+
+SETTINGS: dict[str, Any] = {
+    "controls": None, "attack": None, "repeats": 3, "unseen": 0.3, "no_regression": False, "limit": None, "seed": 0, "files": 40,
+}  # fmt: skip
+
+
+@public()
+def repair(
+    target: AnyTarget | None = None,
+    run: str | Path | None = None,
+    train: AnyData | None = None,
+    holdout: AnyData | None = None,
+    *,
+    protocol: str | Protocol | None = None,
+    shift: AnyData | None = None,
+    pool: AnyData | None = None,
+    controls: Sequence[str] | None = None,
+    attack: Sequence[str] | None = None,
+    repeats: int | None = None,
+    unseen: float | None = None,
+    no_regression: bool | None = None,
+    limit: int | None = None,
+    seed: int | None = None,
+    files: int | None = None,
+    out: str | Path | bool | None = None,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> RepairResult:
+    """Retrain a network on the faults of a run, or on inputs it selected, and show what that did beside controls.
+
+    run: of fuzz, swarm, attack, diff, illuminate, merge or select, made with this target. train: its training data; without any,
+    only protocols that do without it can be used. holdout: labelled data that neither training nor the run has seen. protocol:
+    one of `neurotest list repair`, with options (`default:epochs=5`, or epochs= here). shift: further labelled data, of another
+    origin. pool: what a run of select selected from, where it cannot be opened by itself. controls: which are trained beside it
+    (none: all). attack: what networks are attacked with at last (`none`: nothing). repeats: seeds, each trains everything anew.
+    unseen: share of operator families that nothing is trained with. no_regression: refuse weights that break more of the holdout
+    than they fix. limit: of the holdout. out: where the run goes (None: ./neurotest-runs; False: nothing is written). resume: an
+    interrupted repair; it keeps its settings.
+    """
+    given = {
+        "controls": None if controls is None else list(controls), "attack": None if attack is None else list(attack),
+        "repeats": repeats, "unseen": unseen, "no_regression": no_regression, "limit": limit, "seed": seed, "files": files,
+    }  # fmt: skip
+    if resume is not None:
+        again = _again(target, Inputs(run, train, holdout, shift, pool), protocol, options, given)
+        resumed: RepairResult = go_on(resume, "repair", again, progress, out=out)
+        return resumed
+    if target is None or run is None or holdout is None:
+        raise BadInput("repair needs a target, a run and a holdout (or resume=RUN to go on with a repair).")
+    settings = {**SETTINGS, **{name: value for name, value in given.items() if value is not None}}
+    method: Protocol = with_options("repair", protocol or ("interpolated" if train is None else "default"), options)
+    return carry_out(_prepare(open_target(target), Inputs(run, train, holdout, shift, pool), method, settings), out, progress)
+
+
+def _again(target: AnyTarget | None, inputs: Inputs, protocol: Any, options: dict[str, Any], given: dict[str, Any]) -> Any:
+    def again(run: Run, config: dict[str, Any]) -> Repair:
+        resumed_settings(run, given, config)
+        stored = read_method("repair", config["method"])
+        repeated = with_options("repair", stored if protocol is None else protocol, options)
+        resumed_settings(run, {"protocol": stored_method(repeated)}, {"protocol": stored_method(stored)})
+        if inputs.run is None and not run.made_here:
+            raise BadInput(
+                f"{run.path} was made elsewhere and names {config['run']!r:.200}: give the run of the faults yourself."
+            )
+        sources = {
+            name: None if config[name] is None else stored_source(run, config[name], getattr(inputs, name), name)
+            for name in ("train", "holdout", "shift", "pool")
+        }
+        restored = Inputs(inputs.run or str(config["run"]), **sources)
+        return _prepare(stored_target(run, target), restored, stored, {name: config[name] for name in SETTINGS})
+
+    return again
+
+
+def _prepare(target: Target, inputs: Inputs, protocol: Protocol, settings: dict[str, Any]) -> Repair:
+    """Everything opened, checked and split."""
+    count("repeats", settings["repeats"], "3 by default")
+    integer("files", settings["files"], 0, "40 by default")
+    number("unseen", settings["unseen"], "0.3 by default", least=0, below=1)
+    controls = _controls(settings["controls"])
+    if protocol.needs_train and inputs.train is None:
+        others = "interpolated or head"
+        raise BadInput(f"the protocol {protocol.name} needs training data: pass --train DATA, or use --protocol {others}.")
+    assert inputs.holdout is not None
+    assert inputs.run is not None
+    holdout = open_data(target, inputs.holdout, limit=settings["limit"])
+    classes = open_counted(target, holdout)[1]
+    train, shift, pool = (None if one is None else open_data(target, one) for one in (inputs.train, inputs.shift, inputs.pool))
+    found = read_found(inputs.run, target)
+    if pool is None and found.kind == "picks":
+        pool = _pool(inputs.run, target)
+    if pool is not None and found.kind == "picks":
+        pool = _rest(pool, holdout)
+    plan = make_plan(target, classes, found, train, holdout, shift, unseen=settings["unseen"], seed=settings["seed"], pool=pool)
+    attacks = read_attacks(settings["attack"], holdout.shape)
+    opened = Inputs(inputs.run, train, holdout, shift, inputs.pool)
+    return Repair(plan=plan, inputs=opened, protocol=protocol, controls=controls, attacks=attacks, settings=settings)
+
+
+def _controls(names: Sequence[str] | None) -> tuple[str, ...]:
+    if names is None:
+        return tuple(CONTROLS)
+    chosen = [name for name in names if name != "none"]
+    for name in chosen:
+        if name not in CONTROLS:
+            raise BadInput(f"unknown control {name!r}. {near(name, [*CONTROLS, 'none'])}")
+    return tuple(name for name in CONTROLS if name in chosen)
+
+
+def _pool(path: str | Path, target: Target) -> Source | None:
+    """What a run of select selected from, if it may be opened."""
+    with Run.open(path) as run:
+        try:
+            return open_counted(target, stored_source(run, run["config"].get("pool"), None, "pool"))[0]
+        except BadInput:
+            return None
+
+
+def _rest(pool: Source, holdout: Source) -> Source | None:
+    """The labelled part of a pool that is not judged by."""
+    if pool.labels is None:
+        return None
+    held = set(holdout.ids().tolist())
+    return pool.take(np.array([one not in held for one in pool.ids().tolist()]))

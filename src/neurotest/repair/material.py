@@ -1,0 +1,170 @@
+"""The faults of a run, or inputs that it selected and somebody labelled, and how they are split: never evaluated on what was
+trained on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import rng
+from neurotest.data.source import ArraySource, Source
+from neurotest.errors import BadInput
+from neurotest.evaluate.readers import Stored, read_suite
+from neurotest.repair.operators import Operators, family_of
+from neurotest.target import Target
+
+LEARN = 0.5  # share of the roots whose faults are trained on
+Family = tuple[int, int, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Inputs of a run with their labels. roots: ids of what they were made from, or their own. operators: all that made them."""
+
+    inputs: Source
+    predicted: NDArray[np.int64]
+    roots: NDArray[np.str_]
+    operators: tuple[frozenset[str], ...]
+    families: tuple[Family, ...]
+    kind: str  # faults or picks
+    command: str
+    benign: Source | None = None  # everything the run started from, each once, with labels
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, rows: NDArray[np.int64]) -> Found:
+        index = rows.tolist()
+        return Found(
+            self.inputs.take(rows), self.predicted[rows], self.roots[rows], tuple(self.operators[i] for i in index),
+            tuple(self.families[i] for i in index), self.kind, self.command, self.benign,
+        )  # fmt: skip
+
+    @property
+    def originals(self) -> Source | None:
+        """What they were made from, each once."""
+        if self.inputs.originals is None or not len(self):
+            return None
+        _, first = np.unique(self.roots, return_index=True)
+        rows = np.sort(first)
+        source, labels = self.inputs.originals, self.inputs.labels
+        assert labels is not None
+        return ArraySource(source.read(rows), labels[rows], classes=self.inputs.classes, spec=self.inputs.spec)
+
+
+def read_found(path: str | Path, target: Target) -> Found:
+    """What a run holds that can be learned from, each input once; the run must be one of this target."""
+    stored = read_suite(path, target)
+    if stored.suite.labels is None:
+        raise BadInput(f"{path} was made from seeds without labels: nobody knows what is right for its faults.")
+    rows = np.arange(len(stored.suite)) if stored.command == "select" else np.flatnonzero(stored.fault)
+    ids = stored.suite.ids()[rows]
+    _, first = np.unique(ids, return_index=True)
+    rows = rows[np.sort(first)]
+    if not len(rows):
+        raise BadInput(f"{path} holds no faults: there is nothing to repair.")
+    return _found(stored, rows)
+
+
+def _found(stored: Stored, rows: NDArray[np.int64]) -> Found:
+    suite = stored.suite.take(rows)
+    assert suite.labels is not None
+    from neurotest.repair.lessons import predictions
+
+    predicted = predictions(stored.target, suite)
+    last = [family_of(stored.operators[i]) if stored.operators else stored.command for i in rows.tolist()]
+    chains = [frozenset(map(family_of, stored.chains[i])) if stored.chains else frozenset({last[n]}) for n, i in enumerate(rows)]
+    families = tuple(zip(suite.labels.tolist(), predicted.tolist(), last, strict=True))
+    roots = suite.ids() if suite.originals is None else suite.originals.ids()
+    kind = "picks" if stored.command == "select" else "faults"
+    return Found(suite, predicted, roots, tuple(chains), families, kind, stored.command, _benign(stored.suite))
+
+
+def _benign(suite: Source) -> Source | None:
+    """What the inputs of a run were made from, those of its harmless outputs too."""
+    if suite.originals is None or suite.labels is None:
+        return None
+    _, first = np.unique(suite.originals.ids(), return_index=True)
+    rows = np.sort(first)
+    return ArraySource(suite.originals.read(rows), suite.labels[rows], classes=suite.classes, spec=suite.spec)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """learn: trained on. The others are not, and come from other roots: of families in `learn`, of families that are not in it,
+    and made by operators that nothing is trained with."""
+
+    learn: Found
+    seen: Found
+    unseen: Found
+    withheld: Found
+
+
+def split(found: Found, withheld: tuple[str, ...], seed: int) -> Split:
+    """By root first, so that no two mutants of one image end up on both sides; then by operator and by family."""
+    roots = np.unique(found.roots)
+    shuffled = rng.stream("repair.roots", seed).permutation(roots)
+    learning = set(shuffled[: max(1, round(LEARN * len(roots)))].tolist())
+    ours = np.array([root in learning for root in found.roots.tolist()])
+    other = np.array([bool(names & set(withheld)) for names in found.operators])
+    learn = np.flatnonzero(ours & ~other)
+    families = {found.families[i] for i in learn.tolist()}
+    known = np.array([family in families for family in found.families])
+    parts = (learn, *map(np.flatnonzero, (~ours & ~other & known, ~ours & ~other & ~known, ~ours & other)))
+    return Split(*map(found.take, parts))
+
+
+def set_aside(found: Found, held: set[str], share: float, seed: int) -> tuple[Found, Source, Found, Source]:
+    """Without training data: what is trained on, faults and benign inputs, and what decides, the same. held: roots of neither."""
+    benign = found.benign if found.benign is not None else found.originals
+    if benign is None:  # nothing but the faults themselves
+        benign = found.inputs
+    benign = benign.take(np.array([one not in held for one in benign.ids().tolist()]))
+    order = rng.stream("repair.aside", seed).permutation(np.unique(found.roots))
+    deciding = set(order[: max(1, round(share * len(order)))].tolist()) if len(order) > 1 else set()
+    ours = np.array([root not in deciding for root in found.roots.tolist()])
+    plain = np.array([one not in deciding for one in benign.ids().tolist()])
+    further = np.flatnonzero(plain & ~np.isin(benign.ids(), found.roots))  # of what no fault was made from, a share decides too
+    plain[further[:: max(1, round(1 / share))]] = False
+    if not ours.any() or ours.all() or not plain.any() or plain.all():
+        return found, benign, found, benign
+    parts = found.take(np.flatnonzero(ours)), benign.take(plain), found.take(np.flatnonzero(~ours)), benign.take(~plain)
+    return parts
+
+
+def withheld_operators(operators: Operators, share: float, seed: int) -> tuple[str, ...]:
+    """Operator families that nothing is trained with, so that there is something unseen to judge by."""
+    count = min(round(share * len(operators)), len(operators) - 1)
+    drawn = rng.stream("repair.operators", seed).permutation(len(operators))[:count]
+    return tuple(operators.names[i] for i in sorted(drawn.tolist()))
+
+
+def campaign_weights(found: Found, operators: Operators, classes: int) -> NDArray[np.float64]:
+    """(operators, classes) shares of the faults that are trained on; operators the campaign did not have get the mean."""
+    counts = Counter((family[0], family[2]) for family in found.families)
+    weights = np.array([[counts[(label, name)] for label in range(classes)] for name in operators.names], dtype=np.float64)
+    by_class = np.bincount([family[0] for family in found.families], minlength=classes).astype(np.float64)
+    absent = weights.sum(axis=1) == 0
+    present = max(1, int((~absent).sum()))
+    weights[absent] = by_class / present
+    return np.asarray(weights / max(1.0, weights.sum()))
+
+
+def refuse_leaks(trained: dict[str, Source | None], judged: dict[str, Source | None]) -> None:
+    """Refuse data that would be trained on and judged by, input by input, by content."""
+    for name, source in trained.items():
+        ids = set() if source is None else set(source.ids().tolist())
+        for other, held in judged.items():
+            if held is None or not ids:
+                continue
+            common = sum(one in ids for one in held.ids().tolist())
+            if common:
+                raise BadInput(
+                    f"--{other}: {common:,} of its {len(held):,} inputs are also {name}, and what was trained on proves nothing: "
+                    "give data that neither the training nor the campaign has used, for example DATA[:5000] to the campaign and "
+                    f"DATA[5000:] as --{other}."
+                )

@@ -1,0 +1,1 @@
+"""The protocols, one file each."""

@@ -1,0 +1,41 @@
+"""DeepSensor: 500 inputs and the 500 tests made of them, for 20 epochs, without other training data."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from neurotest.checks import setting
+from neurotest.registry import register
+from neurotest.repair.lessons import Ingredients
+from neurotest.repair.plan import Plan, some
+from neurotest.repair.protocol import Protocol
+from neurotest.zoo.recipes import Recipe
+
+
+@register(
+    "repair",
+    "deepsensor",
+    paper="DeepSensor, sections on robustness improvement",
+    cost="20 epochs on at most 1,000 inputs",
+    differs="The paper does not name the optimiser: Adam with a OneCycle rate. Where a run stores no originals, inputs of the "
+    "training data take their place.",
+)
+class DeepSensor(Protocol):
+    """At most `tests` faults and as many benign inputs they were made from, batches of 32."""
+
+    name: ClassVar[str] = "deepsensor"
+    needs_train: ClassVar[bool] = False
+    tests: int = setting(500, "500 in the paper")
+    epochs: int = setting(20, "20 in the paper")
+    batch: int = setting(32, "32 in the paper")
+    rate: float = setting(0.001, "not given in the paper", above=0)
+
+    def recipe(self, seed: int) -> Recipe:
+        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
+
+    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+        new = some(plan.learn.inputs, self.tests, seed, "deepsensor")
+        benign = plan.learn.originals
+        if benign is None:
+            benign = plan.base
+        return Ingredients(base=some(benign, self.tests, seed, "benign"), new=new)

@@ -1,0 +1,36 @@
+"""NSGen: training data and 1,000 fault-revealing mutants of one half of the test data, judged on the other half."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from neurotest.checks import setting
+from neurotest.registry import register
+from neurotest.repair.lessons import Ingredients
+from neurotest.repair.plan import Plan, some
+from neurotest.repair.protocol import Protocol
+from neurotest.zoo.recipes import Recipe
+
+
+@register(
+    "repair",
+    "nsgen",
+    paper="NSGen, section 7.5, table 13",
+    cost="10 epochs on the training data and at most 1,000 mutants",
+    differs="The paper gives no schedule, and does not say on which network its attacks are made: ours are made on the old one "
+    "(transferred) and on the repaired one (adaptive). Its halves S1 and S2 are our split by roots, and the holdout.",
+)
+class NsGen(Protocol):
+    """Training data and at most `mutants` faults, Adam with a OneCycle rate."""
+
+    name: ClassVar[str] = "nsgen"
+    mutants: int = setting(1000, "1000 in the paper")
+    epochs: int = setting(10, "not given in the paper")
+    batch: int = setting(64, "not given in the paper")
+    rate: float = setting(0.001, "not given in the paper", above=0)
+
+    def recipe(self, seed: int) -> Recipe:
+        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
+
+    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+        return Ingredients(base=plan.train, new=some(plan.learn.inputs, self.mutants, seed, "nsgen"))

@@ -1,0 +1,86 @@
+"""Training on a plan's ingredients, and averaging the new weights with the old ones."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from neurotest.data.source import Source
+from neurotest.errors import BadInput
+from neurotest.repair.lessons import Ingredients, Lessons, predictions
+from neurotest.repair.plan import Plan
+from neurotest.target import Target
+from neurotest.train import Place, Report, Training
+from neurotest.zoo.recipes import Recipe
+
+WEIGHTS = tuple(round(0.1 * i, 1) for i in range(11))
+ALLOWED = 0.005  # clean accuracy that may be lost without counting more than anything else
+DEAR, ALONE = 1.0, 2.0  # what every further point counts more, with training data and without
+
+
+@dataclass(frozen=True, eq=False)
+class Repaired:
+    """A network with new weights, in eval mode, and what its training says of itself."""
+
+    module: nn.Module
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def retrain(
+    plan: Plan, ingredients: Ingredients, recipe: Recipe, *, checkpoint: Place | None = None, report: Report | None = None
+) -> Repaired:
+    """Train a copy of the old network; early stop and the averaging weight are decided on data that is not trained on."""
+    if not len(ingredients):
+        raise BadInput("there is nothing to train on: give training data, or a run with faults.")
+    module = copy.deepcopy(plan.target.module)
+    if not any(weight.requires_grad for weight in module.parameters()):
+        for weight in module.parameters():
+            weight.requires_grad_(weight.is_floating_point())
+    if not any(True for _ in module.parameters()):
+        raise BadInput(f"{plan.target.spec} has no weights that can be trained: rebuild it as a module with parameters.")
+    lessons = Lessons(plan.target, ingredients, recipe.seed)
+    judge = None if recipe.patience is None else (lambda network: score(plan, network))
+    training = Training(module, recipe, checkpoint=checkpoint, device=str(plan.target.device), judge=judge)
+    module = training.fit(lessons, report)
+    about: dict[str, Any] = {"recipe": recipe.describe(), "epochs": training.epoch, "rows": len(ingredients)}
+    if ingredients.interpolate:
+        share = choose_weight(plan, module)
+        module.load_state_dict(between(plan.target.module.state_dict(), module.state_dict(), share))
+        about["averaging_weight"] = share
+    return Repaired(module, about)
+
+
+def between(old: Mapping[str, Tensor], new: Mapping[str, Tensor], weight: float) -> dict[str, Tensor]:
+    """Weights on the line from old (0) to new (1); what is no floating-point number is the new one's."""
+    return {name: old[name].to(value).lerp(value, weight) if value.is_floating_point() else value for name, value in new.items()}
+
+
+def choose_weight(plan: Plan, module: nn.Module) -> float:
+    """The averaging weight that is best on the data that decides; of equal ones the greatest."""
+    old, new = plan.target.module.state_dict(), copy.deepcopy(module.state_dict())
+    trial = copy.deepcopy(module)
+    scores = []
+    for weight in WEIGHTS:
+        trial.load_state_dict(between(old, new, weight))
+        scores.append(score(plan, trial))
+    best = max(scores)
+    return max(weight for weight, value in zip(WEIGHTS, scores, strict=True) if value >= best - 1e-12)
+
+
+def score(plan: Plan, module: nn.Module) -> float:
+    """Accuracy on clean inputs that decide and on mutated ones, or on faults where the run alone decides; a loss of clean
+    accuracy beyond half a point counts dearly."""
+    target = plan.target.holding(module)
+    hard = plan.deciding_mutated if plan.deciding_faults is None else plan.deciding_faults
+    clean = accuracy_on(target, plan.deciding)
+    lost = max(0.0, accuracy_on(plan.target, plan.deciding) - clean - ALLOWED)
+    return (clean + accuracy_on(target, hard)) / 2 - (DEAR if plan.deciding_faults is None else ALONE) * lost
+
+
+def accuracy_on(target: Target, source: Source) -> float:
+    return float(np.mean(predictions(target, source) == source.labels))

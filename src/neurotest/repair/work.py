@@ -1,0 +1,222 @@
+"""A repair as a job: one training after the other, each kept when it is finished, the one that runs after every epoch."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from neurotest import interrupts
+from neurotest.data.objects import AnyData
+from neurotest.data.source import Source, content_ids
+from neurotest.errors import BadInput
+from neurotest.generate.gradient.attacks import Attack
+from neurotest.jobs.methods import stored_method
+from neurotest.jobs.opening import digests, stored_spec
+from neurotest.jobs.parts import Arrays, Parts
+from neurotest.jobs.stored import target_config
+from neurotest.jobs.targets import WEIGHTS, weights_of, with_weights
+from neurotest.jobs.work import Job
+from neurotest.repair.evaluation import Judge, flips, rows
+from neurotest.repair.plan import Plan
+from neurotest.repair.protocol import Protocol, control
+from neurotest.repair.result import RepairResult
+from neurotest.repair.retrain import Repaired
+from neurotest.runs.folder import RunFile, own
+from neurotest.runs.rows import InputRow
+from neurotest.runs.store import Run
+from neurotest.scan import Progress
+from neurotest.target import Target
+from neurotest.train import Step
+
+OWN = "repair"  # the arm of the protocol itself, beside those of its controls
+FOLDER = "checkpoints"
+OURS = own(rf"{FOLDER}/[0-9]{{3,}}\.pt", FOLDER)
+STEPS = 1000  # of progress, for every training
+
+
+class Inputs(NamedTuple):
+    """What a repair was given."""
+
+    run: str | Path | None
+    train: AnyData | None = None
+    holdout: AnyData | None = None
+    shift: AnyData | None = None
+    pool: AnyData | None = None
+
+
+class Arm(NamedTuple):
+    """One training: the protocol or a control, and which repetition."""
+
+    name: str
+    repeat: int
+
+
+@dataclass(eq=False, kw_only=True)
+class Repair(Job[RepairResult]):
+    """One protocol with its controls on a plan."""
+
+    command = "repair"
+
+    plan: Plan
+    inputs: Inputs
+    protocol: Protocol
+    controls: tuple[str, ...]
+    attacks: dict[str, Attack]
+    settings: dict[str, Any]
+    done: list[Arrays] = field(default_factory=list)
+    module: torch.nn.Module | None = None  # of the first repetition
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def arms(self) -> list[Arm]:
+        """The protocol first: whoever stops early has the weights."""
+        return [Arm(name, repeat) for name in (OWN, *self.controls) for repeat in range(self.settings["repeats"])]
+
+    @cached_property
+    def judge(self) -> Judge:
+        return Judge(self.plan, self.attacks)
+
+    def config(self) -> dict[str, Any]:
+        train, holdout, shift = (one if isinstance(one, Source) else None for one in self.inputs[1:4])
+        learn = self.plan.learn.inputs
+        return {
+            **target_config(self.plan.target), "run": str(Path(str(self.inputs.run)).resolve()),
+            "train": stored_spec(train), "holdout": stored_spec(holdout), "shift": stored_spec(shift),
+            "pool": stored_spec(self.inputs.pool), "method": stored_method(self.protocol), **self.settings,
+            "threads": torch.get_num_threads(),
+            "digests": digests(train=train, holdout=holdout, shift=shift, faults=learn),
+        }  # fmt: skip
+
+    def kept(self, run: Run) -> str:
+        finished = len(Parts(run))
+        begun = self._checkpoint(run, finished).exists()
+        return f"{finished} of {len(self.arms)} trainings{' and some epochs' if begun else ''}" if finished or begun else ""
+
+    def restore(self, run: Run) -> None:
+        self.done = list(Parts(run))
+        if self.done:
+            network = self.plan.target.holding(copy.deepcopy(self.plan.target.module))
+            self.module = with_weights(network, run.file(WEIGHTS).read()).module
+
+    def work(self, run: Run | None, progress: Progress | None) -> RepairResult:
+        arms = self.arms
+        for number in range(len(self.done), len(arms)):
+            interrupts.check()
+            part = self._one(arms[number], run, number, progress)
+            self.done.append(part)
+            if run is not None:
+                Parts(run).add(part)
+                self._checkpoint(run, number).remove()
+        return self._result(run)
+
+    def _one(self, arm: Arm, run: Run | None, number: int, progress: Progress | None) -> Arrays:
+        """Train one network and say what it predicts; a control that does not fit says why."""
+
+        def report(step: Step) -> None:
+            interrupts.check()
+            if progress is not None:
+                progress(round(STEPS * (number + step.done)), STEPS * len(self.arms))
+
+        checkpoint = None if run is None else self._checkpoint(run, number)
+        seed = int(self.settings["seed"]) + arm.repeat
+        try:
+            if arm.name == OWN:
+                repaired = self.protocol.repair(self.plan, seed, checkpoint=checkpoint, report=report)
+            else:
+                repaired = control(arm.name, self.protocol, self.plan, seed, checkpoint=checkpoint, report=report)
+        except BadInput as error:
+            if arm.name == OWN:
+                raise
+            return {"about": np.array(json.dumps({"absent": str(error)}))}
+        if arm == Arm(OWN, 0):
+            self.module = repaired.module
+            if run is not None:
+                run.file(WEIGHTS).write(weights_of(repaired.module))
+        return self._judged(arm, repaired)
+
+    def _judged(self, arm: Arm, repaired: Repaired) -> Arrays:
+        answers = self.judge.predict(self.plan.target.holding(repaired.module))
+        about = {"arm": arm.name, "repeat": arm.repeat, **repaired.about}
+        return {**{f"set {name}": values for name, values in answers.items()}, "about": np.array(json.dumps(about))}
+
+    def _checkpoint(self, run: Run, number: int) -> RunFile:
+        return run.file(f"{FOLDER}/{number:03d}.pt")
+
+    def _result(self, run: Run | None) -> RepairResult:
+        arms: dict[str, list[Arrays]] = {name: [] for name in (OWN, *self.controls)}
+        absent: dict[str, str] = {}
+        trained = []
+        for arm, part in zip(self.arms, self.done, strict=True):
+            about = json.loads(str(part["about"]))
+            if "absent" in about:
+                absent[arm.name] = about["absent"]
+                continue
+            trained.append(about)
+            arms[arm.name].append({key[4:]: value for key, value in part.items() if key.startswith("set ")})
+        old, labels = self.judge.old(), self.judge.labels
+        numbers = rows(arms, old, labels)
+        changed = {name: flips(old[name], arms[OWN][0][name], truth) for name, truth in labels.items() if name in self.plan.sets}
+        clean = numbers["sets"]["clean"]
+        accepted = not (self.settings["no_regression"] and clean["broken"] > clean["fixed"])
+        if run is not None and not accepted:
+            run.file(WEIGHTS).remove()
+        assert self.module is not None
+        network = self.plan.target.holding(self.module)
+        return RepairResult(
+            target=self.plan.target.spec, protocol=str(stored_method(self.protocol)), repeats=self.settings["repeats"],
+            **numbers, absent=absent, fixed={name: pair[0] for name, pair in changed.items()},
+            broken={name: pair[1] for name, pair in changed.items()}, accepted=accepted, plan=self.plan.about(),
+            trained=trained, seconds=time.monotonic() - self.began, notes=self._notes(numbers, accepted),
+            weights=None if run is None or not accepted else run.file(WEIGHTS).path, repaired=network if accepted else None,
+        )  # fmt: skip
+
+    def _notes(self, numbers: dict[str, Any], accepted: bool) -> tuple[str, ...]:
+        notes = list(self.plan.notes)
+        clean = numbers["sets"]["clean"]
+        if not accepted:
+            notes.append(
+                f"the new weights break {clean['broken']} inputs of the holdout and fix {clean['fixed']}: refused, none written."
+            )
+        beside = numbers["controls"].get("mutated", {}).get("mutated")
+        if beside is not None and beside["gain_interval"][0] <= 0:
+            notes.append("the protocol does not clearly beat mutated training images alone, which cost no label.")
+        if self.settings["repeats"] < 3:
+            notes.append(f"{self.settings['repeats']} seed(s): how much the result depends on it is not known; 3 are usual.")
+        return tuple(notes)
+
+    def record(self, run: Run, result: RepairResult) -> None:
+        """Pictures of what was fixed and of what broke, and the class names."""
+        target: Target = self.plan.target
+        with run.transaction():
+            run["classes"] = list(target.classes or self.plan.sets["clean"].classes or ())
+            run.clear_inputs()
+            position = 0
+            for role, flipped in (("fixed", result.fixed), ("broken", result.broken)):
+                for name, index in self._shown(flipped):
+                    x = self.plan.sets[name].read(np.array([index]))
+                    label, before, after = self._answers(name, index)
+                    extra = {"set": name, "index": index, "role": role, "after": after}
+                    run.add_inputs([InputRow(position, str(content_ids(x)[0]), label, before, extra)])
+                    run.save_input(position, x[0], role, target.bounds)
+                    position += 1
+        for number in range(len(self.arms)):
+            self._checkpoint(run, number).remove()
+        run.folder.remove_folder(FOLDER)
+
+    def _shown(self, flipped: dict[str, list[int]]) -> list[tuple[str, int]]:
+        """As many as are stored, from every set in turn."""
+        turns = [[(name, rows[i]) for name, rows in flipped.items() if i < len(rows)] for i in range(self.settings["files"])]
+        return [one for turn in turns for one in turn][: self.settings["files"]]
+
+    def _answers(self, name: str, index: int) -> tuple[int, int, int]:
+        source = self.plan.sets[name]
+        assert source.labels is not None
+        return int(source.labels[index]), int(self.plan.old[name][index]), int(self.done[0][f"set {name}"][index])

@@ -1,0 +1,79 @@
+"""Repair on the command line: a stranger's network, a run that was moved, weights that are a target, exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.e2e.stranger import FUZZ, absolute, project_spec
+
+from neurotest import data
+
+Cli = Callable[..., Any]
+BRIEF = ["--protocol", "default:epochs=1", "--repeats", "1", "--attack", "none", "--json", "-q"]
+
+
+def photographs(project: Path, folder: Path, spec: str) -> str:
+    """Class folders of photographs, named as the stranger names classes."""
+    classes, source = (project / "classes.txt").read_text().splitlines(), data(spec)
+    assert source.labels is not None
+    for number, (x, label) in enumerate(zip(source.read(np.arange(len(source))), source.labels, strict=True)):
+        place = folder / classes[label] / f"{number:03d}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(x[0]).save(place)
+    return f"dir:{folder}"
+
+
+def test_a_strangers_network_is_repaired_with_a_run_that_was_moved(
+    project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = Path.cwd()
+    monkeypatch.chdir(project)
+    assert cli(*FUZZ, "--iterations", 60, "--out", "faults", "-q").code == 0
+    monkeypatch.chdir(elsewhere)
+    shutil.move(project / "faults", "moved")
+    train = photographs(project, elsewhere / "train", "zoo:fashion-mnist/train[:150]")
+    holdout = photographs(project, elsewhere / "holdout", "zoo:fashion-mnist/test[200:280]")
+    network = [project_spec(project), "moved", *absolute(project)]
+    data_ = ["--train", train, "--holdout", holdout]
+    first = cli("repair", *network, *data_, "--control", "mutated", *BRIEF, "--out", "repaired")
+    assert first.code == 0, first.err
+    content = json.loads(first.out)
+    assert content["plan"]["faults"]["learn"] > 0
+    assert 0 <= content["sets"]["clean"]["after"] <= 1
+    assert set(content["controls"]) == {"mutated"}
+    # The new network is a target with nothing repeated, and says the same of the holdout.
+    again = cli("repair", "run:repaired", "moved", *data_, *BRIEF, "--out", "wrong")
+    assert (again.code, "not the one" in again.err) == (2, True)  # the faults are those of the old network
+    attacked = cli("attack", "run:repaired", holdout, "--attack", "fgsm:eps=0.02", "--out", "attacked", "--json", "-q")
+    assert attacked.code == 0, attacked.err
+    right = round(content["sets"]["clean"]["after"] * 80)
+    assert json.loads(attacked.out)["set_aside"] == 80 - right
+    for command in (["report", "repaired"], ["evaluate", "attacked", "--json", "-q"], ["doctor", "run:repaired", "--json"]):
+        result = cli(*command)
+        assert result.code in (0, 1) if command[0] == "doctor" else result.code == 0, (command, result.err)
+    # Leaks are refused, thresholds are kept to.
+    leaked = cli("repair", *network, "--train", train, "--holdout", train, *BRIEF)
+    assert (leaked.code, "--holdout: 150 of its 150 inputs are also training data" in leaked.err) == (2, True)
+    seeds = cli("repair", *network, "--train", train, "--holdout", f"dir:{project / 'photos'}", *BRIEF)
+    assert (seeds.code, "seeds of the run" in seeds.err) == (2, True)
+    failing = cli("repair", *network, *data_, "--control", "none", *BRIEF, "--out", "f", "--fail-if", "sets.clean.after<1.01")
+    assert failing.code == 1
+    named = cli("repair", *network, *data_, "--fail-if", "acuracy<1", "--json")
+    assert named.code == 2
+
+
+def test_what_is_missing_is_named(cli: Cli) -> None:
+    result = cli("repair", "zoo:mnist-lenet1")
+    assert result.code == 2
+    assert "repair needs TARGET, RUN and --holdout DATA, or --resume RUN" in result.err
+    other = cli("repair", "zoo:mnist-lenet1", "nowhere", "--holdout", "zoo:mnist/test[:20]")
+    assert (other.code, "no run" in other.err) == (2, True)
+    source = cli("doctor", "run:nowhere")
+    assert (source.code, "no run" in source.err) == (2, True)

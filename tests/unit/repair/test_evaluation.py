@@ -1,0 +1,74 @@
+"""Accuracies, intervals, flips and McNemar's test, by hand and by plain loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neurotest.errors import BadInput
+from neurotest.repair.evaluation import flips, mcnemar, read_attacks, rows, shares
+
+
+@given(fixed=st.integers(0, 40), broken=st.integers(0, 40))
+def test_mcnemar_is_the_binomial_test(fixed: int, broken: int) -> None:
+    n = fixed + broken
+    tail = sum(math.comb(n, k) for k in range(min(fixed, broken) + 1)) / 2**n
+    assert mcnemar(fixed, broken) == pytest.approx(min(1.0, 2 * tail) if n else 1.0)
+
+
+def test_flips_by_hand() -> None:
+    old, new, truth = np.array([0, 1, 2, 0]), np.array([0, 2, 1, 1]), np.array([0, 2, 2, 2])
+    assert flips(old, new, truth) == ([1], [2])
+
+
+def test_shares_of_one_seed_resemble_the_binomial_interval() -> None:
+    right = np.zeros((1, 400), dtype=bool)
+    right[:, :100] = True
+    value, low, high = shares(right)
+    width = 1.96 * math.sqrt(0.25 * 0.75 / 400)
+    assert value == 0.25
+    assert low == pytest.approx(0.25 - width, abs=0.01)
+    assert high == pytest.approx(0.25 + width, abs=0.01)
+
+
+def test_seeds_that_differ_widen_the_interval() -> None:
+    same = np.zeros((4, 400), dtype=bool)
+    same[:, :200] = True
+    apart = same.copy()
+    apart[0], apart[1] = True, False
+    (_, low, high), (_, wide_low, wide_high) = shares(same), shares(apart)
+    assert wide_high - wide_low > 3 * (high - low)
+
+
+def test_a_difference_is_paired() -> None:
+    """The same inputs right in both: the interval of the difference is empty, whatever the accuracy."""
+    right = np.random.default_rng(0).random((2, 50)) < 0.5
+    assert shares(right, right) == (0.0, 0.0, 0.0)
+
+
+def test_rows_by_hand() -> None:
+    labels = {"clean": np.array([0, 1, 1, 0])}
+    old = {"clean": np.array([0, 1, 0, 1])}
+    arms = {
+        "repair": [{"clean": np.array([0, 1, 1, 1])}, {"clean": np.array([0, 0, 1, 0])}],
+        "mutated": [{"clean": np.array([0, 0, 0, 1])}, {"clean": np.array([0, 1, 1, 1])}],
+        "random": [],
+    }
+    numbers = rows(arms, old, labels)
+    clean = numbers["sets"]["clean"]
+    assert (clean["before"], clean["after"], clean["fixed"], clean["broken"]) == (0.5, 0.75, 1, 0)
+    assert numbers["controls"]["mutated"]["clean"]["after"] == 0.5
+    assert numbers["controls"]["mutated"]["clean"]["gain"] == 0.25
+    assert "random" not in numbers["controls"]
+
+
+def test_attacks_by_default_and_none() -> None:
+    assert read_attacks(None, (3, 8, 8))["pgd"].radius == pytest.approx(8 / 255)
+    assert read_attacks(None, (1, 8, 8))["pgd"].radius == pytest.approx(0.1)
+    assert read_attacks(["none"], (1, 8, 8)) == {}
+    with pytest.raises(BadInput, match="twice"):
+        read_attacks(["pgd", "pgd:eps=0.2"], (1, 8, 8))

@@ -1,0 +1,92 @@
+"""The repair study: its cells on a few images, its tables by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neurotest import data
+from neurotest.data.source import Source
+from neurotest.studies.repair import cells, tables
+from neurotest.studies.repair.study import RepairStudy
+from neurotest.target.load import load
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    def splits(subject: str, train: int | None) -> tuple[Source, Source]:
+        return data("zoo:mnist/train", limit=min(train or 1, 60)), data("zoo:mnist/test[:240]")
+
+    monkeypatch.setattr(cells, "splits", splits)
+
+
+def test_a_campaign_holds_faults_of_seeds_the_network_gets_right() -> None:
+    target, seeds = load("zoo:mnist-lenet1"), data("zoo:mnist/test[:100]")
+    found = cells.campaign(target, seeds, 0, 50)
+    assert 0 < len(found) <= 50
+    assert (found.predicted != found.inputs.labels).all()
+    assert found.benign is not None
+    assert set(found.roots.tolist()) <= set(found.benign.ids().tolist())
+
+
+def test_a_cell_has_every_arm_and_every_set() -> None:
+    row = cells.repaired("mnist-lenet1", 0, "default:epochs=1", train=60, controls=("schedule", "mutated"))
+    assert set(row["controls"]) == {"schedule", "mutated"}
+    for name in ("clean", "mutated", "unseen-operators", "faults-seen"):
+        assert row["ours"][name] - row["controls"]["mutated"][name] == pytest.approx(row["gains"]["mutated"][name][0])
+        assert row["ours"][name] - row["old"][name] == pytest.approx(row["gain"][name][0])
+    assert row["old"]["faults-seen"] == 0
+
+
+def test_cells_without_training_data_and_with_picks() -> None:
+    alone = cells.repaired("mnist-lenet1", 0, "head", train=0, controls=(), unseen=0.0, benign=False)
+    assert alone["learned"] > 0
+    assert 0 <= alone["weight"] <= 1
+    picks = cells.repaired("mnist-lenet1", 0, "nss:epochs=1", train=60, controls=("random",), selector="deepgini", unseen=0.0)
+    assert "random" in picks["controls"]
+
+
+def test_an_interval_by_hand() -> None:
+    """Without errors, two seeds of 1 and 3: the mean is 2, and resamples are 1, 2 or 3."""
+    assert tables.interval([[1.0, 0.0], [3.0, 0.0]]) == (2.0, 1.0, 3.0)
+    value, low, high = tables.interval([[5.0, 1.0]] * 4)
+    assert value == 5
+    assert low == pytest.approx(5 - 1.96 / 2, abs=0.08)
+    assert high == pytest.approx(5 + 1.96 / 2, abs=0.08)
+
+
+def cell(after: float) -> dict[str, Any]:
+    gain = {"clean": [after - 90, 0.0], "mutated": [after - 70, 0.0], "faults-seen": [50.0, 0.0], "pgd-adaptive": [1.0, 0.0]}
+    return {
+        "old": {"clean": 90.0, "mutated": 70.0, "faults-seen": 0.0, "pgd-adaptive": 10.0},
+        "ours": {"clean": after, "mutated": after, "faults-seen": 50.0, "pgd-adaptive": 11.0},
+        "gain": gain, "controls": {"mutated": {"clean": 89.0, "mutated": 78.0, "faults-seen": 40.0, "pgd-adaptive": 9.0}},
+        "gains": {"mutated": {name: [value, 0.0] for name, value in zip(gain, (1.0, 2.0, 10.0, 2.0), strict=True)}},
+        "absent": {}, "weight": 0.5, "learned": 300,
+    }  # fmt: skip
+
+
+def test_tables_by_hand() -> None:
+    done = {
+        **{f"default/mnist-lenet1/{seed}": cell(80.0 + seed) for seed in (10, 12)},
+        "alone/mnist-lenet1/head/10": cell(89.0), "select/mnist-lenet1/nss/10": cell(80.0),
+        "attacks/mnist-lenet1/nsgen/10": cell(90.0),
+    }  # fmt: skip
+    results, checks = RepairStudy().results("quick", done)
+    row = next(row for row in results["default beside its controls"] if row["set"] == "holdout, mutated as in training")
+    assert (row["before"], row["after"], row["mutated"], row["gain over mutated"]) == (70.0, 91.0, 78.0, 2.0)
+    (alone,) = results["without training data"]
+    assert (alone["held-out faults fixed"], alone["clean"]) == (50.0, -1.0)
+    (nss,) = results["NSS VIII: a tenth of a mutated pool"]
+    assert (nss["mutated pool"], nss["mutated"], nss["paper"]) == (10.0, 8.0, 9.04)
+    attacked = [row for row in results["NSGen 13, DeepSensor 4 and 5: under attack"] if row["attack"] == "pgd-adaptive"]
+    assert (attacked[0]["change"], attacked[0]["mutated"]) == (1.0, -1.0)
+    assert np.isclose(checks["mnist-lenet1: gain over mutated, holdout, mutated as in training"], 2.0)
+    assert len(RepairStudy().cells("quick")) == 30
+
+
+def test_tables_of_nothing() -> None:
+    whole = RepairStudy().tables("quick", {})
+    assert whole["tables"]["not rerun"]
