@@ -15,7 +15,7 @@ from neurotest.stats.bootstrap import wilson
 # How far the model's sums were from the truth, noise apart, on the even-index pools of scripts/design_adaptive.py.
 FEWER, MORE = 2.5, 2.0
 # With a prior, two models guess: the spread of the truth around their geometric mean in logarithms, and how much of their
-# disagreement adds to it. Set on even-index pools of eight subjects.
+# disagreement adds to it. Set on even-index pools of six to seven subjects.
 SURE, DISAGREEMENT = 0.35, 0.35
 GRID = 401
 RECENT = 200  # random labels that count: older ones were drawn among many faults that have been found since
