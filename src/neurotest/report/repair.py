@@ -6,7 +6,7 @@ from typing import Any
 
 from neurotest.repair.result import WORDS
 from neurotest.report import pictures
-from neurotest.report.section import Row, section
+from neurotest.report.section import Conclusion, Row, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("repair",)
@@ -22,7 +22,22 @@ def repair(run: Run) -> Row:
         }
         for name, numbers in _ordered(summary["sets"])
     ]  # fmt: skip
-    return {"subject": summary["target"], "rows": rows, "names": list(summary["controls"])}
+    return {
+        "subject": summary["target"], "rows": rows, "names": list(summary["controls"]), "conclusion": _conclusion(run),
+    }  # fmt: skip
+
+
+def _conclusion(run: Run) -> Conclusion:
+    summary = run["summary"]
+    clean, accepted = summary["sets"]["clean"], summary["accepted"]
+    refused = "" if accepted else "Refused: the new weights break more of the holdout than they fix. "
+    sentence = (
+        f"{refused}Clean accuracy {100 * clean['before']:.1f} % before, {100 * clean['after']:.1f} % after; of the holdout "
+        f"{clean['fixed']} inputs were fixed and {clean['broken']} broken."
+    )
+    deeper = ("The repaired network from all sides", f"neurotest check run:{run.path.name} DATA")
+    may_replace = ("May it replace the old one?", f"neurotest gate {run['config']['target']} run:{run.path.name} DATA")
+    return Conclusion(sentence, bad=not accepted, steps=(deeper, may_replace) if accepted else ())
 
 
 def _ordered(sets: dict[str, Any]) -> list[tuple[str, Any]]:

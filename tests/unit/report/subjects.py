@@ -39,9 +39,9 @@ def network() -> Target:
     return Target(module.eval(), shape=(1, 8, 8), classes=HOSTILE, spec=HOSTILE[0])
 
 
-def inputs(wrong: int = 0) -> ArraySource:
+def inputs(wrong: int = 0, seed: int = 0) -> ArraySource:
     """24 inputs, of which the first so many have another label than the network gives them."""
-    x = np.random.default_rng(0).integers(0, 256, (24, 1, 8, 8)).astype(np.uint8)
+    x = np.random.default_rng(seed).integers(0, 256, (24, 1, 8, 8)).astype(np.uint8)
     with torch.inference_mode():
         predicted = network().logits(torch.from_numpy(x).float() / 255).argmax(1).numpy()
     return ArraySource(x, (predicted + (np.arange(24) < wrong)) % 3, classes=HOSTILE)
@@ -77,6 +77,10 @@ def make(root: Path) -> None:
     neurotest.suspects(network(), inputs(wrong=6), out=root / "suspects")
     neurotest.diff(network(), pool, "dlfuzz", out=root / "diff")
     neurotest.illuminate(network(), pool, 60, out=root / "illuminate")
+    neurotest.repair(
+        network(), root / "fuzz-random", inputs(seed=1), inputs(wrong=6, seed=2), protocol="default:epochs=1", repeats=1,
+        controls=["schedule"], attack=["none"], out=root / "repair",
+    )  # fmt: skip
     recorded(network(), pool, "class-profile", None, out=root / "describe", k=3)
     labelled = ArraySource(np.random.default_rng(1).random((60, 1, 8, 8)), np.tile([0, 1, 2], 20), classes=HOSTILE)
     neurotest.evaluate(root / "attack", root / "fuzz-nlc", target=network(), classes=labelled, out=root / "evaluate")

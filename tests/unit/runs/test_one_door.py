@@ -25,6 +25,8 @@ DOOR = {"runs/folder.py", "runs/places.py", "runs/lock.py", "runs/schema.py", "r
 # Where a path that the user named is opened, never one out of a run: (module, function) and why.
 NAMED_BY_USERS = {
     ("semantics/descriptions.py", "to_csv"): "a table is written where its user says",
+    ("semantics/descriptions.py", "read_rows"): "a table that the user names; those of a run are read by rows_of",
+    ("campaign/faults.py", "export_faults"): "the place for a faults file, named by the user",
     ("semantics/describe/record.py", "read_rating"): "sheets that raters filled in, named by the user",
     ("select/suspects.py", "save"): "a result is written where its user says",
     ("select/exchange.py", "export"): "the place for an export, named by the user",
