@@ -81,6 +81,8 @@ def make(root: Path) -> None:
         network(), root / "fuzz-random", inputs(seed=1), inputs(wrong=6, seed=2), protocol="default:epochs=1", repeats=1,
         controls=["schedule"], attack=["none"], out=root / "repair",
     )  # fmt: skip
+    neurotest.gate(network(), network(), inputs(wrong=6), faults=root / "fuzz-random", out=root / "gate")
+    neurotest.robustness(network(), pool, "clever:batches=10,samples=8", limit=4, out=root / "robustness")
     recorded(network(), pool, "class-profile", None, out=root / "describe", k=3)
     labelled = ArraySource(np.random.default_rng(1).random((60, 1, 8, 8)), np.tile([0, 1, 2], 20), classes=HOSTILE)
     neurotest.evaluate(root / "attack", root / "fuzz-nlc", target=network(), classes=labelled, out=root / "evaluate")
