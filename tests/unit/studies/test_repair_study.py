@@ -64,7 +64,7 @@ def cell(after: float) -> dict[str, Any]:
         "ours": {"clean": after, "mutated": after, "faults-seen": 50.0, "pgd-adaptive": 11.0},
         "gain": gain, "controls": {"mutated": {"clean": 89.0, "mutated": 78.0, "faults-seen": 40.0, "pgd-adaptive": 9.0}},
         "gains": {"mutated": {name: [value, 0.0] for name, value in zip(gain, (1.0, 2.0, 10.0, 2.0), strict=True)}},
-        "absent": {}, "weight": 0.5, "learned": 300,
+        "unfit": {}, "weight": 0.5, "learned": 300,
     }  # fmt: skip
 
 
@@ -85,6 +85,7 @@ def test_tables_by_hand() -> None:
     assert (attacked[0]["change"], attacked[0]["mutated"]) == (1.0, -1.0)
     assert np.isclose(checks["mnist-lenet1: gain over mutated, holdout, mutated as in training"], 2.0)
     assert len(RepairStudy().cells("quick")) == 30
+    assert RepairStudy().tables("quick", done)["tables"]["default beside its controls"]  # no cell is taken for an absent one
 
 
 def test_tables_of_nothing() -> None:

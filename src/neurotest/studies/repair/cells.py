@@ -121,11 +121,11 @@ def _numbers(plan: Plan, judge: Judge, ours: Repaired, arms: dict[str, Repaired 
         "old": {name: 100 * float((old[name] == truth).mean()) for name, truth in labels.items()},
         "ours": {name: 100 * float(values.mean()) for name, values in right.items()},
         "gain": {name: _paired(values, old[name] == labels[name]) for name, values in right.items()},
-        "controls": {}, "gains": {}, "absent": {}, "weight": ours.about.get("averaging_weight"), "learned": len(plan.learn),
+        "controls": {}, "gains": {}, "unfit": {}, "weight": ours.about.get("averaging_weight"), "learned": len(plan.learn),
     }  # fmt: skip
     for arm, result in arms.items():
         if isinstance(result, str):
-            row["absent"][arm] = result
+            row["unfit"][arm] = result
             continue
         theirs = _right(plan, judge, result)
         row["controls"][arm] = {name: 100 * float(values.mean()) for name, values in theirs.items()}
