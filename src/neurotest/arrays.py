@@ -27,6 +27,7 @@ AGAIN = "It is damaged, or too large: make or fetch it again, or read a part wit
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 10_000  # characters; numpy's own limit
 MAX_SIDES = 32
+MAX_BRACKETS = 8  # of a header; two are usual
 CHUNK = 1 << 20
 LARGEST_ARRAY = 1 << 36  # bytes of a file of its own
 DEFLATE = 1032  # deflate cannot expand more than this, so a larger claim is false
@@ -63,6 +64,8 @@ def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
         raise BadInput(f"{what} has a header of {length} characters, {MAX_HEADER} are allowed: damaged?")
     content = stream.read(length)
     try:
+        if sum(content.count(bracket) for bracket in b"([{") > MAX_BRACKETS:  # deep nesting is too much for Python's own parser
+            raise ValueError
         header = ast.literal_eval(content.decode("latin-1").strip())
         shape, fortran, kind = header["shape"], header["fortran_order"], header["descr"]
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
