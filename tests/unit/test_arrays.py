@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from neurotest.arrays import map_npy, open_archive, read_header, read_npz
+from neurotest.arrays import MAGIC, map_npy, open_archive, read_header, read_npz
 from neurotest.errors import BadInput
 
 LARGEST = 1 << 20
@@ -138,3 +138,11 @@ def test_a_mapped_array(tmp_path: Path) -> None:
 def test_any_bytes_as_a_header(content: Any) -> None:
     with pytest.raises(BadInput, match=r"^x (is|has) "):
         read_header(io.BytesIO(content), "x")
+
+
+def test_deep_nesting_in_a_header_never_reaches_the_parser() -> None:
+    """Python's parser runs out of its own stack there, which looks like a want of memory."""
+    text = (b"{'shape': " + b"(" * 300 + b")" * 300 + b"}").ljust(700)
+    with pytest.raises(BadInput, match="header that cannot be read") as refused:
+        read_header(io.BytesIO(MAGIC + b"\x01\x00" + len(text).to_bytes(2, "little") + text), "x")
+    assert isinstance(refused.value.__context__, ValueError)
