@@ -39,6 +39,23 @@ def check_memory(need: float, what: str, way_out: str) -> None:
         raise BadInput(f"{what} would need {size(need)} of memory, and {size(free)} are free: {way_out}.")
 
 
+def keep_freed() -> bool:
+    """Let this process keep memory that it has freed, for the next tensor of that size; whether it could be arranged.
+
+    The C library gives large pieces back to the system at once, and a network asks for the same pieces in every pass: the
+    processor then spends as much time on clearing pages as on computing. Only glibc has these switches.
+    """
+    import ctypes
+    import platform
+
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    never_map, trim, top = (-4, 0), (-1, 1 << 29), (-2, 1 << 26)  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD
+    with suppress(OSError, AttributeError):
+        return all(ctypes.CDLL(None).mallopt(*switch) == 1 for switch in (never_map, trim, top))
+    return False
+
+
 def size(number: float) -> str:
     """
     >>> size(1_500), size(2.5e9), size(80e9)

@@ -68,6 +68,7 @@ def fit(target: Target, source: Source) -> int:
     few = target.prepare(source.read(np.arange(min(4, len(source)))))
     classes = target.check_outputs(few)
     target.check_steady(few)
+    target.check_reference(few)
     return classes
 
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from neurotest.bench.ratio import Job, Pair, subject_of
 from neurotest.evaluate.clever import AT_ONCE, Clever
-from neurotest.evaluate.leads import Leads, channels_last
+from neurotest.evaluate.leads import Leads
 from neurotest.generate.gradient.toolbox import installed
 from neurotest.target import Target
+from neurotest.target.layout import channels_last
 
 SUBJECTS = ("mnist-lenet5",)
 SETTINGS: dict[str, Any] = {"batches": 50, "samples": 32}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from neurotest import zoo
-from neurotest.bench import attack, clever, coverage, fuzz, nsgen, passes, selection, swarm
+from neurotest.bench import attack, clever, coverage, fuzz, imagenet, nsgen, passes, selection, swarm
 from neurotest.bench.ratio import Pair, Ratio, ratio
 from neurotest.errors import BadInput, near
 from neurotest.scan import Progress
@@ -29,6 +29,7 @@ WORKS = {
     "clever": Work(clever.clever_pairs, clever.SUBJECTS),
     "nsgen": Work(nsgen.nsgen_pairs, nsgen.SUBJECTS),
     "swarm": Work(swarm.swarm_pairs, swarm.SUBJECTS),
+    "imagenet": Work(imagenet.imagenet_pairs, imagenet.SUBJECTS),
 }
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neurotest import pictures, registry
-from neurotest.data.labels import UNCLEAR_WORDS, Inputs, Key, Label, read_labels
+from neurotest.data.ahead import ahead
+from neurotest.data.labels import INVALID_WORDS, UNCLEAR_WORDS, Inputs, Key, Label, read_labels
 from neurotest.data.source import Array, ArraySource, Skipped, Source, Wanted, content_ids, shape_text
 from neurotest.errors import BadInput
 from neurotest.pictures import Pixels, Preprocess, Unusable
@@ -164,7 +165,7 @@ def _labelled(folder: Path, table: Path, skipped: list[Skipped]) -> tuple[list[F
 
 def _class_numbers(words: dict[int, Label], table: Path) -> tuple[dict[int, int], tuple[str, ...]]:
     """Class numbers as they are, if all labels are numbers; otherwise names, numbered in their order as text."""
-    clear = {place: word for place, word in words.items() if str(word).lower() not in UNCLEAR_WORDS}
+    clear = {place: word for place, word in words.items() if str(word).lower() not in (*UNCLEAR_WORDS, *INVALID_WORDS)}
     if not clear:
         raise BadInput(f"{table}: no label says a class; write class names or numbers.")
     if all(isinstance(word, int) for word in clear.values()):
@@ -286,12 +287,12 @@ def _decode_all(
     good: list[File] = []
     changed: dict[str, list[str]] = {}  # what was changed to get 8 bits, and in which files
     ids: list[npt.NDArray[np.str_]] = []
-    for file in files:
+    for file, decoded in _decoded(files, shape, wanted.preprocess):
         if len(good) == enough:
             break
         row = pixels[len(good) if keep else 0]
         try:
-            row[...], changes = _decode(file, shape, wanted.preprocess)
+            row[...], changes = decoded()
         except Unusable as error:
             skipped.append(Skipped(file.name, str(error)))
             if wanted.strict:
@@ -338,6 +339,14 @@ def _decode(file: File, shape: tuple[int, ...], preprocess: Preprocess) -> Pixel
     return decoded
 
 
+def _decoded(
+    files: Sequence[File], shape: tuple[int, ...], preprocess: Preprocess
+) -> Iterator[tuple[File, Callable[[], Pixels]]]:
+    """Each file and its pixels, decoded ahead in threads; what an object of the user hands out is asked for one by one."""
+    threads = 1 if any(file.image is not None for file in files) else None
+    return ahead(lambda file: _decode(file, shape, preprocess), files, threads=threads)
+
+
 class FolderSource(Source):
     """Images too many for memory: decoded again whenever they are read, and compared with what was checked at first."""
 
@@ -354,10 +363,10 @@ class FolderSource(Source):
 
     def _rows(self, index: npt.NDArray[np.int64]) -> Array:
         rows = np.empty((len(index), *self.shape), np.uint8)
-        for row, i in zip(rows, index, strict=True):
-            file = self._files[i]
+        files = _decoded([self._files[i] for i in index], self.shape, self._preprocess)
+        for row, i, (file, decoded) in zip(rows, index, files, strict=True):
             try:
-                row[...] = _decode(file, self.shape, self._preprocess).x
+                row[...] = decoded().x
             except Unusable as error:
                 raise BadInput(f"{file.path} can no longer be read ({error}); leave the folder alone during a run.") from error
             if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:

@@ -28,6 +28,8 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".npy")
 UPLOADED = re.compile(r"[0-9a-f]{8}-(.+)")  # Label Studio puts this before the names of uploaded files
 UNCLEAR_WORDS = ("unclear", "?")
 UNCLEAR = -1  # a label that says: cannot tell
+INVALID_WORDS = ("invalid", "not valid")
+INVALID = -2  # a label that says: no input that the network has to answer
 Key = int | str  # a position in the pool, or a content id or the name of a file
 Label = int | str  # a class number, or a name
 
@@ -199,7 +201,7 @@ def as_folder(name: str) -> str:
 def numbered(label: Label, classes: int, names: tuple[str, ...] | None) -> int:
     """The class number of a label: a name of the target's classes, also as a folder is called, or the number itself.
 
-    UNCLEAR where a person could not tell.
+    UNCLEAR where a person could not tell, INVALID where it is no input that the network has to answer.
     """
     if isinstance(label, str) and names and label in names:
         return names.index(label)
@@ -211,6 +213,8 @@ def numbered(label: Label, classes: int, names: tuple[str, ...] | None) -> int:
         raise BadInput(f"label {label}: the target has {classes} classes, 0 to {classes - 1}.")
     if label.lower() in UNCLEAR_WORDS:
         return UNCLEAR
+    if label.lower() in INVALID_WORDS:
+        return INVALID
     folders = [as_folder(name) for name in names or ()]
     if folders.count(label) == 1:
         return folders.index(label)
@@ -294,7 +298,7 @@ def placed(labels: Mapping[Key, Label], inputs: Inputs, classes: int, names: tup
             "labels file from another run?"
         )
     for key, label in labels.items():
-        number = numbered(label, classes, names)
+        number = max(UNCLEAR, numbered(label, classes, names))
         for position in where[key]:
             if numbers[position] not in (-1, number):
                 raise BadInput(f"input {position} has two labels, {numbers[position]} and {number}: keep one of them.")

@@ -45,6 +45,19 @@ def determinism(examined: Examined) -> Iterator[Finding]:
         yield Finding("determinism", "problem", text, advice)
 
 
+def conversion(examined: Examined) -> Iterator[Finding]:
+    """A converted network must answer like the one in the file."""
+    target = examined.target
+    if target.reference is None:
+        return
+    try:
+        target.check_reference(examined.x[:SMALL])
+    except BadInput as error:
+        yield Finding("conversion", "problem", first_line(error), "what is measured here would not be true of the file")
+    else:
+        yield Finding("conversion", "ok", f"answers like the network in the file (difference {target.deviation:.1e})")
+
+
 def batches(examined: Examined) -> Iterator[Finding]:
     """A batch of n must equal n singles: batch statistics and mixed-up axes make an input's answer depend on its neighbours."""
     x = examined.x[:SMALL]

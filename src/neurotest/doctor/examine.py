@@ -20,7 +20,8 @@ from neurotest.target.load import LoadOptions, load
 Progress = Callable[[int, int], None]
 Check = Callable[[Examined], Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
-    behaviour.determinism, behaviour.batches, behaviour.finite, behaviour.outputs, fit.bounds, fit.classes, fit.accuracy,
+    behaviour.conversion, behaviour.determinism, behaviour.batches, behaviour.finite, behaviour.outputs, fit.bounds,
+    fit.classes, fit.accuracy,
     structure.layers, structure.dead, behaviour.gradients, structure.memory, structure.speed,
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from neurotest.target.code import expecting, imported, ran
 from neurotest.target.load import is_file, load, on_path, sha256
 from neurotest.target.target import Outputs, Target
 
-FILES = ("pt2", "onnx", "run")  # sources whose spec is a file, or a folder
+FILES = ("pt2", "onnx", "hf", "run")  # sources whose spec is a file, or a folder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,7 +164,7 @@ def _pieces(tensor: Any, size: Any = 0, dim: int = 0, *_: Any) -> float:
     return float(max(tensor.shape, default=0) / max(1, size if isinstance(dim, int) else 1))
 
 
-def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...]) -> None:
+def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...], source: str = "pt2") -> None:
     """Run the network without values: sizes that do not fit, or that no memory holds, are noticed before it is asked for."""
     try:
         if math.prod(shape) > MOST_VALUES:
@@ -173,7 +173,7 @@ def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...]) -> Non
             warnings.simplefilter("ignore")
             network.rehearse(torch.empty((2, *shape), device="meta"))
     except Exception as error:  # an operator may complain in any way about what it is given
-        raise BadInput(f"pt2:{place} does not run on inputs of size {'x'.join(map(str, shape))}: {_first(error)}") from error
+        raise BadInput(f"{source}:{place} does not run on inputs of size {'x'.join(map(str, shape))}: {_first(error)}") from error
 
 
 def _first(error: BaseException) -> str:

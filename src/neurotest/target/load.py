@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import math
 import os
 import sys
@@ -27,13 +28,22 @@ from neurotest.target.target import Outputs, Target, WeightsFile
 from neurotest.target.weights import load_weights
 
 LARGEST_INPUT = 1 << 32  # values of one input
-OWN = ("bounds", "mean", "std", "shape", "classes", "outputs", "weights", "preprocess")  # what a target knows of itself
+OWN = (
+    "bounds",
+    "mean",
+    "std",
+    "shape",
+    "classes",
+    "outputs",
+    "weights",
+    "preprocess",
+    "reference",
+)  # what a target knows of itself
 _WEIGHTS = "weights need the network they are for; write py:FILE:build, where build() returns it, and --weights {0}"
 _OTHER = "networks of PyTorch are tested; rebuild it as a module that build() of py:FILE:build returns"
 FILES = {
     **dict.fromkeys((".pt", ".pth", ".safetensors", ".ckpt", ".bin", ".tar"), _WEIGHTS),
     **dict.fromkeys((".h5", ".keras", ".pb", ".tflite", ".pkl", ".joblib"), _OTHER),
-    ".onnx": "turn it into a module (onnx2torch) that build() of py:FILE:build returns",
 }
 RANDOM_WEIGHTS = "{} has random weights: two calls give different ones, so nothing measured on it repeats. Pass --weights FILE."
 
@@ -89,14 +99,14 @@ def load(
     if isinstance(spec, Target) and not options and not fitting and weights is None and spec.device == torch.device(device):
         return spec
     text = spec if isinstance(spec, str) else ""
-    network = _source(spec, trust_pickle, check_random=weights is None) if isinstance(spec, str) else spec
+    file = None if weights is None else user_path(weights, f"weights {weights}").resolve()
+    network = _source(spec, trust_pickle, file) if isinstance(spec, str) else spec
     origin: dict[str, Any] = {"spec": text, "device": device, "trust_pickle": trust_pickle}
     if fitting:
         options["preprocess"] = Preprocess(**{**(vars(network.preprocess) if isinstance(network, Target) else {}), **fitting})
-    if weights is not None:
-        file = user_path(weights, f"weights {weights}").resolve()
+    if file is not None:
         load_weights(network.module if isinstance(network, Target) else network, file)
-        origin["weights"] = WeightsFile(file, sha256(file))
+        origin |= {"weights": WeightsFile(file, sha256(file)), "reference": None}
     if isinstance(network, Target):
         own = {name: getattr(network, name) for name in OWN}
         origin["spec"] = text or (network.spec if network.loaded else "")
@@ -143,7 +153,7 @@ def _device(device: str) -> str:
     return device
 
 
-def _source(spec: str, trust_pickle: bool, *, check_random: bool) -> nn.Module | Target:
+def _source(spec: str, trust_pickle: bool, weights: Path | None) -> nn.Module | Target:
     prefix, colon, rest = spec.partition(":")
     sources = registry.entries("target source")
     if not colon or prefix not in sources:
@@ -151,12 +161,13 @@ def _source(spec: str, trust_pickle: bool, *, check_random: bool) -> nn.Module |
     if not rest:
         raise BadInput(f"{spec!r} names nothing after {prefix}: {sources[prefix].summary}")
     refuse_elsewhere(spec, f"the network {shown(spec)}")
-    options = {"trust_pickle": True} if trust_pickle and prefix == "pt2" else {}
+    options: dict[str, Any] = {"trust_pickle": trust_pickle, "weights": weights}
+    options = {name: options[name] for name in inspect.signature(sources[prefix].make).parameters if name in options}
     before = torch.get_rng_state()
     network: nn.Module | Target = sources[prefix].make(rest, **options)
     # Whoever drew no random number has no random weights; others are built once more, to see whether they are the same.
     drew = not torch.equal(before, torch.get_rng_state())
-    if check_random and prefix == "py" and drew and _differ(network, sources[prefix].make(rest)):
+    if weights is None and prefix == "py" and drew and _differ(network, sources[prefix].make(rest)):
         warnings.warn(RANDOM_WEIGHTS.format(spec), Remark, stacklevel=3)
     return network
 
@@ -178,8 +189,8 @@ def _no_source(spec: str, sources: list[str]) -> str:
     spellings = [f"zoo:{name}"] if name in zoo.names() else []
     if name.endswith(".py") or Path(spec).suffix == ".py":
         spellings.append(f"py:{spec}:build")
-    if Path(spec).suffix == ".pt2":
-        spellings.append(f"pt2:{spec}")
+    if (suffix := Path(spec).suffix) in (".pt2", ".onnx"):
+        spellings.append(f"{suffix[1:]}:{spec}")
     spellings = spellings or [f"py:{name}:build", f"zoo:{zoo.nearest(name)}"]
     return f"{spec!r} has no source (known: {', '.join(k + ':' for k in sources)}). Did you mean {' or '.join(spellings)} ?"
 

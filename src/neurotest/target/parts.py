@@ -63,7 +63,7 @@ class Step:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.function = state["function"] or lookup(self.target)
+        self.function = state["function"] or _function(self.target)
 
     def run(self, values: list[Any], place: Place) -> None:
         args = [_value(arg, values, place) for arg in self.args]
@@ -83,6 +83,15 @@ class Step:
             values[self.outputs[0]] = result
         for slot in self.last:
             values[slot] = None
+
+
+def _function(target: str) -> Function:
+    """What a step calls, by its name."""
+    if not target.startswith("onnx."):
+        return lookup(target)
+    from neurotest.target.onnx_tensors import FUNCTIONS
+
+    return FUNCTIONS[target.removeprefix("onnx.")]
 
 
 @dataclass

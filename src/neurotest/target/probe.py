@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
+from neurotest.target import chunks
 from neurotest.target.functions import Functions
 
 if TYPE_CHECKING:
@@ -261,15 +262,26 @@ class Probe:
         return [job for job in jobs if job.layer.call == call]
 
     def __call__(self, x: Tensor) -> Trace:
-        """Forward a batch that lies in the target's bounds: (n, *shape) -> trace."""
+        """Forward a batch that lies in the target's bounds, a large one in parts: (n, *shape) -> trace."""
+        if x.numel() <= chunks.LARGE or self.grad or self.edit is not None or self.record is not None:
+            return self._forward(x)
+        parts = [self._forward(part) for part in chunks.even(x, self.target.chunk(x))]
+        if len(parts) == 1:
+            return parts[0]
+        recorded = {
+            want: {layer: torch.cat([part[want][layer] for part in parts]) for layer in parts[0][want]} for want in self.wants
+        }
+        return Trace(torch.cat([part.logits for part in parts]), recorded)
+
+    def _forward(self, x: Tensor) -> Trace:
         self._calls.clear()
         if self._functions is None:
             with self._mode:
-                logits = self.target.logits(x)
+                logits = self.target.logits(x, parts=False)
         else:
             self._functions.begin()
             with self._mode, self._functions:
-                logits = self.target.logits(x)
+                logits = self.target.logits(x, parts=False)
             self._check_counts(self._functions.counts)
         recorded = dict(zip(self.wants, self._slots, strict=True))
         self._slots[:] = [{} for _ in self.wants]  # should somebody else run the network now, this trace stays what it is

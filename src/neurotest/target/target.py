@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import CodeType
@@ -16,14 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from neurotest.checks import shown
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, NeurotestError
 from neurotest.pictures import Preprocess
+from neurotest.target import chunks
 from neurotest.target.failures import ForwardError, failure, ours
 from neurotest.target.layers import Survey
 from neurotest.target.survey import last_operator, survey
 
 Outputs = Literal["logits", "probs", "sigmoid"]
 _LEAST = 1e-30  # below any float32 softmax value that matters; keeps log finite
+
+
+Reference = Callable[[Tensor, Callable[[Tensor], Any]], float]
 
 
 class WeightsFile(NamedTuple):
@@ -39,7 +43,8 @@ class Target:
     module: the network, in eval mode. bounds: the range its inputs live in, before preprocessing. mean, std: preprocessing,
     applied inside the target so that bounds, mutations and saved inputs never see it. shape: of one input. outputs: what
     the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1). spec, weights,
-    trust_pickle: where `load` found it. preprocess: how pictures of any size become its inputs.
+    trust_pickle: where `load` found it. preprocess: how pictures of any size become its inputs. reference: for a converted
+    network, compares `run(x)` with what the original answers, and refuses it if they differ.
     """
 
     def __init__(
@@ -57,12 +62,15 @@ class Target:
         weights: WeightsFile | None = None,
         trust_pickle: bool = False,
         preprocess: Preprocess | None = None,
+        reference: Reference | None = None,
     ) -> None:
         self.module = module.to(device)
         self.loaded = bool(spec)  # whether `load` can open it again by its spec
         self.weights = weights
         self.trust_pickle = trust_pickle
         self.preprocess = preprocess or Preprocess()
+        self.reference = reference
+        self.deviation: float | None = None  # from the reference, once it was compared with
         self.bounds = _bounds(bounds)
         self.shape = tuple(int(s) for s in shape) if shape else None
         self.classes = tuple(str(c) for c in classes) if classes else None
@@ -81,6 +89,7 @@ class Target:
             self._shift = torch.tensor(self.mean, device=self.device)
             self._scale = torch.tensor(self.std, device=self.device)
         self._surveys: dict[tuple[int, ...], Survey] = {}
+        self._chunks: dict[tuple[int, ...], int] = {}
         self._steady = False  # whether it was seen to answer equally to equal inputs
 
     def __repr__(self) -> str:
@@ -90,7 +99,7 @@ class Target:
     def holding(self, module: nn.Module) -> Target:
         """The same target around another module: weights of the same architecture."""
         twin = copy.copy(self)
-        twin.module, twin._surveys, twin._steady = module, {}, False
+        twin.module, twin._surveys, twin._chunks, twin._steady, twin.reference = module, {}, {}, False, None
         twin.__dict__.pop("fingerprint", None)
         return twin
 
@@ -122,12 +131,30 @@ class Target:
                 raise BadInput(f"{reach}: {hint} pass --bounds{' 0 255' if eight_bit else ''}.")
         return tensor.to(self.device).float()
 
-    def logits(self, x: Tensor) -> Tensor:
-        """Forward a batch in bounds: (n, *shape) -> (n, classes), whatever the module's outputs are."""
-        return self._as_logits(self.raw(x), len(x))
+    def logits(self, x: Tensor, *, parts: bool = True) -> Tensor:
+        """Forward a batch in bounds: (n, *shape) -> (n, classes), whatever the module's outputs are. parts: as `raw` may."""
+        return self._as_logits(self.raw(x) if parts else self._whole(x), len(x))
 
     def raw(self, x: Tensor) -> Any:
-        """What the module itself answers to a batch in bounds, preprocessing applied."""
+        """What the module itself answers to a batch in bounds, preprocessing applied; a large batch runs in parts."""
+        if x.numel() > chunks.LARGE and not torch.is_grad_enabled() and (most := self.chunk(x)) < len(x):
+            parts = [self._whole(part) for part in chunks.even(x, most)]
+            if all(isinstance(part, Tensor) and part.ndim for part in parts):
+                return torch.cat(parts)
+        return self._whole(x)
+
+    def chunk(self, x: Tensor) -> int:
+        """How many inputs like these run at once, so that what a layer takes and gives stays small beside the memory."""
+        size = tuple(x.shape[1:])
+        if size not in self._chunks:
+            self._chunks[size] = len(x) + 2  # while the layers are looked at
+            try:
+                self._chunks[size] = chunks.chunk(self.survey(size).everything)
+            except NeurotestError:
+                self._chunks[size] = 1 << 62  # whoever runs it will learn why it has no layers
+        return self._chunks[size]
+
+    def _whole(self, x: Tensor) -> Any:
         prepared = self._preprocessed(x)
         try:
             return self.module(prepared)
@@ -197,6 +224,11 @@ class Target:
         if self.classes is not None and len(self.classes) != logits.shape[1]:
             raise BadInput(f"classes: {len(self.classes)} names for a network with {logits.shape[1]} outputs.")
         return int(logits.shape[1])
+
+    def check_reference(self, x: Tensor) -> None:
+        """Refuse a converted network that answers otherwise than its original. Looks once."""
+        if self.reference is not None and self.deviation is None:
+            self.deviation = self.reference(self._preprocessed(x), self.module)
 
     def check_steady(self, x: Tensor) -> None:
         """Refuse a network that answers differently to the same inputs: nothing measured on it would repeat. Looks once."""

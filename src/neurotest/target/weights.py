@@ -156,7 +156,7 @@ def _other_kind(file: Path, start: bytes) -> str | None:
     if start.startswith(b"\x1f\x8b"):
         return "compressed by gzip; unpack it first (gunzip)"
     if file.suffix == ".onnx":
-        return "an ONNX file holds a whole network; turn it into a module (onnx2torch) that build() of py:FILE:build returns"
+        return f"an ONNX file holds a whole network; write onnx:{file} as the target"
     if start.startswith(b"PK") and (kind := _archive_kind(file)) is not None:
         return kind
     return _text_kind(file, start)

@@ -203,3 +203,10 @@ def test_a_folder_that_nobody_sorted_is_no_label(tmp_path: Path) -> None:
     (tmp_path / "dog").mkdir()
     picture.rename(tmp_path / "dog" / picture.name)
     assert read_labels(tmp_path) == {"00000000000000ff": "dog"}
+
+
+def test_what_is_no_valid_input_is_a_word_of_its_own() -> None:
+    assert [numbered(word, 3, None) for word in ("invalid", "Not valid", "unclear")] == [-2, -2, -1]
+    assert numbered("invalid", 2, ("valid", "invalid")) == 1  # a class may be called so
+    numbers = placed({0: "invalid", 1: 2, 2: "?"}, Inputs(["a", "b", "c"]), 3, None)
+    assert numbers.tolist() == [-1, 2, -1]

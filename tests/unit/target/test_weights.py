@@ -166,7 +166,7 @@ def _kinds(folder: Path) -> dict[str, str]:
     (folder / "folder").mkdir()
     return {
         "script.pt": "TorchScript", "program.pt2": "write pt2:", "arrays.npz": "write npz:", "keras.h5": "Keras",
-        "net.onnx": "onnx2torch", "net.pt.gz": "gunzip", "notes.txt": r"text \(it begins 'accuracy 0.93'\)",
+        "net.onnx": "write onnx:", "net.pt.gz": "gunzip", "notes.txt": r"text \(it begins 'accuracy 0.93'\)",
         "page.pt": "a web page", "model.py": "Python source; write py:", "lfs.pt": "git lfs pull",
         "empty.pt": "is empty", "folder": "is a folder",
     }  # fmt: skip

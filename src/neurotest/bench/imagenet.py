@@ -1,0 +1,125 @@
+"""Photographs: scoring and coverage over a bare forward loop of a network of ImageNet's size, and the memory they take."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from neurotest.bench.ratio import Pair, passes
+from neurotest.bench.selection import fresh
+from neurotest.coverage import cover
+from neurotest.data.source import ArraySource, Source
+from neurotest.memory import keep_freed
+from neurotest.scan import profile
+from neurotest.target import Target
+
+SUBJECTS = ("photographs",)
+SHAPE, CLASSES = (3, 224, 224), 1000
+IMAGES, TRAIN = 128, 32
+BARE, TRIED = (8, 32), 32  # inputs per pass of the bare loop: the quickest of these on the first so many
+# expansion, channels, repeats, stride, kernel: the blocks of EfficientNet-lite0
+STAGES = (
+    (1, 16, 1, 1, 3),
+    (6, 24, 2, 2, 3),
+    (6, 40, 2, 2, 5),
+    (6, 80, 3, 2, 3),
+    (6, 112, 3, 1, 5),
+    (6, 192, 4, 2, 5),
+    (6, 320, 1, 1, 3),
+)
+
+
+class Block(nn.Module):
+    """Widen, a convolution by channel, narrow; added to its input where the sizes are equal."""
+
+    def __init__(self, inputs: int, outputs: int, expansion: int, stride: int, kernel: int) -> None:
+        super().__init__()
+        hidden = inputs * expansion
+        self.wide = _convolution(inputs, hidden, 1) if expansion > 1 else nn.Identity()
+        self.depth = _convolution(hidden, hidden, kernel, stride, hidden)
+        self.narrow = nn.Sequential(nn.Conv2d(hidden, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+        self.same = stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.narrow(self.depth(self.wide(x)))
+        return x + y if self.same else y
+
+
+def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    layer = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(layer, nn.BatchNorm2d(outputs), nn.ReLU6())
+
+
+def network() -> nn.Module:
+    """The layers of EfficientNet-lite0, with random weights: they cost the same."""
+    blocks, inputs = [_convolution(3, 32, 3, 2)], 32
+    for expansion, outputs, repeats, stride, kernel in STAGES:
+        for number in range(repeats):
+            blocks.append(Block(inputs, outputs, expansion, stride if number == 0 else 1, kernel))  # type: ignore[arg-type]
+            inputs = outputs
+    end = [_convolution(inputs, 1280, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, CLASSES)]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(*blocks, *end).eval()
+
+
+def photographs(count: int) -> Source:
+    """Inputs of the size of photographs, decoded already: noise, which costs the same."""
+    return ArraySource(np.random.default_rng(0).integers(0, 256, (count, *SHAPE), dtype=np.uint8))
+
+
+def _tuned(target: Target, x: Tensor) -> int:
+    """The batch with which a bare loop takes the least processor time."""
+    seconds = {}
+    for batch in BARE:
+        loop = passes(target, x.split(batch))
+        loop()
+        began = time.process_time()
+        loop()
+        seconds[batch] = time.process_time() - began
+    return min(seconds, key=lambda batch: seconds[batch])
+
+
+def imagenet_pairs(name: str) -> Iterator[tuple[str, Pair]]:
+    """Scoring by DeepGini, and KMNC over channels with a profile that is there, over a bare loop on the same decoded inputs."""
+    keep_freed()
+    target = Target(network(), shape=SHAPE, mean=[0.5] * 3, std=[0.25] * 3)
+    pool = photographs(IMAGES)
+    ranges = profile(target, pool.take(np.arange(TRAIN)))
+    x = target.prepare(pool.read(np.arange(len(pool))))
+    bare = passes(target, x.split(_tuned(target, x[:TRIED])))
+    yield "deepgini", (functools.partial(fresh, target, pool, "deepgini", "5%"), bare)
+    yield "kmnc:1000, channel", (functools.partial(cover, target, pool, "kmnc:1000", profile=ranges, cache=False), bare)
+
+
+_PEAK = """
+import json
+from neurotest.bench.imagenet import peak
+print(json.dumps(peak()))
+"""
+
+
+def memory() -> dict[str, Any]:
+    """The most memory that a process of its own takes to score the photographs."""
+    done = subprocess.run([sys.executable, "-c", _PEAK], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def peak() -> dict[str, Any]:
+    import resource
+
+    keep_freed()
+    target, pool = Target(network(), shape=SHAPE), photographs(IMAGES // 2)
+    fresh(target, pool, "deepgini", "5%")
+    cover(target, pool, "kmnc:1000", train=pool.take(np.arange(TRAIN)), cache=False)
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes here
+    return {"images": len(pool), "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6}

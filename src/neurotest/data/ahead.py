@@ -1,0 +1,38 @@
+"""Work on many items in order, some of them ahead in threads: decoding pictures leaves Python alone, so two are done at once."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+FEW = 16  # items for which threads are not worth starting
+THREADS = 4  # at most: the network needs processors, too
+
+
+def ahead(function: Callable[[T], R], items: Sequence[T], *, threads: int | None = None) -> Iterator[tuple[T, Callable[[], R]]]:
+    """Each item with a function that returns, or raises, what `function(item)` does; at most a few results wait at any time."""
+    threads = min(THREADS, os.cpu_count() or 1) if threads is None else threads
+    if threads < 2 or len(items) < FEW:
+        for item in items:
+            yield item, partial(function, item)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[tuple[T, Future[R]]] = deque()
+        try:
+            for item in items:
+                waiting.append((item, pool.submit(function, item)))
+                if len(waiting) > 2 * threads:
+                    first, future = waiting.popleft()
+                    yield first, future.result
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result
+        finally:
+            for _, future in waiting:
+                future.cancel()

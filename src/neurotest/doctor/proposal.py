@@ -1,0 +1,132 @@
+"""What a `neurotest.toml` should say, found by looking at the network and its data."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+
+from neurotest.data.objects import AnyData
+from neurotest.data.source import Source
+from neurotest.errors import BadInput
+from neurotest.public import public
+from neurotest.scan import fit, read
+from neurotest.target import Target
+from neurotest.target.load import LoadOptions, load
+
+LOOKED_AT = 64  # inputs
+# Key, and what stands beside it in the file.
+KEYS = {
+    "weights": "file of the weights; follow-up commands compare its hash",
+    "bounds": "the range of the inputs before mean and std",
+    "mean": "subtracted per channel, inside the target: mutations and saved inputs never see it",
+    "std": "divided by, per channel",
+    "size": "channels x height x width of one input",
+    "resize": "pictures of other sizes: the shorter side (with crop) or the whole picture",
+    "crop": "centre: the middle of each picture",
+    "interpolation": "of resize: bilinear, bicubic, nearest or lanczos",
+    "grey": "read pictures in grey",
+    "classes": "names in the network's order: a file with one per line, or a list",
+    "outputs": "what the network returns: logits, probs or sigmoid",
+}
+TYPED = ("resize", "crop", "interpolation", "grey")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The settings that were seen, where each comes from, and the number of classes (None: no data was there to run it on)."""
+
+    values: dict[str, Any]
+    origins: dict[str, str]
+    classes: int | None
+
+    def toml(self, spec: str, data: str | None) -> str:
+        """The file: what has to be said, and as comments what the network says itself or nobody needs."""
+        lines = [
+            "# Written by `neurotest init`, for commands that are started in this folder; options typed with them go over it.",
+            "# A network to load cannot stand here: a file found by chance must not run code. So commands are",
+            f"#     neurotest check {_one_line(spec)} {_one_line(data or 'DATA')}",
+            "",
+            "[target]",
+        ]
+        for key, about in KEYS.items():
+            origin = self.origins.get(key)
+            said = origin is not None and origin != "the network"
+            example = self.values.get(key)
+            text = f"{key} = {_value(example)}" if example is not None else f"{key} ="
+            lines.append(f"{'' if said else '# '}{text}  # {about}{f' (from {origin})' if origin else ''}")
+        return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"[^\x20-\x7e]", "?", text)[:500]
+
+
+def _value(value: Any) -> str:
+    """As TOML has it; JSON's texts, numbers and lists are TOML too."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
+
+
+@public(load)
+def propose(target: str, data: AnyData | None = None, **description: Unpack[LoadOptions]) -> Proposal:
+    """Look at a network and some of its data: what the description of the target should say."""
+    given = {key: value for key, value in description.items() if value is not None and key in KEYS}
+    loaded = load(target, **description)
+    values, origins = _own(loaded), {}
+    for key in values:
+        origins[key] = "your options" if key in given else "the network"
+    if "weights" in given:
+        values["weights"], origins["weights"] = str(given["weights"]), "your options"
+    if data is None:
+        return Proposal(values, origins, None)
+    source = read(loaded, data, limit=LOOKED_AT)
+    if loaded.shape is None:
+        values["size"], origins["size"] = "x".join(map(str, source.shape)), "the data"
+    if "bounds" not in given and (bounds := _bounds(loaded, source)) is not None:
+        values["bounds"], origins["bounds"] = bounds, "the data"
+        description["bounds"] = bounds
+    outputs, classes = _outputs(target, source, description)
+    if outputs is not None:
+        values["outputs"], origins["outputs"] = outputs, "what it returns"
+    if loaded.classes is None and source.classes is not None and len(source.classes) == classes:
+        values["classes"], origins["classes"] = list(source.classes), "the data: check that the order is the network's"
+    return Proposal(values, origins, classes)
+
+
+def _own(target: Target) -> dict[str, Any]:
+    """What a target knows of itself that is not as usual."""
+    usual = {"bounds": (0.0, 1.0), "outputs": "logits"}
+    size = None if target.shape is None else "x".join(map(str, target.shape))
+    known: dict[str, Any] = {"bounds": target.bounds, "mean": target.mean, "std": target.std, "size": size}
+    known |= {"classes": target.classes, "outputs": target.outputs}
+    preprocess = {key: getattr(target.preprocess, key) for key in TYPED}
+    known |= {key: value for key, value in preprocess.items() if value not in (None, False, "bilinear")}
+    return {key: value for key, value in known.items() if value is not None and value != usual.get(key)}
+
+
+def _bounds(target: Target, source: Source) -> tuple[float, float] | None:
+    """The range of the data, where they leave the target's bounds: 0 to 255, or what is there, rounded outwards."""
+    x = source.read(np.arange(len(source)))
+    if x.dtype == np.uint8 or (x.min() >= target.bounds[0] and x.max() <= target.bounds[1]):
+        return None
+    if x.min() >= 0 and 1 < x.max() <= 255:
+        return 0.0, 255.0
+    return float(np.floor(x.min())), float(np.ceil(x.max()))
+
+
+def _outputs(spec: str, source: Source, description: LoadOptions) -> tuple[Any, int]:
+    """What the network returns, if that is not what was described, and how many classes it has."""
+    refusal: BadInput | None = None
+    for outputs in (None, "probs", "sigmoid"):
+        options: LoadOptions = {**description, "outputs": outputs} if outputs is not None else description
+        try:
+            return outputs, fit(load(spec, **options), source)
+        except BadInput as error:
+            if "outputs" not in str(error):
+                raise
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal

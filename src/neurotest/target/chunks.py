@@ -1,0 +1,38 @@
+"""How many inputs run at once: however large a batch is, what a layer holds of it stays under a quarter of a gigabyte.
+
+Memory that is asked for in large pieces is returned to the system and asked for again in the next layer, and the processor then
+spends its time on clearing pages. The size of a part depends on the network and its inputs alone, never on the machine, so that
+equal runs stay equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from neurotest.target.layers import Layer
+
+LARGE = 1 << 20  # values of a batch of inputs: smaller ones need no thought
+BUDGET = 1 << 28  # bytes of a layer's input, its output and what its kernel keeps beside them
+COPIES = 2  # a convolution lays its input out anew
+LEAST = 4  # inputs: smaller parts leave the processor idle
+
+
+def chunk(layers: Iterable[Layer]) -> int:
+    """Inputs per part, for a network with these layers."""
+    widest = max((math.prod(layer.shape) + math.prod(layer.input_shape) for layer in layers), default=1)
+    return max(LEAST, BUDGET // (4 * COPIES * widest))
+
+
+def even(x: Tensor, most: int) -> Iterator[Tensor]:
+    """The batch in parts of at most `most`, as equal as can be."""
+    parts = -(-len(x) // most)
+    start = 0
+    for part in range(parts):
+        stop = start + (len(x) - start) // (parts - part)
+        yield x[start:stop]
+        start = stop

@@ -1,0 +1,49 @@
+"""Optional packages: looked for when a target needs them, and named with the command that installs them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from typing import Any
+
+from neurotest.errors import BadInput
+
+_operators: list[Any] = []  # what torch.library.Library declares is gone with it
+
+
+def need(package: str, extra: str, what: str) -> Any:
+    """The package, or a sentence that says how it is installed."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0] != package:
+            raise BadInput(f"{what}: {package} lacks {error.name}: pip install 'neurotest[{extra}]'") from error
+        raise BadInput(f"{what} needs {package}: pip install 'neurotest[{extra}]'") from error
+    except (ImportError, RuntimeError, OSError, AttributeError) as error:
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise BadInput(f"{what} needs {package}, which is installed but cannot be imported ({line:.200}).") from error
+
+
+def guarded_torchvision() -> None:
+    """Let torchvision be imported beside a torch that it was not built for.
+
+    Its compiled part is then missing, and with it two operators that its Python part asks for; nobody here calls them. They are
+    declared only where the plain import fails: a torchvision that fits brings its own.
+    """
+    if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
+        return
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+        import torch
+
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        library = torch.library.Library("torchvision", "DEF")
+        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _operators.append(library)
+        importlib.import_module("torchvision")

@@ -1,0 +1,163 @@
+"""`onnx:FILE`: a network in ONNX, run as torch modules and compared with onnxruntime on the user's own inputs before use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest import registry
+from neurotest.errors import BadInput
+from neurotest.reading import reading, reason, user_path
+from neurotest.target import onnx_graph, parts
+from neurotest.target.archive import Malformed
+from neurotest.target.exported import rehearse
+from neurotest.target.extras import need
+from neurotest.target.onnx_functions import Unsupported
+from neurotest.target.target import Target
+
+LARGEST = 2 << 30  # bytes of the file itself: what a protocol buffer can hold
+EXPORT = "torch.onnx.export(model.eval(), (x,), FILE, dynamic_shapes=({0: torch.export.Dim('batch')},), dynamo=True)"
+# How far outputs may differ, as a share of the largest: both add up in float32, in another order.
+TOLERANCE = 1e-3
+
+
+@registry.register("target source", "onnx", paper="", cost="reads the file; one pass of a few inputs in onnxruntime, to compare")
+def from_onnx(place: str) -> Target:
+    """`onnx:FILE`: a network in ONNX with a dynamic batch; its answers are compared with onnxruntime's before it is used.
+
+    Nothing in the file is executed. Weights in further files are read from the folder of the file only. An operator that is not
+    implemented is named, with its opset. Layers carry the author's names where the exporter kept them.
+    """
+    path = user_path(place, f"onnx:{place:.200}")
+    if not path.is_file():
+        raise BadInput(f"onnx:{place}: there is no such file.")
+    need("onnx", "onnx", f"onnx:{place}")
+    need("onnxruntime", "onnx", f"onnx:{place}")
+    model, opset = _model(path)
+    shape = _shape(model.graph, place)
+    try:
+        network = parts.build(*onnx_graph.read(model, opset))
+    except onnx_graph.NoOperator as error:
+        raise BadInput(f"onnx:{place} uses the operator {error}, which is not supported: {_WAY_OUT}.") from error
+    except (Malformed, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"onnx:{place} cannot be read as a network: {reason(error)}. Is it damaged?") from error
+    network.eval()
+    network._exported_check = partial(_rehearse, network, place)
+    if shape is not None:
+        _rehearse(network, place, shape)
+    return Target(network, shape=shape, reference=partial(compare, path))
+
+
+_WAY_OUT = "write it as a module of PyTorch that build() of py:FILE:build returns, or export it with torch.export.save as pt2:"
+
+
+def _rehearse(network: parts.Exported, place: str, shape: tuple[int, ...]) -> None:
+    try:
+        rehearse(network, place, shape, "onnx")
+    except BadInput as error:
+        if isinstance(error.__cause__, Unsupported):
+            raise BadInput(f"onnx:{place} uses {error.__cause__}, which is not supported: {_WAY_OUT}.") from error
+        raise
+
+
+def _model(path: Path) -> tuple[Any, int]:
+    """The file with what it keeps in others, functions inlined; and the version of its operators."""
+    import onnx
+    from onnx import inliner
+    from onnx.external_data_helper import load_external_data_for_tensor
+
+    if path.stat().st_size > LARGEST:
+        raise BadInput(f"onnx:{path} is larger than an ONNX file can be (2 GB without its weights).")
+    with reading(path, "an ONNX file", hint="It is damaged or something else."):
+        model = onnx.load(str(path), load_external_data=False)
+        if not model.graph.node:
+            raise BadInput(f"onnx:{path} holds no graph: it is damaged or something else.")
+        if model.functions:
+            model = inliner.inline_local_functions(model)
+    folder = path.resolve().parent
+    for tensor in _tensors(model.graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            _check_external(tensor, folder, path)
+            with reading(path, "an ONNX file with its weights beside it", hint="Are all files of the export there?"):
+                load_external_data_for_tensor(tensor, str(folder))
+                tensor.data_location = onnx.TensorProto.DEFAULT
+    versions = [one.version for one in model.opset_import if one.domain in onnx_graph.DOMAINS]
+    return model, max(versions, default=1)
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+
+
+def _check_external(tensor: Any, folder: Path, path: Path) -> None:
+    """Refuse weights outside the folder of the file, also by way of links."""
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    file = user_path(location or ".", f"onnx:{path}") if not location.startswith("~") else Path("/")
+    if not location or file.is_absolute() or not (folder / file).resolve().is_relative_to(folder):
+        raise BadInput(
+            f"onnx:{path} names the file {location!r:.200} for its weights, which is not in its folder: it is refused."
+        )
+    if not (folder / file).is_file():
+        raise BadInput(f"onnx:{path}: the file {location!r:.200} with its weights is not beside it.")
+
+
+def _shape(graph: Any, place: str) -> tuple[int, ...] | None:
+    """The size of one input; None where it may vary."""
+    weights = {one.name for one in graph.initializer}
+    inputs = [one for one in graph.input if one.name not in weights]
+    if len(inputs) != 1 or not inputs[0].type.HasField("tensor_type"):
+        raise BadInput(f"onnx:{place} takes {len(inputs)} inputs; neurotest tests networks that take one tensor of inputs.")
+    if len(graph.output) != 1:
+        raise BadInput(
+            f"onnx:{place} returns {len(graph.output)} values; neurotest tests networks that return logits (n, classes)."
+        )
+    kind = inputs[0].type.tensor_type
+    if kind.elem_type != 1:
+        raise BadInput(f"onnx:{place} takes inputs of ONNX type {kind.elem_type}, not float32: export it in float32.")
+    sizes = [one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else None for one in kind.shape.dim]
+    if not sizes:
+        raise BadInput(f"onnx:{place} takes a single number; neurotest tests networks that take one tensor of inputs.")
+    batch, *rest = sizes
+    if batch is not None:
+        raise BadInput(f"onnx:{place} was exported for batches of exactly {batch}: export it with a dynamic batch: {EXPORT}")
+    fixed = tuple(size for size in rest if size is not None)
+    return fixed if len(fixed) == len(rest) else None
+
+
+def compare(path: Path, x: Tensor, run: Callable[[Tensor], Any]) -> float:
+    """The largest difference between `run(x)` and onnxruntime's answer, as a share of the largest output; refused if large."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 4
+    settings.intra_op_num_threads = torch.get_num_threads()
+    try:
+        session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+        (theirs,) = session.run(None, {session.get_inputs()[0].name: x.detach().cpu().contiguous().numpy()})
+    except Exception as error:  # its errors have no common class
+        raise BadInput(f"onnx:{path}: onnxruntime cannot run it, so nothing could be compared: {reason(error)}") from error
+    with torch.inference_mode():
+        ours = run(x)
+    ours = np.asarray(ours.detach().cpu().double() if isinstance(ours, Tensor) else ours, np.float64)
+    theirs = np.asarray(theirs, np.float64)
+    if ours.shape != theirs.shape:
+        raise BadInput(f"onnx:{path}: converted it returns shape {ours.shape}, in onnxruntime {theirs.shape}: not to be trusted.")
+    size = max(float(np.abs(theirs).max(initial=0.0)), 1e-30)
+    difference = float(np.abs(ours - theirs).max(initial=0.0)) / size
+    if not difference <= TOLERANCE:
+        raise BadInput(
+            f"onnx:{path}: converted to torch it gives other answers than onnxruntime on these inputs (they differ by "
+            f"{100 * difference:.2g} % of the largest output), so nothing measured on it would be true of the file."
+        )
+    return difference

@@ -1,0 +1,214 @@
+"""The graph of an ONNX file as the program that `parts.build` turns into modules: nodes, weights, and the modules they belong to.
+
+Exporters keep the author's module names in several ways: torch writes them beside each node, or (older) into the node's name as
+a path; where there is none, each node is a module called by its own name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+import numpy as np
+import torch
+
+from neurotest.target.archive import Malformed
+from neurotest.target.onnx_functions import Literal
+from neurotest.target.onnx_fusion import fuse
+from neurotest.target.onnx_tensors import FUNCTIONS
+from neurotest.target.program import Device, Node, Program, Ref, Weight
+
+SCOPES = "pkg.torch.onnx.name_scopes"  # what torch's exporter notes beside a node: the modules around it, outermost first
+DOMAINS = ("", "ai.onnx")
+VERSIONED = ("Softmax", "LogSoftmax", "Resize", "Upsample")  # their meaning changed with the opset
+# Inputs that are sizes, axes and bounds: constants there are plain numbers.
+PLAIN = {
+    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Slice": (1, 2, 3, 4), "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,),
+    "Pad": (1, 2, 3), "Clip": (1, 2), "Resize": (1, 2, 3), "Upsample": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2),
+    "TopK": (1,), "CumSum": (1,), "Dropout": (1, 2),
+}  # fmt: skip
+SCALARS = ("Add", "Sub", "Mul", "Div", "Pow", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal", "Where")
+MOST_LITERAL = 64  # integers that count as sizes or indices and not as data
+MOST_NODES = 200_000
+
+
+class NoOperator(Exception):
+    """An operator that is not implemented."""
+
+
+class _Reader:
+    def __init__(self, graph: Any, opset: int) -> None:
+        from onnx import numpy_helper
+
+        self.graph, self.opset, self.result = graph, opset, Program()
+        self.array = numpy_helper.to_array
+        self.constants: dict[str, np.ndarray] = {one.name: self.array(one) for one in graph.initializer}
+        self.refs: dict[str, Ref] = {}
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.paths: dict[str, str] = {}  # constant -> path of the weight
+        if len(graph.node) > MOST_NODES:
+            raise Malformed(f"it has more than {MOST_NODES} nodes")
+
+    def program(self) -> Program:
+        inputs = [one for one in self.graph.input if one.name not in self.constants]
+        self.define(inputs[0].name)
+        nodes = []
+        for node in self.graph.node:
+            if node.op_type == "Constant" and node.domain in DOMAINS:
+                self.constants[node.output[0]] = self.constant(node)
+            else:
+                nodes.append(node)
+        for step in fuse(nodes, self.constants, [one.name for one in self.graph.output]):
+            self.node(step)
+        self.result.output = self.value(self.graph.output[0].name)
+        return self.result
+
+    def define(self, name: str) -> int:
+        if name in self.refs:
+            raise Malformed(f"two values are called {name!r}")
+        self.refs[name] = Ref(self.result.values)
+        self.result.tensors.add(self.result.values)
+        self.result.values += 1
+        return self.refs[name].number
+
+    def constant(self, node: Any) -> np.ndarray:
+        from onnx import helper
+
+        values = [helper.get_attribute_value(one) for one in node.attribute]
+        if len(values) != 1:
+            raise Malformed("a constant without its value")
+        value = values[0]
+        if hasattr(value, "data_type"):
+            return self.array(value)  # type: ignore[no-any-return]
+        dtype = np.int64 if node.attribute[0].name in ("value_int", "value_ints") else np.float32
+        return np.asarray(value, dtype)
+
+    def node(self, node: Any) -> None:
+        if node.domain not in DOMAINS or node.op_type not in FUNCTIONS:
+            where = f"{node.domain}." if node.domain not in DOMAINS else ""
+            raise NoOperator(f"{where}{node.op_type} (opset {self.opset}, node {node.name!r:.80})")
+        stack = modules(node)
+        home = stack[-1][1] if stack else ""
+        args = [self.argument(node.op_type, place, name, home) for place, name in enumerate(node.input)]
+        kwargs = self.attributes(node)
+        outputs = tuple(self.define(name) if name else None for name in node.output)
+        unpack = node.op_type in ("Split", "TopK")
+        if node.op_type == "Split":
+            kwargs["outputs"] = len(outputs)
+        if not unpack:  # further outputs (of a dropout, a norm) are those of training
+            outputs = outputs[:1]
+        function = FUNCTIONS[node.op_type]
+        self.result.nodes.append(Node(f"onnx.{node.op_type}", function, args, kwargs, outputs, unpack, stack))
+
+    def attributes(self, node: Any) -> dict[str, Any]:
+        from onnx import helper
+
+        values: dict[str, Any] = {}
+        for attribute in node.attribute:
+            value = helper.get_attribute_value(attribute)
+            if isinstance(value, bytes):
+                value = value.decode("utf-8", "replace")
+            elif hasattr(value, "data_type"):
+                value = self.array(value).reshape(-1)[0].item()
+            elif not isinstance(value, (int, float)):
+                value = [*value]
+                if any(not isinstance(one, (int, float)) for one in value):
+                    raise NoOperator(f"{node.op_type} with {attribute.name} (opset {self.opset})")
+            values[attribute.name] = value
+        if node.op_type in VERSIONED:
+            values["opset"] = self.opset
+        if node.op_type == "ConstantOfShape" and isinstance(values.get("value", 0.0), float):
+            values["device"] = Device()
+        return values
+
+    def argument(self, operator: str, place: int, name: str, home: str) -> Any:
+        if not name:
+            return None
+        if name not in self.constants:
+            return self.value(name)
+        array = self.constants[name]
+        if place in PLAIN.get(operator, ()):
+            return array.tolist()
+        if operator in SCALARS and array.ndim == 0:
+            return array.item()
+        if array.dtype.kind in "iub" and array.size <= MOST_LITERAL:
+            dtype = torch.bool if array.dtype.kind == "b" else torch.int64
+            return Literal(tuple(array.reshape(-1).tolist()), array.shape, dtype)
+        return Weight(self.weight(name, array, home))
+
+    def value(self, name: str) -> Any:
+        if name in self.refs:
+            return self.refs[name]
+        if name in self.constants:
+            return Weight(self.weight(name, self.constants[name], ""))
+        raise Malformed(f"{name!r:.80} is used and nothing computes it")
+
+    def weight(self, name: str, array: np.ndarray, home: str) -> str:
+        """The path of a weight: the author's, where it is one, else in the module that uses it first."""
+        if name not in self.paths:
+            path = (
+                name if re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+", name) else ".".join(filter(None, [home, word(name)]))
+            )
+            while path in self.tensors:
+                path += "_"
+            if array.dtype.kind not in "fiub":
+                raise NoOperator(f"a constant of type {array.dtype}")
+            tensor = torch.from_numpy(np.array(array))
+            self.tensors[path], self.paths[name] = tensor, path
+            self.result.weights[path] = ("parameter" if tensor.is_floating_point() else "buffer"), True
+        return self.paths[name]
+
+
+def read(model: Any, opset: int) -> tuple[Program, dict[str, torch.Tensor]]:
+    """The program of an onnx.ModelProto whose functions are inlined and whose data are loaded, and its weights by path."""
+    reader = _Reader(model.graph, opset)
+    return reader.program(), reader.tensors
+
+
+def modules(node: Any) -> tuple[tuple[str, str], ...]:
+    """The modules in which a node runs, outermost first: (key, path)."""
+    for entry in node.metadata_props:
+        if entry.key == SCOPES:
+            paths = _scopes(entry.value)
+            if paths is not None:
+                return _stack(paths)
+    if "/" in node.name:
+        *outer, _ = [part for part in node.name.split("/") if part]
+        return _stack(_nested(outer))
+    name = word(node.name)
+    return ((name, name),) if name else ()
+
+
+def _scopes(text: str) -> list[str] | None:
+    """Paths of modules from what torch's exporter wrote: a list of texts, the last of which is the node itself."""
+    if len(text) > 100_000:
+        return None
+    try:
+        names = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return None
+    return [".".join(word(part) for part in name.split(".")) for name in names[:-1] if name]
+
+
+def _nested(parts: list[str]) -> list[str]:
+    """Paths from `layer1/layer1.0/conv1`: a part that repeats the one before is a numbered child of it."""
+    paths: list[str] = []
+    before = ""
+    for part in parts:
+        own = part[len(before) + 1 :] if before and part.startswith(f"{before}.") else part
+        own = ".".join(word(one) for one in own.split(".") if one)
+        paths.append(f"{paths[-1]}.{own}" if paths else own)
+        before = part
+    return paths
+
+
+def _stack(paths: list[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((path, path) for path in paths if path)
+
+
+def word(name: str) -> str:
+    """A name as a module may have it."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:200]
