@@ -14,7 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import files
-from neurotest.data.labels import EXPORTED, LARGEST, UNCLEAR_WORDS, Inputs, Key, Label, as_folder, placed, read_labels
+from neurotest.data.labels import (
+    EXPORTED,
+    INVALID_WORDS,
+    LARGEST,
+    UNCLEAR_WORDS,
+    Inputs,
+    Key,
+    Label,
+    as_folder,
+    placed,
+    read_labels,
+)
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.runs import codec
@@ -89,7 +100,7 @@ def _pick(
     rank: int, score: float | None, about: InputRow, label: LabelRow | None, classes: list[str], stored: Mapping[int, Any],
     number: int | None,
 ) -> Pick:  # fmt: skip
-    word = "" if label is None else UNCLEAR_WORDS[0] if label.label is None else class_word(label.label, classes)
+    word = "" if label is None else label_word(label, classes)
     guess = class_word(about.predicted, classes)
     return Pick(rank, about.position, about.content, score, guess, word, stored.get(about.position), about.name or "", number)
 
@@ -102,6 +113,13 @@ def class_word(number: int | None, classes: list[str]) -> str:
     if number is None:
         return ""
     return str(classes[number]) if 0 <= number < len(classes) else str(number)
+
+
+def label_word(row: LabelRow, classes: list[str]) -> str:
+    """A person's label in words, as `data.labels` reads them."""
+    if row.label is None:
+        return UNCLEAR_WORDS[0] if row.valid else INVALID_WORDS[0]
+    return class_word(row.label, classes)
 
 
 def inputs_of(run: Run) -> Inputs:

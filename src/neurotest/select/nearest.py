@@ -22,11 +22,12 @@ from neurotest.select.surprise import steady
 from neurotest.target import Trace, Want
 
 Ints = NDArray[np.int64]
-BLOCK = 1000  # candidates searched at once
+BLOCK = 2500  # candidates searched at once
 PROJECTED = 64  # directions that a search for candidates uses
 SAMPLE = 1000  # training inputs that set these directions
+TYPICAL = 300  # training inputs that say how far apart inputs usually are
 EASY = 2_000_000  # products per candidate and class up to which everything is compared with everything
-THIN = 5000  # training inputs that decide which other class is nearest, at most
+THIN, EACH = 500, 50  # training inputs, and of every class, that decide which other class is nearest, at most
 FARTHEST = 2.0  # cosine distance of opposite vectors: what a class without training inputs gets
 
 
@@ -38,22 +39,25 @@ FARTHEST = 2.0  # cosine distance of opposite vectors: what a class without trai
     differs="NSS measures how far an input moved from its original; here the nearest training inputs of the predicted class "
     "stand for it. DSA takes Euclidean distances of channel means in every layer to any training input; this takes the cosine, "
     "the last map, the mean of `k` neighbours, training inputs the network gets right, and DeepGini as a factor.",
-    presets={"plain": {"others": False, "doubt": None}},
+    presets={"plain": {"others": False, "doubt": None, "usual": None}},
 )  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class Nearest(Settings, Scorer):
-    """Score by d / sqrt(o) * (DeepGini + `doubt`).
+    """Score by max(d / sqrt(o), u) * (DeepGini + `doubt`).
 
     d: the mean cosine distance to the `k` nearest training inputs of the predicted class; o: the same for the class of the
-    nearest training input of another class (others=false: 1). doubt: how little DeepGini counts; none leaves it out. Only
-    training inputs that the network gets right count, where training data has labels. inputs: so many of them at most, drawn at
-    random. search: `exact` compares everything with everything, `projected` looks among those nearest in 64 directions, `auto`
-    decides by the cost. layer, neuron: where distances are measured; default is the last map of the encoder, every value of it.
+    nearest training input of another class (others=false: 1). u: what the share `usual` of training inputs stays below, each
+    compared with the others, so that DeepGini alone ranks what lies no farther away than training inputs do (none: 0). doubt: how
+    little DeepGini counts; none leaves it out. Only training inputs that the network gets right count, where training data has
+    labels. inputs: so many of them at most, drawn at random. search: `exact` compares everything with everything, `projected`
+    looks among those nearest in 64 directions, `auto` decides by the cost. layer, neuron: where distances are measured; default
+    is the last map of the encoder, every value of it.
     """
 
     k: int = setting(5, "5 by default")
     others: bool = True
     doubt: float | None = setting(0.1, "0.1 by default; none leaves DeepGini out", least=0)
+    usual: float | None = setting(0.95, "0.95 by default; none: every distance counts", above=0, most=1)
     search: Literal["auto", "exact", "projected"] = "auto"
     inputs: int | None = setting(10_000, "10000 by default; none: all")
     layer: str = "encoder"
@@ -102,9 +106,12 @@ class Directions:
         self.short = self.points if self.basis is None else self.points @ self.basis  # (n, few)
         most = max(part.stop - part.start for part in self.parts.values())
         self.shortlist = self.basis is not None and (search == "projected" or (search == "auto" and most * d > EASY))
-        step = -(-n // THIN)
+        self.classes: Ints = classes[order]
+        step = -(-n // max(THIN, EACH * len(self.parts)))
         self.thin = self.short[::step]  # decides which other class is nearest
-        self.thin_classes = torch.from_numpy(classes[order][::step])
+        thin_classes = self.classes[::step]
+        self.thin_present, thin_starts = np.unique(thin_classes, return_index=True)
+        self.thin_lengths = np.diff([*thin_starts.tolist(), len(thin_classes)]).tolist()
 
     def _directions(self) -> Tensor:
         """(d, few) in which the points lie: a power step from random ones, because a decomposition would cost as much as the
@@ -116,47 +123,84 @@ class Directions:
         return basis
 
     def search(
-        self, queries: Tensor, predicted: Ints, k: int, *, others: bool
+        self, queries: Tensor, predicted: Ints, k: int, *, others: bool, more: int = 0
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean distance to the k nearest of the predicted class, and of the nearest other class: (n,) each."""
+        """Mean distance to the k (and `more`) nearest of the predicted class, and to k of the nearest other one: (n,) each."""
         own, other = (np.full(len(queries), FARTHEST) for _ in range(2))
         for start in range(0, len(queries), BLOCK):
             part = slice(start, start + BLOCK)
-            directions, classes = unit(queries[part].float()), predicted[part]
-            short = directions if self.basis is None else directions @ self.basis
-            own[part] = self._in_class(directions, short, classes, k)
+            rows, classes = queries[part].float(), predicted[part]
+            lengths = _lengths(rows)
+            short = rows if self.basis is None else rows @ self.basis
+            own[part] = self._in_class(rows, short, lengths, classes, k + more)
             if others and len(self.parts) > 1:
-                other[part] = self._in_class(directions, short, self._nearest_other(short, classes), k)
+                other[part] = self._in_class(rows, short, lengths, self._nearest_other(short, classes), k)
         return own, other
 
+    def typical(self, k: int, *, others: bool) -> NDArray[np.float64]:
+        """The distances d / sqrt(o) of some of the points themselves, each compared with all others."""
+        rows = np.arange(0, len(self.points), max(1, len(self.points) // TYPICAL))[:TYPICAL]
+        classes = self.classes[rows]
+        own, other = self.search(self.points[torch.from_numpy(rows)], classes, k, others=others, more=1)
+        among = np.array([min(k + 1, self.parts[c].stop - self.parts[c].start) for c in classes.tolist()])
+        several = among > 1  # the nearest is the point itself, at no distance
+        own = own[several] * among[several] / (among[several] - 1)
+        return relative(own, other[several]) if others else own
+
     def _nearest_other(self, short: Tensor, classes: Ints) -> Ints:
-        alike = short @ self.thin.T  # (b, few points)
-        alike.masked_fill_(torch.from_numpy(classes)[:, None] == self.thin_classes, -2.0)
-        nearest: Ints = self.thin_classes[alike.argmax(1)].numpy()
+        """The class of the nearest point of another class; a query's own length does not matter for that."""
+        alike = short @ self.thin.T  # (b, few points), sorted by class
+        best = torch.stack([part.amax(1) for part in alike.split(self.thin_lengths, dim=1)], dim=1)  # (b, classes)
+        best[torch.from_numpy(classes[:, None] == self.thin_present)] = -torch.inf
+        nearest: Ints = self.thin_present[best.argmax(1).numpy()]
         return nearest
 
-    def _in_class(self, directions: Tensor, short: Tensor, classes: Ints, k: int) -> NDArray[np.float64]:
-        distances = np.full(len(directions), FARTHEST)
-        for c in np.unique(classes).tolist():
+    def _in_class(self, rows: Tensor, short: Tensor, lengths: Tensor, classes: Ints, k: int) -> NDArray[np.float64]:
+        """Products with unit vectors are divided by the queries' lengths at the end, where few of them are left."""
+        order = np.argsort(classes, kind="stable")
+        at = torch.from_numpy(order)
+        rows, lengths, short = rows[at], lengths[at], short[at] if self.shortlist else short
+        distances = np.full(len(rows), FARTHEST)
+        present, starts = np.unique(classes[order], return_index=True)
+        for c, start, end in zip(present.tolist(), starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
             if c not in self.parts:
                 continue
-            part, rows = self.parts[c], torch.from_numpy(np.flatnonzero(classes == c))
+            part, mine = self.parts[c], slice(start, end)
             count = part.stop - part.start
             if self.shortlist:
                 wide = min(count, 2 * k)  # projections mix up neighbours, so some more are looked at
-                where = (short[rows] @ self.short[part].T).topk(wide, dim=1).indices + part.start
-                alike = torch.bmm(self.points[where], directions[rows].unsqueeze(2)).squeeze(2)
+                where = (short[mine] @ self.short[part].T).topk(wide, dim=1).indices + part.start
+                alike = torch.bmm(self.points[where], rows[mine].unsqueeze(2)).squeeze(2)
             else:
-                alike = directions[rows] @ self.points[part].T
-            near = alike.topk(min(k, count), dim=1).values
-            distances[rows.numpy()] = (1 - near.double()).clamp_min_(0).mean(1).numpy()
+                alike = rows[mine] @ self.points[part].T
+            rest = alike.shape[1] - min(k, count)
+            near = np.partition(alike.numpy(), rest, axis=1)[:, rest:]
+            distances[order[mine]] = np.maximum(1 - near / lengths[mine, None].double().numpy(), 0).mean(1)
         return distances
+
+
+def relative(own: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """d / sqrt(o)"""
+    return own / np.sqrt(np.maximum(other, 1e-6))
 
 
 def unit(rows: Tensor) -> Tensor:
     """Of length 1; a silent row stays 0."""
-    length = rows.norm(dim=1, keepdim=True)
-    return rows / torch.where(length > 0, length, 1.0)
+    return rows / _lengths(rows)[:, None]
+
+
+def _finite(values: np.ndarray) -> NDArray[np.bool_]:
+    """Rows without inf and nan: their sums are finite, or their values have to be looked at one by one."""
+    finite: NDArray[np.bool_] = np.isfinite(values.sum(axis=1))
+    doubtful = np.flatnonzero(~finite)
+    finite[doubtful] = np.isfinite(values[doubtful]).all(axis=1)
+    return finite
+
+
+def _lengths(rows: Tensor) -> Tensor:
+    """(n,); 1 of a silent row."""
+    lengths = torch.linalg.vector_norm(rows, dim=1)
+    return torch.where(lengths > 0, lengths, 1.0)
 
 
 class NearestState(PerInput):
@@ -164,6 +208,9 @@ class NearestState(PerInput):
         super().__init__(len(pool))
         self.method, self.want, self.layout = method, method.want, pool.context.layout(method.want)
         self.points = points
+        self.least = 0.0
+        if method.usual is not None and len(typical := points.typical(method.k, others=method.others)):
+            self.least = float(np.quantile(typical, method.usual))
         self.waiting: list[tuple[np.ndarray, np.ndarray, Ints, np.ndarray]] = []  # positions, values, predictions, DeepGini
         self.strangers = 0
 
@@ -182,10 +229,10 @@ class NearestState(PerInput):
         method = self.method
         own, other = self.points.search(torch.from_numpy(values), predicted, method.k, others=method.others)
         self.strangers += int((~np.isin(predicted, list(self.points.parts))).sum())
-        score = own / np.sqrt(np.maximum(other, 1e-6)) if method.others else own
+        score = np.maximum(relative(own, other) if method.others else own, self.least)
         if method.doubt is not None:
             score = score * (gini + method.doubt)
-        self.scores[index] = np.where(np.isfinite(values).all(axis=1), steady(score), np.nan)
+        self.scores[index] = np.where(_finite(values), steady(score), np.nan)
 
     def value(self) -> np.ndarray:
         self._flush()

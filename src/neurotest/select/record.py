@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from neurotest.data.source import Source
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
+from neurotest.scan import batches
 from neurotest.select.selection import Comparison, Selection
 from neurotest.target import Target
 
+LIKELY = "likely classes"  # entry of the run: position -> [(class, probability)] of inputs that are stored as pictures
+LIKELIEST = 3  # classes of each
 OTHERS = 12  # of the methods after the first, so many picks are stored: enough for the report's pictures
 
 
@@ -30,9 +34,11 @@ def record(run: Run, target: Target, source: Source, selections: Comparison, fil
         run.add_inputs(rows)
         for name, selection in selections.items():
             run.add_ranking(name, selection.order, selection.all_scores[selection.order], selection.picked)
-        _store(run, target, source, first.indices if files is None else first.indices[:files])
-        for selection in others:
-            _store(run, target, source, selection.indices[: OTHERS if files is None else files])
+        stored = [first.indices if files is None else first.indices[:files]]
+        stored += [selection.indices[: OTHERS if files is None else files] for selection in others]
+        for positions in stored:
+            _store(run, target, source, positions)
+        run[LIKELY] = _likely(target, source, np.unique(np.concatenate(stored)))
     methods: dict[str, Any] = {name: _summary(selection) for name, selection in selections.items()}
     unfit = [f"{name} did not run: {reason}" for name, reason in selections.errors.items()]
     methods[first.method]["notes"] += unfit  # the report shows the notes of what ran
@@ -55,6 +61,19 @@ def _store(run: Run, target: Target, source: Source, positions: np.ndarray) -> N
     run.save_inputs(new, source.read(new), "picked", target.bounds)
     if source.originals is not None:
         run.save_inputs(new, source.originals.read(new), "original", target.bounds)
+
+
+def _likely(target: Target, source: Source, positions: np.ndarray) -> dict[str, list[tuple[int, float]]]:
+    """The most probable classes of inputs with their probabilities, by position."""
+    likely: dict[str, list[tuple[int, float]]] = {}
+    with torch.inference_mode():
+        for batch in batches(target, source, order=positions):
+            probs = target.logits(batch.x).double().softmax(dim=1)
+            most, classes = probs.topk(min(LIKELIEST, probs.shape[1]))  # (n, 3)
+            for position, numbers, values in zip(batch.index.tolist(), classes.tolist(), most.tolist(), strict=True):
+                if np.isfinite(values).all():
+                    likely[str(position)] = [*zip(numbers, (round(value, 6) for value in values), strict=True)]
+    return likely
 
 
 def _summary(selection: Selection) -> dict[str, Any]:

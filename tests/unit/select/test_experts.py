@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from neurotest import rng
 from neurotest.select.adaptive import prior as priors
 from neurotest.select.adaptive.batch import diverse
-from neurotest.select.adaptive.experts import EXPLORED, LARGE, PriorLoop
-from neurotest.select.adaptive.remaining import Draw, combined
+from neurotest.select.adaptive.experts import EXPLORED, LARGE, LOOSER, PriorLoop
+from neurotest.select.adaptive.remaining import WIDER_SELF, Draw, combined
 
 from .test_prior import bank, scanned
 
@@ -82,6 +82,25 @@ def test_experts_are_judged_within_a_large_batch_only() -> None:
     assert crossed[p][:2] == pytest.approx(loop.evidence[p][:2])  # what never changes
 
 
+def test_labels_of_a_large_batch_are_learned_from_with_a_third_of_the_ridge() -> None:
+    """Re-derived: the same loop with a third of the ridge and nothing large; not where DeepGini is the start."""
+    loop, labels = begun()
+    batch = loop.propose(LARGE + 1)
+    before = loop.large_batches
+    loop.tell(batch, labels[batch])
+    assert (before, loop.large_batches) == (False, True)
+    small, _ = begun(ridge=loop.ridge / LOOSER)
+    for some in (batch[:LARGE], batch[LARGE:]):
+        small.record_odds(some)
+        small.tell(some, labels[some])
+    assert small.large_batches is False
+    assert torch.allclose(loop.belief.experts, small.belief.experts, atol=1e-9)
+    assert loop.prior is not None
+    natural = PriorLoop(loop.facts, prior=dataclasses.replace(loop.prior, guarded=True))
+    natural.restore(loop.labels, loop.evidence, loop.draws, loop.batches)
+    assert natural.large_batches is False
+
+
 def test_a_batch_that_is_small_beside_earlier_labels_is_not_crossed() -> None:
     loop, labels = begun(n=1500)
     sizes = [LARGE + 10, LARGE + 10, LARGE + 10, LARGE + 10]  # the last is less than half of what came before
@@ -143,6 +162,17 @@ def test_faults_left_by_two_models_by_hand() -> None:
     noise = 3 + 2 * 4
     assert rest.value == pytest.approx(20, rel=0.02)
     assert (rest.low, rest.high) == pytest.approx((max(0.0, 20 * np.exp(-0.686) - noise), 20 * np.exp(0.686) + noise), rel=0.03)
+
+
+def test_a_prior_without_true_labels_is_less_sure_of_the_faults_left() -> None:
+    """By hand: the factor's logarithm lies within 2.571 x 0.35 instead of 1.96 x 0.35; the estimate stays."""
+    chance = torch.full((2000,), 0.5, dtype=torch.float64)
+    sure, unsure = combined(chance, chance, [], {}), combined(chance, chance, [], {}, WIDER_SELF)
+    assert unsure.value == sure.value
+    noise = 3 + 2 * np.sqrt(500)
+    assert unsure.low == pytest.approx(1000 * np.exp(-2.571 * 0.35) - noise, rel=0.03)
+    assert unsure.low < sure.low
+    assert sure.high <= unsure.high == 2000
 
 
 def test_random_labels_move_the_guess_as_a_plain_sum_over_factors_says() -> None:

@@ -32,7 +32,7 @@ def test_a_bank_has_every_copy_of_every_image() -> None:
     plain = one.operators == one.names.index("plain")
     assert plain.sum() == len(TRAIN)
     straight = target().logits(target().prepare(TRAIN.read(np.arange(len(TRAIN)))))
-    assert np.array_equal(one.facts.logits[plain], straight.detach().numpy())
+    assert one.facts.logits[plain] == pytest.approx(straight.detach().numpy(), abs=1e-5)  # there weights lie channels last
 
 
 def test_a_bank_is_read_back_and_a_damaged_one_is_made_again(cache: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_bank_is_read_back_and_a_damaged_one_is_made_again(cache: Path) -> Non
     (file,) = (cache / "banks").glob("*.npz")
     file.write_bytes(file.read_bytes()[:1000])
     assert np.array_equal(banks.of_training(network, TRAIN)[0].facts.features, first.facts.features)
-    assert network.module._seen == forwards + 5 * len(TRAIN)
+    assert network.module._seen == forwards + 5 * len(TRAIN) + 2 * banks.TRIED
     other = ArraySource(images(30, seed=2), (TRAIN.labels + 1) % 3)  # type: ignore[operator]
     banks.of_training(network, other)
     assert len(list((cache / "banks").glob("*.npz"))) == 2  # other labels are other training data

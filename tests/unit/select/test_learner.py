@@ -35,6 +35,24 @@ def test_the_corrected_head_equals_a_plain_descent() -> None:
     assert quick.numpy() == pytest.approx(plain_head(x, offset, aims, weights, 1.0), abs=2e-3)
 
 
+def test_a_head_in_single_precision_orders_inputs_as_one_in_double_precision() -> None:
+    """Wherever two inputs are further apart than single precision can tell."""
+    random = rng.stream("test.head.single", 0)
+    x = torch.from_numpy(random.normal(size=(3000, 30)))
+    outputs = Outputs(torch.from_numpy(3 * random.normal(size=(3000, 5))))
+    labels = torch.from_numpy(random.integers(0, 5, 3000))
+    arguments = x, outputs, outputs.aims(labels), torch.from_numpy(random.random(3000)), 30.0
+    double = learner.corrected_head(*arguments)
+    single = learner.corrected_head(*arguments, precision=torch.float32)
+    assert single.dtype == torch.float64
+    odds = [outputs.corrected(x, head).fault_odds(outputs.predicted) for head in (double, single)]
+    assert torch.allclose(*odds, atol=1e-4)
+    first, second = odds[0].sort().values, odds[1][odds[0].argsort()]
+    apart = first.diff() > 2e-4
+    assert int(apart.sum()) > 1000
+    assert (second.diff()[apart] > 0).all()
+
+
 def test_without_labels_that_contradict_nothing_is_corrected() -> None:
     offset = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     ones = torch.ones(5, 1, dtype=torch.float64)

@@ -48,7 +48,7 @@ def test_distances_by_hand() -> None:
     assert far.tolist() == [2.0]  # a class nobody has
 
 
-@pytest.mark.parametrize("options", ["", "others=false", "doubt=none", "preset=plain,k=2"])
+@pytest.mark.parametrize("options", ["", "usual=0.5", "usual=none", "others=false", "doubt=none", "preset=plain,k=2"])
 def test_scores_by_plain_loops(options: str) -> None:
     target, pool, train = subject()
     method = registry.build("selector", f"nearest:{options}" if options else "nearest")
@@ -71,14 +71,21 @@ def test_scores_by_plain_loops(options: str) -> None:
     points, classes, _ = run(train)
     right = [i for i in range(100) if classes[i] == train.labels[i]]
     assert len(right) < 100
-    scores = []
-    for values, predicted, probs in zip(*run(pool), strict=True):
-        by_class = {c: sorted(distance(values, points[i]) for i in right if classes[i] == c) for c in set(classes)}
+
+    def far(values: list[float], predicted: int, rows: list[int]) -> float:
+        by_class = {c: sorted(distance(values, points[i]) for i in rows if classes[i] == c) for c in set(classes)}
         near = by_class[predicted][: method.k]
         score = sum(near) / len(near)
         if method.others:
             other = min((c for c in by_class if c != predicted), key=lambda c: by_class[c][0])
             score /= (sum(by_class[other][: method.k]) / method.k) ** 0.5
+        return score
+
+    usual = sorted(far(points[i], classes[i], [j for j in right if j != i]) for i in right)
+    least = 0.0 if method.usual is None else float(np.quantile(usual, method.usual))
+    scores = []
+    for values, predicted, probs in zip(*run(pool), strict=True):
+        score = max(far(values, predicted, right), least)
         if method.doubt is not None:
             score *= 1 - sum(p * p for p in probs) + method.doubt
         scores.append(score)

@@ -116,13 +116,13 @@ def test_each_half_is_judged_by_the_head_of_the_other() -> None:
         outputs = one.facts.only(rows).outputs
         aims = outputs.aims(torch.from_numpy(one.labels[rows]))
         heads.append(learner.corrected_head(torch.from_numpy(x[rows]), outputs, aims, weights[rows], 30.0).numpy())
-    assert head.numpy() == pytest.approx((heads[0] + heads[1]) / 2)
+    assert head.numpy() == pytest.approx((heads[0] + heads[1]) / 2, abs=1e-5)  # in single precision, 60 steps
     for i in range(0, 200, 17):
         corrected = one.facts.logits[i].astype(np.float64) + x[i] @ heads[0 if i % 2 == 0 else 1]
         chance = np.exp(corrected - corrected.max())
         chance = chance / chance.sum()
         ours = chance[one.facts.logits[i].argmax()]
-        assert float(odds[i]) == pytest.approx(np.clip(np.log((1 - ours) / ours), -6, 6), abs=1e-6)
+        assert float(odds[i]) == pytest.approx(np.clip(np.log((1 - ours) / ours), -6, 6), abs=1e-4)
 
 
 def test_what_was_not_simulated_is_left_out() -> None:

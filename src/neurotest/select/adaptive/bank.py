@@ -24,9 +24,12 @@ from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress, batches
 from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather
 from neurotest.target import Probe, Target
+from neurotest.target.layout import channels_last, laid_channels_last
 
 MOST = 5000  # training images
 FORMAT = 2  # of a bank in the cache
+TRIED = 2  # inputs on which a faster layout of the weights is tried
+TOGETHER, PIXELS = 10, 1 << 23  # blocks of images that are changed at a time, and values they may hold
 PLAIN = "plain"
 COPIES: tuple[Mutations | None, ...] = (None, NssMutations(), NssMutations(), ViewMutations(), CorruptionMutations())
 
@@ -80,15 +83,17 @@ class _Copies:
             return np.zeros(len(self.source), dtype=np.int64)
         return np.asarray(np.array([self.names.index(name) for name in draws.names])[draws.kind])
 
-    def each(self, number: int, order: np.ndarray, batch: int = BLOCK) -> Iterator[Tensor]:
+    def each(self, number: int, order: np.ndarray) -> Iterator[Tensor]:
+        """In blocks, changed many at a time: an operator costs as much for ten images as for one."""
         mutations, draws = self.copies[number], self.draws[number]
-        for part in batches(self.target, self.source, order=order, batch=batch):
-            if mutations is None or draws is None:
-                yield part.x
-                continue
-            unit = to_unit(part.x, self.target.bounds)
-            changed = mutations.apply(unit, draws[part.index], eight_bit=self.source.dtype == np.uint8)
-            yield from_unit(changed, self.target.bounds)
+        size = max(1, min(TOGETHER, PIXELS // (BLOCK * int(np.prod(self.source.shape))))) * BLOCK
+        for part in batches(self.target, self.source, order=order, batch=size):
+            x = part.x
+            if mutations is not None and draws is not None:
+                unit = to_unit(x, self.target.bounds)
+                changed = mutations.apply(unit, draws[part.index], eight_bit=self.source.dtype == np.uint8)
+                x = from_unit(changed, self.target.bounds)
+            yield from x.split(BLOCK)
 
 
 def build(
@@ -106,11 +111,11 @@ def build(
     total, each = n * len(copies), -(-SAMPLE // len(copies))
     shuffled = [rng.stream("select.bank.sample", seed, number).permutation(n) for number in range(len(copies))]
     gather = Gather(total, basis)
-    with Probe(target, WANT) as probe:
+    with channels_last(target, next(changed.each(0, np.arange(min(n, TRIED))))) as fits, Probe(target, WANT) as probe:
         for part in (slice(None, each), slice(each, None)):
             for number, order in enumerate(np.sort(images[part]) for images in shuffled):
                 for start, x in zip(range(0, len(order), BLOCK), changed.each(number, order), strict=True):
-                    gather.update(number * n + order[start : start + BLOCK], probe(x))
+                    gather.update(number * n + order[start : start + BLOCK], probe(laid_channels_last(x) if fits else x))
                     if progress is not None:
                         progress(gather.seen, total)
     assert gather.basis is not None

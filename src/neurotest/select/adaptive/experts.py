@@ -13,10 +13,11 @@ from neurotest.select.adaptive.batch import diverse
 from neurotest.select.adaptive.learning import UNCLEAR, Belief, Loop
 from neurotest.select.adaptive.outputs import LIMIT
 from neurotest.select.adaptive.prior import Prior
-from neurotest.select.adaptive.remaining import Remaining, combined
+from neurotest.select.adaptive.remaining import WIDER_SELF, Remaining, combined
 
 EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
 SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
+SPREAD_LARGE, LOOSER = 0.6, 3.0  # with large batches: how far then, and by what the ridge is divided
 LARGE, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
 MOST = 2000  # the largest batch that is made diverse
 DIVERSITY, DIVERSITY_FIRST = 0.5, 1.0  # what crowding costs in log-odds; in the first batch, before anything was learned here,
@@ -79,7 +80,8 @@ class PriorLoop(Loop):
         """How many faults are left: by two models, corrected by the labels of random draws (`audit`)."""
         left = self.left
         faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
-        return combined(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]), self.draws, faulty)
+        wider = 1.0 if self.prior is not None and self.prior.trained else WIDER_SELF
+        return combined(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]), self.draws, faulty, wider)
 
     def _mix(self, experts: Tensor) -> Tensor:
         labelled = self.labelled
@@ -91,14 +93,31 @@ class PriorLoop(Loop):
         if not len(labelled):
             plain = self.outputs.fault_odds()
             return torch.stack([self.gini, self.foreseen, self.foreseen, torch.zeros_like(self.gini), plain], dim=1)
-        faults = (labels != self.predictions[labelled]).double()
+        faults, ridge = (labels != self.predictions[labelled]).double(), self.ridge / (LOOSER if self.large_batches else 1.0)
         rows = slice(None) if of is None else of
-        wrong = self.x[rows] @ learner.fault_regression(self.x[labelled], faults, self.ridge)
+        wrong = self.x[rows] @ learner.fault_regression(self.x[labelled], faults, ridge)
         heads = [
-            self._corrected(base, labelled, labels, of).fault_odds(self.predictions[rows])
+            self._corrected(base, labelled, labels, of, ridge).fault_odds(self.predictions[rows])
             for base in (self.corrected, self.outputs)
         ]
         return torch.stack([self.gini[rows], self.foreseen[rows], heads[0], wrong.clamp(-LIMIT, LIMIT), heads[1]], dim=1)
+
+    def _numbers(self, labelled: np.ndarray) -> np.ndarray:
+        """Of which proposal each label is; -1 of none."""
+        last = {p: number for number, batch in enumerate(self.batches) for p in batch}
+        return np.array([last.get(p, -1) for p in labelled.tolist()], dtype=np.int64)
+
+    def _large(self, numbers: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """The batches with many labels, at least half as many as all before: number, and where its labels stand."""
+        places = [(number, np.flatnonzero(numbers == number)) for number in np.unique(numbers[numbers >= 0]).tolist()]
+        return [
+            (number, here) for number, here in places if len(here) > LARGE and len(here) >= np.count_nonzero(numbers < number) / 2
+        ]
+
+    @property
+    def large_batches(self) -> bool:
+        """Whether labels came in large batches: then as much is to be learned from each as can be, in few steps."""
+        return not self.doubted and bool(self._large(self._numbers(self.labelled)))
 
     def _crossed(self, labelled: np.ndarray, labels: Tensor) -> dict[int, tuple[float, ...]]:
         """What experts say about the labels of a large batch when they know the rest of it and all batches before.
@@ -106,13 +125,9 @@ class PriorLoop(Loop):
         Before a batch as large as half of all labels that came earlier they knew so little that what they said shows nothing of
         what they are worth now.
         """
-        last = {p: number for number, batch in enumerate(self.batches) for p in batch}
-        numbers = np.array([last.get(p, -1) for p in labelled.tolist()], dtype=np.int64)
+        numbers = self._numbers(labelled)
         evidence: dict[int, tuple[float, ...]] = {}
-        for number in np.unique(numbers[numbers >= 0]).tolist():
-            here = np.flatnonzero(numbers == number)
-            if len(here) <= LARGE or len(here) < np.count_nonzero(numbers < number) / 2:
-                continue
+        for number, here in self._large(numbers):
             key = (number, int((numbers <= number).sum()))
             if key not in self._kept:
                 self._kept[key] = {}
@@ -134,7 +149,7 @@ class PriorLoop(Loop):
         rows, *columns = (torch.tensor(column) for column in zip(*judged, strict=True))
         x = torch.stack(columns, dim=1).double()
         faults = (labels[rows] != self.predictions[labelled][rows]).double()
-        hold = torch.full_like(middle, SPREAD**-2)
+        hold = torch.full_like(middle, (SPREAD_LARGE if self.large_batches else SPREAD) ** -2)
         hold[0] = SPREAD_CONSTANT**-2
         ones = torch.ones(len(x), dtype=torch.float64)
         weights = learner.rising(x, faults, ones, middle, hold)

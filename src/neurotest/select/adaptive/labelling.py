@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from neurotest.data.labels import UNCLEAR, Inputs, Key, numbered, read_labels
+from neurotest.data.labels import INVALID, UNCLEAR, Inputs, Key, numbered, read_labels
 from neurotest.errors import BadInput
 from neurotest.runs.rows import LabelRow
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.stored import facts_of, rounds_of
-from neurotest.select.exchange import class_word, classes_of, inputs_of
+from neurotest.select.exchange import class_word, classes_of, inputs_of, label_word
 
 Entry = dict[str, Any]  # as JSON holds it
 
@@ -27,7 +27,7 @@ def add_labels(path: str | Path, file: str | Path, by: str = "", *, replace: boo
         rounds, inputs = rounds_of(run), inputs_of(run)
         proposed = {p for one in rounds for p in one["positions"]}
         names, classes = tuple(classes_of(run)) or None, facts_of(run)[0].outputs.count
-        stored = {row.position: UNCLEAR if row.label is None else row.label for row in run.labels()}
+        stored = {row.position: _number(row) for row in run.labels()}
         left_out = {str(one["file"]) for one in run["skipped"]} if "skipped" in run else set()
         fresh: dict[int, int] = {}
         skipped = known = 0
@@ -38,7 +38,7 @@ def add_labels(path: str | Path, file: str | Path, by: str = "", *, replace: boo
             for position in places:
                 before = fresh.get(position, stored.get(position) if not replace else None)
                 if before is not None and before != number:
-                    words = [class_word(one, [*(names or ())]) for one in (number, before)]
+                    words = [_word(one, [*(names or ())]) for one in (number, before)]
                     clash = f"input {position} is labelled {words[0]}, but {run.path} has {words[1]} for it"
                     raise BadInput(f"{file}: {clash}: keep one, or say --replace. Nothing was added.")
                 if stored.get(position) == number:
@@ -46,7 +46,8 @@ def add_labels(path: str | Path, file: str | Path, by: str = "", *, replace: boo
                 else:
                     fresh[position] = number
         replaced = sum(position in stored for position in fresh)
-        run.add_labels({position: None if number == UNCLEAR else number for position, number in fresh.items()}, by)
+        invalid = {position for position, number in fresh.items() if number == INVALID}
+        run.add_labels({p: None if number in (UNCLEAR, INVALID) else number for p, number in fresh.items()}, by, invalid=invalid)
         last = rounds[-1]["positions"]
         now = {row.position for row in run.labels()}
         return {
@@ -54,6 +55,16 @@ def add_labels(path: str | Path, file: str | Path, by: str = "", *, replace: boo
             "known": known, "labels": len(now), "pending": sum(p not in now for p in last),
             "round": len(rounds),
         }  # fmt: skip
+
+
+def _number(row: LabelRow) -> int:
+    if row.label is None:
+        return UNCLEAR if row.valid else INVALID
+    return row.label
+
+
+def _word(number: int, classes: list[str]) -> str:
+    return {UNCLEAR: "unclear", INVALID: "invalid"}.get(number) or class_word(number, classes)
 
 
 def _places(key: Key, inputs: Inputs, proposed: set[int], left_out: set[str], file: Path, run: Run) -> list[int]:
@@ -97,11 +108,11 @@ def _of_input(run: Run, which: str) -> list[LabelRow]:
 def _words(run: Run, rows: list[LabelRow], now: Mapping[int, LabelRow | None]) -> list[Entry]:
     """Each input with the label that was taken back and the one that counts now, for people."""
     classes, files = classes_of(run), {row.position: row.name for row in run.inputs()}
-    named = [(row, "unclear" if row.label is None else class_word(row.label, classes)) for row in rows]
+    named = [(row, label_word(row, classes)) for row in rows]
     return [
         {
             "position": row.position, "file": files[row.position], "label": word,
-            "now": None if (rest := now[row.position]) is None else class_word(rest.label, classes) or "unclear",
+            "now": None if (rest := now[row.position]) is None else label_word(rest, classes),
         }
         for row, word in named
     ]  # fmt: skip
@@ -117,17 +128,12 @@ def listed(path: str | Path, *, history: bool = False) -> list[Entry]:
         return [
             {
                 **row._asdict(), "file": inputs[row.position].name, "predicted": inputs[row.position].predicted,
-                "label_name": _label_word(row, classes), "predicted_name": class_word(inputs[row.position].predicted, classes),
+                "label_name": "" if row.undoes is not None else label_word(row, classes),
+                "predicted_name": class_word(inputs[row.position].predicted, classes),
                 "state": _state(row, counting, undone),
             }
             for row in rows
         ]  # fmt: skip
-
-
-def _label_word(row: LabelRow, classes: list[str]) -> str:
-    if row.undoes is not None:
-        return ""
-    return "unclear" if row.label is None else class_word(row.label, classes)
 
 
 def _state(row: LabelRow, counting: set[int], undone: set[int | None]) -> str:

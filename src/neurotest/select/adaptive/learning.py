@@ -55,9 +55,12 @@ class Loop:
         shuffled = rng.stream("select.anchors", self.seed).permutation(len(self.facts))
         self.anchors = np.sort(shuffled[:ANCHORS])
 
-    def propose(self, n: int) -> np.ndarray:
-        """The n candidates without label that are most probably faults, best first; an audit's random ones come last."""
-        left = self.left
+    def propose(self, n: int, without: Sequence[int] = ()) -> np.ndarray:
+        """The n candidates without label that are most probably faults, best first; an audit's random ones come last.
+
+        without: candidates that somebody is looking at already.
+        """
+        left = np.setdiff1d(self.left, np.asarray(without, dtype=np.int64)) if len(without) else self.left
         if n < 1:
             raise BadInput(f"n={n}: expected an integer >= 1.")
         if not len(left):
@@ -157,7 +160,9 @@ class Loop:
         column = self.predictions if self.outputs.classes is None else torch.zeros_like(self.predictions)
         return 1 - probs.gather(1, column[:, None]).squeeze(1)
 
-    def _corrected(self, base: Outputs, labelled: np.ndarray, labels: Tensor, of: np.ndarray | None = None) -> Outputs:
+    def _corrected(
+        self, base: Outputs, labelled: np.ndarray, labels: Tensor, of: np.ndarray | None = None, ridge: float | None = None
+    ) -> Outputs:
         """By a head learned from the pool's labels on top of `base`, to which anchors hold it; of all candidates or some."""
         anchors = np.setdiff1d(self.anchors, labelled)
         rows = np.concatenate([labelled, anchors])
@@ -165,7 +170,7 @@ class Loop:
         aims = some.probs()
         aims[: len(labelled)] = base[labelled].aims(labels)
         weights = torch.cat([torch.ones(len(labelled)), torch.full((len(anchors),), ANCHOR)]).double()
-        head = learner.corrected_head(self.x[rows], some, aims, weights, self.ridge)
+        head = learner.corrected_head(self.x[rows], some, aims, weights, self.ridge if ridge is None else ridge)
         return base.corrected(self.x, head) if of is None else base[of].corrected(self.x[of], head)
 
     def _trust(self, labelled: np.ndarray, faults: Tensor) -> float:

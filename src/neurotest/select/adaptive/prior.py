@@ -64,7 +64,8 @@ def crossfit(bank: Bank, weights: Tensor, ridge: float) -> tuple[Tensor, Tensor]
     heads, odds = [], torch.empty(len(bank), dtype=torch.float64)
     for half in (odd, ~odd):
         some = outputs[half]
-        heads.append(learner.corrected_head(x[half], some, some.aims(labels[half]), weights[half], ridge))
+        aims = some.aims(labels[half])
+        heads.append(learner.corrected_head(x[half], some, aims, weights[half], ridge, precision=torch.float32))
         others = outputs[~half]
         odds[~half] = others.corrected(x[~half], heads[-1]).fault_odds(others.predicted)
     return (heads[0] + heads[1]) / 2, odds

@@ -17,6 +17,9 @@ FEWER, MORE = 2.5, 2.0
 # With a prior, two models guess: the spread of the truth around their geometric mean in logarithms, and how much of their
 # disagreement adds to it. Set on even-index pools of six to seven subjects.
 SURE, DISAGREEMENT = 0.35, 0.35
+# A prior that took predictions for the truth has seen no fault of which the network is sure, and how far it errs differs from
+# network to network. The spread comes from six of them, so Student's quantile (5 degrees of freedom) stands for the normal one.
+WIDER_SELF = 2.571 / 1.960
 GRID = 401
 RECENT = 200  # random labels that count: older ones were drawn among many faults that have been found since
 
@@ -74,16 +77,17 @@ def between(one: float, other: float) -> float:
     return math.sqrt(max(one, 1e-9) * max(other, 1e-9))
 
 
-def combined(head: Tensor, mixed: Tensor, draws: Sequence[Draw], faulty: Mapping[int, bool]) -> Remaining:
+def combined(head: Tensor, mixed: Tensor, draws: Sequence[Draw], faulty: Mapping[int, bool], wider: float = 1.0) -> Remaining:
     """From two models' fault probabilities of all candidates that are left, corrected by the labels of random draws.
 
     The truth is taken to be a factor times the models' geometric mean. Before any random label the factor is near one, the
     less sure the more the models disagree; the faults of a random draw are a Poisson number around the factor times what was
-    expected of it. The interval holds 95 % of the factors, and the noise of so many coin tosses on both sides.
+    expected of it. The interval holds 95 % of the factors, and the noise of so many coin tosses on both sides. wider:
+    a factor of the spread.
     """
     guesses = float(head.sum()), float(mixed.sum())
     middle = between(*guesses)
-    spread = SURE + DISAGREEMENT * abs(math.log(max(guesses[0], 1e-9) / max(guesses[1], 1e-9)))
+    spread = wider * (SURE + DISAGREEMENT * abs(math.log(max(guesses[0], 1e-9) / max(guesses[1], 1e-9))))
     logs = np.linspace(-4 * spread, 4 * spread, GRID)
     weight, labels = -0.5 * (logs / spread) ** 2, 0
     for draw in reversed(draws):

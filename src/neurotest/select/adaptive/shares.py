@@ -31,7 +31,8 @@ def estimate(
     z, classes = expanded(x, deviations), torch.from_numpy(operators[rows])
     aims = torch.nn.functional.one_hot(classes, count).double()
     none = torch.zeros(len(rows), count, dtype=torch.float64)
-    weights = learner.corrected_head(z, Outputs(none), aims, torch.ones(len(rows), dtype=torch.float64), ridge)
+    ones = torch.ones(len(rows), dtype=torch.float64)
+    weights = learner.corrected_head(z, Outputs(none), aims, ones, ridge, precision=torch.float32)
     chances = (expanded(torch.from_numpy(pool).double(), deviations) @ weights).softmax(dim=1)
     return maximise(chances.numpy(), aims.mean(dim=0).numpy())
 

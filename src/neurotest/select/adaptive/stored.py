@@ -88,6 +88,13 @@ def rounds_of(run: Run) -> list[Entry]:
 
 def loop_of(run: Run, rounds: list[Entry]) -> tuple[Loop, Adaptive]:
     """The loop as it stands with the labels that count now, and the method's settings."""
+    loop, method = new_loop(run)
+    take_up(run, rounds, loop)
+    return loop, method
+
+
+def new_loop(run: Run) -> tuple[Loop, Adaptive]:
+    """The loop before any label, and the method's settings."""
     settings = dict(run[SETTINGS])
     seed = int(settings.pop("seed", 0))
     settings.pop("bounds", None)
@@ -95,15 +102,19 @@ def loop_of(run: Run, rounds: list[Entry]) -> tuple[Loop, Adaptive]:
     method = registry.find("selector", "adaptive").make(**settings)
     facts, head = facts_of(run)
     common: dict[str, Any] = {"ridge": method.ridge, "seed": seed, "audit": method.audit}
-    loop = Loop(facts, **common) if head is None else PriorLoop(facts, **common, prior=_prior(run, head))
+    return (Loop(facts, **common) if head is None else PriorLoop(facts, **common, prior=_prior(run, head))), method
+
+
+def take_up(run: Run, rounds: list[Entry], loop: Loop) -> None:
+    """Give the loop the proposals and the labels that count now."""
     labels = {row.position: UNCLEAR if row.label is None else row.label for row in run.labels()}
     given: list[Entry] = run[GIVEN] if GIVEN in run else []  # noqa: SIM401 - a run is no mapping
     batches = [*given, *rounds]
-    _check(run, batches, labels, len(facts), facts.outputs.count, 2 if head is None else len(EXPERTS))
+    experts = len(EXPERTS) if isinstance(loop, PriorLoop) else 2
+    _check(run, batches, labels, len(loop.facts), loop.outputs.count, experts)
     evidence = {int(p): tuple(map(float, s)) for b in batches for p, s in zip(b["positions"], b["said"], strict=True) if s}
     draws = [Draw(tuple(r["random"]), frozenset(r["labelled"]), r.get("expected")) for r in rounds if "random" in r]
     loop.restore(labels, evidence, draws, [one["positions"] for one in batches])
-    return loop, method
 
 
 def _usable(facts: Facts, head: np.ndarray | None) -> bool:
