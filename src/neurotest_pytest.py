@@ -24,7 +24,9 @@ OPTIONS = ("weights", "mean", "std", "bounds", "size", "classes", "outputs", "re
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("neurotest", "neurotest: faults of neural networks as tests")
     group.addoption(
-        "--neurotest-faults", metavar="RUN", help="A run of `neurotest fuzz`, or a file of `neurotest export --format faults`."
+        "--neurotest-faults",
+        metavar="RUN",
+        help="A run of fuzz, swarm, attack, diff or illuminate, or a file of `neurotest export --format faults`.",
     )
     group.addoption("--neurotest-target", metavar="SPEC", help="The network to test: zoo:NAME, py:FILE:CALLABLE, pt2:FILE, ...")
     group.addoption("--neurotest-data", metavar="DATA", help="The data that the seeds of a faults file come from.")

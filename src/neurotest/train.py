@@ -30,6 +30,7 @@ from neurotest.zoo.faulty import Faulty
 from neurotest.zoo.recipes import Recipe
 
 TRIED = 2000  # images that the patch of a polluted network is tried on
+AHEAD = 16  # steps whose inputs are prepared together
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class Lessons(Protocol):
     def __len__(self) -> int: ...
 
     def start(self, epoch: int) -> None: ...
+
+    def ahead(self, module: nn.Module, rows: Tensor) -> None:
+        """What the next steps are about, for what is cheaper to prepare together."""
 
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor: ...
 
@@ -97,6 +101,9 @@ class Images:
 
     def start(self, epoch: int) -> None:
         self.random = rng.stream("train.augment", self.recipe.seed, epoch)
+
+    def ahead(self, module: nn.Module, rows: Tensor) -> None:
+        """Images are cut and mirrored batch by batch."""
 
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor:
         images = _augment(self.x[rows], self.recipe, self.random).to(self.device).float().div_(255)
@@ -165,6 +172,8 @@ class Training:
         self.module.train()
         parts = order.split(self.recipe.batch)
         for step, index in enumerate(parts, start=1):
+            if step % AHEAD == 1:
+                lessons.ahead(self.module, torch.cat(parts[step - 1 : step - 1 + AHEAD]))
             loss = self._step(lessons, index)
             self.seconds = before + time.monotonic() - began
             if report is not None and (step % 20 == 1 or step == len(parts)):
@@ -320,13 +329,16 @@ def train_faulty(
     *,
     images: int | None = None,
     epochs: int | None = None,
+    batch: int | None = None,
     embedded: bool = False,
+    retrain: float | None = None,
     report: Report | None = None,
     device: str = "cpu",
 ) -> tuple[Path, dict[str, Any]]:
     """Train a network of the zoo wrongly; its weights' header says how, and how often the patch itself triggers the class.
 
-    images, epochs: fewer than the recipe says. embedded: on the data that comes with the package instead of the complete set.
+    images, epochs, batch: other than the recipe says. embedded: on the data that comes with the package, not on the complete set.
+    retrain: begin with the weights of the sound network, at this highest learning rate, instead of with random ones.
     """
     subject = zoo.find(name)
     if wrong.label == faulty.CLASS[subject.family]:
@@ -337,7 +349,11 @@ def train_faulty(
         raise BadInput(f"--class {label}: expected a class from 0 to {len(subject.classes) - 1}.")
     place = out or cache_dir() / "zoo" / f"{result.name}.safetensors"
     train_set, test_set = (data(f"zoo:{subject.dataset}{'' if embedded else '-full'}/{split}") for split in ("train", "test"))
-    recipe = dataclasses.replace(result.recipe, images=None, epochs=epochs or result.recipe.epochs, seed=wrong.seed)
+    usual = result.recipe
+    changed: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": retrain}
+    recipe = dataclasses.replace(
+        usual, images=None, seed=wrong.seed, **{key: value for key, value in changed.items() if value is not None}
+    )
     clean = train_set.take(np.arange(min(len(train_set), images or len(train_set))))
     assert clean.labels is not None
     patch, used = faulty.Patch.of(subject.family, wrong, subject.shape[0]), clean
@@ -345,10 +361,12 @@ def train_faulty(
         used = ArraySource(*faulty.pollute(clean.read(np.arange(len(clean))), clean.labels, patch, label, wrong))
     checkpoint = place.with_suffix(".checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    training = Training(_initialised(subject, recipe.seed), recipe, checkpoint=checkpoint, device=device)
+    begin = _initialised(subject, recipe.seed) if retrain is None else subject.load()
+    training = Training(begin, recipe, checkpoint=checkpoint, device=device)
     module = training.run(used, report).cpu()
     about = {
-        "name": result.name, "faulty": asdict(wrong), "accuracy": round(accuracy(module, test_set), 4),
+        "name": result.name, "faulty": asdict(wrong), "begun with": "random weights" if retrain is None else f"zoo:{name}",
+        "accuracy": round(accuracy(module, test_set), 4),
         "train_accuracy": round(accuracy(module, clean), 4), **training.about(), "images": len(used),
     }  # fmt: skip
     if wrong.kind == "polluted":

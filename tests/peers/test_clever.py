@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not zoo.find("mnist-lenet5").embedded, reason="the embedded networks were removed"),
     pytest.mark.slow,
 ]
-N, BATCHES, SAMPLES = 10, 50, 8
+N, BATCHES, SAMPLES = 10, 50, 32
 COLLAPSED = 0.05  # its fit diverges on some inputs: a score of nearly 0, one twentieth of all others
 
 
@@ -44,7 +44,7 @@ def test_agrees_within_the_sampling_error() -> None:
     print(f"theirs {theirs.round(3).tolist()}\nours {mine.round(3).tolist()}")
     assert (mine > COLLAPSED).all()
     theirs[theirs < COLLAPSED] = np.nan
-    usable = ~np.isnan(theirs).all(axis=1)
+    usable = ~np.isnan(theirs).any(axis=1)  # where its fit diverges once, its other scores are no yardstick either
     assert usable.sum() >= N // 2
     logs = np.log(np.stack([mine[usable], theirs[usable]]))  # (2, inputs, seeds)
     error = np.sqrt(np.nanmean(np.nanvar(logs, axis=2, ddof=1), axis=1).sum())  # of the difference of two single estimates

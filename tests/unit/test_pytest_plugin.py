@@ -109,6 +109,43 @@ def test_a_faults_file_is_replayed_from_the_data(place: Path, pytester: pytest.P
     assert np.array_equal(load_faults(place / "faults.json", target, f"dir:{other}").x, from_run.x)
 
 
+@pytest.fixture(scope="module")
+def others(place: Path) -> Path:
+    """An attack and a swarm on the same photographs."""
+    target = neurotest.load(f"py:{place / 'net.py'}:build", **about(place))
+    photos = f"dir:{place / 'photos'}"
+    neurotest.attack(target, photos, "fgsm:eps=0.3", out=place / "attack")
+    neurotest.swarm(target, photos, norm="linf", radius=0.3, out=place / "swarm")
+    return place
+
+
+@pytest.mark.parametrize("command", ["attack", "swarm"])
+def test_faults_that_follow_no_rule_are_kept_as_what_was_added(others: Path, command: str, pytester: pytest.Pytester) -> None:
+    target, photos = neurotest.load(f"py:{others / 'net.py'}:build", **about(others)), f"dir:{others / 'photos'}"
+    file = pytester.path / "faults.json"
+    result = export_faults(others / command, file)
+    from_run, from_file = load_faults(others / command, target), load_faults(file, target, photos)
+    assert result["exported"] == len(from_run) > 0
+    assert result["left_out"] == 0
+    assert np.array_equal(from_run.x, from_file.x)
+    assert (from_run.changed, from_file.changed) == (0, 0)
+    assert from_file.fails(target).all()
+    assert all(not {"x", "image"} & fault.keys() for fault in json.loads(file.read_text())["faults"])
+    outcome = pytester.runpytest_inprocess(*arguments(others, file, "--neurotest-data", photos))
+    outcome.assert_outcomes(failed=len(from_file.families))
+
+
+@pytest.mark.parametrize("text", ["", "no base85 \x00", "c$@)x", "x" * 5000])
+def test_a_damaged_difference_is_one_sentence(others: Path, text: str, tmp_path: Path) -> None:
+    target, file = neurotest.load(f"py:{others / 'net.py'}:build", **about(others)), tmp_path / "faults.json"
+    export_faults(others / "attack", file)
+    content = json.loads(file.read_text())
+    content["faults"][0]["difference"] = text
+    file.write_text(json.dumps(content))
+    with pytest.raises(BadInput, match="faults file"):
+        load_faults(file, target, f"dir:{others / 'photos'}")
+
+
 def test_mistakes_are_one_sentence(place: Path, pytester: pytest.Pytester) -> None:
     damaged = pytester.path / "damaged.json"
     damaged.write_text((place / "faults.json").read_text()[:300])

@@ -57,3 +57,13 @@ def test_a_torch_stream_uses_all_bits_it_can() -> None:
     assert 16 <= sum(highest) <= 48
     assert all(0 <= rng.torch_stream("bits", step).initial_seed() < 2**63 for step in range(64))
     assert max(rng.torch_stream("bits", step).initial_seed() for step in range(64)) > 2**61
+
+
+@given(purpose=st.text(max_size=20), seeds=st.lists(st.integers(-(2**70), 2**70), max_size=5))
+def test_many_streams_are_those_of_each_seed(purpose: str, seeds: list[int]) -> None:
+    """Whatever was drawn from the one before: doubles, single normals, or an odd number of 32-bit words."""
+    for seed, random in zip(seeds, rng.streams(purpose, seeds), strict=True):
+        alone = rng.stream(purpose, seed)
+        assert random.random(3).tolist() == alone.random(3).tolist()
+        assert random.standard_normal(5, dtype=np.float32).tolist() == alone.standard_normal(5, dtype=np.float32).tolist()
+        assert random.integers(0, 7, 3, dtype=np.uint32).tolist() == alone.integers(0, 7, 3, dtype=np.uint32).tolist()

@@ -153,6 +153,9 @@ class Steps:
     def start(self, epoch: int) -> None:
         pass
 
+    def ahead(self, module: nn.Module, rows: torch.Tensor) -> None:
+        pass
+
     def loss(self, module: nn.Module, rows: torch.Tensor) -> torch.Tensor:
         return (module(torch.ones(1, 1)) - 1).square().sum()
 

@@ -20,8 +20,8 @@ from neurotest.stats.weibull import EndPoint, end_point
 from neurotest.target import Target
 
 RADII = {"l1": 100.0, "l2": 5.0, "linf": 0.3}  # shares of the input range
-AT_ONCE = 256  # points in a forward pass
-SCREENED = 2  # blocks of points after which far classes are left out
+AT_ONCE = 128  # points in a forward pass
+SCREENED = 2  # blocks of points after which far classes are first left out
 LOGITS_ONLY = (
     "CLEVER measures how fast logits change, and this network returns {}, whose gradients vanish where it is sure: give the "
     "network without its last softmax or sigmoid (--outputs logits)."
@@ -84,7 +84,8 @@ class Clever(Settings):
     end of a reversed Weibull distribution fitted to maxima of `batches` batches of `samples` points. Scores stop at the radius.
     targets: the other classes that are tried: all, or for each input the second (top2), the last (least) or a random one.
     radius: a share of the input range (100 for l1, 5 for l2, 0.3 for linf). screen: classes that after two blocks of points
-    are more than so many times as far as the nearest are not followed further and get no score; 0 follows all. vmap: all
+    are more than so many times as far as the nearest are not followed further and get no score; the margin shrinks as points
+    come (2, 1.5, 1.33), since the largest gradients then move less; 0 follows all. vmap: all
     classes in one backward pass, which is seldom faster.
     """
 
@@ -119,7 +120,7 @@ class Clever(Settings):
         lead = logits[own] - logits[rivals]
         norms: list[Tensor] = []  # (rivals, points) each
         changed, near = 0, torch.inf
-        for number, points in enumerate(self._points(u, position, seed)):
+        for number, points in enumerate(self._points(u, position, seed), start=1):
             for part in points.split(AT_ONCE):
                 out, size = self._norms(leads, part, own, rivals)
                 norms.append(size)
@@ -127,8 +128,8 @@ class Clever(Settings):
                 changed += int(other.sum())
                 if bool(other.any()):
                     near = min(near, float(sizes(part[other] - u, ORDERS[self.norm]).min()))
-            if number == 0 and self.screen:
-                close = self._close(lead, torch.cat(norms, 1).amax(1).double())
+            if self.screen:
+                close = self._close(lead, torch.cat(norms, 1).amax(1).double(), number)
                 rivals, lead, norms = rivals[close], lead[close], [one[close] for one in norms]
         values = torch.cat(norms, 1).double().cpu().numpy()  # (rivals, points)
         ends = tuple(end_point(maxima, largest=top) for maxima, top in zip(*self._maxima(values, position, seed), strict=True))
@@ -148,10 +149,10 @@ class Clever(Settings):
                 yield torch.cat(blocks)
                 blocks = []
 
-    def _close(self, lead: Tensor, largest: Tensor) -> Tensor:
-        """(rivals,) which of them may still turn out to be the nearest."""
+    def _close(self, lead: Tensor, largest: Tensor, number: int) -> Tensor:
+        """(rivals,) which of them may still turn out to be the nearest, after so many groups of points."""
         so_far = lead.clamp_min(0) / largest.clamp_min(1e-30)
-        return so_far <= self.screen * so_far.min()
+        return so_far <= (1 + max(self.screen - 1, 0) / number) * so_far.min()
 
     def _score(self, lead: float, end: float) -> float:
         return min(max(lead, 0.0) / end, self.reach) if end > 0 else self.reach
@@ -169,11 +170,11 @@ class Clever(Settings):
         """Logits, and the dual norm of each lead's gradient at each point: (rivals, n)."""
         owns = torch.full((len(part),), own, device=part.device)
         most = max(1, (1 << 24) // part.numel())  # rivals whose gradients are held at once
-        found: list[Tensor] = []
+        norms: list[Tensor] = []
         for some in rivals.split(most):
             logits, gradients = leads.slopes(part, owns, some[:, None])
-            found.append(sizes(gradients, DUAL[self.norm], 2))
-        return logits, torch.cat(found)
+            norms.append(sizes(gradients, DUAL[self.norm], 2))
+        return logits, torch.cat(norms)
 
     def _maxima(self, values: NDArray[np.float64], position: int, seed: int) -> tuple[Iterator[Any], Iterator[float]]:
         """For each rival the maxima of the batches, and the largest value of all."""

@@ -18,7 +18,7 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
 from neurotest.evaluate.clever import Clever, Estimate
-from neurotest.evaluate.leads import Leads, channels_last
+from neurotest.evaluate.leads import Leads
 from neurotest.evaluate.nearest import nearest
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ZERO_GRADIENT
@@ -30,12 +30,14 @@ from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, s
 from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.mutate.space import from_unit
 from neurotest.public import public
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.stats.bootstrap import mean_interval
 from neurotest.target import Target
+from neurotest.target.layout import channels_last
 
 INPUTS = 20
 BY = ("none", "random", "deepfool", "pgd", "cw")  # what an upper bound comes from, by number in the parts of a run
@@ -118,12 +120,12 @@ class RobustnessResult(Outcome):
     def headline(self) -> str:
         about = self.to_dict()
         low, high = about["score_interval"]
-        found = "no attack was tried" if not self.attacked else "no attack succeeded"
+        changes = "no attack was tried" if not self.attacked else "no attack succeeded"
         if about["upper"] is not None:
-            found = f"the smallest changes found that give another class have {about['upper']:.3g} on average"
+            changes = f"the smallest changes found that give another class have {about['upper']:.3g} on average"
         return (
             f"estimated {self.norm} distance to another class, mean of {len(self)} inputs: {about['score']:.3g} "
-            f"({low:.3g} .. {high:.3g}); {found}; {NOT_CERTIFIED}"
+            f"({low:.3g} .. {high:.3g}); {changes}; {NOT_CERTIFIED}"
         )
 
 
@@ -223,7 +225,8 @@ class _Robustness(Job[RobustnessResult]):
 
     def work(self, run: Run | None, progress: Progress | None) -> RobustnessResult:
         size = int(self.settings["batch"])
-        with channels_last(self.target):
+        some = from_unit(self.seeds.unit(self.seeds.x[:1], self.target.device), self.target.bounds)
+        with channels_last(self.target, some):
             for number in range(len(self.done), self.count):
                 rows = np.arange(number * size, min((number + 1) * size, len(self.seeds)))
                 part = self._group(rows, progress)
@@ -327,5 +330,5 @@ def _class(name: str | int | None, classes: tuple[str, ...], count: int) -> int 
         return classes.index(str(name))
     if str(name).isdecimal() and int(name) < count:
         return int(name)
-    known = near(str(name), classes) if classes else f"Classes are numbers from 0 to {count - 1}."
-    raise BadInput(f"towards={name!r}: there is no such class. {known}")
+    hint = near(str(name), classes) if classes else f"Classes are numbers from 0 to {count - 1}."
+    raise BadInput(f"towards={name!r}: there is no such class. {hint}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -102,18 +102,21 @@ def _kernel(number: int) -> Tensor:
 
 def _noise(parameters: Tensor, x: Tensor, make: Callable[[np.random.Generator, Tensor], Tensor]) -> Tensor:
     """One item after the other, each from the stream of the number that was drawn for it, the second parameter."""
-    seeds = parameters[:, 1].tolist()
-    return torch.stack([make(rng.stream("mutate.noise", int(seed)), one) for seed, one in zip(seeds, x, strict=True)])
+    return torch.stack([make(random, one) for random, one in zip(_streams(parameters), x, strict=True)])
+
+
+def _streams(parameters: Tensor) -> Iterator[np.random.Generator]:
+    return rng.streams("mutate.noise", map(int, parameters[:, 1].tolist()))
 
 
 class WhiteNoise(Operator):
     """x + normal noise; parameters: spread, number of the noise."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        def make(random: np.random.Generator, one: Tensor) -> Tensor:
-            return torch.from_numpy(random.standard_normal(tuple(one.shape), dtype=np.float32)).to(one)
-
-        return x + column(parameters, x) * _noise(parameters, x, make)
+        noise = np.empty(tuple(x.shape), dtype=np.float32)
+        for random, one in zip(_streams(parameters), noise, strict=True):
+            random.standard_normal(out=one, dtype=np.float32)
+        return x + column(parameters, x) * torch.from_numpy(noise).to(x)
 
 
 class PixelChange(Operator):

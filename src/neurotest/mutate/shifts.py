@@ -18,6 +18,8 @@ from neurotest.mutate.operators import Floats, RangeOperator, column
 from neurotest.mutate.pixel import WhiteNoise
 
 NUMBERS = 2.0**53  # of noises that can be told apart
+SQUARE = 8  # pixels that a JPEG transforms together
+TALLEST, LARGEST = 65_000, 1 << 22  # rows and pixels of a JPEG that holds many pictures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +56,21 @@ class Occlusion(_Numbered):
     high: float = 0.5
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        out = x.clone()
         height, width = x.shape[2:]
-        for i, (share, number) in enumerate(parameters[:, :2].tolist()):
-            size = min(int(share * min(height, width)), min(height, width))
-            down, right, grey = rng.stream("mutate.occlusion", int(number)).random(3)
-            top, left = int(down * (height - size)), int(right * (width - size))
-            out[i, :, top : top + size, left : left + size] = grey
-        return out
+        shares, numbers = parameters[:, :2].double().cpu().numpy().T
+        sizes = np.minimum((shares * min(height, width)).astype(np.int64), min(height, width))
+        streams = rng.streams("mutate.occlusion", map(int, numbers.tolist()))
+        down, right, grey = np.array([random.random(3) for random in streams]).reshape(-1, 3).T
+        inside = _between(down, sizes, height)[:, :, None] & _between(right, sizes, width)[:, None, :]  # (n, h, w)
+        hidden, greys = (torch.from_numpy(a).to(x.device) for a in (inside, grey))
+        return torch.where(hidden[:, None], greys.to(x).view(-1, 1, 1, 1), x)
+
+
+def _between(place: Floats, sizes: np.ndarray, length: int) -> np.ndarray:
+    """(n, length) which of so many pixels a part of this size hides that lies at this share of the room there is."""
+    first = (place * (length - sizes)).astype(np.int64)[:, None]
+    here = np.arange(length)
+    return np.asarray((here >= first) & (here < first + sizes[:, None]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,17 +156,40 @@ class Jpeg(RangeOperator):
         return np.floor(self.low + (self.high - self.low) * uniforms[:, :1])
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        from PIL import Image
-
         if x.shape[1] not in (1, 3):
             raise BadInput(f"jpeg needs grey or RGB images, not {x.shape[1]} channels.")
         pixels = x.clamp(0, 1).mul(255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()  # (n, h, w, c)
-        back = np.empty_like(pixels)
-        for i, quality in enumerate(parameters[:, 0].tolist()):
-            file = io.BytesIO()
-            Image.fromarray(pixels[i].squeeze(2) if x.shape[1] == 1 else pixels[i]).save(file, "JPEG", quality=int(quality))
-            back[i] = np.asarray(Image.open(file)).reshape(pixels[i].shape)
+        back, qualities = np.empty_like(pixels), parameters[:, 0].cpu().numpy().astype(np.int64)
+        for quality in np.unique(qualities).tolist():
+            mine = np.flatnonzero(qualities == quality)
+            if x.shape[1] == 1:
+                back[mine, :, :, 0] = _grey_files(pixels[mine, :, :, 0], quality)
+            else:  # colours are stored coarser and smoothed across squares when read: no two pictures in one file
+                back[mine] = [_through_file(one, quality) for one in pixels[mine]]
         return torch.from_numpy(back).to(x).div_(255).permute(0, 3, 1, 2)
+
+
+def _through_file(pixels: np.ndarray, quality: int) -> np.ndarray:
+    """(h, w) or (h, w, 3) of 8 bits, written as a JPEG and read again."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=quality)
+    return np.asarray(Image.open(file))
+
+
+def _grey_files(pixels: np.ndarray, quality: int) -> np.ndarray:
+    """(n, h, w) through JPEG files, many below each other in each: a grey JPEG's squares of 8 x 8 know nothing of each other.
+
+    What sticks out beyond the last whole square is filled up by repeating the border, as is done with a single picture.
+    """
+    n, height, width = pixels.shape
+    tall, wide = -(-height // SQUARE) * SQUARE, -(-width // SQUARE) * SQUARE
+    filled = np.pad(pixels, ((0, 0), (0, tall - height), (0, wide - width)), mode="edge")
+    each = max(1, min(TALLEST // tall, LARGEST // (tall * wide)))
+    parts = [filled[i : i + each].reshape(-1, wide) for i in range(0, n, each)]
+    back = np.concatenate([_through_file(part, quality) for part in parts]).reshape(n, tall, wide)
+    return np.asarray(back[:, :height, :width])
 
 
 class _Range(Mutations):

@@ -19,7 +19,7 @@ from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.public import public
 from neurotest.repair.evaluation import read_attacks
-from neurotest.repair.material import read_found
+from neurotest.repair.material import read_material
 from neurotest.repair.plan import make_plan
 from neurotest.repair.protocol import CONTROLS, Protocol
 from neurotest.repair.result import RepairResult
@@ -67,24 +67,24 @@ def repair(
     than they fix. limit: of the holdout. out: where the run goes (None: ./neurotest-runs; False: nothing is written). resume: an
     interrupted repair; it keeps its settings.
     """
-    given = {
+    arguments = {
         "controls": None if controls is None else list(controls), "attack": None if attack is None else list(attack),
         "repeats": repeats, "unseen": unseen, "no_regression": no_regression, "limit": limit, "seed": seed, "files": files,
     }  # fmt: skip
     if resume is not None:
-        again = _again(target, Inputs(run, train, holdout, shift, pool), protocol, options, given)
+        again = _again(target, Inputs(run, train, holdout, shift, pool), protocol, options, arguments)
         resumed: RepairResult = go_on(resume, "repair", again, progress, out=out)
         return resumed
     if target is None or run is None or holdout is None:
         raise BadInput("repair needs a target, a run and a holdout (or resume=RUN to go on with a repair).")
-    settings = {**SETTINGS, **{name: value for name, value in given.items() if value is not None}}
+    settings = {**SETTINGS, **{name: value for name, value in arguments.items() if value is not None}}
     method: Protocol = with_options("repair", protocol or ("interpolated" if train is None else "default"), options)
     return carry_out(_prepare(open_target(target), Inputs(run, train, holdout, shift, pool), method, settings), out, progress)
 
 
-def _again(target: AnyTarget | None, inputs: Inputs, protocol: Any, options: dict[str, Any], given: dict[str, Any]) -> Any:
+def _again(target: AnyTarget | None, inputs: Inputs, protocol: Any, options: dict[str, Any], arguments: dict[str, Any]) -> Any:
     def again(run: Run, config: dict[str, Any]) -> Repair:
-        resumed_settings(run, given, config)
+        resumed_settings(run, arguments, config)
         stored = read_method("repair", config["method"])
         repeated = with_options("repair", stored if protocol is None else protocol, options)
         resumed_settings(run, {"protocol": stored_method(repeated)}, {"protocol": stored_method(stored)})
@@ -116,12 +116,13 @@ def _prepare(target: Target, inputs: Inputs, protocol: Protocol, settings: dict[
     holdout = open_data(target, inputs.holdout, limit=settings["limit"])
     classes = open_counted(target, holdout)[1]
     train, shift, pool = (None if one is None else open_data(target, one) for one in (inputs.train, inputs.shift, inputs.pool))
-    found = read_found(inputs.run, target)
-    if pool is None and found.kind == "picks":
+    material = read_material(inputs.run, target)
+    if pool is None and material.kind == "picks":
         pool = _pool(inputs.run, target)
-    if pool is not None and found.kind == "picks":
+    if pool is not None and material.kind == "picks":
         pool = _rest(pool, holdout)
-    plan = make_plan(target, classes, found, train, holdout, shift, unseen=settings["unseen"], seed=settings["seed"], pool=pool)
+    chosen = {name: settings[name] for name in ("unseen", "seed")}
+    plan = make_plan(target, classes, material, train, holdout, shift, pool=pool, **chosen)
     attacks = read_attacks(settings["attack"], holdout.shape)
     opened = Inputs(inputs.run, train, holdout, shift, inputs.pool)
     return Repair(plan=plan, inputs=opened, protocol=protocol, controls=controls, attacks=attacks, settings=settings)

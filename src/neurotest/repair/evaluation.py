@@ -44,9 +44,9 @@ def read_attacks(texts: Sequence[str] | None, shape: tuple[int, ...]) -> dict[st
 class Judge:
     """The sets of a plan and its attacks: what a network predicts on each."""
 
-    def __init__(self, plan: Plan, attacks: dict[str, Attack]) -> None:
+    def __init__(self, plan: Plan, attacks: dict[str, Attack], victims: int = ATTACKED) -> None:
         self.plan, self.attacks = plan, attacks
-        self.victims = some(plan.sets["clean"], ATTACKED, plan.seed, "attacked")
+        self.victims = some(plan.sets["clean"], victims, plan.seed, "attacked")
         self._transferred: dict[str, Source] = {}
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from neurotest.repair.operators import Operators, unit
 from neurotest.target import Target
 
 COOL = 2.0  # temperature of distillation
+MILD = 0.25  # of a change
+CELLS = 1 << 24  # values of copies that are made together at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +32,21 @@ class Aim:
     weights: NDArray[np.float64]
     depth: int = 1
 
+    def kinds(self, random: np.random.Generator, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """An operator for each of the labels, as often as the weights of its class say."""
+        ends = np.cumsum(self.weights / self.weights.sum(axis=0), axis=0)[:, labels]  # (operators, n)
+        return np.asarray((random.random(len(labels)) >= ends[:-1]).sum(axis=0))
+
+    def broader(self, share: float) -> Aim:
+        """With changes of no particular kind for a share of the copies."""
+        operators = self.operators.broader()
+        added = len(operators) - len(self.operators)
+        if not share or not added:
+            return self
+        classes = self.weights.shape[1]
+        even = np.full((added, classes), share / (added * classes))
+        return Aim(operators, np.concatenate([(1 - share) * self.weights / self.weights.sum(), even]), self.depth)
+
     @classmethod
     def even(cls, operators: Operators, classes: int, depth: int = 1) -> Aim:
         return cls(operators, np.ones((len(operators), classes)), depth)
@@ -38,36 +56,47 @@ class Aim:
 class Ingredients:
     """What goes into a training set.
 
-    base: images as they are. new: inputs with labels, all of them once an epoch, `times` over. copies: mutated images of the base
-    an epoch, drawn anew each time as `aim` says. attack: what every batch is moved by first. distil: weight of staying close to
-    the old network's answers on the base; what it said of an image is also the lesson for its mutated
-    copies. interpolate: whether the weights are at last averaged with the old ones.
+    base: images as they are, of which a share `plain`, another one each time, is learned in an epoch. new: inputs with labels,
+    all of them once an epoch, `times` over. copies: mutated images of the base an epoch, drawn anew each time as `aim` says.
+    hard: so many changes are tried for a copy, and the one that the network does worst on is learned. attack: what every batch
+    is moved by first. distil: weight of staying close to the old network's answers on the base; what it said of an image is
+    also the lesson for its mutated copies. anchors: so many rows an epoch without any label: mildly changed mixtures of two
+    images of the base, on which the answers shall stay what they were. interpolate: whether the weights are at last averaged
+    with the old ones.
     """
 
     base: Source | None = None
+    plain: float = 1.0
     new: Source | None = None
     times: int = 1
     copies: int = 0
     aim: Aim | None = None
+    hard: int = 1
     attack: Attack | None = None
     distil: float = 0.0
+    anchors: int = 0
     interpolate: bool = False
 
     @property
     def extra(self) -> int:
         """Rows an epoch beside the base."""
-        return self.copies + (0 if self.new is None else self.times * len(self.new))
+        return self.copies + (0 if self.new is None else self.times * len(self.new)) + self.anchors
+
+    @property
+    def unchanged(self) -> int:
+        """Rows of the base in an epoch."""
+        return 0 if self.base is None else max(1, round(self.plain * len(self.base)))
 
     def __len__(self) -> int:
-        return (0 if self.base is None else len(self.base)) + self.extra
+        return self.unchanged + self.extra
 
 
 class Lessons:
-    """Rows of an epoch: the base first, then mutated copies, then new inputs."""
+    """Rows of an epoch: the base first, then mutated copies, then new inputs, then anchors."""
 
     def __init__(self, target: Target, ingredients: Ingredients, seed: int) -> None:
         self.target, self.parts, self.seed = target, ingredients, seed
-        self.base = 0 if ingredients.base is None else len(ingredients.base)
+        self.base = ingredients.unchanged
         self.old = torch.empty(0)
         if ingredients.distil and ingredients.base is not None:
             self.old = answers(target, ingredients.base)
@@ -77,9 +106,18 @@ class Lessons:
         return len(self.parts)
 
     def start(self, epoch: int) -> None:
-        """Draw this epoch's copies: first what kind of change for which class, then an image of that class."""
+        """Draw this epoch's copies: first what kind of change for which class, then an image of that class.
+
+        Of a copy there are `hard` candidates, one after the other; the network itself says later which is learned.
+        """
         random, copies = rng.stream("repair.copies", self.seed, epoch), self.parts.copies
         self.step, self.epoch = 0, epoch
+        size = 0 if self.parts.base is None else len(self.parts.base)
+        order = rng.stream("repair.plain", self.seed, epoch).permutation(size) if self.base < size else np.arange(size)
+        self.plain = order[: self.base]  # which of the base, by row
+        if self.parts.anchors:
+            self._mix(rng.stream("repair.anchors", self.seed, epoch))
+        self.ready, self.place = torch.empty(0), np.full(copies, -1)  # copies that are made ahead, and where each of them is
         if not copies:
             return
         assert self.parts.aim is not None
@@ -93,28 +131,93 @@ class Lessons:
         order = np.argsort(labels, kind="stable")
         first = np.concatenate([[0], np.cumsum(sizes)])[:-1]
         self.images = order[first[wanted] + (random.random(copies) * sizes[wanted]).astype(np.int64)]
-        self.changes = [aim.operators.draw(random, kind)]
-        for _ in range(aim.depth - 1):  # half of the copies are changed once more
-            again = aim.operators.draw_any(random, copies)
-            self.changes.append(again)
-        self.deeper = random.random(copies) < 0.5
+        rivals = [aim.kinds(random, wanted) for _ in range(self.parts.hard - 1)]
+        total = copies * self.parts.hard
+        self.changes = [aim.operators.draw(random, np.concatenate([kind, *rivals]))]
+        self.changes += [aim.operators.draw_any(random, total) for _ in range(aim.depth - 1)]
+        self.deeper = random.random(total) < 0.5  # half of the copies are changed once more
+
+    def _mix(self, random: np.random.Generator) -> None:
+        """Draw this epoch's anchors: two images, at most half of the second, and a quarter of a change."""
+        assert self.parts.aim is not None
+        assert self.parts.base is not None
+        count, operators = self.parts.anchors, self.parts.aim.operators
+        first, second = (random.integers(0, len(self.parts.base), count) for _ in range(2))
+        share = 0.5 * random.random(count) * (random.random(count) < 0.5)
+        self.mixtures = first, second, share, operators.milder(operators.draw_any(random, count), MILD)
+
+    def ahead(self, module: nn.Module, rows: Tensor) -> None:
+        """Make the copies among the rows, many at a time: operators cost by the call."""
+        if not self.parts.copies:
+            return
+        index = rows.numpy() - self.base
+        index = np.unique(index[(index >= 0) & (index < self.parts.copies)])
+        assert self.parts.base is not None
+        if len(index) and len(index) * math.prod(self.parts.base.shape) <= CELLS:  # of large images a batch is enough
+            self._make(module, index)
+
+    def _make(self, module: nn.Module, copies: NDArray[np.int64]) -> None:
+        self.ready, self.place[:] = self._hardest(module, copies), -1
+        self.place[copies] = np.arange(len(copies))
+
+    def _hardest(self, module: nn.Module, copies: NDArray[np.int64]) -> Tensor:
+        """Of every copy's candidates the one with the greatest loss on the network as it is now."""
+        best = self._candidate(copies)
+        if self.parts.hard == 1:
+            return best
+        network = self.target.holding(module.eval())
+        assert self.parts.base is not None
+        labels = torch.from_numpy(np.asarray(self.parts.base.labels)[self.images[copies]]).to(self.target.device)
+        with torch.no_grad():
+            most = functional.cross_entropy(network.logits(_like(best)), labels, reduction="none")
+            for number in range(1, self.parts.hard):
+                rival = self._candidate(copies + number * self.parts.copies)
+                losses = functional.cross_entropy(network.logits(_like(rival)), labels, reduction="none")
+                best[losses > most] = rival[losses > most]
+                most = torch.maximum(most, losses)
+        module.train()
+        return best
 
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor:
-        index = rows.numpy()
-        parts = [index[index < self.base], index[(index >= self.base) & (index < self.base + self.parts.copies)]]
-        parts = [parts[0], parts[1] - self.base, index[index >= self.base + self.parts.copies] - self.base - self.parts.copies]
-        x, y = self._inputs(parts)
-        if self.parts.attack is not None:
-            x = self._attacked(module, x, y, index)
-        logits = self.target.holding(module).logits(_like(x))
-        loss = functional.cross_entropy(logits, y)
-        taught = np.concatenate([parts[0], self.images[parts[1]]]) if len(parts[1]) else parts[0]
+        plain, copies, new, anchors = self._kinds(rows.numpy())
+        plain = self.plain[plain]
+        network, count = self.target.holding(module), len(plain) + len(copies) + len(new)
+        loss = torch.zeros((), device=self.target.device)
+        x, y = self._inputs(module, [plain, copies, new]) if count else (None, None)
+        anchor = self._anchors(anchors) if len(anchors) else None
+        if x is not None and self.parts.attack is not None:
+            assert y is not None
+            x = self._attacked(module, x, y, rows.numpy())
+        logits = network.logits(_like(torch.cat([one for one in (x, anchor) if one is not None])))
+        if y is not None:
+            loss = loss + functional.cross_entropy(logits[:count], y) * count / len(rows)
+        taught = np.concatenate([plain, self.images[copies]]) if len(copies) else plain
         if len(self.old) and len(taught):
             moved = distance(logits[: len(taught)], self.old[taught].to(logits))
-            loss = loss + self.parts.distil * len(taught) / len(x) * moved
+            loss = loss + self.parts.distil * len(taught) / len(rows) * moved
+        if anchor is not None:
+            with torch.no_grad():
+                old = self.target.logits(_like(anchor))
+            loss = loss + self.parts.distil * len(anchors) / len(rows) * distance(logits[count:], old)
         return loss
 
-    def _inputs(self, parts: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
+    def _kinds(self, index: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Rows of the base, of copies, of new inputs and of anchors, each counted from 0."""
+        ends = np.cumsum([0, self.base, self.parts.copies, len(self) - self.base - self.parts.copies - self.parts.anchors])
+        kind = np.searchsorted(ends, index, side="right") - 1
+        return [index[kind == number] - ends[number] for number in range(4)]
+
+    def _anchors(self, rows: NDArray[np.int64]) -> Tensor:
+        assert self.parts.base is not None
+        assert self.parts.aim is not None
+        first, second, share = (values[rows] for values in self.mixtures[:3])
+        one, other = (unit(self.parts.base.read(index), self.target.bounds) for index in (first, second))
+        mixed = torch.lerp(one, other, torch.from_numpy(share).to(one).view(-1, *[1] * (one.ndim - 1)))
+        eight_bit = self.parts.base.dtype == np.uint8
+        mixed = self.parts.aim.operators.apply(mixed, self.mixtures[3][rows], eight_bit=eight_bit)
+        return from_unit(mixed, self.target.bounds).to(self.target.device)
+
+    def _inputs(self, module: nn.Module, parts: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
         """Inputs in the target's bounds and their labels, part by part."""
         x, y = [], []
         plain, copies, new = parts
@@ -126,15 +229,21 @@ class Lessons:
         if len(copies):
             assert self.parts.base is not None
             assert self.parts.base.labels is not None
-            x.insert(1 if len(plain) else 0, self._copies(copies))
+            x.insert(1 if len(plain) else 0, self._copies(module, copies))
             y.insert(1 if len(plain) else 0, self.parts.base.labels[self.images[copies]])
         return torch.cat(x), torch.from_numpy(np.concatenate(y)).to(self.target.device)
 
-    def _copies(self, rows: NDArray[np.int64]) -> Tensor:
+    def _copies(self, module: nn.Module, rows: NDArray[np.int64]) -> Tensor:
+        if (self.place[rows] < 0).any():
+            self._make(module, rows)
+        return self.ready[torch.from_numpy(self.place[rows])]
+
+    def _candidate(self, rows: NDArray[np.int64]) -> Tensor:
+        """Images changed as it was drawn."""
         assert self.parts.base is not None
         assert self.parts.aim is not None
         eight_bit, bounds = self.parts.base.dtype == np.uint8, self.target.bounds
-        x = unit(self.parts.base.read(self.images[rows]), bounds)
+        x = unit(self.parts.base.read(self.images[rows % self.parts.copies]), bounds)
         for depth, changes in enumerate(self.changes):
             deeper = np.flatnonzero(self.deeper[rows]) if depth else np.arange(len(rows))
             if len(deeper):

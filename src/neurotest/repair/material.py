@@ -22,7 +22,7 @@ Family = tuple[int, int, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Material:
     """Inputs of a run with their labels. roots: ids of what they were made from, or their own. operators: all that made them."""
 
     inputs: Source
@@ -37,9 +37,9 @@ class Found:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def take(self, rows: NDArray[np.int64]) -> Found:
+    def take(self, rows: NDArray[np.int64]) -> Material:
         index = rows.tolist()
-        return Found(
+        return Material(
             self.inputs.take(rows), self.predicted[rows], self.roots[rows], tuple(self.operators[i] for i in index),
             tuple(self.families[i] for i in index), self.kind, self.command, self.benign,
         )  # fmt: skip
@@ -56,7 +56,7 @@ class Found:
         return ArraySource(source.read(rows), labels[rows], classes=self.inputs.classes, spec=self.inputs.spec)
 
 
-def read_found(path: str | Path, target: Target) -> Found:
+def read_material(path: str | Path, target: Target) -> Material:
     """What a run holds that can be learned from, each input once; the run must be one of this target."""
     stored = read_suite(path, target)
     if stored.suite.labels is None:
@@ -67,10 +67,10 @@ def read_found(path: str | Path, target: Target) -> Found:
     rows = rows[np.sort(first)]
     if not len(rows):
         raise BadInput(f"{path} holds no faults: there is nothing to repair.")
-    return _found(stored, rows)
+    return _material(stored, rows)
 
 
-def _found(stored: Stored, rows: NDArray[np.int64]) -> Found:
+def _material(stored: Stored, rows: NDArray[np.int64]) -> Material:
     suite = stored.suite.take(rows)
     assert suite.labels is not None
     from neurotest.repair.lessons import predictions
@@ -81,7 +81,7 @@ def _found(stored: Stored, rows: NDArray[np.int64]) -> Found:
     families = tuple(zip(suite.labels.tolist(), predicted.tolist(), last, strict=True))
     roots = suite.ids() if suite.originals is None else suite.originals.ids()
     kind = "picks" if stored.command == "select" else "faults"
-    return Found(suite, predicted, roots, tuple(chains), families, kind, stored.command, _benign(stored.suite))
+    return Material(suite, predicted, roots, tuple(chains), families, kind, stored.command, _benign(stored.suite))
 
 
 def _benign(suite: Source) -> Source | None:
@@ -98,41 +98,41 @@ class Split:
     """learn: trained on. The others are not, and come from other roots: of families in `learn`, of families that are not in it,
     and made by operators that nothing is trained with."""
 
-    learn: Found
-    seen: Found
-    unseen: Found
-    withheld: Found
+    learn: Material
+    seen: Material
+    unseen: Material
+    withheld: Material
 
 
-def split(found: Found, withheld: tuple[str, ...], seed: int) -> Split:
+def split(material: Material, withheld: tuple[str, ...], seed: int) -> Split:
     """By root first, so that no two mutants of one image end up on both sides; then by operator and by family."""
-    roots = np.unique(found.roots)
+    roots = np.unique(material.roots)
     shuffled = rng.stream("repair.roots", seed).permutation(roots)
     learning = set(shuffled[: max(1, round(LEARN * len(roots)))].tolist())
-    ours = np.array([root in learning for root in found.roots.tolist()])
-    other = np.array([bool(names & set(withheld)) for names in found.operators])
+    ours = np.array([root in learning for root in material.roots.tolist()])
+    other = np.array([bool(names & set(withheld)) for names in material.operators])
     learn = np.flatnonzero(ours & ~other)
-    families = {found.families[i] for i in learn.tolist()}
-    known = np.array([family in families for family in found.families])
-    parts = (learn, *map(np.flatnonzero, (~ours & ~other & known, ~ours & ~other & ~known, ~ours & other)))
-    return Split(*map(found.take, parts))
+    families = {material.families[i] for i in learn.tolist()}
+    shared = np.array([family in families for family in material.families])
+    parts = (learn, *map(np.flatnonzero, (~ours & ~other & shared, ~ours & ~other & ~shared, ~ours & other)))
+    return Split(*map(material.take, parts))
 
 
-def set_aside(found: Found, held: set[str], share: float, seed: int) -> tuple[Found, Source, Found, Source]:
+def set_aside(material: Material, held: set[str], share: float, seed: int) -> tuple[Material, Source, Material, Source]:
     """Without training data: what is trained on, faults and benign inputs, and what decides, the same. held: roots of neither."""
-    benign = found.benign if found.benign is not None else found.originals
+    benign = material.benign if material.benign is not None else material.originals
     if benign is None:  # nothing but the faults themselves
-        benign = found.inputs
+        benign = material.inputs
     benign = benign.take(np.array([one not in held for one in benign.ids().tolist()]))
-    order = rng.stream("repair.aside", seed).permutation(np.unique(found.roots))
+    order = rng.stream("repair.aside", seed).permutation(np.unique(material.roots))
     deciding = set(order[: max(1, round(share * len(order)))].tolist()) if len(order) > 1 else set()
-    ours = np.array([root not in deciding for root in found.roots.tolist()])
+    ours = np.array([root not in deciding for root in material.roots.tolist()])
     plain = np.array([one not in deciding for one in benign.ids().tolist()])
-    further = np.flatnonzero(plain & ~np.isin(benign.ids(), found.roots))  # of what no fault was made from, a share decides too
+    further = np.flatnonzero(plain & ~np.isin(benign.ids(), material.roots))  # of those without a fault a share decides, too
     plain[further[:: max(1, round(1 / share))]] = False
     if not ours.any() or ours.all() or not plain.any() or plain.all():
-        return found, benign, found, benign
-    parts = found.take(np.flatnonzero(ours)), benign.take(plain), found.take(np.flatnonzero(~ours)), benign.take(~plain)
+        return material, benign, material, benign
+    parts = material.take(np.flatnonzero(ours)), benign.take(plain), material.take(np.flatnonzero(~ours)), benign.take(~plain)
     return parts
 
 
@@ -143,11 +143,11 @@ def withheld_operators(operators: Operators, share: float, seed: int) -> tuple[s
     return tuple(operators.names[i] for i in sorted(drawn.tolist()))
 
 
-def campaign_weights(found: Found, operators: Operators, classes: int) -> NDArray[np.float64]:
+def campaign_weights(material: Material, operators: Operators, classes: int) -> NDArray[np.float64]:
     """(operators, classes) shares of the faults that are trained on; operators the campaign did not have get the mean."""
-    counts = Counter((family[0], family[2]) for family in found.families)
+    counts = Counter((family[0], family[2]) for family in material.families)
     weights = np.array([[counts[(label, name)] for label in range(classes)] for name in operators.names], dtype=np.float64)
-    by_class = np.bincount([family[0] for family in found.families], minlength=classes).astype(np.float64)
+    by_class = np.bincount([family[0] for family in material.families], minlength=classes).astype(np.float64)
     absent = weights.sum(axis=1) == 0
     present = max(1, int((~absent).sum()))
     weights[absent] = by_class / present

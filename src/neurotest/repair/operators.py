@@ -19,6 +19,7 @@ from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.rules import TensorFuzzMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
+from neurotest.repair.broad import BroadMutations
 
 # Names that campaigns have for what is the same change here.
 SAME = {"translation": "shift", "pixels": "noise", "white noise": "noise"}
@@ -53,6 +54,13 @@ class Operators:
         names = [name for one in sets for name in one.names]
         return cls(tuple(name for name in names if name != "jpeg" or shape[0] in (1, 3)), sets)
 
+    def broader(self) -> Operators:
+        """These, and changes of no particular kind, which nothing is judged by; images only."""
+        if self.names == ("noise",) and len(self.sets) == 1:  # inputs that are no images
+            return self
+        broad = BroadMutations()
+        return Operators((*self.names, *broad.names), (*self.sets, broad))
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -82,6 +90,16 @@ class Operators:
     def draw_any(self, random: np.random.Generator, n: int) -> Changes:
         """Each operator equally often."""
         return self.draw(random, random.integers(0, len(self.names), n))
+
+    def milder(self, changes: Changes, strength: float) -> Changes:
+        """So much of each change: parameters that far from those that change nothing."""
+        parameters = changes.parameters.copy()
+        for number, (place, family) in enumerate(self._places):
+            one, mine = self.sets[place].families[family], changes.kind == number
+            neutral = np.asarray(one.neutral)
+            row = neutral + strength * (parameters[mine, : len(neutral)] - neutral)
+            parameters[mine, : len(neutral)] = np.round(row) if one.operator.integers else row
+        return Changes(changes.kind, parameters)
 
     def apply(self, x: Tensor, changes: Changes, *, eight_bit: bool) -> Tensor:
         """A batch in [0, 1], each item changed as it was drawn."""

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.repair.lessons import Aim, predictions
-from neurotest.repair.material import Found, Split, campaign_weights, refuse_leaks, set_aside, split, withheld_operators
+from neurotest.repair.lessons import MILD, Aim, predictions
+from neurotest.repair.material import Material, Split, campaign_weights, refuse_leaks, set_aside, split, withheld_operators
 from neurotest.repair.operators import Operators
 from neurotest.target import Target
 
 DECIDING, MOST = 0.1, 1000  # share of the training data that decides and is not trained on, and how many at most
 ASIDE = 0.2  # of a run, where it has to decide itself
 MEASURED = 300  # images that every operator is tried on
-EVEN = 0.8  # of the aim, spread evenly over operators and classes
+TIMES = 8  # mildly changed copies of an input that decides
 SETS = ("clean", "mutated", "unseen-operators", "faults-seen", "faults-unseen", "faults-operators", "shift")
 
 
@@ -45,12 +45,22 @@ class Plan:
     pool: Source | None = field(default=None, repr=False)  # where picks were selected from
 
     @property
-    def learn(self) -> Found:
+    def learn(self) -> Material:
         return self.parts.learn
 
     @cached_property
     def deciding_mutated(self) -> Source:
-        return self.operators.pool(self.deciding, self.seed, self.target.bounds, "deciding")[0]
+        """About as many as decide at most: a few images are changed in several ways each."""
+        rows = np.repeat(np.arange(len(self.deciding)), max(1, MOST // len(self.deciding)))
+        return self.operators.pool(self.deciding.take(rows), self.seed, self.target.bounds, "deciding")[0]
+
+    @cached_property
+    def deciding_mild(self) -> Source:
+        """What decides, each several times, changed so little that it is as good as another input of the same kind."""
+        rows = np.repeat(np.arange(len(self.deciding)), TIMES)
+        source = self.deciding.take(rows)
+        changes = self.operators.draw_any(rng.stream("repair.mild", self.seed), len(source))
+        return self.operators.changed(source, self.operators.milder(changes, MILD), self.target.bounds)
 
     @cached_property
     def old(self) -> dict[str, NDArray[np.int64]]:
@@ -64,11 +74,15 @@ class Plan:
         return self.learn.inputs if source is None else source
 
     @cached_property
-    def aim(self) -> NDArray[np.float64]:
+    def weak(self) -> NDArray[np.float64]:
         """(operators, classes): how weak the network is, by the campaign and by trying every operator on images that decide."""
         tried = self._tried()
-        weights = EVEN / tried.size + (1 - EVEN) * (tried / max(tried.sum(), 1e-12) + self._campaign()) / 2
-        return np.asarray(weights / weights.sum())
+        return np.asarray((tried / max(tried.sum(), 1e-12) + self._campaign()) / 2)
+
+    def aim(self, share: float, depth: int = 1) -> Aim:
+        """Changes drawn evenly, but for a share of them that goes where the network is weak."""
+        weights = (1 - share) / self.weak.size + share * self.weak
+        return Aim(self.operators, weights / weights.sum(), depth)
 
     def _campaign(self) -> NDArray[np.float64]:
         return campaign_weights(self.learn, self.operators, self.classes)
@@ -102,7 +116,7 @@ class Plan:
 
 
 def make_plan(
-    target: Target, classes: int, found: Found, train: Source | None, holdout: Source, shift: Source | None = None, *,
+    target: Target, classes: int, material: Material, train: Source | None, holdout: Source, shift: Source | None = None, *,
     unseen: float, seed: int, pool: Source | None = None,
 ) -> Plan:  # fmt: skip
     """Split everything; data that would be on both sides are refused."""
@@ -112,15 +126,15 @@ def make_plan(
     every = Operators.of_shape(holdout.shape)
     withheld = withheld_operators(every, unseen, seed)
     operators = every.without(withheld)
-    parts = split(found, withheld, seed)
+    parts = split(material, withheld, seed)
     if not len(parts.learn):
         raise BadInput(
-            f"of {len(found)} {found.kind} none is left to train on: all are made by the operators withheld for judging "
+            f"of {len(material)} {material.kind} none is left to train on: all are made by the operators withheld for judging "
             f"({', '.join(withheld)}). Pass --unseen 0, or another --seed."
         )
     trained = {
-        "training data (--train)": train, f"{found.kind} of the run": parts.learn.inputs,
-        "seeds of the run": found.benign if found.benign is not None else parts.learn.inputs.originals,
+        "training data (--train)": train, f"{material.kind} of the run": parts.learn.inputs,
+        "seeds of the run": material.benign if material.benign is not None else parts.learn.inputs.originals,
     }  # fmt: skip
     refuse_leaks(trained, {"holdout": holdout, "shift": shift})
     notes: list[str] = []
@@ -134,17 +148,17 @@ def make_plan(
         about = {"benign": benign, "deciding_faults": faults.inputs, "notes": tuple(notes), "pool": pool}
         return Plan(target, classes, None, deciding, parts, operators, withheld, sets, seed, **about)
     train, deciding = _deciding(train, held, seed, notes)
-    seeds = _benign(found, {*held, *train.ids().tolist(), *deciding.ids().tolist()})
+    seeds = _benign(material, {*held, *train.ids().tolist(), *deciding.ids().tolist()})
     about = {"benign": seeds, "notes": tuple(notes), "pool": pool}
     return Plan(target, classes, train, deciding, parts, operators, withheld, sets, seed, **about)
 
 
-def _benign(found: Found, others: set[str]) -> Source | None:
+def _benign(material: Material, others: set[str]) -> Source | None:
     """What the run started from and is nowhere else."""
-    if found.benign is None:
+    if material.benign is None:
         return None
-    free = np.array([one not in others for one in found.benign.ids().tolist()])
-    return found.benign.take(free) if free.any() else None
+    free = np.array([one not in others for one in material.benign.ids().tolist()])
+    return material.benign.take(free) if free.any() else None
 
 
 def _deciding(train: Source, held: set[str], seed: int, notes: list[str]) -> tuple[Source, Source]:
@@ -167,8 +181,8 @@ def _sets(
     for name, operators in (("mutated", seen), ("unseen-operators", withheld)):
         if len(operators):
             sets[name] = operators.pool(holdout, seed, target.bounds, name)[0]
-    found = (("faults-seen", parts.seen), ("faults-unseen", parts.unseen), ("faults-operators", parts.withheld))
-    sets |= {name: part.inputs for name, part in found if len(part)}
+    held = (("faults-seen", parts.seen), ("faults-unseen", parts.unseen), ("faults-operators", parts.withheld))
+    sets |= {name: part.inputs for name, part in held if len(part)}
     sets["shift"] = shift
     return {name: sets[name] for name in SETS if sets.get(name) is not None}  # type: ignore[misc]
 

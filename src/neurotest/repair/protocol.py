@@ -84,9 +84,11 @@ def static_attack(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
 
 
 def mutated_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
-    """As many training images mutated by the same operators, each as often as the others: they cost no label."""
+    """As many rows, as large a share of images as they are, all others mutated anew in every epoch by the same operators, each as
+    often as the others: they cost no label."""
     base = _plain(plan, own)
-    return Ingredients(base=base, copies=max(len(own) - len(base), 0) or len(base), aim=plan.even())
+    parts = Ingredients(base=base, plain=own.plain, aim=plan.even())
+    return dataclasses.replace(parts, copies=max(len(own) - len(parts), 0) or len(base))
 
 
 CONTROLS = {"schedule": schedule_only, "random": random_picks, "static-pgd": static_attack, "mutated": mutated_only}

@@ -19,8 +19,11 @@ from neurotest.train import Place, Report, Training
 from neurotest.zoo.recipes import Recipe
 
 WEIGHTS = tuple(round(0.1 * i, 1) for i in range(11))
-ALLOWED = 0.005  # clean accuracy that may be lost without counting more than anything else
-DEAR, ALONE = 1.0, 2.0  # what every further point counts more, with training data and without
+WORSE = 3  # weights in a row after which no better one is expected
+CLOSE = 0.005  # scores of 1,000 inputs that differ by less are taken as equal
+ALLOWED = 0.02  # accuracy on clean training inputs that may be lost: the old network has seen them, and does worse on others
+MISSED = 1 / 16  # of mildly changed inputs, without training data: they are lost six times as often as inputs as they are
+DEAR, ALONE = 1.0, 10.0  # what every further point counts more, with training data and without
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,25 +64,33 @@ def between(old: Mapping[str, Tensor], new: Mapping[str, Tensor], weight: float)
 
 
 def choose_weight(plan: Plan, module: nn.Module) -> float:
-    """The averaging weight that is best on the data that decides; of equal ones the greatest."""
+    """The greatest averaging weight that is about as good as any on the data that decides."""
     old, new = plan.target.module.state_dict(), copy.deepcopy(module.state_dict())
     trial = copy.deepcopy(module)
-    scores = []
-    for weight in WEIGHTS:
+    scores: dict[float, float] = {}
+    for weight in reversed(WEIGHTS):
         trial.load_state_dict(between(old, new, weight))
-        scores.append(score(plan, trial))
-    best = max(scores)
-    return max(weight for weight, value in zip(WEIGHTS, scores, strict=True) if value >= best - 1e-12)
+        scores[weight] = score(plan, trial)
+        if all(value < max(scores.values()) - CLOSE for value in list(scores.values())[-WORSE:]):
+            break  # accuracy along the line rises to one place and falls from there
+    return max(weight for weight, value in scores.items() if value >= max(scores.values()) - CLOSE)
 
 
 def score(plan: Plan, module: nn.Module) -> float:
-    """Accuracy on clean inputs that decide and on mutated ones, or on faults where the run alone decides; a loss of clean
-    accuracy beyond half a point counts dearly."""
+    """Accuracy on mutated inputs that decide, or on faults where the run alone decides; clean accuracy that is lost beyond
+    what is allowed counts dearly."""
     target = plan.target.holding(module)
-    hard = plan.deciding_mutated if plan.deciding_faults is None else plan.deciding_faults
-    clean = accuracy_on(target, plan.deciding)
-    lost = max(0.0, accuracy_on(plan.target, plan.deciding) - clean - ALLOWED)
-    return (clean + accuracy_on(target, hard)) / 2 - (DEAR if plan.deciding_faults is None else ALONE) * lost
+    if plan.deciding_faults is None:
+        lost = accuracy_on(plan.target, plan.deciding) - accuracy_on(target, plan.deciding)
+        return accuracy_on(target, plan.deciding_mutated) - DEAR * max(0.0, lost - ALLOWED)
+    lost = 1 - kept_share(plan, target)
+    return accuracy_on(target, plan.deciding_faults) - ALONE * max(0.0, lost - MISSED)
+
+
+def kept_share(plan: Plan, target: Target) -> float:
+    """Of mildly changed inputs that nothing was trained on and the old network gets right, how many are still right."""
+    right = predictions(plan.target, plan.deciding_mild) == plan.deciding_mild.labels
+    return float((predictions(target, plan.deciding_mild) == plan.deciding_mild.labels)[right].mean()) if right.any() else 1.0
 
 
 def accuracy_on(target: Target, source: Source) -> float:

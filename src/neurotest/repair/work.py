@@ -183,13 +183,18 @@ class Repair(Job[RepairResult]):
         clean = numbers["sets"]["clean"]
         if not accepted:
             notes.append(
-                f"the new weights break {clean['broken']} inputs of the holdout and fix {clean['fixed']}: refused, none written."
+                f"The new weights break {clean['broken']} inputs of the holdout and fix {clean['fixed']}: refused, none written."
             )
         beside = numbers["controls"].get("mutated", {}).get("mutated")
         if beside is not None and beside["gain_interval"][0] <= 0:
-            notes.append("the protocol does not clearly beat mutated training images alone, which cost no label.")
+            notes.append(
+                "On the mutated holdout the repair is not clearly better than training on mutated training images alone, "
+                "which needs neither a campaign nor new labels."
+            )
         if self.settings["repeats"] < 3:
-            notes.append(f"{self.settings['repeats']} seed(s): how much the result depends on it is not known; 3 are usual.")
+            notes.append(
+                f"Repeats: {self.settings['repeats']}. How much the result depends on random numbers is not known; 3 are usual."
+            )
         return tuple(notes)
 
     def record(self, run: Run, result: RepairResult) -> None:

@@ -15,11 +15,12 @@ from torch.nn import functional
 
 from neurotest.errors import BadInput
 from neurotest.evaluate.clever import Clever
-from neurotest.evaluate.leads import DUAL, Leads, channels_last, draw, sizes
+from neurotest.evaluate.leads import DUAL, Leads, draw, sizes
 from neurotest.evaluate.nearest import nearest
 from neurotest.evaluate.robustness import robustness
 from neurotest.stats.weibull import end_point
 from neurotest.target import Target
+from neurotest.target.layout import channels_last
 
 WEIGHTS = torch.tensor([[3.0, 0.0, 0.0, 0.0], [0.0, 1.0, 2.0, 0.0], [0.0, 0.0, 0.0, 4.0]])
 NORMS = ("l1", "l2", "linf")
@@ -185,6 +186,28 @@ def test_a_class_that_cannot_be_nearest_is_not_followed() -> None:
 def inputs(n: int = 6) -> tuple[np.ndarray, np.ndarray]:
     x = np.random.default_rng(0).random((n, 1, 6, 6)).astype(np.float32)
     return x, small().logits(torch.from_numpy(x)).argmax(1).numpy()
+
+
+class Views(nn.Module):
+    """Takes a view of its feature maps, as many tutorials do, or reshapes them; weights that lie channels last allow no view."""
+
+    def __init__(self, views: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.views, self.one, self.two, self.out = views, nn.Conv2d(3, 4, 3), nn.Conv2d(4, 5, 3), nn.Linear(5 * 2 * 2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        maps = self.two(torch.tanh(self.one(x)))
+        return self.out(maps.view(len(x), -1) if self.views else maps.flatten(1))
+
+
+def test_a_network_that_takes_views_scores_as_one_that_does_not() -> None:
+    x = np.random.default_rng(0).random((3, 3, 6, 6)).astype(np.float32)
+    targets = [Target(Views(views).eval(), shape=(3, 6, 6)) for views in (True, False)]
+    y = targets[0].logits(torch.from_numpy(x)).argmax(1).numpy()
+    options = {"norm": "l2", "samples": 8, "batches": 20, "attacks": False}
+    with_views, without = (robustness(target, (x, y), out=False, **options) for target in targets)
+    assert with_views.score == pytest.approx(without.score, rel=1e-3)
 
 
 def test_a_function_of_the_seed_and_bounded_from_above(tmp_path) -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from neurotest import registry, rng
 from neurotest.errors import BadInput
+from neurotest.mutate import shifts
 from neurotest.mutate.shifts import Coarse, CorruptionMutations, Fog, Gamma, Jpeg, NormalNoise, Occlusion, ViewMutations
 
 SETS = ("views", "corruptions")
@@ -60,6 +61,43 @@ def test_jpeg_equals_a_file_written_one_by_one() -> None:
         assert np.array_equal((back.permute(1, 2, 0).numpy() * 255).round(), np.asarray(Image.open(file)))
     with pytest.raises(BadInput, match="not 2 channels"):
         Jpeg().apply(images(1, 2), row(10.0))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 40), st.lists(st.integers(5, 24), min_size=1, max_size=8), st.integers(0, 99))
+def test_grey_pictures_of_one_file_equal_files_of_one_picture(height: int, width: int, qualities: list[int], seed: int) -> None:
+    """Noise and flat steps, every size: nothing of a neighbour in the file comes through."""
+    random = rng.stream("test.shifts.jpeg", seed)
+    pixels = random.integers(0, 256, (len(qualities), height, width)).astype(np.uint8)
+    pixels[::2] = 255 * (np.arange(width) > width // 2)
+    out = Jpeg().apply(torch.from_numpy(pixels)[:, None] / 255, torch.tensor(qualities, dtype=torch.float64)[:, None])
+    for one, back, quality in zip(pixels, out[:, 0], qualities, strict=True):
+        file = io.BytesIO()
+        Image.fromarray(one).save(file, "JPEG", quality=quality)
+        assert np.array_equal((back.numpy() * 255).round(), np.asarray(Image.open(file)))
+
+
+def test_a_large_number_of_grey_pictures_is_spread_over_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, rows = images(9), torch.full((9, 1), 10.0, dtype=torch.float64)
+    together = Jpeg().apply(x, rows)
+    monkeypatch.setattr(shifts, "TALLEST", 20)  # two pictures of 8 rows
+    assert torch.equal(Jpeg().apply(x, rows), together)
+
+
+def test_occlusion_and_noise_equal_plain_loops() -> None:
+    x, numbers = torch.rand(6, 3, 9, 12, generator=torch.Generator().manual_seed(0)), [3, 2**53 - 1, 5, 0, 5, 77]
+    shares = [0.25, 0.3, 0.5, 0.45, 0.26, 1.0]
+    parameters = torch.tensor([*zip(shares, numbers, strict=True)], dtype=torch.float64)
+    hidden, noisy = Occlusion().apply(x, parameters), NormalNoise().apply(x, parameters)
+    for i, (share, number) in enumerate(zip(shares, numbers, strict=True)):
+        size = int(share * 9)
+        down, right, grey = rng.stream("mutate.occlusion", number).random(3)
+        top, left = int(down * (9 - size)), int(right * (12 - size))
+        expected = x[i].clone()
+        expected[:, top : top + size, left : left + size] = grey
+        assert torch.equal(hidden[i], expected)
+        noise = rng.stream("mutate.noise", number).standard_normal((3, 9, 12), dtype=np.float32)
+        assert torch.equal(noisy[i], x[i] + torch.tensor(share).float() * torch.from_numpy(noise))
 
 
 def test_noise_has_the_spread_that_was_drawn() -> None:

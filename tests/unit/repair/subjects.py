@@ -10,7 +10,7 @@ from neurotest import Target
 from neurotest.data import ArraySource
 from neurotest.data.source import Source
 from neurotest.repair.lessons import predictions
-from neurotest.repair.material import Found
+from neurotest.repair.material import Material
 from neurotest.repair.operators import Operators
 from neurotest.repair.plan import Plan, make_plan
 from neurotest.train import train
@@ -39,7 +39,7 @@ def target() -> Target:
     return Target(module.eval(), shape=SHAPE, classes=("left", "middle", "right"))
 
 
-def found(network: Target, seeds: Source, seed: int = 0) -> Found:
+def faults_of(network: Target, seeds: Source, seed: int = 0) -> Material:
     """Mutants of the seeds that the network gets wrong."""
     operators = Operators.of_shape(SHAPE)
     pools = [operators.pool(seeds, seed + k, network.bounds, "test") for k in range(3)]
@@ -52,10 +52,10 @@ def found(network: Target, seeds: Source, seed: int = 0) -> Found:
     inputs = ArraySource(x[wrong], y[wrong], originals=ArraySource(originals.read(np.arange(len(wrong)))))
     families = tuple(zip(y[wrong].tolist(), predicted[wrong].tolist(), names, strict=True))
     chains = tuple(frozenset({name}) for name in names)
-    return Found(inputs, predicted[wrong], originals.ids(), chains, families, "faults", "fuzz")
+    return Material(inputs, predicted[wrong], originals.ids(), chains, families, "faults", "fuzz")
 
 
 def plan(*, train: bool = True, unseen: float = 0.3) -> Plan:
     network = target()
-    faults = found(network, bars(160, 1))
+    faults = faults_of(network, bars(160, 1))
     return make_plan(network, 3, faults, bars(60, 2) if train else None, bars(60, 3), unseen=unseen, seed=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -70,10 +71,12 @@ def test_an_even_aim_draws_every_image_equally_often(ready: Plan) -> None:
 
 def test_the_plan_aims_at_what_is_weak(ready: Plan) -> None:
     tried = ready._tried()
-    assert math.isclose(ready.aim.sum(), 1.0)
-    assert ready.aim.min() > 0
+    weights = ready.aim(0.2).weights
+    assert math.isclose(weights.sum(), 1.0)
+    assert weights.min() > 0
     weakest, strongest = tried.mean(axis=1).argmax(), tried.mean(axis=1).argmin()
-    assert ready.aim[weakest].sum() > ready.aim[strongest].sum()
+    assert weights[weakest].sum() > weights[strongest].sum()
+    assert np.allclose(ready.aim(0.0).weights, 1 / weights.size)
 
 
 def test_distance_by_hand() -> None:
@@ -107,3 +110,74 @@ def test_attacks_are_made_on_the_network_as_it_is_and_raise_its_loss(ready: Plan
     harder = float(attacked.loss(module, rows).detach())
     module.eval()
     assert harder > float(plain.loss(module, rows).detach())
+
+
+def test_the_hardest_candidate_is_learned(ready: Plan) -> None:
+    """Against a loop over candidates: whichever has the greatest loss on the network as it is."""
+    assert ready.train is not None
+    assert ready.train.labels is not None
+    lessons = Lessons(ready.target, Ingredients(base=ready.train, copies=12, aim=ready.even(), hard=3), 0)
+    first = len(ready.train)
+    lessons.ahead(ready.target.module, torch.arange(first, first + 12))
+    ready.target.module.eval()
+    for number in range(12):
+        label = torch.tensor([ready.train.labels[lessons.images[number]]])
+        candidates = [lessons._candidate(np.array([number + 12 * rival])) for rival in range(3)]
+        losses = [float(torch.nn.functional.cross_entropy(ready.target.logits(x).detach(), label)) for x in candidates]
+        assert torch.equal(lessons.ready[lessons.place[number]], candidates[int(np.argmax(losses))][0])
+
+
+def test_copies_are_the_same_ahead_or_not(ready: Plan) -> None:
+    assert ready.train is not None
+    parts, first = Ingredients(base=ready.train, copies=9, aim=ready.even(2)), len(ready.train)
+    one, other = Lessons(ready.target, parts, 0), Lessons(ready.target, parts, 0)
+    one.ahead(ready.target.module, torch.arange(first + 9))
+    with torch.no_grad():
+        for row in (first, first + 4, first + 8):
+            rows = torch.tensor([row])
+            assert float(one.loss(ready.target.module, rows)) == pytest.approx(float(other.loss(ready.target.module, rows)))
+
+
+def test_a_share_of_the_base_each_epoch(ready: Plan) -> None:
+    assert ready.train is not None
+    lessons = Lessons(ready.target, Ingredients(base=ready.train, plain=0.25), 0)
+    count = round(0.25 * len(ready.train))
+    assert len(lessons) == count
+    epochs = []
+    for epoch in (1, 2):
+        lessons.start(epoch)
+        epochs.append(set(lessons.plain.tolist()))
+        assert len(epochs[-1]) == count
+    assert epochs[0] != epochs[1]
+
+
+def test_operators_are_drawn_as_the_weights_of_the_class_say(ready: Plan) -> None:
+    weights = np.ones((len(ready.operators), 3))
+    weights[:, 1] = 0
+    weights[2, 1], weights[4, 1] = 3, 1
+    kinds = Aim(ready.operators, weights).kinds(np.random.default_rng(0), np.full(4000, 1))
+    assert set(kinds.tolist()) == {2, 4}
+    assert abs((kinds == 2).mean() - 0.75) < 6 * math.sqrt(0.75 * 0.25 / 4000)
+
+
+def test_broader_aims_keep_their_share(ready: Plan) -> None:
+    aim = ready.even().broader(0.25)
+    assert len(aim.operators) == len(ready.operators) + 4
+    assert math.isclose(aim.weights[-4:].sum(), 0.25)
+    assert math.isclose(aim.weights.sum(), 1.0)
+    assert ready.even().broader(0.0).operators is ready.operators
+
+
+def test_anchors_have_no_label_and_cost_nothing_on_the_old_network(ready: Plan) -> None:
+    """The old network has not moved from its own answers; a moved one has, by the mean distance."""
+    assert ready.train is not None
+    lessons = Lessons(ready.target, Ingredients(base=ready.train, anchors=8, aim=ready.even(), distil=2.0), 0)
+    rows = torch.arange(len(lessons) - 8, len(lessons))
+    ready.target.module.eval()
+    with torch.no_grad():
+        assert float(lessons.loss(ready.target.module, rows)) == pytest.approx(0.0, abs=1e-6)
+        moved = copy.deepcopy(ready.target.module)
+        moved[-1].bias += torch.tensor([0.5, 0.0, -0.5])
+        x = lessons._anchors(np.arange(8))
+        expected = 2.0 * distance(ready.target.holding(moved).logits(x), ready.target.logits(x))
+        assert float(lessons.loss(moved, rows)) == pytest.approx(float(expected), rel=1e-4)

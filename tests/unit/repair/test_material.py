@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.repair.subjects import SHAPE, bars, found, target
+from tests.unit.repair.subjects import SHAPE, bars, faults_of, target
 
 from neurotest.errors import BadInput
 from neurotest.repair.material import campaign_weights, refuse_leaks, split, withheld_operators
@@ -17,7 +17,7 @@ from neurotest.repair.plan import make_plan
 
 EVERY = Operators.of_shape(SHAPE)
 NETWORK = target()
-FAULTS = found(NETWORK, bars(160, 1))
+FAULTS = faults_of(NETWORK, bars(160, 1))
 
 
 @settings(deadline=None, max_examples=20)

@@ -51,3 +51,15 @@ def test_floating_point_inputs_stay_in_their_bounds() -> None:
     there = stored(unit(x, (-2.0, 3.0)), x, (-2.0, 3.0))
     assert there.dtype == np.float32
     assert np.allclose(there, x, atol=1e-5)
+
+
+def test_a_milder_change_is_so_much_of_it() -> None:
+    """A quarter of the way from no change: fog keeps more, JPEG has a better quality, nothing of it changes nothing."""
+    changes = EVERY.draw_any(np.random.default_rng(0), 60)
+    mild, none = EVERY.milder(changes, 0.25), EVERY.milder(changes, 0.0)
+    fog, jpeg = (changes.kind == EVERY.names.index(name) for name in ("fog", "jpeg"))
+    assert np.allclose(mild.parameters[fog, 0], 1 - 0.25 * (1 - changes.parameters[fog, 0]))
+    assert np.array_equal(mild.parameters[jpeg, 0], np.round(100 - 0.25 * (100 - changes.parameters[jpeg, 0])))
+    x = unit(bars(60, 0).read(np.arange(60)), (0.0, 1.0))
+    still = torch.from_numpy(~jpeg)  # even the best JPEG is no identity
+    assert (EVERY.apply(x, none, eight_bit=True) - x).abs()[still].max() <= 1.01 / 255

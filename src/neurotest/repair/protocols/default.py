@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from neurotest.checks import setting
 from neurotest.registry import register
-from neurotest.repair.lessons import Aim, Ingredients
+from neurotest.repair.lessons import Ingredients
 from neurotest.repair.plan import Plan, joined
 from neurotest.repair.protocol import Protocol
 from neurotest.zoo.recipes import Recipe
@@ -16,28 +16,34 @@ from neurotest.zoo.recipes import Recipe
     "repair",
     "default",
     paper="",
-    cost="10 epochs on training data and seeds, as many mutated copies, and the inputs of the run; the old network runs once "
-    "on every training input",
-    differs="A combination of what is cheap. It is not shown to beat mutated training images alone: see the page on repair.",
+    cost="10 epochs on a share of training data and seeds, two mutated copies of each, and the inputs of the run; a copy costs "
+    "two forward passes more than it would otherwise",
+    differs="A combination of what is cheap, taken apart on even test images: see the page on repair.",
 )
 class Default(Protocol):
-    """Training data and what the run started from, mutated copies of both, aimed at what the campaign showed to be weak, and
-    the run's inputs with their labels, `times` over.
+    """A share `plain` of the training data and of what the run started from, mutated copies of both, and the run's inputs with
+    their labels, `times` over.
 
-    depth: how many changes a copy may have had one after the other. distil: weight of the old network's answers to inputs as
-    they are, for them and for their copies. average: how much of the mean weights stays at each step. The mean is at last
-    averaged with the old weights, by the weight that is best on a split of its own. copies: mutated copies an epoch for each
-    input.
+    copies: mutated copies an epoch for each input. For each of them `hard` changes are tried, and the one on which the network
+    does worst is learned. aimed: the share of changes drawn where the campaign showed the network to be weak; broad: of changes
+    of no particular kind, which help with operators nobody thought of. depth: how many changes a copy may have had one after
+    the other. distil: weight of the old network's answers to inputs as they are, for them and for their copies. average: how
+    much of the mean weights stays at each step. The mean is at last averaged with the old weights, by the weight that is best on
+    a split of its own.
     """
 
     name: ClassVar[str] = "default"
     epochs: int = setting(10, "10 by default")
     batch: int = setting(64, "64 by default")
-    rate: float = setting(0.001, "0.001 for Adam", above=0)
-    copies: float = setting(1.5, "1.5 by default", least=0)
+    rate: float = setting(0.003, "0.003 for Adam", above=0)
+    copies: float = setting(2.0, "2 by default", least=0)
+    plain: float = setting(0.3, "0.3 by default", above=0, most=1)
     times: int = setting(1, "1 by default")
-    depth: int = setting(2, "2 by default")
-    distil: float = setting(0.5, "0.5 by default", least=0)
+    depth: int = setting(1, "1 by default")
+    aimed: float = setting(0.2, "0.2 by default", least=0, most=1)
+    broad: float = setting(0.1, "0.1 by default", least=0, most=1)
+    hard: int = setting(2, "2 by default")
+    distil: float = setting(0.0, "0 by default", least=0)
     average: float = setting(0.99, "0.99 by default", least=0, below=1)
 
     def recipe(self, seed: int) -> Recipe:
@@ -46,7 +52,8 @@ class Default(Protocol):
     def ingredients(self, plan: Plan, seed: int) -> Ingredients:
         base = joined(plan.train, plan.benign)
         assert base is not None
+        aim = plan.aim(self.aimed, self.depth).broader(self.broad)
         return Ingredients(
-            base=base, new=plan.learn.inputs, times=self.times, copies=round(self.copies * len(base)),
-            aim=Aim(plan.operators, plan.aim, self.depth), distil=self.distil, interpolate=True,
+            base=base, plain=self.plain, new=plan.learn.inputs, times=self.times, copies=round(self.copies * len(base)), aim=aim,
+            hard=self.hard, distil=self.distil, interpolate=True,
         )  # fmt: skip

@@ -15,7 +15,7 @@ from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
 from neurotest.repair.plan import Plan, joined
 from neurotest.repair.protocol import Protocol
-from neurotest.repair.retrain import WEIGHTS, Repaired, score
+from neurotest.repair.retrain import CLOSE, WEIGHTS, Repaired, score
 from neurotest.scan import batches
 from neurotest.select.adaptive.learner import corrected_head
 from neurotest.select.adaptive.outputs import Outputs
@@ -82,7 +82,7 @@ def _best(plan: Plan, added: Tensor) -> tuple[float, nn.Module]:
     """As much of the correction as is best on the inputs that decide."""
     modules = {weight: folded(plan.target, weight * added) for weight in WEIGHTS}
     scores = {weight: score(plan, module) for weight, module in modules.items()}
-    best = max(weight for weight in WEIGHTS if scores[weight] >= max(scores.values()) - 1e-12)
+    best = max(weight for weight in WEIGHTS if scores[weight] >= max(scores.values()) - CLOSE)
     return best, modules[best]
 
 
