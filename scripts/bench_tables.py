@@ -15,9 +15,10 @@ from prior_tables import head, row
 def main(file: str, part: str) -> None:
     content = json.loads(Path(file).read_text())
     if part == "ratios":
-        head("work / subject / setting", "ratio", "timed")
+        head("work / subject / setting", "ratio", "middle half", "timed")
         for name, ratio in content["ratios"].items():
-            row(name, f"{ratio:.2f}", f"{content['repeats']} times")
+            low, high = content["spread"][name]
+            row(name, f"{ratio:.2f}", f"{low:.2f} .. {high:.2f}", f"{content['repeats']} times")
         return
     head("classes", "inputs", "labels so far", "labels of the round", "processor time")
     for name, one in content["rounds"].items():

@@ -25,15 +25,16 @@ from neurotest.stats import faults
 from neurotest.stats.bootstrap import mean_interval
 
 METHODS = {
-    "nearest": "nearest", "nearest, distance alone": "nearest:preset=plain", "DeepGini": "deepgini", "DSA": "dsa",
-    "DSA, last map": "dsa:layer=encoder,neuron=unit,features=none", "random": "random",
+    "nearest": "nearest", "nearest, every distance counts": "nearest:usual=none",
+    "nearest, distance alone": "nearest:preset=plain", "DeepGini": "deepgini", "random": "random",
 }  # fmt: skip
+DSA = {"DSA": "dsa", "DSA, last map": "dsa:layer=encoder,neuron=unit,features=none"}  # of the LeNets' first pool
 LENETS = ("mnist-lenet1", "mnist-lenet5", "fashion-lenet1", "fashion-lenet5")
 OTHERS = (
     "cifar10-resnet20", "fashion-resnet20", "mnist-lenet4", "mnist-conv2d", "mnist-conv1d", "mnist-fcnet5", "mnist-fcnet10",
 )  # fmt: skip
-POOLS = {True: 5, False: 2}  # of the LeNets, and of the others
-DEEP = 2000  # images of a ResNet
+POOLS = 5
+MOST = 2000  # images of a pool
 BUDGETS = (0.05, 0.10, 0.20)
 
 
@@ -44,21 +45,22 @@ def images(subject: str, parity: str) -> Source:
     except BadInput:
         test = data(f"zoo:{dataset}/test")
     rows = np.arange(parity == "odd", len(test), 2)
-    return test.take(rows[:DEEP] if "resnet" in subject else rows)
+    return test.take(rows[:MOST])
 
 
 def run(file: Path, parity: str, subjects: list[str]) -> None:
     finished = {tuple(json.loads(line)[key] for key in ("subject", "pool")) for line in _lines(file)}
     for subject in subjects or [*LENETS, *OTHERS]:
         source, train = images(subject, parity), data(f"zoo:{zoo.find(subject).dataset}/train")
-        for pool in ("natural", *map(str, range(POOLS[subject in LENETS]))):
+        for pool in ("natural", *map(str, range(POOLS))):
             if (subject, pool) in finished:
                 continue
             here = source if pool == "natural" else nss_pool(source=source, seed=int(pool))
-            results = compare(f"zoo:{subject}", here, list(METHODS.values()), "20%", train=train)
+            methods = {**METHODS, **(DSA if pool == "0" and subject in LENETS else {})}
+            results = compare(f"zoo:{subject}", here, list(methods.values()), "20%", train=train)
             assert here.labels is not None
             row: dict[str, object] = {"subject": subject, "pool": pool, "n": len(here)}
-            for name, result in zip(METHODS, results.values(), strict=True):
+            for name, result in zip(methods, results.values(), strict=True):
                 wrong = (here.labels != result.predictions)[result.order]
                 row[name] = [100 * faults.fdr(wrong, faults.budget(budget, len(here))) for budget in BUDGETS]
             with file.open("a", encoding="utf-8") as out:
@@ -71,14 +73,16 @@ def _lines(file: Path) -> list[str]:
 
 def table(file: Path) -> None:
     rows = [json.loads(line) for line in _lines(file)]
-    print("| subject | pools | " + " | ".join(METHODS) + " | nearest over DeepGini at 5 % |")
-    print("|---" * (3 + len(METHODS)) + "|")
+    names = [*METHODS, *DSA]
+    print("| subject | pools | " + " | ".join(names) + " | nearest over DeepGini at 5 % |")
+    print("|---" * (3 + len(names)) + "|")
     for subject in dict.fromkeys(row["subject"] for row in rows):
         for kind in ("nss", "natural"):
             mine = [row for row in rows if row["subject"] == subject and (row["pool"] == "natural") == (kind == "natural")]
             if not mine:
                 continue
-            cells = [" / ".join(f"{v:.1f}" for v in np.mean([row[name] for row in mine], axis=0)) for name in METHODS]
+            values = [[row[name] for row in mine if name in row] for name in names]
+            cells = [" / ".join(f"{v:.1f}" for v in np.mean(one, axis=0)) if one else "" for one in values]
             gains = np.array([row["nearest"][0] - row["DeepGini"][0] for row in mine])
             gain, low, high = mean_interval(gains)
             ends = f" ({low:.1f} to {high:.1f})" if len(mine) > 1 else ""

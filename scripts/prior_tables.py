@@ -97,13 +97,17 @@ def _held(cases: list[Any]) -> Iterable[str]:
 
 def shuffled(lines: list[Line]) -> None:
     """Points above random where labels are permuted, so that there is nothing to learn."""
-    head("subject", "variant", "pools", *(f"{b:.0%}" for b in BUDGETS))
-    groups = defaultdict(list)
+    head("subject", "variant", "pools", "permutations", *(f"{b:.0%}" for b in BUDGETS))
+    groups: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
+    pools: dict[tuple[str, str], set[tuple[str, int]]] = defaultdict(set)
     for x in lines:
         if x["kind"] == "shuffled":
-            groups[x["subject"], x["variant"]].append([rate - x["faults"] for rate in x["rates"]])
-    for (subject, variant), values in groups.items():
-        row(subject, variant, str(len(values)), *padded([cell(c) for c in columns(values)]))
+            for subject in (x["subject"], "all"):
+                groups[subject, x["variant"]].append([rate - x["faults"] for rate in x["rates"]])
+                pools[subject, x["variant"]].add((x["subject"], x["seed"]))
+    for (subject, variant), values in sorted(groups.items(), key=lambda item: item[0][0] == "all"):
+        about = subject, variant, str(len(pools[subject, variant])), str(len(values))
+        row(*about, *padded([cell(c) for c in columns(values)]))
 
 
 def batches(lines: list[Line]) -> None:

@@ -1,6 +1,6 @@
 """What adaptive selection with a prior reaches, on pools of test images with odd index.
 
-python scripts/report_prior.py run FILE [KIND ...] [SUBJECT ...] [seeds=100:105] [to=0.1] [rounds=0.005,...]
+python scripts/report_prior.py run FILE [KIND ...] [SUBJECT ...] [seeds=100:105] [to=0.1] [rounds=0.005,...] [permutations=1]
     measures, one line of JSON per pool and variant, appended to FILE; what stands there already is left out
 python scripts/report_prior.py table FILE KIND      Markdown: gain over DeepGini in points, 95 % intervals over pools
 python scripts/report_prior.py mean FILE [KIND ...] Markdown: the mean over subjects, and the least subject, per kind and variant
@@ -17,6 +17,7 @@ beside DeepGini on the same pool.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -73,6 +74,7 @@ class Settings:
     to: float = 0.10
     rounds: tuple[float, ...] = (0.005,)
     audit: float = 0.0
+    permutations: int = 1
 
 
 def pools(kind: str, name: str, odd: bool, seed: int) -> Iterator[Source]:
@@ -143,32 +145,42 @@ class Subject:
 
 def measure(subject: Subject, kind: str, pool: Source, seed: int, variants: list[str], s: Settings) -> Iterator[Line]:
     """A line per variant and size of rounds."""
-    assert pool.labels is not None
-    labels = rng.stream("shuffle", seed).permutation(pool.labels) if kind == "shuffled" else pool.labels
-    places = {"full": Gather(len(pool), subject.bank("full")[1]), "own": Gather(len(pool))}
+    places = {"own": Gather(len(pool))}
+    if any(v in ("train", "foreseen") for v in variants):
+        places["full"] = Gather(len(pool), subject.bank("full")[1])
     if any(v in PARTIAL for v in variants):
         places["part"] = Gather(len(pool), subject.bank(kind)[1])
     facts = dict(zip(places, scan(subject.target, pool, list(places.values())), strict=True))
     plain = Loop(facts["own"])
-    wrong = labels != plain.predictions.numpy()
-    deepgini = rates(np.argsort(-plain.gini.numpy(), kind="stable"), wrong)
     learned: dict[str, priors.Prior] = {}
     left: list[Any]
-    for variant in variants:
-        for share in s.rounds if variant != "foreseen" else s.rounds[:1]:
+    assert pool.labels is not None
+    cases = itertools.product(labelings(kind, pool.labels, seed, s.permutations), variants, s.rounds)
+    for (number, labels), variant, share in cases:
+        wrong = labels != plain.predictions.numpy()
+        deepgini = rates(np.argsort(-plain.gini.numpy(), kind="stable"), wrong)
+        if variant != "foreseen" or share == s.rounds[0]:
             loop = make_loop(subject, kind, variant, facts, pool, learned, places, s.audit)
             if variant == "foreseen":
                 order, left = np.argsort(-loop.belief.odds.numpy(), kind="stable")[: round(s.to * len(wrong))], []
             else:
                 order, left = reveal(loop, labels, s.to, share)
             line: Line = {
-                "kind": kind, "seed": seed, "variant": variant, "round": share, "audit": s.audit, "n": len(wrong),
+                "kind": kind, "seed": seed, "variant": variant, "round": share, "audit": s.audit,
+                "permutation": number, "n": len(wrong),
                 "faults": 100 * float(wrong.mean()), "deepgini": deepgini, "rates": rates(order, wrong), "left": left,
             }  # fmt: skip
             prior = getattr(loop, "prior", None)
             if prior is not None and prior.trained:
                 line |= {"promise": prior.promise, "guarded": prior.guarded, "plain": prior.shares.get("plain", 0.0)}
             yield line
+
+
+def labelings(kind: str, labels: np.ndarray, seed: int, permutations: int) -> list[tuple[int, np.ndarray]]:
+    """The pool's labels, or several permutations of them."""
+    if kind != "shuffled":
+        return [(0, labels)]
+    return [(number, rng.stream("shuffle", seed, number).permutation(labels)) for number in range(permutations)]
 
 
 def make_loop(
@@ -191,6 +203,10 @@ def make_loop(
 
 class Simple(PriorLoop):
     """Large batches as small ones: the most probable faults, and experts judged by what they said before the batch."""
+
+    @property
+    def large_batches(self) -> bool:
+        return False
 
     def _best(self, free: np.ndarray, n: int) -> np.ndarray:
         return Loop._best(self, free, n)
@@ -217,7 +233,11 @@ def run(s: Settings) -> None:
     opened: dict[str, Subject] = {}
     cases = [(seed, name, kind) for seed in s.seeds for name in subjects for kind in s.kinds or ["nss"]]
     for seed, name, kind in cases:
-        left_to_do = [v for v in wanted_variants(kind, s) if any((name, kind, seed, v, r, s.audit) not in done for r in s.rounds)]
+        numbers = range(s.permutations if kind == "shuffled" else 1)
+        sets = list(itertools.product(s.rounds, numbers))
+        left_to_do = [
+            v for v in wanted_variants(kind, s) if any((name, kind, seed, v, r, s.audit, k) not in done for r, k in sets)
+        ]
         if not left_to_do or not fits(kind, name, seed, s):
             continue
         subject = opened.get(name) or opened.setdefault(name, Subject(name))
@@ -228,7 +248,7 @@ def run(s: Settings) -> None:
 
 
 def key(x: Line) -> tuple[Any, ...]:
-    return tuple(x[name] for name in ("subject", "kind", "seed", "variant", "round", "audit"))
+    return (*(x[name] for name in ("subject", "kind", "seed", "variant", "round", "audit")), x.get("permutation", 0))
 
 
 def read(file: Path) -> list[Line]:
@@ -246,6 +266,8 @@ def settings(words: list[str], odd: bool) -> Settings:
             s.seeds = range(first, last)
         elif equal and name == "rounds":
             s.rounds = tuple(map(float, value.split(",")))
+        elif equal and name == "permutations":
+            s.permutations = int(value)
         elif equal and name in ("to", "audit"):
             setattr(s, name, float(value))
         else:

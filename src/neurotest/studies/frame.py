@@ -137,6 +137,11 @@ def odd(source: Source) -> Source:
     return source.take(np.arange(1, len(source), 2))
 
 
+def even(source: Source) -> Source:
+    """The inputs with even numbers, on which settings are chosen."""
+    return source.take(np.arange(0, len(source), 2))
+
+
 ENDS = ("value", "low", "high")
 Names = tuple[str, str, str]
 Item = TypeVar("Item")

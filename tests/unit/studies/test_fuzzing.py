@@ -59,7 +59,7 @@ def test_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(campaigns.MOST, "quick", 2000)
     monkeypatch.setitem(campaigns.STARTS, "quick", 40)
     small = FuzzingStudy()
-    cells = [cell for cell in small.cells("quick") if "/0/" in cell.key]
+    cells = [cell for cell in small.cells("quick") if "/0/" in cell.key and not cell.optional]
     done = {cell.key: cell.make() for cell in cells}
     again = cells[0].make()
     assert {**again["outputs"], "fre": 0} == {**done[cells[0].key]["outputs"], "fre": 0}

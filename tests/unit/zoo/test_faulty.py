@@ -114,3 +114,23 @@ def test_a_small_training_says_what_the_patch_does(
         assert json.loads(file.metadata()["about"]) == about
     with pytest.raises(BadInput, match="--class 12"):
         train.train_faulty(subject, Faulty(kind="polluted", label=12), tmp_path / "x.safetensors")
+
+
+@pytest.mark.skipif(not zoo.find("mnist-lenet1").embedded, reason="the embedded networks were removed")
+def test_retraining_begins_with_the_sound_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With hardly any learning rate the weights stay where they were; from random ones they end elsewhere."""
+    from safetensors.torch import load_file
+
+    shape = zoo.find("mnist-lenet1").shape
+    images = np.random.default_rng(0).integers(0, 256, (64, *shape)).astype(np.uint8)
+    monkeypatch.setattr(train, "data", lambda spec: ArraySource(images, np.arange(64) % 10))
+    wrong = Faulty(kind="polluted", share=0.3)
+    path, about = train.train_faulty("mnist-lenet1", wrong, tmp_path / "a.safetensors", epochs=1, batch=16, retrain=1e-6)
+    assert about["begun with"] == "zoo:mnist-lenet1"
+    assert "batch 16" in about["recipe"]
+    assert "1e-06" in about["recipe"]
+    sound = {name: value.clone() for name, value in zoo.find("mnist-lenet1").load().state_dict().items()}
+    assert all(float((value - sound[name]).abs().max()) < 1e-4 for name, value in load_file(path).items())
+    path, about = train.train_faulty("mnist-lenet1", wrong, tmp_path / "b.safetensors", epochs=1, batch=16)
+    assert about["begun with"] == "random weights"
+    assert any(float((value - sound[name]).abs().max()) > 1e-2 for name, value in load_file(path).items())

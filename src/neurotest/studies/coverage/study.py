@@ -45,11 +45,11 @@ class Part:
 # Quick is bounded by about 14 minutes of one core: a suite of the ResNet costs 70 times one of FCNet5.
 PARTS: dict[str, tuple[Part, ...]] = {
     "quick": (
-        Part("mnist-fcnet5", ("pgd", "pgd-first", "cw"), 100, (0, 1, 2)),
+        Part("mnist-fcnet5", ("pgd", "pgd-first", "cw"), 50, (0, 1, 2)),
         Part("mnist-fcnet10", ("pgd", "cw"), 50, (0,)),
         Part("mnist-conv1d", ("pgd", "cw"), 20, (0,)),
-        Part("mnist-conv2d", ("pgd", "cw"), 50, (0,)),
-        Part("cifar10-resnet20", ("pgd",), 50, (0,)),
+        Part("mnist-conv2d", ("pgd", "cw"), 20, (0,)),
+        Part("cifar10-resnet20", ("pgd",), 20, (0,)),
         Part("cifar10-resnet20", ("cw",), 20, (1,), optional=True),
         Part(BORROWED, ("pgd",), 20, (0,), optional=True),
     ),
@@ -63,7 +63,7 @@ OPTIONAL = (
     "30 suites of 20 images take 7 minutes more: `--resume RUN --only suite/cifar10-resnet20/1/cw`",
 )
 LEFT_OUT = (
-    ("100 images and three draws of others than FCNet5", "processor time: 50 images (20 of Conv1DNet), one draw"),
+    ("100 images, and three draws of others than FCNet5", "processor time: 50 images of FCNet5 and FCNet10, 20 of the others"),
     ("lambda 10, 1e3, 1e5; layers between first, middle and last", "not part of the quick scale"),
     ("CW with five searches of 1,000 steps", "one search of 200 steps from weight 1"),
     ("regularising after success only (pgd-first), DeepXplore", "on the first subject and on the LeNets only"),

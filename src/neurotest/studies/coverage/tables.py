@@ -29,7 +29,8 @@ def beside_paper(rows: list[Row]) -> list[Row]:
 
 
 def gains(done: dict[str, Any], suites: list[Row]) -> list[Row]:
-    """Table 2: coverage of the clean suite, and by how many per cent regularised suites raise it; random noise beside."""
+    """Table 2: coverage of the clean suite, and by how many per cent regularised suites raise it; random noise beside. Intervals
+    are over clusters of layer, strength and draw, whose suites share their images."""
     rows = []
     for subject, group in by(suites, itemgetter("subject")).items():
         clean: dict[int, Any] = {draw: done.get(f"clean/{subject}/{draw}") for draw in {r["draw"] for r in group}}
@@ -40,14 +41,14 @@ def gains(done: dict[str, Any], suites: list[Row]) -> list[Row]:
                 continue
             ours, noise = (100 * (np.array([r[k][column] for r in regularised]) / before - 1) for k in ("nc", "random nc"))
             theirs = paper.GAINS[paper.OURS[subject]][column]
-            rows.append(
-                {
-                    "subject": subject, "t": threshold, "clean %": round(100 * float(before.mean()), 2),
-                    "mean gain %": round(float(ours.mean()), 2), "greatest gain %": round(float(ours.max()), 2),
-                    "random, mean gain %": round(float(noise.mean()), 2), "paper clean %": theirs[0],
-                    "paper mean gain %": theirs[1], "paper greatest gain %": theirs[2],
-                }
-            )  # fmt: skip
+            names = [as_suite(r).cluster for r in regularised]
+            clusters = list(by(range(len(ours)), names.__getitem__).values())
+            row: Row = {"subject": subject, "t": threshold, "clean %": round(100 * float(before.mean()), 2)}
+            row |= spread([float(ours[one].mean()) for one in clusters], 2, ("mean gain %", "gain low", "gain high"))
+            row["greatest gain %"] = round(float(ours.max()), 2)
+            row |= spread([float(noise[one].mean()) for one in clusters], 2, ("random, mean gain %", "random low", "random high"))
+            row |= {"paper clean %": theirs[0], "paper mean gain %": theirs[1], "paper greatest gain %": theirs[2]}
+            rows.append(row)
     return rows
 
 

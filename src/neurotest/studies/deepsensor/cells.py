@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from neurotest import rng, zoo
-from neurotest.campaign import fuzz
 from neurotest.campaign.neurons import of_pairs
-from neurotest.errors import BadInput
-from neurotest.generate.differential import diff
+from neurotest.coverage import cover
+from neurotest.data.source import ArraySource, Source
 from neurotest.generate.swarm import Ball, Settings, Trajectory, controls
-from neurotest.studies.deepsensor.subjects import Subject, about, paper_search, search, slope, subject
-from neurotest.studies.frame import Row
+from neurotest.studies.deepsensor.generators import CLOSE, GENERATORS, generate
+from neurotest.studies.deepsensor.subjects import Subject, about, climbed, first_faults, search, subject
+from neurotest.studies.frame import Row, split_of
 from neurotest.target import Target
 from neurotest.zoo.faulty import CLASS, Patch
 
 MAIN, DEEP = "mnist-lenet5", "cifar10-resnet20"
 METHODS = ("excitability", "tiles", "margin", "sensitivity", "noise", "pgd")
 FEW = ("excitability", "margin", "noise", "pgd")
-GENERATORS = ("sensitivity-paper", "excitability-gradient", "swarm", "deepxplore", "dlfuzz", "deephunter", "random", "pgd")
+WIDE = ("swarm, linf", "noise, linf", "pgd, linf")  # beside the papers' methods on networks trained wrongly
+FAULTY_METHODS = (*GENERATORS, *WIDE)
 SETS = 3
 NARROW = 2 / 255  # the ball of ResNet-20: in Linf 8/255 noise alone makes half of the seeds fail
-ROUNDS = 20  # the papers' iterations
+CRITERIA = ("nc:0.2", "kmnc:10000", "nbc", "snac", "tknc:1", "bknc:1")
 
 
 # Seeds per cell. A forward pass of ResNet-20 costs twenty of LeNet-5: it gets so many seeds and evaluations in the reach table
-# (`deep`), and so many seeds and particles in tables II and 3 (`deep errors`).
+# (`deep`), and so many seeds and particles in tables II, 3 (`deep errors`), III, 4 and IV, 5 (`deep faulty`). The papers have 100
+# particles.
 SIZES: dict[str, Row] = {
-    "quick": {"reach": 100, "balls": 30, "errors": 10, "faulty": 100, "figures": 30, "excited": 1000, "course": 100,
-              "deep": (10, 300), "deep errors": (5, 20)},
-    "full": {"reach": 100, "balls": 100, "errors": 1000, "faulty": 1000, "figures": 500, "excited": 1000, "course": 500,
-             "deep": (100, 1000), "deep errors": (100, 100)},
+    "quick": {"reach": 100, "balls": 30, "errors": (10, 100), "polluted": 100, "faulty": (30, 20), "start": 10, "sweep": 20,
+              "excited": 200, "course": 20, "overlap": 12, "map": 30, "deep": (10, 300), "deep errors": (5, 20),
+              "deep faulty": (5, 8), "deep map": 6, "particles": 20},
+    "full": {"reach": 100, "balls": 100, "errors": (1000, 100), "polluted": 1000, "faulty": (1000, 100), "start": 1000,
+             "sweep": 1000, "excited": 1000, "course": 500, "overlap": 100, "map": 500, "deep": (100, 1000),
+             "deep errors": (100, 100), "deep faulty": (100, 100), "deep map": 100, "particles": 100},
 }  # fmt: skip
 
 
@@ -69,89 +72,35 @@ def _control(on: Subject, control: controls.Control) -> Row:
     return {"failed": control.failed, "labels": control.labels, "evaluations": control.forwards / len(on.x)}
 
 
-# -- tables II, 3: errors, categories
+# -- tables II, 3: errors, categories; figure 3: coverage
 
 
 def errors(name: str, scale: str, draw: int, n: int, method: str, particles: int = 100) -> Row:
-    """Test errors, error categories and average categories; `of`: how many errors there could be."""
+    """Test errors, error categories and how far the last inputs lie from their seeds; `of`: how many errors there could be.
+    What the last inputs, brought into the papers' ball, add to the seeds' coverage: figure 3 of the first paper."""
     on = subject(name, scale, draw, n)
-    began = time.process_time()
-    chances = ROUNDS * len(on.x)
-    if method in ("deepxplore", "dlfuzz"):
-        wrong, kinds, chances = _differential(on, name, method, draw)
-    elif method == "deephunter":
-        wrong, kinds = _deephunter(on, draw)
-    elif method in ("random", "pgd"):
-        wrong, kinds = _steps(on, method, draw)
-    else:
-        wrong, kinds = _swarm(on, method, draw, particles)
-    seconds = time.process_time() - began
-    return {"seeds": len(on.x), "errors": wrong, "categories": kinds, "of": chances, "cpu": seconds}
+    suite = generate(on, method, draw, particles)
+    return {
+        "seeds": len(on.x), "errors": suite.errors, "categories": suite.categories, "of": suite.chances, "cpu": suite.seconds,
+        "l2": distance(on, suite.x), "coverage": gained(on, CLOSE.project(suite.x, on.x)),
+    }  # fmt: skip
 
 
-def _swarm(on: Subject, method: str, draw: int, particles: int) -> tuple[int, int]:
-    if method == "swarm":  # the default, in the papers' ball, never content with one label
-        settings = Settings(norm="l2", radius=1.0, labels=None, evaluations=10 * particles, seed=draw)
-        trajectory = search(on, "excitability", settings)
-    else:
-        trajectory = paper_search(on, method, iterations=ROUNDS, particles=particles, seed=draw)
-    at = np.linspace(0, len(trajectory.history) - 1, ROUNDS).round().astype(int)
-    return sum(trajectory.history[i].wrong for i in at), len(trajectory.hits)
+def distance(on: Subject, x: Tensor) -> float:
+    return float((x - on.x).flatten(1).norm(dim=1).mean())
 
 
-def _steps(on: Subject, method: str, draw: int) -> tuple[int, int]:
-    """Noise, or PGD: as many positions per seed as the papers' iterations, in their ball."""
-    ball = Ball("l2", 1.0, True)
-    wrong, kinds = 0, set()
-    u = ball.noise(on.x, rng.torch_stream("study.deepsensor.start", draw))
-    for step in range(ROUNDS):
-        if method == "random":
-            u = ball.noise(on.x, rng.torch_stream("study.deepsensor.noise", draw, step))
-        else:
-            way = slope(on, u)
-            size = way.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, 1, 1, 1)
-            u = Ball("l2", 1.0, False).project(u + 0.25 * way / size, on.x)
-        with torch.inference_mode():
-            predicted = on.target.logits(ball.project(u, on.x)).argmax(1)
-        bad = torch.nonzero(predicted != on.y)[:, 0].tolist()
-        wrong += len(bad)
-        kinds |= {(i, int(predicted[i])) for i in bad}
-    return wrong, len(kinds)
+def gained(on: Subject, x: Tensor) -> dict[str, float]:
+    """Points of coverage that inputs add to their seeds'; neurons' ranges from 1,000 training images."""
+    train = split_of(on.name.partition("+")[0], "train[:1000]")
+    before, after = (_covered(on.target, part, train) for part in (on.x, torch.cat([on.x, x])))
+    return {criterion: 100 * (after[criterion] - before[criterion]) for criterion in CRITERIA}
 
 
-# As published: by all three constraints, and always away from the network under test, because only its errors are counted here.
-XPLORE = tuple(f"deepxplore:preset=mnist-paper,push=0,constraint={one}" for one in ("light", "occlusion", "blackout"))
-
-
-def _differential(on: Subject, name: str, method: str, draw: int) -> tuple[int, int, int]:
-    """Errors of the network itself, categories, and the outputs there may be: DeepXplore stops at the first difference."""
-    others = [s.name for s in zoo.catalogue() if s.family == zoo.find(name).family and s.embedded and "lenet" in s.name]
-    targets: list[Target | str] = [on.target]
-    if method == "deepxplore":
-        targets += [f"zoo:{one}" for one in others if one != name][:2]
-        if len(targets) == 1:
-            raise BadInput("DeepXplore compares networks, and there is no second one for this data set whose weights are here.")
-    wrong, kinds, chances = 0, set(), 0
-    for spec in XPLORE if method == "deepxplore" else (method,):
-        result = diff(targets, on.source, spec, seed=draw, out=False)
-        predicted = result.predictions[:, 0] if result.predictions.size else result.predicted
-        bad = result.fault & (predicted != result.expected)
-        wrong += int(bad.sum())
-        kinds |= set(zip(result.positions[bad].tolist(), predicted[bad].tolist(), strict=True))
-        chances += len(on.x) if method == "deepxplore" else len(result.fault)
-    return wrong, len(kinds), chances
-
-
-def _deephunter(on: Subject, draw: int) -> tuple[int, int]:
-    kinds: set[tuple[int, int]] = set()
-
-    def watch(fuzzer: Any, outputs: list[Any], new: list[Any]) -> None:
-        kinds.update((m.root, m.predicted) for m in outputs if m.fault)
-
-    train = f"zoo:{zoo.find(on.target.spec.removeprefix('zoo:')).dataset}/train[:1000]"
-    budget: Row = {"outputs": ROUNDS * len(on.x), "forwards": 20 * ROUNDS * len(on.x)}
-    result = fuzz(on.target, on.source, "deephunter:snac", train=train, seed=draw, out=False, watch=watch, **budget)
-    return result.faults, len(kinds)
+def _covered(target: Target, x: Tensor, train: Source) -> dict[str, float]:
+    images = ArraySource((x * 255).round().byte().numpy())
+    results = cover(target, images, list(CRITERIA), train=train)
+    return {name: float(results[name].value.value) for name in CRITERIA}
 
 
 # -- tables III, 4 and IV, 5: faulty training
@@ -195,12 +144,35 @@ def carriers(on: Subject, trajectory: Trajectory, name: str, scale: str) -> Row:
     }  # fmt: skip
 
 
-def incomplete(name: str, scale: str, draw: int, n: int) -> Row:
-    on = subject(name, scale, draw, n)
-    trajectory = search(on, "excitability", Settings(seed=draw))
-    ball = Ball("linf", 0.1, True)
-    noise = controls.noise(on.target, on.x, on.y, ball, 100, random=draw)
-    pgd = controls.pgd(on.target, on.x, on.y, ball, random=draw)
-    row: Row = {"seeds": len(on.x), "swarm": len(trajectory.failed), "noise": noise.failed, "pgd": pgd.failed}
-    facts = about(name, scale, "accuracy", "train_accuracy", "recipe")
+def faulty(name: str, scale: str, draw: int, n: int, method: str, particles: int) -> Row:
+    """Tables III, 4 and IV, 5: one test input per seed (of other classes than the polluted one), how many the network gets wrong,
+    and how many it takes for the polluted class. Methods with `linf` have the ball of the other tables instead of the papers'."""
+    label = CLASS[zoo.find(name.partition("+")[0]).family]
+    on = subject(name, scale, draw, n, avoid=label)
+    if method in WIDE:
+        x = wide(on, method, draw, NARROW if name.startswith(DEEP) else 0.1)
+        with torch.inference_mode():
+            predicted = on.target.logits(x).argmax(1)
+    else:
+        suite = generate(on, method, draw, particles, tries=3)
+        x, predicted = suite.x, suite.predicted
+    wrong, towards = int((predicted != on.y).sum()), int((predicted == label).sum())
+    row: Row = {"seeds": len(on.x), "errors": wrong, "towards": towards, "l2": distance(on, x)}
+    facts = about(name, scale, "accuracy", "train_accuracy", "triggers")
     return {**row, "about": facts} if facts else row
+
+
+def wide(on: Subject, method: str, draw: int, radius: float) -> Tensor:
+    """One input per seed in an Linf ball: the first fault of our swarm, one random noise, or the end of PGD."""
+    ball = Ball("linf", radius, True)
+    if method == "noise, linf":
+        return ball.noise(on.x, rng.torch_stream("study.deepsensor.noise", draw))
+    if method == "pgd, linf":
+        return climbed(on, ball)
+    evaluations = 300 if on.name.startswith(DEEP) else 1000
+    trajectory = search(on, "excitability", Settings(radius=radius, evaluations=evaluations, seed=draw))
+    rows, faults = first_faults(trajectory)
+    x = trajectory.best.clone()
+    if len(rows):
+        x[rows] = torch.stack(faults)
+    return x

@@ -8,22 +8,26 @@ import time
 import torch
 from torch import Tensor
 
-from neurotest import rng
+from neurotest import rng, zoo
 from neurotest.attribute.shapley import mask_gradient
 from neurotest.attribute.shapley.game import Game
 from neurotest.attribute.shapley.permutation import permutation
-from neurotest.coverage import cover
-from neurotest.data.source import ArraySource, Source
-from neurotest.generate.swarm import Ball, Settings
+from neurotest.errors import BadInput
+from neurotest.generate.swarm import PRESETS, Ball, Settings, Trajectory
 from neurotest.generate.swarm.settings import PAPER
-from neurotest.studies.deepsensor.subjects import Subject, first_faults, paper_search, search, slope, subject
-from neurotest.studies.frame import Row, split_of
+from neurotest.studies.deepsensor.cells import gained
+from neurotest.studies.deepsensor.generators import PAPERS
+from neurotest.studies.deepsensor.subjects import climbed, first_faults, paper_search, search, subject
+from neurotest.studies.frame import Row
 from neurotest.target import Target
+from neurotest.zoo.faulty import CLASS
 
 PAIRS = 500  # of figure 1, as in the paper; so many by mask gradients
-SAMPLED = {"quick": 10, "full": 100}  # pairs whose Shapley values are sampled: some seconds each
+SAMPLED = {"quick": 4, "full": 100}  # pairs whose Shapley values are sampled: some seconds each
 ORDERS = 40  # random orders of neurons per pair
-CRITERIA = ("nc:0.2", "kmnc:1000", "nbc", "snac", "tknc:1", "bknc:1")
+NUMBERS = ("0.1", "0.3", "0.5", "0.7", "0.9")  # figures 5 and 10 go from 0.1 to 0.9
+LAMBDAS = {"sensitivity-paper": NUMBERS, "excitability-gradient": ("0.001", "0.01", *NUMBERS)}
+EPSILONS = (0.05, 0.1, 0.2, 1.0)
 
 
 def excited(name: str, scale: str, draw: int, n: int, pairs: int = PAIRS) -> Row:
@@ -63,93 +67,86 @@ def _excitable(values: Tensor) -> Row:
 
 
 def course(name: str, scale: str, draw: int, n: int) -> Row:
-    """Figure 3 of the second paper: fitness per iteration of both papers' swarms; and what they cost (table VI)."""
+    """Figure 3 of the second paper: fitness per iteration and seed of both papers' swarms; and what they cost (table VI)."""
     on = subject(name, scale, draw, n)
     row: Row = {"seeds": len(on.x)}
-    for preset in ("sensitivity-paper", "excitability-gradient"):
+    for preset in PAPERS:
         paper_search(dataclasses.replace(on, x=on.x[:1], y=on.y[:1]), preset, seed=draw)  # what is loaded on first use
+        fitness: list[list[float]] = []
         began, clock = time.process_time(), time.perf_counter()
-        trajectory = paper_search(on, preset, seed=draw)
+        paper_search(on, preset, fitness, seed=draw)
         cpu, wall = time.process_time() - began, time.perf_counter() - clock
-        fitness = [moment.fitness for moment in trajectory.history]
         row[preset] = {"fitness": fitness, "cpu": cpu, "wall": wall, "threads": torch.get_num_threads()}
     return row
 
 
-def coverage(name: str, scale: str, draw: int, n: int) -> Row:
-    """Figures 3 (first paper) and 6: what suites in the papers' ball add to the seeds' coverage, and errors of both starts."""
-    on, train = subject(name, scale, draw, n), split_of(name, "train[:1000]")
-    noise = Ball("l2", 1.0, True).noise(on.x, rng.torch_stream("study.deepsensor.suite", draw))
-    suites: dict[str, Tensor] = {"random": noise}
-    row: Row = {"errors": {}}
-    for start in ("random", "fixed"):
-        trajectory = paper_search(on, "sensitivity-paper", particles=20, start=start, seed=draw)
-        suites[f"deepsensor, {start} start"] = trajectory.best
-        row["errors"][start] = len(trajectory.failed)
-    ours = search(on, "excitability", Settings(norm="l2", radius=1.0, evaluations=300, seed=draw))
-    before = _covered(on.target, on.x, train)
-    for suite, images in {**suites, "swarm, excitability": ours.best}.items():
-        after = _covered(on.target, torch.cat([on.x, images]), train)
-        row[suite] = {criterion: 100 * (after[criterion] - before[criterion]) for criterion in CRITERIA}
+def start(name: str, scale: str, draw: int, n: int, preset: str, particles: int) -> Row:
+    """Figures 6 and 11: errors, and coverage gained, of swarms that begin at random places and of such that begin at the seed."""
+    on = subject(name, scale, draw, n, avoid=_avoided(name))
+    row: Row = {"seeds": len(on.x)}
+    for begin in ("random", "fixed"):
+        trajectory = paper_search(on, preset, particles=particles, start=begin, seed=draw)
+        row[begin] = {**_errors(name, trajectory), "coverage": gained(on, trajectory.best)}
     return row
 
 
-def _covered(target: Target, x: Tensor, train: Source) -> dict[str, float]:
-    images = ArraySource((x * 255).round().byte().numpy())
-    results = cover(target, images, list(CRITERIA), train=train)
-    return {name: float(results[name].value.value) for name in CRITERIA}
-
-
-def sweep(name: str, scale: str, draw: int, n: int) -> Row:
-    """Figures 5 and 10: errors by lambda and by epsilon, sensitivity swarm in the papers' ball."""
-    on = subject(name, scale, draw, n)
-    few: Row = {**PAPER, "particles": 20, "seed": draw}
+def sweep(name: str, scale: str, draw: int, n: int, preset: str, particles: int) -> Row:
+    """Figures 5 and 10: errors of a paper's swarm by lambda, on sound networks also by epsilon."""
+    on = subject(name, scale, draw, n, avoid=_avoided(name))
+    few: Row = {**PAPER, "particles": particles, "seed": draw}
     row: Row = {"seeds": len(on.x), "lambda": {}, "epsilon": {}}
-    absolute = {str(lam): f"sensitivity:scale=raw,signed=true,lam={lam}" for lam in (0.1, 0.3, 0.5, 0.7, 0.9)}
-    for label, fitness in {**absolute, **{q: f"sensitivity:lam={q}" for q in ("q0.5", "q0.8", "q0.95")}}.items():
-        trajectory = search(on, fitness, Settings(**few))
-        row["lambda"][label] = [len(trajectory.failed), float(trajectory.fitness.mean())]
-    for enough in (0.05, 0.1, 0.2, 1.0):
-        trajectory = search(on, "sensitivity", Settings(**{**few, "enough": enough}))
-        row["epsilon"][str(enough)] = [len(trajectory.failed), float(trajectory.spent.double().mean())]
+    fitness = str(PRESETS[preset]["fitness"])
+    for lam in LAMBDAS[preset]:
+        trajectory = search(on, f"{fitness},lam={lam}", Settings(**few))
+        row["lambda"][lam] = {**_errors(name, trajectory), "fitness": float(trajectory.fitness.mean())}
+    for enough in () if "+" in name else EPSILONS:
+        trajectory = search(on, fitness, Settings(**{**few, "enough": enough}))
+        row["epsilon"][str(enough)] = {**_errors(name, trajectory), "evaluations": float(trajectory.spent.double().mean())}
     return row
+
+
+def _avoided(name: str) -> int | None:
+    return CLASS[zoo.find(name.partition("+")[0]).family] if "polluted" in name else None
+
+
+def _errors(name: str, trajectory: Trajectory) -> Row:
+    """Seeds of which some position failed; on a polluted network, into its class."""
+    label = _avoided(name)
+    return {"failed": len({hit.row for hit in trajectory.hits if label is None or hit.predicted == label})}
 
 
 def overlap(name: str, scale: str, draw: int, n: int) -> Row:
-    """Figure 7: the ten most excitable neurons per method over its failing pairs, and how many are shared: by Shapley values of
-    the first pairs, and by mask gradients of all."""
+    """Figure 7: how many of the ten most excitable neurons two ways of changing an input share: of each seed on which all
+    fail (and of noise, which seldom does), by Shapley values of the first of them and by mask gradients of all."""
     on = subject(name, scale, draw, n)
     ball = Ball("linf", 0.1, True)
-    pairs: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-    for method in ("excitability", "margin", "sensitivity"):
-        settings = Settings(seed=draw, evaluations=600 if method != "sensitivity" else 200)
-        rows, faults = first_faults(search(on, method, settings))
-        if len(rows) >= 3:
-            pairs[method] = (on.x[rows], torch.stack(faults), on.y[rows])
-    pairs["noise"] = (on.x, ball.noise(on.x, rng.torch_stream("study.deepsensor.overlap", draw)), on.y)
-    pairs["pgd"] = _by_gradient(on, ball)
-    few = max(3, SAMPLED[scale] // 2)
+    moved: dict[str, dict[int, Tensor]] = {}
+    for method in ("excitability", "margin"):
+        rows, faults = first_faults(search(on, method, Settings(seed=draw, evaluations=600)))
+        moved[method] = dict(zip(rows.tolist(), faults, strict=True))
+    moved["noise"] = dict(enumerate(ball.noise(on.x, rng.torch_stream("study.deepsensor.overlap", draw))))
+    by_gradient = climbed(on, ball)
+    with torch.inference_mode():
+        wrong = torch.nonzero(on.target.logits(by_gradient).argmax(1) != on.y)[:, 0].tolist()
+    moved["pgd"] = {row: by_gradient[row] for row in wrong}
+    common = sorted(set.intersection(*(set(one) for one in moved.values())))
+    if not common:
+        raise BadInput("on no seed do all methods of figure 7 find a fault.")
+    few = common[: max(3, SAMPLED[scale] // 2)]
     shared: Row = {}
-    for estimate in ("shapley", "mask gradient"):
+    for estimate, rows_of in (("shapley", few), ("mask gradient", common)):
+        x, y = on.x[rows_of], on.y[rows_of]
         tops = {}
-        for method, (x, moved, y) in pairs.items():
+        for method, one in moved.items():
+            pairs = torch.stack([one[row] for row in rows_of])
             sampled = estimate == "shapley"
-            values = (
-                shapley(on.target, x[:few], moved[:few], y[:few], seed=draw) if sampled else mask_gradient(on.target, x, moved, y)
-            )
-            tops[method] = set(values.mean(0).topk(10).indices.tolist())
+            values = shapley(on.target, x, pairs, y, seed=draw) if sampled else mask_gradient(on.target, x, pairs, y)
+            tops[method] = [set(row.topk(10).indices.tolist()) for row in values]
             players = values.shape[1]
         names = list(tops)
-        shared[estimate] = {f"{a} / {b}": len(tops[a] & tops[b]) for i, a in enumerate(names) for b in names[i + 1 :]}
-    counts = {method: len(one[0]) for method, one in pairs.items()}
-    return {"shared": shared, "chance": 100 / players, "pairs": counts, "sampled": few}
-
-
-def _by_gradient(on: Subject, ball: Ball) -> tuple[Tensor, Tensor, Tensor]:
-    u = on.x.clone()
-    for _ in range(10):
-        u = ball.project(u + 0.025 * slope(on, u).sign(), on.x)
-    with torch.inference_mode():
-        wrong = on.target.logits(u).argmax(1) != on.y
-    keep = wrong if bool(wrong.any()) else torch.ones_like(wrong)
-    return on.x[keep], u[keep], on.y[keep]
+        shared[estimate] = {
+            f"{a} / {b}": [len(p & q) for p, q in zip(tops[a], tops[b], strict=True)]
+            for i, a in enumerate(names)
+            for b in names[i + 1 :]
+        }
+    return {"shared": shared, "chance": 100 / players, "seeds": len(common)}

@@ -10,10 +10,40 @@ PAPER = printed("deepsensor")
 METHODS, ERRORS, POLLUTED, INCOMPLETE, TIME = (PAPER[key] for key in ("methods", "errors", "polluted", "incomplete", "time"))
 
 
+COLUMN = {name: i for i, name in enumerate(METHODS)} | {"sensitivity-paper": 3, "excitability-gradient": 3}
+
+
+def _pair(subject: str, method: str) -> tuple[float, float] | None:
+    return ERRORS[subject][COLUMN[method]] if subject in ERRORS and method in COLUMN else None
+
+
+def errors(subject: str, method: str) -> float | None:
+    """Printed test errors, of 20,000 opportunities."""
+    pair = _pair(subject, method)
+    return pair[0] if pair else None
+
+
 def average(subject: str, method: str) -> float | None:
     """Printed error categories per seed."""
-    column = {name: i for i, name in enumerate(METHODS)} | {"sensitivity-paper": 3, "excitability-gradient": 3}
-    return ERRORS[subject][column[method]][1] / 1000 if subject in ERRORS and method in column else None
+    pair = _pair(subject, method)
+    return pair[1] / 1000 if pair else None
+
+
+def polluted(network: str, method: str) -> float | None:
+    """Printed share of 1,000 test inputs that fall into the polluted class; LeNet-5 only, of what can be run here."""
+    base, _, fault = network.partition("+")
+    return _share(POLLUTED, base, f"{fault.removeprefix('polluted')}%", method)
+
+
+def incomplete(network: str, method: str) -> float | None:
+    """Printed share of 1,000 test inputs that are errors."""
+    base, _, fault = network.partition("+")
+    return _share(INCOMPLETE, base, fault or "well trained", method)
+
+
+def _share(counts: Any, base: str, setting: str, method: str) -> float | None:
+    printed_here = base == "mnist-lenet5" and setting in counts and method in COLUMN
+    return counts[setting][COLUMN[method]] / 1000 if printed_here else None
 
 
 def rows() -> list[dict[str, Any]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from neurotest.studies.deepsensor import published
-from neurotest.studies.deepsensor.cells import FEW, MAIN, METHODS
-from neurotest.studies.frame import Groups, Row, by, share, spread
+from neurotest.studies.deepsensor.cells import CRITERIA, FEW, MAIN, METHODS
+from neurotest.studies.deepsensor.generators import BASELINES, PAPERS
+from neurotest.studies.frame import Groups, Row, by, rounded, share, spread
 
 Cells = dict[str, Row]
 RATE = ("rate", "low", "high")
@@ -46,9 +49,37 @@ def errors(groups: Groups) -> list[Row]:
         {"subject": name, "method": method,
          **{what: sum(c[what] for c in sets) for what in ("seeds", "errors", "of", "categories")},
          **spread([c["categories"] / c["seeds"] for c in sets], 3, ("average", "average low", "average high")),
-         "paper average": published.average(name, method)}
+         "paper errors of 20,000": published.errors(name, method), "paper average": published.average(name, method),
+         "L2": round(float(np.mean([c["l2"] for c in sets])), 2)}
         for (name, method), sets in groups.items()
     ]  # fmt: skip
+
+
+def gains(groups: Groups) -> list[Row]:
+    """Figure 3: points of coverage over the seeds', of suites in the papers' ball."""
+    rows = []
+    for (name, method), sets in groups.items():
+        row: Row = {"subject": name, "suite": method}
+        for criterion in CRITERIA:
+            values = [c["coverage"][criterion] for c in sets]
+            row |= spread(values, 2, (criterion, f"{criterion} low", f"{criterion} high"))
+        rows.append(row)
+    return rows
+
+
+def faulty(cells: Cells, kinds: tuple[str, ...], what: str, paper: Callable[[str, str], float | None]) -> list[Row]:
+    """`NETWORK/METHOD` of the networks trained in one of these ways; what: which test inputs count."""
+    rows = []
+    for key, cell in cells.items():
+        name, _, method = key.partition("/")
+        if not (name.partition("+")[2] or "well trained").startswith(kinds):
+            continue
+        seeds, count = cell["seeds"], cell[what]
+        row: Row = {"network": name, "method": method, "seeds": seeds, "errors": count, **share(count, seeds, 3, RATE)}
+        row |= {"paper, share": paper(name, method), "L2": round(cell["l2"], 2)}
+        about = cell.get("about", {})
+        rows.append(row | {"accuracy": about.get("accuracy"), "on training data": about.get("train_accuracy")})
+    return rows
 
 
 def polluted(cells: Cells) -> list[Row]:
@@ -79,15 +110,6 @@ def carriers(cells: Cells) -> list[Row]:
     return rows
 
 
-def incomplete(cells: Cells) -> list[Row]:
-    return [
-        {"network": key, "seeds": cell["seeds"], "swarm": cell["swarm"], **_ends(cell["swarm"], cell["seeds"]),
-         "noise, 100 draws": cell["noise"], "pgd": cell["pgd"], "accuracy": cell.get("about", {}).get("accuracy"),
-         "on training data": cell.get("about", {}).get("train_accuracy")}
-        for key, cell in cells.items()
-    ]  # fmt: skip
-
-
 def excited(cells: Cells) -> list[Row]:
     return [
         {"network": key, "values": estimate, "pairs": len(next(iter(cell[kind][estimate].values()))), "kind": kind,
@@ -101,60 +123,92 @@ def excited(cells: Cells) -> list[Row]:
 
 def course(cells: Cells) -> list[Row]:
     return [
-        {"network": key, "swarm": preset, "iteration": i + 1, "fitness": round(value, 5)}
+        {"network": key, "swarm": preset, "iteration": i + 1, **spread(values, 5, ("fitness", "low", "high"))}
         for key, cell in cells.items()
-        for preset in ("sensitivity-paper", "excitability-gradient")
-        for i, value in enumerate(cell[preset]["fitness"])
-    ]
-
-
-def coverage(cells: Cells) -> list[Row]:
-    return [
-        {"network": key, "suite": suite, **{name: round(value, 3) for name, value in gains.items()}}
-        for key, cell in cells.items()
-        for suite, gains in cell.items()
-        if suite != "errors"
+        for preset in PAPERS
+        for i, values in enumerate(cell[preset]["fitness"])
     ]
 
 
 def start(cells: Cells) -> list[Row]:
-    return [
-        {"network": key, "start": start, "seeds that fail": failed}
-        for key, cell in cells.items()
-        for start, failed in cell["errors"].items()
-    ]
+    """Cells of sets of seeds by network and swarm: `NETWORK/SWARM/SET`."""
+    rows = []
+    for (name, preset), keys in by(cells, _network_and_swarm).items():
+        sets = [cells[key] for key in keys]
+        for begin in ("random", "fixed"):
+            failed, seeds = sum(c[begin]["failed"] for c in sets), sum(c["seeds"] for c in sets)
+            row: Row = {"network": name, "swarm": preset, "start": begin, "seeds": seeds, "failed": failed}
+            row |= _ends(failed, seeds)
+            for criterion in CRITERIA:
+                values = [c[begin]["coverage"][criterion] for c in sets]
+                row |= spread(values, 2, (criterion, f"{criterion} low", f"{criterion} high"))
+            rows.append(row)
+    return rows
+
+
+def _network_and_swarm(key: str) -> tuple[str, str]:
+    name, preset, _ = key.split("/", 2)
+    return name, preset
 
 
 def sweep(cells: Cells) -> list[Row]:
+    """`NETWORK/SWARM`: seeds that fail by parameter."""
     return [
-        {"network": key, "parameter": name, "value": value, "seeds": cell["seeds"], "failed": failed, "beside": second,
-         "number": round(number, 4)}
+        {"network": key.partition("/")[0], "swarm": key.partition("/")[2], "parameter": parameter, "value": value,
+         "seeds": cell["seeds"], "failed": one["failed"], **_ends(one["failed"], cell["seeds"]),
+         "mean fitness": rounded(one.get("fitness")), "mean evaluations": rounded(one.get("evaluations"), 1)}
         for key, cell in cells.items()
-        for name, second in (("lambda", "mean fitness"), ("epsilon", "evaluations per seed"))
-        for value, (failed, number) in cell[name].items()
+        for parameter in ("lambda", "epsilon")
+        for value, one in cell[parameter].items()
     ]  # fmt: skip
 
 
 def overlap(cells: Cells) -> list[Row]:
     return [
-        {"network": key, "values": estimate, "pair": pair, "shared of 10": shared, "by chance": round(cell["chance"], 2)}
+        {"network": key, "values": estimate, "pair": pair, "seeds": len(shared),
+         **spread(shared, 2, ("shared of 10", "low", "high")), "by chance": round(cell["chance"], 2)}
         for key, cell in cells.items()
         for estimate, pairs in cell["shared"].items()
         for pair, shared in pairs.items()
-    ]
+    ]  # fmt: skip
 
 
-def seconds(cells: Cells) -> list[Row]:
-    """Of 100 examples with 100 particles and 10 iterations; below 1: quicker than the paper's GPU."""
+def seconds(course: Cells, groups: Groups) -> list[Row]:
+    """Of 100 examples, swarms with 100 particles and 10 iterations; below 1: quicker than the paper's GPU."""
     rows = []
-    for key, cell in cells.items():
-        for swarm, name in (("sensitivity-paper", "sensitivity"), ("excitability-gradient", "excitability")):
-            one, theirs = cell[swarm], published.TIME[name]
-            cpu, wall = (100 * one[clock] / cell["seeds"] for clock in ("cpu", "wall"))
-            row: Row = {"network": key, "swarm": swarm, "examples": cell["seeds"], "threads": one["threads"]}
-            row |= {"processor": round(cpu, 1), "wall": round(wall, 1), "paper, GPU": theirs}
-            rows.append({**row, "processor / paper": round(cpu / theirs, 3), "wall / paper": round(wall / theirs, 3)})
+    for key, cell in course.items():
+        for swarm, name in zip(PAPERS, ("sensitivity", "excitability"), strict=True):
+            one = cell[swarm]
+            rows.append(_seconds(key, swarm, cell["seeds"], 100 * one["cpu"] / cell["seeds"], published.TIME[name]))
+    for (name, method), sets in groups.items():
+        if name == MAIN and method in BASELINES:
+            seeds = sum(c["seeds"] for c in sets)
+            rows.append(_seconds(name, method, seeds, 100 * sum(c["cpu"] for c in sets) / seeds, published.TIME[method]))
     return rows
+
+
+def _seconds(network: str, method: str, examples: int, cpu: float, theirs: float) -> Row:
+    row: Row = {"network": network, "method": method, "examples": examples, "processor": round(cpu, 1)}
+    return {**row, "paper, GPU": theirs, "processor / paper": round(cpu / theirs, 3)}
+
+
+def among(cells: Cells) -> list[Row]:
+    """How many test inputs lie nearest to a benign input of their seeds' class."""
+    return [
+        {"network": name, "seeds of class": cell["first"], "other class": cell["second"], "method": method,
+         "seeds": one["seeds"], "faults": one["faults"], "taken for either": one["inputs"],
+         "nearest to their own class": one["among the first"], **_ends(one["among the first"], one["inputs"])}
+        for name, cell in cells.items()
+        for method, one in cell["counts"].items()
+    ]  # fmt: skip
+
+
+def points(cells: Cells) -> list[Row]:
+    return [{"network": name, **point} for name, cell in cells.items() for point in cell["points"]]
+
+
+def strips(cells: Cells) -> list[Row]:
+    return [{"network": name, **strip} for name, cell in cells.items() for strip in cell["strips"]]
 
 
 def checks(reach: list[Row], polluted: list[Row]) -> dict[str, float]:

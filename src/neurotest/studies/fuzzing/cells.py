@@ -18,6 +18,7 @@ from neurotest.measure.context import Context
 from neurotest.mutate.chain import words
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles
+from neurotest.studies import material
 from neurotest.studies.frame import Row, split_of
 from neurotest.studies.pictures import pixels, png
 from neurotest.target.load import load
@@ -35,6 +36,7 @@ LIMITS: dict[str, dict[str, int]] = {
 MOST = {"quick": 12_500, "full": 700_000}
 SLOW = {"cac": 25}  # so many times fewer for guides that cost so much more
 STALLED = {"quick": 128, "full": 6400}  # forward passes without an output, after which coverage counts as full (table 12)
+PHOTOGRAPHS = {"iterations": 5, "outputs": 15, "forwards": 250}  # a pass of EfficientNet costs a thousand of LeNet-1
 BATCH = 64
 STARTS = {"quick": 200, "full": 1000}
 PROTOCOLS = ("iterations", "outputs", "forwards")
@@ -133,18 +135,32 @@ def picture(mutant: Mutant) -> Row:
 
 
 def campaign(subject: str, seed: int, name: str, scale: str) -> Row:
-    """One campaign with its numbers at each protocol's limit; table 12's may go on with empty coverage after the others."""
+    """One campaign with its numbers at each protocol's limit."""
     context = Context(target=load(f"zoo:{subject}"), train=split_of(subject, "train[:1000]"), seed=seed, cache=True)
     source = drawn("study.fuzzing", seed, split_of(subject, "test"), STARTS[scale])
-    budget = Budget(forwards=MOST[scale] // SLOW.get(name, 1))
+    return run(context, source, name, LIMITS[scale], MOST[scale] // SLOW.get(name, 1), STALLED[scale])
+
+
+def photographs(seed: int, name: str) -> Row:
+    """The same on photographs: seeds are those with odd numbers, and those with even ones set the ranges of neurons."""
+    target, images = material.photographs()
+    context = Context(target=target, train=images.take(np.arange(0, len(images), 2)), seed=seed)
+    source = drawn("study.fuzzing.photographs", seed, images.take(np.arange(1, len(images), 2)), len(images) // 4)
+    return run(context, source, name, PHOTOGRAPHS, PHOTOGRAPHS["forwards"], STALLED["quick"], batch=16)
+
+
+def run(
+    context: Context, source: Source, name: str, limits: dict[str, int], most: int, stalled: int, *, batch: int = BATCH
+) -> Row:
+    """A campaign up to its limits; table 12's may go on with empty coverage after the others."""
     resets = 0
-    with fuzzer_of(context, source, build_guide(GUIDES[name]), budget) as fuzzer:
-        stepped = Stepped(fuzzer, LIMITS[scale], lambda _: len(stepped.outputs) < GALLERY)
+    with fuzzer_of(context, source, build_guide(GUIDES[name]), Budget(forwards=most), batch=batch) as fuzzer:
+        stepped = Stepped(fuzzer, limits, lambda _: len(stepped.outputs) < GALLERY)
 
         def empty() -> None:
             """Coverage as before any input, the training data included, once it is full or finds nothing more."""
             nonlocal resets
-            waited = fuzzer.tally.forwards - stepped.productive >= STALLED[scale]
+            waited = fuzzer.tally.forwards - stepped.productive >= stalled
             guide = fuzzer.guide
             bounded = isinstance(guide, CoverageState) and guide.state.value().total is not None
             if set(PROTOCOLS) - set(stepped.rows) == {"outputs"} and (waited or (bounded and guide.value() == 1.0)):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from neurotest.registry import register
-from neurotest.studies.frame import Cell, Results, Study, Subjects, cell, grouped
+from neurotest.studies import material
+from neurotest.studies.frame import Cell, Reason, Results, Study, Subjects, below, cell, grouped
 from neurotest.studies.fuzzing import inside, published, tables
-from neurotest.studies.fuzzing.cells import GUIDES, LIMITS, MOST, campaign
+from neurotest.studies.fuzzing.cells import GUIDES, LIMITS, MOST, PHOTOGRAPHS, campaign, photographs
 
 QUICK = ("mnist-lenet1", "fashion-lenet1")
 SEEDS = {"quick": 3, "full": 5}
+SHOWN = ("random", "kmnc", "nlc")  # guides on photographs
 
 
 @register(
@@ -35,7 +38,8 @@ class FuzzingStudy(Study):
     subjects = Subjects(QUICK, (*QUICK, "mnist-lenet5", "fashion-lenet5", "fashion-resnet20", "cifar10-resnet20"))
     absent = (
         ("NSGen itself", "has a study of its own: `neurotest study nsgen`"),
-        ("CIFAR-100, Oxford 102 Flower, ImageNet", "not available here, and the networks need a GPU"),
+        ("CIFAR-100, Oxford 102 Flower", "neither data nor networks are here"),
+        ("training on ImageNet", "its training set is not here; see `photographs` for networks that others trained"),
         ("ResNet50, VGG16_BN, MobileNet_v2", "too large for two cores; cifar10-resnet20 stands in for CIFAR-10"),
         ("style transfer among the mutations", "the published code's 95 rules have none; `rules98` adds a weight-free one"),
     )
@@ -51,10 +55,15 @@ class FuzzingStudy(Study):
             for subject in self.subjects.here(scale)
             for seed in range(SEEDS[scale])
             for variant in inside.VARIANTS
+        ] + [
+            Cell(f"photographs/{seed}/{guide}", functools.partial(photographs, seed, guide), optional=True)
+            for seed in range(2)
+            for guide in SHOWN
         ]  # fmt: skip
 
     def results(self, scale: str, done: dict[str, Any]) -> Results:
-        groups = grouped(done, "{s}/{}/{m}", SEEDS[scale], dict.fromkeys(self.subjects.here(scale), GUIDES))
+        names = {**dict.fromkeys(self.subjects.here(scale), GUIDES), "photographs": SHOWN}
+        groups = grouped(done, "{s}/{}/{m}", SEEDS[scale], names)
         variants = dict.fromkeys(self.subjects.here(scale), inside.VARIANTS)
         looks = grouped(done, "inside/{s}/{}/{m}", SEEDS[scale], variants)
         return {
@@ -69,4 +78,12 @@ class FuzzingStudy(Study):
                 {"protocol": f"equal {name}", "limit": limit, "most forwards": MOST[scale], "repetitions": SEEDS[scale]}
                 for name, limit in LIMITS[scale].items()
             ],
-        }, {**tables.checks(groups), **inside.checks(looks)}
+        }, {**tables.checks({key: cells for key, cells in groups.items() if key[0] != "photographs"}), **inside.checks(looks)}
+
+    def left_out(self, scale: str, done: dict[str, Any]) -> Iterator[Reason]:
+        if reason := material.missing_photographs():
+            yield "photographs of ImageNet's classes", reason
+        elif not below(done, "photographs/"):
+            yield "photographs of ImageNet's classes", "they and a network are here, and slow: `--resume RUN --only photographs`"
+        else:
+            yield "photographs: a network of ours", f"somebody else's EfficientNet-Lite0 is used, within {PHOTOGRAPHS}"

@@ -51,12 +51,16 @@ def equal(groups: Groups, protocol: str) -> list[Row]:
 
 
 def diversity(groups: Groups, column: Column = column) -> list[Row]:
-    return [
-        {"subject": subject, "guide": guide,
-         **means(cells, "iterations", ("true classes", "predicted classes", "oi", "families")),
-         **published.classes(*column(subject, guide))}
-        for (subject, guide), cells in groups.items()
-    ]  # fmt: skip
+    """Means over sets of seeds with their bootstrap intervals."""
+    rows = []
+    for (subject, guide), cells in groups.items():
+        row: Row = {"subject": subject, "guide": guide, "repetitions": len(cells)}
+        for name in ("true classes", "predicted classes", "oi", "families"):
+            values = [cell["iterations"][name] for cell in cells if cell["iterations"][name] is not None]
+            names = (name, f"{name} low", f"{name} high")
+            row |= spread(values, 4, names) if values else dict.fromkeys(names)
+        rows.append(row | published.classes(*column(subject, guide)))
+    return rows
 
 
 def gallery(groups: Groups) -> list[Row]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.studies.frame import ABSENT, Groups, Row, rounded, with_ends
+from neurotest.studies.frame import ABSENT, Groups, Row, rounded, spread, with_ends
 from neurotest.studies.fuzzing import published
 from neurotest.studies.fuzzing.tables import gallery as every_gallery
 from neurotest.studies.fuzzing.tables import last_columns, means
@@ -70,6 +70,8 @@ def equal(groups: Groups, protocol: str) -> list[Row]:
     rows = []
     for (subject, guide), cells in groups.items():
         row: Row = {"subject": subject, "guide": guide, **means(cells, protocol, ("faults", "outputs", "rft"))}
+        ends = spread([cell[protocol]["faults"] for cell in cells], 2)
+        row |= {"faults low": ends["low"], "faults high": ends["high"]}
         if protocol == "outputs":
             ratio = lift(cells, groups.get((subject, "random"), [])) if guide != "random" else None
             row |= with_ends(ratio, 3, ("x random", "low", "high"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from neurotest import rng
 from neurotest.repair.result import WORDS
-from neurotest.studies.frame import Row, mean, rounded
+from neurotest.studies.frame import Row, mean, rounded, spread
 from neurotest.studies.repair.published import PAPER
 
 DRAWS = 4000
@@ -30,8 +30,8 @@ def beside_controls(groups: Mapping[str, Cells]) -> list[Row]:
     """A row per network and set: before, after, every control, and the gain over mutated training images."""
     rows = []
     for subject, cells in groups.items():
-        known = [*WORDS, *cells[0]["ours"]]  # a run stores keys by the alphabet
-        for name in sorted(cells[0]["ours"], key=known.index):
+        order = [*WORDS, *cells[0]["ours"]]  # a run stores keys by the alphabet
+        for name in sorted(cells[0]["ours"], key=order.index):
             having = [cell for cell in cells if name in cell["ours"]]
             gains = [cell["gains"]["mutated"][name] for cell in having if "mutated" in cell["gains"]]
             gain = interval(gains) if gains else (None, None, None)
@@ -101,6 +101,27 @@ def attacked(groups: Mapping[tuple[str, str], Cells]) -> list[Row]:
                     "low": rounded(change[1], 1), "high": rounded(change[2], 1), **controls,
                 }
             )  # fmt: skip
+    return rows
+
+
+def distances(groups: Mapping[tuple[str, str], Cells]) -> list[Row]:
+    """DeepSensor figure 6: the mean CLEVER score before and after, its change beside that of every control."""
+    rows = []
+    for (subject, protocol), cells in groups.items():
+        having = [cell["clever"] for cell in cells if "clever" in cell]
+        if not having:
+            continue
+        changes = np.concatenate([np.subtract(one["ours"], one["old"]) for one in having])
+        arms = [arm for arm in having[0] if arm not in ("old", "ours")]
+        gains = {arm: [float(np.subtract(one[arm], one["old"]).mean()) for one in having if arm in one] for arm in arms}
+        before, after = (mean([value for one in having for value in one[name]], 3) for name in ("old", "ours"))
+        rows.append(
+            {
+                "subject": subject, "protocol": protocol, "inputs": len(changes),
+                "before": before, "after": after, **spread(changes.tolist(), 3, ("change", "low", "high")),
+                **{arm: mean(values, 3) for arm, values in gains.items()},
+            }
+        )  # fmt: skip
     return rows
 
 
