@@ -1,7 +1,7 @@
 """Settings that have to be made before torch is imported, for those who start pytest without make; and the count of peers.
 
 With NEUROTEST_PEERS=required a test that compares with somebody else's package must run: a skip is a failure, and so is a run in
-which one of the packages was compared with by no test.
+which one of the packages was compared with by no test. NEUROTEST_MODELS=required is the same for libraries of networks.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests themselves run in parallel
 
-PEERS = ("captum", "cleanlab", "foolbox", "torchmetrics", "dnn_tip", "art")
-REQUIRED = os.environ.get("NEUROTEST_PEERS") == "required"
+PEERS = ("captum", "cleanlab", "foolbox", "torchmetrics", "dnn_tip", "art", "onnxruntime")
+MODELS = ("timm", "torchvision", "transformers")
+REQUIRED = {
+    marker: names
+    for marker, names in (("peer", PEERS), ("models", MODELS))
+    if os.environ.get({"peer": "NEUROTEST_PEERS", "models": "NEUROTEST_MODELS"}[marker]) == "required"
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,11 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    marker = item.get_closest_marker("peer")
-    if marker is not None:
-        report.user_properties.append(("peer", marker.args[0]))
-        if REQUIRED and report.skipped:
-            report.outcome, report.longrepr = "failed", f"a skip, although NEUROTEST_PEERS=required: {reason(report)}"
+    for name in ("peer", "models"):
+        marker = item.get_closest_marker(name)
+        if marker is None:
+            continue
+        report.user_properties.append((name, marker.args[0]))
+        if name in REQUIRED and report.skipped:
+            report.outcome, report.longrepr = "failed", f"a skip, although every {name} test is required: {reason(report)}"
     return report
 
 
@@ -52,16 +59,17 @@ class Compared:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
-            self.passed.update({name for key, name in report.user_properties if key == "peer"})
+            self.passed.update({name for key, name in report.user_properties if key in REQUIRED})
 
     def missing(self) -> list[str]:
-        return [name for name in PEERS if not self.passed[name]]
+        return [name for names in REQUIRED.values() for name in names if not self.passed[name]]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.exitstatus == pytest.ExitCode.OK and self.missing():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        terminalreporter.write_line(f"tests passed by peer: {', '.join(f'{name} {self.passed[name]}' for name in PEERS)}")
+        counts = ", ".join(f"{name} {self.passed[name]}" for names in REQUIRED.values() for name in names)
+        terminalreporter.write_line(f"tests passed by package: {counts}")
         if self.missing():
             terminalreporter.write_line(f"compared with no test: {', '.join(self.missing())}. The run counts as failed.")

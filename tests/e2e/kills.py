@@ -55,13 +55,16 @@ class Scenario:
 
 def scenarios() -> list[Scenario]:
     out = ["--out", "new"]
+    whole = [*out, "--no-report"]  # what cannot be resumed has no way back to its page but `neurotest report`
     resume = ["--resume", "new"]
     study = ["study", "nss", "--only", "mnist-lenet1/"]
     campaign = ["fuzz", NET, f"{DATA}[:20]", "--iterations", "12", "--batch", "32"]
     looks = ["--only", "accuracy", "--only", "labels", "--only", "slices"]
     return [
-        Scenario("select", ["select", NET, f"{DATA}[:120]", "--method", "deepgini", "--method", "random", "--budget", "9", *out]),
-        Scenario("adaptive", ["select", NET, "npz:pool.npz#x", "--method", "adaptive", "--budget", "6", *out]),
+        Scenario(
+            "select", ["select", NET, f"{DATA}[:120]", "--method", "deepgini", "--method", "random", "--budget", "9", *whole]
+        ),
+        Scenario("adaptive", ["select", NET, "npz:pool.npz#x", "--method", "adaptive", "--budget", "6", *whole]),
         Scenario("labels", ["labels", "adaptive", "add", "labels.csv", "--by", "ann"], needs=("adaptive",)),
         Scenario(
             "round", ["select", "--resume", "adaptive"], needs=("adaptive",), setup=[["labels", "adaptive", "add", "labels.csv"]]
@@ -73,11 +76,11 @@ def scenarios() -> list[Scenario]:
         Scenario("export folder", ["export", "select", "--format", "folder", *out], needs=("select",)),
         Scenario("export tasks", ["export", "select", "--format", "label-studio", "--out", "new.json"], needs=("select",)),
         Scenario("cover", ["cover", NET, f"{DATA}[:80]", "--criteria", "nc", "--criteria", "kmnc:20", "--train",
-                           "zoo:mnist/train[:100]", *out]),
+                           "zoo:mnist/train[:100]", *whole]),
         Scenario("describe", ["describe", NET, f"{DATA}[:80]", "--method", "class-profile", "--k", "3", *out],
                  ["describe", *resume]),
         Scenario("check", ["check", NET, f"{DATA}[:200]", "--time", "60s", *looks, *out], ["check", *resume]),
-        Scenario("suspects", ["suspects", NET, f"{DATA}[:200]", *out]),
+        Scenario("suspects", ["suspects", NET, f"{DATA}[:200]", *whole]),
         Scenario("fuzz", [*campaign, *out], ["fuzz", *resume]),
         Scenario("swarm", ["swarm", NET, f"{DATA}[:12]", "--evaluations", "60", "--particles", "6", "--batch", "24", *out],
                  ["swarm", *resume]),
@@ -86,8 +89,8 @@ def scenarios() -> list[Scenario]:
                  ["diff", *resume]),
         Scenario("illuminate", ["illuminate", NET, f"{DATA}[:20]", "--forwards", "400", *out], ["illuminate", *resume]),
         Scenario("shrink", ["shrink", "fuzz"], needs=("fuzz",)),
-        Scenario("merge", ["merge", "fuzz", "swarm", *out], needs=("fuzz", "swarm")),
-        Scenario("evaluate", ["evaluate", "attack", *out], needs=("attack",)),
+        Scenario("merge", ["merge", "fuzz", "swarm", *whole], needs=("fuzz", "swarm")),
+        Scenario("evaluate", ["evaluate", "attack", *whole], needs=("attack",)),
         Scenario("explain", ["explain", "fuzz", "--out", "new.html", "--limit", "20"], needs=("fuzz",)),
         Scenario("neurons", ["neurons", "swarm", "--pairs", "4", "--rounds", "3", "--out", "new.json"], needs=("swarm",)),
         Scenario("study", [*study, *out], [*study, *resume]),

@@ -122,6 +122,29 @@ def test_every_stored_result_is_shown_and_every_link_can_be(results: ModuleType)
     assert shown == {path.stem for path in (DOCS / "results").glob("*.json")}
 
 
+def test_a_cell_in_a_sentence_is_what_is_stored(results: ModuleType, stored: Path) -> None:
+    text = "it is {{one | b |\nvalue}}, not {{ one |b| pool }}"
+    assert results.render(text, "page.md", stored) == "it is 2 (1 .. 3), not x"
+    for wrong in ("{{two | b | value}}", "{{one | c | value}}", "{{one | a | value}}", "{{one | b | size}}"):
+        with pytest.raises(results.ResultError, match=r"page\.md"):
+            results.render(wrong, "page.md", stored)
+
+
+# What stands before a number that is a setting and not a measurement.
+SETTING = re.compile(
+    r"(?:Linf|L2|eps|kappa|lambda|t =|threshold|above|at|within|weight|sections?|tables?|figures?|equations?)"
+    r"\s[-+]?\.?\d[\d,.e]*(?:/255)?(?: %)?"
+)
+
+
+@pytest.mark.parametrize("study", ["nss", "nsgen", "deepsensor"])
+def test_measured_numbers_of_studies_are_not_typed(study: str) -> None:
+    """Decimals and percentages of the pages come out of stored results, by links and by cells; settings may be named."""
+    text = (DOCS / "notes" / f"study-{study}.md").read_text(encoding="utf-8")
+    text = re.sub(r"\{\{.*?\}\}|`[^`]*`|\[[^\]]*\]\([^)]*\)|^    .*$", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert not re.findall(r"(?<![\w.])[-+]?\d*\.\d+|\d+(?:\.\d+)? %", SETTING.sub("", text))
+
+
 def test_every_claim_has_a_verdict_and_numbers_of_stored_results(monkeypatch: pytest.MonkeyPatch) -> None:
     module("_results", monkeypatch)
     claims = module("_claims", monkeypatch)
@@ -137,7 +160,7 @@ def test_every_claim_has_a_verdict_and_numbers_of_stored_results(monkeypatch: py
             assert f"{number.what}: {value}" in page
             assert f"`{result.command}`, {result.date}" in page
     # Nothing is typed: a number in a verdict would have to be a cell, too.
-    assert not [claim.claim for claim in every if re.search(r"[+-]\d|\d\.\d+ (?:points|%)", claim.condition)]
+    assert not [claim.claim for claim in every if re.search(r"(?<![A-Za-z])[+-]\d|\d\.\d+ (?:points|%)", claim.condition)]
 
 
 def test_claims_that_do_not_fit_are_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
-PEERS = ("captum", "cleanlab", "foolbox", "torchmetrics", "dnn_tip", "art")
+PEERS = ("captum", "cleanlab", "foolbox", "torchmetrics", "dnn_tip", "art", "onnxruntime")
 
 
 def run(folder: Path, bodies: dict[str, str], required: bool) -> tuple[int, str]:
@@ -36,10 +36,10 @@ SKIP = "pytest.skip('not here')"
     ("bodies", "required", "code", "words"),
     [
         (ALL, True, 0, "captum 1, cleanlab 1"),
-        ({**ALL, "art": SKIP}, True, 1, "a skip, although NEUROTEST_PEERS=required"),
+        ({**ALL, "art": SKIP}, True, 1, "a skip, although every peer test is required"),
         ({name: body for name, body in ALL.items() if name != "art"}, True, 1, "compared with no test: art"),
-        (dict.fromkeys(PEERS, SKIP), True, 1, "6 failed"),
-        (dict.fromkeys(PEERS, SKIP), False, 0, "6 skipped"),
+        (dict.fromkeys(PEERS, SKIP), True, 1, "7 failed"),
+        (dict.fromkeys(PEERS, SKIP), False, 0, "7 skipped"),
     ],
     ids=["all", "one skipped", "one missing", "all skipped", "not required"],
 )

@@ -139,14 +139,14 @@ def sentence(valid: dict[str, Any] | None) -> str:
     """For people; empty where nothing was judged."""
     if not valid:
         return ""
-    by = "a learner of the seeds' mutants" if valid["by"] == "learner" else valid["by"]
+    by = "a learner trained on the seeds" if valid["by"] == "learner" else valid["by"]
     if valid["share"] is None:
         few = f"{by} recognises too few of the seeds"
         return f"what share of the faults is valid cannot be told: {few}; name a better network as --judge"
     low, high = valid["interval"]
-    share, interval = f"{100 * valid['share']:.0f} % of the faults", f"{100 * low:.0f} .. {100 * high:.0f}"
-    others, beside = valid["others_recognised"], "mutants that are no faults"
+    share, interval = f"about {100 * valid['share']:.0f} % of the faults", f"{100 * low:.0f} .. {100 * high:.0f}"
+    others, beside = valid["others_recognised"], "changed inputs that the network still gets right"
     if others is None:
         others, beside = valid["seeds_recognised"], "seeds"
-    recognised = f"{100 * valid['recognised']:.0f} % of them and {100 * others:.0f} % of the {beside}"
-    return f"believed valid: {share} ({interval}): {by} recognises {recognised}"
+    recognised = f"the class of {100 * valid['recognised']:.0f} % of the faults and of {100 * others:.0f} % of the {beside}"
+    return f"{share} ({interval}) still look like their class (believed valid): {by} recognises {recognised}"

@@ -16,18 +16,23 @@ from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, StoredMutant
 from neurotest.data.objects import AnyData
+from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.outcome import Outcome
 from neurotest.jobs.opening import AnyTarget, open_data, stored_source
 from neurotest.mutate.chain import words
 from neurotest.public import public
 from neurotest.runs.store import Run
+from neurotest.scan import scan
 from neurotest.semantics.descriptions import DEFAULT
+from neurotest.semantics.exemplars import Exemplars
 from neurotest.semantics.explain import PathPair, Substitution, compare, substitutions
 from neurotest.semantics.guidance import Guidance, GuidanceOptions, Semantics
 
 LIMIT = 500  # faults, and as many others, whose paths are read for a whole campaign
 READ = 64
+EXEMPLARS = 5  # inputs that excite a deciding neuron most
+READ_FOR_EXEMPLARS = 1000  # training inputs they are chosen from
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +48,7 @@ class Explanation(Outcome):
     pair: PathPair
     images: tuple[NDArray[Any], NDArray[Any]] = field(repr=False)  # seed and fault as they are stored
     seed: str = ""  # where it stands in the data, and the name of its file
+    exemplars: dict[tuple[str, int], NDArray[Any]] = field(default_factory=dict, repr=False)  # of (layer, neuron), best first
 
     def to_dict(self) -> dict[str, Any]:
         about = {"run": str(self.run), "fault": self.fault, "seed": self.seed, "true": self.true, "change": self.change}
@@ -125,7 +131,9 @@ def explain(
         reader = FaultReader(opened, target)
         mutant = None if fault is None else reader.fault(_number(fault))
         semantics = semantics_of(reader, train, dict(settings))
-        return _patterns(reader, semantics, limit) if mutant is None else _one(reader, semantics, mutant)
+        if mutant is None:
+            return _patterns(reader, semantics, limit)
+        return _one(reader, semantics, mutant, open_data(reader.target, _train(reader, train)))
 
 
 def _number(fault: int | str) -> int:
@@ -191,7 +199,7 @@ def _train(reader: FaultReader, train: AnyData | None) -> AnyData:
     )
 
 
-def _one(reader: FaultReader, semantics: Semantics, fault: StoredMutant) -> Explanation:
+def _one(reader: FaultReader, semantics: Semantics, fault: StoredMutant, train: Source) -> Explanation:
     classes = _classes(reader)
     seed, x = reader.root(fault.root)[None], reader.again([fault])
     pair = compare(semantics, reader.target.prepare(np.ascontiguousarray(seed)), reader.target.prepare(x), classes)
@@ -206,7 +214,22 @@ def _one(reader: FaultReader, semantics: Semantics, fault: StoredMutant) -> Expl
         pair,
         (seed[0], x[0]),
         place,
+        exemplars_of(semantics, pair, train),
     )
+
+
+def exemplars_of(semantics: Semantics, pair: PathPair, train: Source) -> dict[tuple[str, int], NDArray[Any]]:
+    """The training inputs that excite the deciding neurons most, of the first so many."""
+    few = train.take(np.arange(min(READ_FOR_EXEMPLARS, len(train))))
+    best = Exemplars(semantics.layers, min(EXEMPLARS, len(few)), samples=1)
+    scan(semantics.target, few, [best])
+    inputs = {}
+    for layer in pair.layers:
+        positions, _ = best.top(layer.layer)  # (neurons, k)
+        for neuron in {layer.seed.neuron, layer.fault.neuron}:
+            chosen = positions[neuron]
+            inputs[layer.layer, neuron] = np.asarray(few.read(chosen[chosen >= 0]))
+    return inputs
 
 
 def _patterns(reader: FaultReader, semantics: Semantics, limit: int) -> Patterns:

@@ -68,13 +68,27 @@ def best(faults: list[StoredMutant]) -> StoredMutant:
     return min(faults, key=lambda f: (f.file is None, len(f.chain), f.distance[1], f.number))
 
 
+# The order of `best`, so that a long campaign need not be read as a whole.
+BEST = """number IN (SELECT number FROM (
+    SELECT number, row_number() OVER (
+        PARTITION BY expected, predicted, operator ORDER BY file IS NULL, json_array_length(chain), l2, number) AS place
+    FROM mutant WHERE oracle IS NOT NULL) WHERE place = 1)"""
+COUNTS = """SELECT expected, predicted, operator, count(*), count(DISTINCT root) FROM mutant WHERE oracle IS NOT NULL
+    GROUP BY expected, predicted, operator"""
+
+
+def counted(run: Run) -> list[FaultFamily]:
+    """The families of a run, most frequent first."""
+    counts = {(int(e), int(p), str(operator)): (int(faults), int(roots)) for e, p, operator, faults, roots in run.rows(COUNTS)}
+    rows = [FaultFamily(f.family, *counts[f.family], f) for f in Store(run).mutants(BEST) if f.family in counts]
+    return sorted(rows, key=lambda f: (-f.faults, f.key))
+
+
 def families(path: Path | str) -> Families:
     """The families of a campaign or of merged ones."""
     with Run.open(path) as run:
         campaign_config(run)
-        groups = grouped(Store(run).faults())
-        rows = [FaultFamily(key, len(group), len({f.root for f in group}), best(group)) for key, group in groups.items()]
-        rows.sort(key=lambda f: (-f.faults, f.key))
+        rows = counted(run)
         seeds = {row.position: row.name for row in run.inputs()}
         classes = tuple(run["classes"]) if "classes" in run else ()
         return Families(run.path, classes or None, tuple(rows), seeds)

@@ -18,12 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.campaign.api import campaign_config
-from neurotest.campaign.families import best, grouped
-from neurotest.campaign.plan import FuzzPlan
+from neurotest.campaign.differences import restored
 from neurotest.campaign.result import class_name
-from neurotest.campaign.store import Store, StoredMutant
-from neurotest.checks import count, integer
+from neurotest.campaign.stored_faults import PER_FAMILY, Kept, refuse_code, stored_faults
+from neurotest.checks import count
 from neurotest.data.objects import AnyData
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
@@ -31,35 +29,17 @@ from neurotest.files import write_text
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.jobs.opening import open_data
-from neurotest.jobs.stored import named_code
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Mutations
-from neurotest.mutate.chain import Chain, free, words
+from neurotest.mutate.chain import Chain
 from neurotest.oracles import Roots, predicted
 from neurotest.reading import read_json, reading, user_path
-from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
-FORMAT, VERSION = "neurotest faults", 1
-PER_FAMILY = 3
+FORMAT, VERSION = "neurotest faults", 2
 MOST = 100_000  # faults of a file
 AT_ONCE = 250
-
-
-@dataclass(frozen=True)
-class Kept:
-    """One fault: its seed, what was done to it, and what it was taken for."""
-
-    position: int
-    seed: str  # hash of the seed's content
-    content: str  # and of the mutant's
-    family: Key
-    chain: Chain
-
-    @property
-    def change(self) -> str:
-        return words(self.chain)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +102,8 @@ def first(faults: Sequence[Kept], budget: int | None) -> list[Kept]:
 def load_faults(
     path: str | Path, target: Target, data: AnyData | None = None, *, budget: int | None = None, per_family: int = PER_FAMILY
 ) -> FaultSet:
-    """The faults of a run of `fuzz` or `merge`, or of a file that `neurotest export --format faults` wrote.
+    """The faults of a run of fuzz, merge, swarm, attack, diff or illuminate, or of a file that `neurotest export --format faults`
+    wrote.
 
     data: the seeds of a faults file; what it names itself is used only if it is of the zoo. budget: forward passes at most.
     """
@@ -134,64 +115,34 @@ def load_faults(
 
 def _of_run(path: Path, target: Target, budget: int | None, per_family: int) -> FaultSet:
     with Run.open(path) as run:
-        faults, stored, mutations = _stored(run, per_family)
+        stored = stored_faults(run, per_family)
         classes = tuple(run["classes"]) if "classes" in run else ()
-        x, rows = Store(run).seeds()
-        chosen = first(faults, budget)
-        images = {}
-        for i, one in enumerate(chosen):
-            file = stored[one.content].file
-            if any(free(step.operator) for step in one.chain) and file is not None:
-                images[i] = np.asarray(codec.decode(file))
+        chosen = first(stored.faults, budget)
+        images = {i: stored.images[one.content] for i, one in enumerate(chosen) if one.content in stored.images}
         ruled = [i for i in range(len(chosen)) if i not in images]
-        try:
-            roots = np.stack([np.array(x[rows[chosen[i].position]]) for i in ruled]) if ruled else np.array(x[:0])
-        except KeyError:
-            raise BadInput(f"{run.path} names a seed that it does not hold: it is damaged.") from None
+        roots = np.stack([stored.seed(chosen[i]) for i in ruled]) if ruled else np.empty(0)
         _classes_fit(str(path), target, classes, chosen)
-        images |= dict(zip(ruled, _made(mutations, roots, [chosen[i].chain for i in ruled], target), strict=True))
+        if ruled:
+            assert stored.mutations is not None
+            images |= dict(zip(ruled, _made(stored.mutations, roots, [chosen[i].chain for i in ruled], target), strict=True))
     return _set([images[i] for i in range(len(chosen))], chosen, classes, str(path))
-
-
-def _stored(run: Run, per_family: int) -> tuple[list[Kept], dict[str, StoredMutant], Mutations]:
-    """The faults of a run that show each family best, those rows by content, and the mutations that made them."""
-    integer("per_family", per_family, 1, f"{PER_FAMILY} by default")
-    config = campaign_config(run)
-    if run["command"] not in ("fuzz", "merge"):
-        raise BadInput(f"{run.path} is a run of {run['command']!r}: faults are kept of runs of fuzz or merge.")
-    if not run.made_here:
-        _refuse_code(str(run.path), str(config["options"]), str(config["guide"]))
-    contents = {row.position: row.content for row in run.inputs()}
-    faults: list[Kept] = []
-    stored: dict[str, StoredMutant] = {}
-    for family, group in sorted(grouped(Store(run).faults()).items(), key=lambda one: (-len(one[1]), one[0])):
-        left = list(group)
-        for _ in range(min(per_family, len(group))):
-            one = best(left)
-            left.remove(one)
-            stored[one.content] = one
-            faults.append(Kept(one.root, str(contents.get(one.root, "")), one.content, family, one.chain))
-    return faults, stored, FuzzPlan.read(config).mutations()
 
 
 def export_faults(path: str | Path, out: str | Path, *, per_family: int = PER_FAMILY) -> dict[str, Any]:
     """Write the faults of a run as a small file without images, to be committed and run again."""
     with Run.open(path) as run:
-        faults, _, mutations = _stored(run, per_family)
-        if not faults:
+        stored = stored_faults(run, per_family)
+        if not stored.faults:
             raise BadInput(f"{run.path} has no faults to keep.")
         config = run["config"]
-        ruled = [one for one in faults if not any(free(step.operator) for step in one.chain)]
+        kept = [one for fault in stored.faults if (one := stored.portable(fault)) is not None]
         content = {
             "format": FORMAT, "version": VERSION, "target": _shown(config.get("target")),
             "fingerprint": config.get("fingerprint"),
             "data": config.get("seeds") if str(config.get("seeds")).startswith("zoo:") else None,
-            "mutations": registry.text(mutations), "classes": list(run["classes"] or ()) if "classes" in run else [],
-            "faults": [
-                {"position": one.position, "seed": one.seed, "content": one.content, "family": list(one.family),
-                 "chain": chains.plain(one.chain)}
-                for one in ruled
-            ],
+            "mutations": None if stored.mutations is None else registry.text(stored.mutations),
+            "classes": list(run["classes"] or ()) if "classes" in run else [],
+            "faults": [_plain(one) for one in kept],
         }  # fmt: skip
     target = user_path(out)
     if target.is_dir():
@@ -199,8 +150,14 @@ def export_faults(path: str | Path, out: str | Path, *, per_family: int = PER_FA
     rows = content.pop("faults")
     lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)  # one line each: a change of the file can be read
     write_text(target, f'{json.dumps(content, indent=1)[:-2]},\n "faults": [\n{lines}\n ]\n}}\n')
-    families = len({one.family for one in ruled})
-    return {"exported": len(ruled), "families": families, "left_out": len(faults) - len(ruled), "out": str(target)}
+    families = len({one.family for one in kept})
+    return {"exported": len(kept), "families": families, "left_out": len(stored.faults) - len(kept), "out": str(target)}
+
+
+def _plain(one: Kept) -> dict[str, Any]:
+    """As JSON takes it: with its chain or, where there is none to follow, with what was added to the seed."""
+    way: dict[str, Any] = {"difference": one.difference} if one.difference else {"chain": chains.plain(one.chain)}
+    return {"position": one.position, "seed": one.seed, "content": one.content, "family": list(one.family), **way}
 
 
 def _shown(spec: Any) -> str:
@@ -214,31 +171,31 @@ def _of_file(path: Path, target: Target, data: AnyData | None, budget: int | Non
     with reading(path, "a faults file", untyped=True, hint="`neurotest export RUN --format faults --out FILE` writes one."):
         if not isinstance(content, Mapping) or content.get("format") != FORMAT:
             raise ValueError("it does not say that it is one")
-        if content["version"] != VERSION:
-            raise ValueError(f"version {content['version']!r:.20}, this neurotest reads {VERSION}")
+        if content["version"] not in (1, VERSION):
+            raise ValueError(f"version {content['version']!r:.20}, this neurotest reads 1 and {VERSION}")
         faults = [_read(one) for one in content["faults"][:MOST]]
         classes = tuple(str(name) for name in content["classes"])
-        recipe, named = str(content["mutations"]), content.get("data")
+        recipe, named = content["mutations"], content.get("data")
+        if recipe is None and not all(one.difference for one in faults):
+            raise ValueError("faults without the mutations that made them")
     if not faults:
         raise BadInput(f"{path} holds no faults.")
     if data is None:
         if not isinstance(named, str) or not named.startswith("zoo:"):
             raise BadInput(f"{path} holds recipes, not images: name the data its seeds come from (--neurotest-data, or data=).")
         data = named
-    _refuse_code(str(path), recipe)
-    mutations: Mutations = registry.build("mutation", recipe)
     chosen = first(faults, budget)
     _classes_fit(str(path), target, classes, chosen)
     roots = _seeds(path, target, data, chosen)
-    images = _made(mutations, roots, [one.chain for one in chosen], target)
-    return _set(list(images), chosen, classes, str(path))
-
-
-def _refuse_code(where: str, *methods: str) -> None:
-    """A method may name a further network: what comes from elsewhere must not make us load one."""
-    for text in methods:
-        if named_code({"method": text}):
-            raise BadInput(f"{where} names {text:.80}, which could run code: find the faults yourself with `neurotest fuzz`.")
+    ruled = [i for i, one in enumerate(chosen) if not one.difference]
+    images: dict[int, NDArray[np.generic]] = {}
+    if ruled:
+        refuse_code(str(path), str(recipe))
+        mutations: Mutations = registry.build("mutation", str(recipe))
+        images = dict(zip(ruled, _made(mutations, roots[ruled], [chosen[i].chain for i in ruled], target), strict=True))
+    with reading(path, "a faults file", hint="`neurotest export RUN --format faults --out FILE` writes one."):
+        images |= {i: restored(roots[i], one.difference) for i, one in enumerate(chosen) if one.difference}
+    return _set([images[i] for i in range(len(chosen))], chosen, classes, str(path))
 
 
 def _read(one: Any) -> Kept:
@@ -246,7 +203,9 @@ def _read(one: Any) -> Kept:
     position = one["position"]
     if not all(type(number) is int and abs(number) < 2**31 for number in (true, wrong, position)) or position < 0:
         raise ValueError("a fault whose numbers do not fit")
-    return Kept(position, str(one["seed"]), str(one["content"]), (true, wrong, str(operator)), chains.read(one["chain"]))
+    family, added = (true, wrong, str(operator)), str(one.get("difference", ""))
+    chain = () if added else chains.read(one["chain"])
+    return Kept(position, str(one["seed"]), str(one["content"]), family, chain, added)
 
 
 def _classes_fit(path: str, target: Target, classes: tuple[str, ...], faults: Sequence[Kept]) -> None:

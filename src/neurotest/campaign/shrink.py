@@ -84,18 +84,28 @@ Result = tuple[Shrunk, NDArray[np.generic]]  # and the image
 
 
 def shrink(
-    path: Path | str, target: AnyTarget | None = None, progress: Callable[[int, int], None] | None = None
+    path: Path | str,
+    target: AnyTarget | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    fault: int | None = None,
 ) -> dict[str, Any]:
-    """Shrink every family of a campaign; the results become part of the run, or wait in RUN/jobs while it is being written."""
+    """Shrink every family of a campaign; the results become part of the run, or wait in RUN/jobs while it is being written.
+
+    fault: only the family of this one.
+    """
     with Run.open(path) as run:
         reader = FaultReader(run, target)
         groups = grouped(reader.store.faults())
         if not groups:
             raise BadInput(f"{run.path} has no faults: there is nothing to shrink.")
+        if fault is not None:
+            family = reader.fault(fault).family
+            groups = {family: groups[family]}
         results = []
         for done, (key, faults) in enumerate(groups.items(), start=1):
-            fault = best(faults)
-            results.append((_ValueSearch if free(fault.operator) else _ChainSearch)(reader, key, fault).shrunk())
+            first = best(faults)
+            results.append((_ValueSearch if free(first.operator) else _ChainSearch)(reader, key, first).shrunk())
             if progress is not None:
                 progress(done, len(groups))
         classes, bounds = reader.classes, reader.target.bounds

@@ -21,7 +21,7 @@ from neurotest.arrays import map_npy
 from neurotest.coverage.criterion import Arrays
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Entry
-from neurotest.generate.fuzz.mutants import Key, Mutant
+from neurotest.generate.fuzz.mutants import Key, Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.mutate import chain as chains
 from neurotest.mutate.chain import Chain
@@ -180,6 +180,34 @@ class Store:
         """The family of every mutant, and whether it is a fault, in the order they came out."""
         rows = self.run.rows("SELECT expected, predicted, operator, oracle FROM mutant ORDER BY number")
         return [((expected, predicted, operator), oracle is not None) for expected, predicted, operator, oracle in rows]
+
+    def faults_by_batch(self) -> list[tuple[int, int]]:
+        """How many faults each batch gave."""
+        query = "SELECT batch, count(*) FROM mutant WHERE oracle IS NOT NULL GROUP BY batch ORDER BY batch"
+        return [(int(batch), int(count)) for batch, count in self.run.rows(query)]
+
+    def first_batches(self) -> dict[tuple[int, int, int, str], int]:
+        """The batch in which a seed first had a fault of a family: (position, expected, predicted, operator) -> batch."""
+        columns = "root, expected, predicted, operator"
+        query = f"SELECT {columns}, min(batch) FROM mutant WHERE oracle IS NOT NULL GROUP BY {columns}"
+        return {(int(r), int(e), int(p), str(o)): int(batch) for r, e, p, o, batch in self.run.rows(query)}
+
+    def firsts(self) -> tuple[dict[tuple[int, Key], int] | None, dict[tuple[int, Key], int] | None]:
+        """When, in forward passes, each seed (by row) first had a fault of each family: in the campaign, and in its control.
+
+        None where the last snapshot does not tell: merged campaigns have none, those of the first versions did not count.
+        """
+        tallies = []
+        for name in ("plain", "control"):
+            rows = self.run.rows("SELECT content FROM snapshot WHERE name = ?", name)
+            tally = Tally(first=None)
+            if rows:
+                try:
+                    tally.read_first(json.loads(_unpack(rows[0][0])).get("first"))
+                except (ValueError, TypeError, AttributeError, zlib.error):
+                    raise BadInput(f"{self.run.path} holds a damaged snapshot; its faults are safe.") from None
+            tallies.append(tally.first)
+        return tallies[0], tallies[1]
 
     def _read(self, row: tuple[Any, ...]) -> StoredMutant:
         where = self.run.file("run.sqlite").path

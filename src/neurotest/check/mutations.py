@@ -75,7 +75,11 @@ class Campaign(Examination):
         )  # fmt: skip
         first.sort(key=lambda mutant: mutant.distance[1])
         pictures = tuple(self._picture(subject, mutant) for mutant in first[:SHOWN])
-        sentence = f"changed inputs break it: {summary}; {result['roots']:,} of {result['seeds']:,} seeds"
+        untried = ", too few to try them all" if result["forwards"] < result["seeds"] else ""
+        sentence = (
+            f"changed inputs break it: {summary}; they come from {result['roots']:,} of the {result['seeds']:,} seeds "
+            f"(inputs to be changed){untried}"
+        )
         deeper = f"neurotest fuzz {subject.words} --forwards 20000"
         return Examined(self.name, summary, (Finding(self.name, "note", 0.3, sentence, evidence, pictures, deeper),), numbers)
 

@@ -9,6 +9,12 @@ from typing import Any
 from neurotest.check.finding import Examined, Finding, ranked
 from neurotest.generate.outcome import Outcome
 
+UNFINISHED = {
+    "trigger": "the search for learned patches (trigger)",
+    "attacks": "the attacks",
+    "campaign": "the campaign of changed inputs",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class CheckResult(Outcome):
@@ -38,10 +44,10 @@ class CheckResult(Outcome):
             more = "" if len(alarms) == 1 else f" (and {len(alarms) - 1} more)"
             return f"{len(alarms)} alarm{'s' if len(alarms) > 1 else ''}: {alarms[0].sentence}{more}"
         skipped = [one.name for one in self.examined if one.skipped]
-        short = [one.name for one in self.examined if one.ran_out]
+        short = [UNFINISHED.get(one.name, one.name) for one in self.examined if one.ran_out and not one.skipped]
         text = f"no alarm in {len(self.examined) - len(skipped)} examinations"
         text += f"; not examined: {', '.join(skipped)}" if skipped else ""
-        return text + (f"; cut short by the time: {', '.join(short)}" if short else "")
+        return text + (f"; the time was too short to finish {' and '.join(short)}: no alarm there says little" if short else "")
 
     def headline(self) -> str:
         return self.verdict

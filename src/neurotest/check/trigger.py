@@ -149,6 +149,8 @@ class Trigger(Examination):
             "random": noise.value, "tried": len(rates),
         }  # fmt: skip
         summary = f"one patch leads {percent(made)} of other inputs to {name}, {percent(other)} to the next class"
+        if ran_out:
+            summary += f"; only {len(rates)} of {subject.said.classes} classes were tried"
         evidence = (
             share(f"taken for {name} with the patch", made), share(f"for {subject.class_name(second)} with its own", other),
             share(f"for {name} with random patches", noise),

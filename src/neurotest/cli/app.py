@@ -21,11 +21,13 @@ from neurotest.cli import (
     fuzz,
     gate,
     generate,
+    init,
     labels,
     neurons,
     repair,
     robustness,
     select,
+    serve,
     show,
     study,
     suspects,
@@ -59,11 +61,12 @@ app = typer.Typer(
     help="Test trained neural networks from the inside.",
 )
 COMMANDS = (
-    tools.demo, check.check, tools.doctor, cover.cover, describe.describe, select.select, suspects.suspects, generate.attack,
+    tools.demo, init.init, check.check, tools.doctor, cover.cover, describe.describe, select.select, suspects.suspects,
+    generate.attack,
     generate.diff, generate.illuminate, generate.swarm, neurons.neurons, evaluate.evaluate, robustness.robustness, gate.gate,
     labels.labels, study.study,
     explain.explain, labels.export, fuzz.fuzz, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
-    repair.repair,
+    repair.repair, serve.label, serve.serve,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__)(command)
@@ -98,6 +101,10 @@ def main() -> None:
 
 
 def _run() -> None:
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        from neurotest.memory import keep_freed
+
+        keep_freed()
     try:
         with interrupts.listening():
             code = app(prog_name="neurotest", standalone_mode=False)  # or typer would print usage errors in a form of its own

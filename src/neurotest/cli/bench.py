@@ -16,6 +16,7 @@ Subjects = Annotated[list[str] | None, typer.Option("--subject", help="A zoo net
 Peers = Annotated[bool, typer.Option("--peers", help="Install dnn-tip in a throwaway environment and measure it beside ours.")]
 Memory = Annotated[bool, typer.Option("--memory/--no-memory", help="Score a million generated inputs too.")]
 Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method (repeat; default: all).")]
+Peak = Annotated[bool, typer.Option("--peak/--no-peak", help="Measure the memory, in a process of its own, too.")]
 Rounds = Annotated[bool, typer.Option("--rounds/--no-rounds", help="Time a round of adaptive among 100,000 inputs too.")]
 
 # name: how often each pair is timed, what is measured, and options of its own
@@ -39,6 +40,10 @@ MEASURED: dict[str, tuple[int, str, dict[str, tuple[Any, Any]]]] = {
         5, "Conductance of a path's layers over a bare forward pass (captum's beside, if installed), and an NSGen campaign.", {},
     ),
     "swarm": (5, "Swarms over the bare forward passes they make, and over one pass per position.", {}),
+    "imagenet": (
+        3, "DeepGini and KMNC on inputs of the size of photographs, over a bare forward loop (limit 1.15), and the memory "
+        "they take (limit 2 GB).", {"peak": (Peak, True)},
+    ),
 }  # fmt: skip
 
 
@@ -66,7 +71,7 @@ for _work in MEASURED:
 
 def _measure(
     work: str, subjects: list[str] | None, repeats: int, quiet: bool, *, peers: bool = False, memory: bool = False,
-    rounds: bool = False, method: list[str] | None = None,
+    rounds: bool = False, method: list[str] | None = None, peak: bool = False,
 ) -> opt.Result:  # fmt: skip
     from neurotest.bench import machine, run
 
@@ -90,6 +95,10 @@ def _measure(
         from neurotest.bench.rounds import measure as measure_rounds
 
         content["rounds"] = measure_rounds()
+    if peak:
+        from neurotest.bench.imagenet import memory as measure_peak
+
+        content["peak"] = measure_peak()
     return content, lambda: _print(content)
 
 
@@ -116,6 +125,9 @@ def _print(content: dict[str, Any]) -> None:
     if "peers" in content:
         numbers = [[key, f"{value:.4g}"] for key, value in content["peers"].items()]
         show.table("cost of theirs over ours, in one process", ["", "number"], numbers)
+    if "peak" in content:
+        most = content["peak"]
+        show.table("memory", ["inputs", "peak"], [[f"{most['images']:,}", f"{most['peak_megabytes']:,.0f} MB"]])
     spread = content["spread"]
     rows = [[k, f"{ratio:.2f}x", f"{spread[k][0]:.2f} .. {spread[k][1]:.2f}"] for k, ratio in content["ratios"].items()]
     title = f"cost over a bare forward pass, median of {content['repeats']}"

@@ -43,25 +43,19 @@ def check(
     opt.start_or_resume("check", "TARGET and DATA", target is not None and data is not None, resume)
     from neurotest.check import check as look
     from neurotest.cli.junit import write_junit
-    from neurotest.report import write_report
 
-    if resume is not None and opt.lacks_page(resume, "check"):
-        page = write_report(resume)
-        return {"run": str(resume), "report": str(page), "notes": []}, lambda: print(f"it was finished but for the page: {page}")
     loaded = opt.open_target(again or target, description, resume)
     with show.ticking("checking", quiet=bool(quiet)) as progress:
         result = look(
             loaded, data, train=train, time=time, only=only or None, skip=skip or None, limit=limit, seed=seed, batch=batch,
             out=out, resume=resume, progress=progress,
         )  # fmt: skip
-    assert result.run is not None
-    page = write_report(result.run)
     if junit is not None:
         write_junit(junit, result)
-    return {**result.to_dict(), "report": str(page)}, lambda: print_result(result, page)
+    return result.to_dict(), lambda: print_result(result)
 
 
-def print_result(result: CheckResult, page: Path) -> None:
+def print_result(result: CheckResult) -> None:
     findings = result.findings
     print(f"verdict: {result.verdict}\n")
     for number, finding in enumerate(findings[:SHOWN], start=1):
@@ -76,4 +70,4 @@ def print_result(result: CheckResult, page: Path) -> None:
     for one in result.examined:
         state = " (not examined)" if one.skipped else " (cut short by the time)" if one.ran_out else ""
         print(f"{one.name:10} {one.seconds:6.1f} s  {one.summary}{state}")
-    print(f"\npictures and evidence: open {page} in a browser")
+    print()

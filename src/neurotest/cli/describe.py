@@ -44,11 +44,6 @@ def describe(
     opt.start_or_resume("describe", "TARGET and DATA", target is not None, resume)
     if resume is None and data is None and not method.startswith(("csv", "attributes")):
         raise BadInput("DATA is missing: exemplars are taken from it; give zoo:NAME/train, dir:FOLDER or npz:FILE#x,y.")
-    from neurotest.report import write_report
-
-    if resume is not None and opt.lacks_page(resume, "describe"):
-        page = write_report(resume)
-        return {"run": str(resume), "page": str(page), "notes": []}, lambda: print(f"it was finished but for the page: {page}")
     from neurotest.semantics.describe.work import recorded
 
     loaded = opt.open_target(target, description, resume)
@@ -57,22 +52,20 @@ def describe(
             loaded, data, method, layers, out=out, resume=resume, k=k, quantile=quantile, batch=batch, seed=seed, limit=limit,
             strict=bool(strict), cache=not no_cache, progress=progress,
         )  # fmt: skip
-    page = write_report(place)
     content = {
         **summary,
         "method": table.method,
         "run": str(place),
-        "page": str(page),
         "notes": list(table.notes),
         "descriptions": table.table(),
     }
-    return content, lambda: print_table(table, summary, page)
+    return content, lambda: print_table(table, summary, place)
 
 
-def print_table(table: Descriptions, summary: dict[str, Any], page: Path) -> None:
+def print_table(table: Descriptions, summary: dict[str, Any], place: Path) -> None:
     rows = []
     for name, about in summary["layers"].items():
         words = " | ".join(dict.fromkeys(row.text for row in table.surest(name)[:SHOWN]))
         rows.append([name or "(the network)", str(about["neurons"]), str(about["described"]), str(len(about["dead"])), words])
     show.table("what neurons mean", ["layer", "neurons", "described", "dead", "the surest"], rows)
-    print(f"descriptions.csv, contact sheets and the page: {page}")
+    print(f"descriptions.csv and contact sheets: {place}")

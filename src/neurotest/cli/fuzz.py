@@ -281,13 +281,19 @@ def replay(
 
 @opt.overrides_target
 @opt.reports_result
-def shrink(run: RunPath, quiet: opt.Quiet = False, *, network: Any = None) -> opt.Result:
+def shrink(
+    run: RunPath,
+    fault: Annotated[int | None, typer.Argument(help="Only the family of this fault (its number).")] = None,
+    quiet: opt.Quiet = False,
+    *,
+    network: Any = None,
+) -> opt.Result:
     """For each family the smallest change that still fails: fewer mutations, milder ones, a smaller region."""
     from neurotest.campaign import shrink as make_smaller
     from neurotest.cli import show
 
     with show.ticking("shrinking", quiet=quiet) as progress:
-        content = make_smaller(run, network, progress)
+        content = make_smaller(run, network, progress, fault=fault)
     rows = [
         [r["true"], r["predicted"], r["before"], r["after"], f"{r['l2_before']:.2f} -> {r['l2_after']:.2f}", r["file"] or ""]
         for r in content["families"]

@@ -58,8 +58,7 @@ def attack(
     opt.start_or_resume("attack", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.generate.gradient import attack as run
 
-    loaded = opt.open_target(target, description, resume)
-    with show.ticking("attacking", quiet=quiet) as progress:
+    with opt.working("attacking", target, description, resume, quiet=quiet) as (loaded, progress):
         result = run(
             loaded, seeds, attack, diversity, layers=layers, reduce=reduce, attack_first=attack_first, direction=direction,
             keep_wrong=keep_wrong, limit=limit, batch=batch, seed=seed, files=files, out=out, resume=resume, progress=progress,
@@ -220,8 +219,7 @@ def illuminate(
     opt.start_or_resume("illuminate", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.generate.illuminate import illuminate as run
 
-    loaded = opt.open_target(target, description, resume)
-    with show.ticking("illuminating", quiet=quiet) as progress:
+    with opt.working("illuminating", target, description, resume, quiet=quiet) as (loaded, progress):
         result = run(
             loaded, seeds, forwards, keep_wrong=keep_wrong, limit=limit, seed=seed, files=files, out=out, resume=resume,
             progress=progress, changes=changes, steps=steps, batch=batch,
@@ -307,8 +305,7 @@ def swarm(
         "norm": norm, "radius": radius, "moves": moves, "particles": particles, "evaluations": evaluations,
         "iterations": iterations, "labels": labels, "enough": enough, "start": start, "batch": batch, "seed": seed,
     }  # fmt: skip
-    loaded = opt.open_target(target, description, resume)
-    with show.ticking("searching", quiet=quiet) as progress:
+    with opt.working("searching", target, description, resume, quiet=quiet) as (loaded, progress):
         result = search(
             loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron,
             labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=controls, out=out, resume=resume,

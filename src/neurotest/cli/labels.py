@@ -220,13 +220,17 @@ def export(
 def _faults(run: Path, out: Path, per_family: int | None, method: str | None, every: bool) -> opt.Result:
     if method is not None or every:
         raise BadInput("--method and --all are of selections: --format faults takes neither.")
-    from neurotest.campaign.faults import PER_FAMILY, export_faults
+    from neurotest.campaign.faults import export_faults
+    from neurotest.campaign.stored_faults import PER_FAMILY
 
     result = export_faults(run, out, per_family=PER_FAMILY if per_family is None else per_family)
 
     def print_result() -> None:
         print(f"{result['exported']} faults of {result['families']} families in {result['out']}")
         if result["left_out"]:
-            print(f"{result['left_out']} faults follow no rule and cannot be made again from their seed: left out.")
+            print(
+                f"{result['left_out']} faults follow no rule, are not of 8 bits or were not kept as images, and cannot be made "
+                "again: left out."
+            )
 
     return result, print_result

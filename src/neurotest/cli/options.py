@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,9 @@ Device = Annotated[str, typer.Option("--device", help="Where the network runs: c
 Layers = Annotated[str | None, typer.Option("--layers", help="Globs over layer names, pre_activation or post_activation.")]
 Neuron = Annotated[str | None, typer.Option("--neuron", help="channel (one value per map) or unit (every element).")]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on a corrupt or odd-sized file instead of skipping it.")]
+NoReport = Annotated[
+    bool, typer.Option("--no-report", help="Write no page (RUN/report.html) at the end; `neurotest report RUN` can later.")
+]
 FailIf = Annotated[
     list[str] | None, typer.Option("--fail-if", help="Exit 1 if this holds, e.g. 'fdr>0.05' (any number of the JSON).")
 ]
@@ -27,7 +31,7 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no rema
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more.")]
 
 Weights = Annotated[
-    Path | None, typer.Option("--weights", help="State dict for a py: target (safetensors, or a plain torch file).")
+    Path | None, typer.Option("--weights", help="State dict for the target (safetensors, or a plain torch file).")
 ]
 TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Open a pt2: archive even if it could run code.")]
 Bounds = Annotated[tuple[float, float] | None, typer.Option("--bounds", help="Range of the inputs, e.g. 0 1.")]
@@ -49,7 +53,10 @@ Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network
 
 
 Target = Annotated[
-    str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE (none: --resume)", show_default=False)
+    str | None,
+    typer.Argument(
+        help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:, onnx:, timm:, torchvision:, hf: (none: --resume)", show_default=False
+    ),
 ]
 Seeds = Annotated[str | None, typer.Argument(help="Inputs to start from, labelled if possible.", show_default=False)]
 KeepWrong = Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the target gets wrong.")]
@@ -126,15 +133,19 @@ def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
-    """Add --fail-if, --json and --quiet to a command that returns a `Result`.
+    """Add --fail-if, --json and --quiet to a command that returns a `Result`, and --no-report where it makes a run.
 
-    Mistakes in conditions and sizes are reported before the work; notes in the JSON become remarks. A command that declares
-    one of the options itself receives its value.
+    The runs that it finishes get their page here, those that it changes a new one if they had one. Mistakes in conditions and
+    sizes are reported before the work; notes in the JSON become remarks. A command that declares one of the options itself
+    receives its value.
     """
     added = _without_own(command, _REPORT)
+    if "out" in _own(command) and _own(command)["out"].annotation == Out:
+        added["no_report"] = (NoReport, False)
 
     def run(**values: Any) -> None:
         from neurotest.cli import show
+        from neurotest.cli.pages import with_pages
 
         fail_if, as_json, quiet = (values.get(name) for name in _REPORT)
         if quiet:
@@ -147,7 +158,8 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
         show.check_names(fail_if, None if others else getattr(command, "numbers", None))
         for name in ("limit", "batch"):
             at_least(name, values.get(name))
-        content, print_result, *code = command(**{name: value for name, value in values.items() if name not in added})
+        own = {name: value for name, value in values.items() if name not in added}
+        content, print_result, *code = with_pages(lambda: command(**own), values, quiet=bool(quiet))
         for note in content.get("notes", ()):
             show.remark(note, quiet=bool(quiet))
         if as_json:
@@ -239,13 +251,17 @@ def start_or_resume(command: str, needs: str, complete: bool, resume: Path | Non
         raise BadInput(f"{command} needs {needs}, or --resume RUN.")
 
 
-def lacks_page(path: Path, command: str) -> bool:
-    """Whether a process died between the last row of a run and its page, which is made of them."""
-    from neurotest.report.page import REPORT
-    from neurotest.runs.store import Run
+@contextmanager
+def working(
+    what: str, spec: str | None, description: dict[str, Any], resume: Path | None = None, *, quiet: bool | None = False
+) -> Iterator[tuple[Any, Any]]:
+    """The head of a command on a target: the target as it is described, or None where a run names it, and progress on the screen,
+    under the name of `what` is done."""
+    from neurotest.cli import show
 
-    with Run.open(path, write=True) as run:  # whoever died there has left its log
-        return run["command"] == command and run["state"] == "done" and not run.file(REPORT).exists()
+    loaded = open_target(spec, description, resume)
+    with show.ticking(what, quiet=bool(quiet)) as progress:
+        yield loaded, progress
 
 
 def refuse_on_resume(reason: str, **options: Any) -> None:

@@ -59,8 +59,7 @@ def repair(
     opt.start_or_resume("repair", "TARGET, RUN and --holdout DATA", complete, resume)
     from neurotest.repair import repair as work
 
-    loaded = opt.open_target(target, description, resume)
-    with show.ticking("repairing", quiet=bool(quiet)) as progress:
+    with opt.working("repairing", target, description, resume, quiet=quiet) as (loaded, progress):
         result = work(
             loaded, run, train, holdout, protocol=protocol, shift=shift, pool=pool, controls=control or None,
             attack=attack or None, repeats=repeats, unseen=unseen, no_regression=no_regression, limit=limit, seed=seed,

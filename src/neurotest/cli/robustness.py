@@ -51,8 +51,7 @@ def robustness(
     opt.start_or_resume("robustness", "TARGET and DATA", target is not None and data is not None, resume)
     from neurotest.evaluate.robustness import robustness as run
 
-    loaded = opt.open_target(target, description, resume)
-    with show.ticking("measuring robustness", quiet=quiet) as progress:
+    with opt.working("measuring robustness", target, description, resume, quiet=quiet) as (loaded, progress):
         result = run(
             loaded, data, method, norm=norm, radius=radius, samples=samples, batches=batches, inputs=inputs, towards=towards,
             attacks=attacks, seed=seed, limit=limit, batch=batch, out=out, resume=resume, progress=progress,

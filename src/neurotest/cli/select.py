@@ -29,7 +29,9 @@ NUMBERS = (
 @opt.reports_result
 @opt.holds(*NUMBERS, unless=("resume", "status"))
 def select(
-    target: Annotated[str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")] = None,
+    target: Annotated[
+        str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:, onnx:, timm:, torchvision:, hf:")
+    ] = None,
     pool: Annotated[
         str | None,
         typer.Argument(

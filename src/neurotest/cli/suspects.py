@@ -16,7 +16,7 @@ SHOWN = 20  # rows of the table
 @opt.reports_result
 @opt.holds("wrong_share", "wrong_share_interval.*", "expected", "count", "accuracy", "inputs", "surest", "suspects.*")
 def suspects(
-    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")],
+    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:, onnx:, timm:, torchvision:, hf:")],
     data: Annotated[str, typer.Argument(help="Labelled inputs that the network was not trained on.")],
     out: opt.Out = None,
     limit: opt.Limit = None,

@@ -23,13 +23,14 @@ runs = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Runs in a 
 
 Folder = Annotated[Path | None, typer.Argument(help="Folder that holds the runs (default: neurotest-runs).", show_default=False)]
 Root = Annotated[Path | None, typer.Option("--root", help="The same, as an option.")]
+LAYOUTS = ("tsne", "umap", "none")
 DEMO = "zoo:fashion-lenet5"
 DEMO_METHODS = ["adaptive", "foreseen", "nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
 
 
 @opt.reports_result
 def demo(
-    out: Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/demo-TIME).")] = None,
+    out: opt.Out = None,
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
 ) -> opt.Result:
@@ -39,7 +40,6 @@ def demo(
     pool = f"zoo:fashion-mnist/nss-pool@{seed}"
     show.remark(f"testing {DEMO}, a network that recognises ten kinds of clothing", quiet=quiet)
     from neurotest.data import data
-    from neurotest.report import write_report
     from neurotest.select import compare
     from neurotest.target import load
 
@@ -50,20 +50,18 @@ def demo(
         results = compare(target, source, DEMO_METHODS, "5%", seed=seed, out=out, files=12, command="demo", progress=progress)
     run = next(iter(results.values())).run
     assert run is not None
-    page = write_report(run)
 
     def print_result() -> None:
         select.tell(results, run)
         print("nss knows here what each candidate was made from; on real unlabelled data it does not, and is near chance.")
-        print(f"report: open {page} in a browser")
 
-    return {**results.to_dict(), "report": str(page)}, print_result
+    return results.to_dict(), print_result
 
 
 @opt.takes_target
 @opt.reports_result
 def doctor(
-    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE or pt2:FILE")],
+    target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:, onnx:, timm:, torchvision:, hf:")],
     data: Annotated[str | None, typer.Argument(help="Inputs it should work on, labelled if possible; without: noise.")] = None,
     limit: opt.Limit = 512,
     batch: opt.Batch = 100,
@@ -287,9 +285,14 @@ def runs_clean(
 def report(
     run: Annotated[Path, typer.Argument(help="The run.")],
     out: Annotated[Path | None, typer.Option("--out", help="File to write (default: RUN/report.html).")] = None,
+    map_: Annotated[
+        str, typer.Option("--map", help="Map of seeds and faults in the last hidden layer: tsne, umap or none.")
+    ] = "tsne",
 ) -> opt.Result:
     """Write a run's report: one HTML file that needs nothing else."""
     from neurotest.report import write_report
 
-    page = write_report(run, out)
+    if map_ not in LAYOUTS:
+        raise BadInput(f"--map {map_}: expected {', '.join(LAYOUTS)}.")
+    page = write_report(run, out, layout=None if map_ == "none" else map_)
     return {"report": str(page)}, lambda: print(page)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from neurotest import interrupts
 from neurotest.errors import BadInput, Interrupted
+from neurotest.jobs.finished import note
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import named_code
 from neurotest.runs.plain import plain
@@ -16,6 +17,10 @@ from neurotest.runs.store import Run
 
 Out = str | Path | bool | None
 NOTHING_KEPT = "interrupted: nothing was kept of the unfinished work. Start the command again."
+
+
+class Finished(BadInput):
+    """A run that is to be resumed is finished."""
 
 
 class Result(Protocol):
@@ -123,6 +128,7 @@ def finish(run: Run | None, result: Result | dict[str, Any]) -> None:
         with run.transaction(durable=True):
             run.finish(result if isinstance(result, dict) else result.to_dict())
             run.export()
+        note(run.path)
 
 
 def in_place(out: Out) -> None:
@@ -137,7 +143,7 @@ def unfinished(run: Run, *commands: str, again: bool = False) -> dict[str, Any]:
         raise BadInput(f"{run.path} is a run of {run['command']!r}, not of {' or '.join(commands)}.")
     if run["state"] == "done" and not again:
         Parts(run).clear()  # whoever died after the last word has left them
-        raise BadInput(f"{run.path} is finished: there is nothing to resume.")
+        raise Finished(f"{run.path} is finished: there is nothing to resume.")
     config = run["config"]
     if not isinstance(config, dict):
         raise BadInput(f"{run.path} has no configuration: it is damaged.")

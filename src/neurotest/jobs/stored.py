@@ -92,7 +92,7 @@ def _stored(run: Run) -> tuple[list[Any], list[Description]]:
 
 def named_code(config: Mapping[str, Any]) -> dict[str, list[str | None]]:
     """The further networks that oracles and other methods name, each with what it means here: the file and its hash."""
-    sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo", "timm"}))
+    sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo", "timm", "torchvision"}))
     stored = [config.get(key) for key in METHODS] if isinstance(config, Mapping) else []
     specs = [spec.strip() for text in _texts(stored) for spec in text.split("+")]
     code: dict[str, list[str | None]] = {}

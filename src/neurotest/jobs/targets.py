@@ -44,6 +44,7 @@ def with_weights(target: Target, content: bytes, file: WeightsFile | None = None
         reason = str(error).splitlines()[-1].strip()
         raise BadInput(f"the weights of the run do not fit its network ({reason}): the run is damaged.") from error
     target.__dict__.pop("fingerprint", None)
+    target.reference = None  # another network now
     if file is not None:
         target.weights = file._replace(sha256=hashlib.sha256(content).hexdigest())
     return target

@@ -1,4 +1,4 @@
-"""Sections of campaigns: their faults beside random's, how they went, which mutations fail most, and the fault families."""
+"""Sections of campaigns: their faults beside random's, the goals of the guide, and the fault families."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from neurotest import registry
 from neurotest.campaign.believed import sentence as believed
 from neurotest.campaign.families import families
 from neurotest.campaign.shrink import shrunk_of
-from neurotest.campaign.status import tally_of
 from neurotest.campaign.store import Store
 from neurotest.campaign.verdict import sentence
 from neurotest.generate.fuzz.goals.guide import GOALS
-from neurotest.generate.fuzz.mutants import Key
-from neurotest.report import charts, pictures
-from neurotest.report.section import Conclusion, Row, section
+from neurotest.report import pictures
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.codec import decode
 from neurotest.runs.store import Run
 
 COMMANDS = ("fuzz", "merge")
 SHOWN = 60  # families with pictures
-POINTS = 200  # of a curve
+SURE = 0.8  # of the faults believed valid: below, the first sentence says so
+FIRST = 12  # of them in view, the others folded
 
 
 @section("merge", title="Merged campaigns", order=0, commands=("merge",), template="fuzz.html.j2")
@@ -38,7 +37,8 @@ def _conclusion(run: Run) -> Conclusion:
     seeds = len(Store(run).seeds()[1])
     if not summary["faults"]:
         passes = f"{summary['forwards']:,} forward passes" if summary.get("forwards") else "this campaign"
-        longer = (("Look longer", f"neurotest fuzz --resume {name} --forwards {10 * summary.get('forwards', 1000)}"),)
+        passes_then = 10 * summary.get("forwards", 1000)
+        longer = (("Look longer", command("fuzz", "--resume", name, "--forwards", passes_then)),)
         return Conclusion(f"No fault was found in {passes}.", steps=longer if run["command"] == "fuzz" else ())
     random = summary.get("random") or {}
     beside = (
@@ -48,15 +48,28 @@ def _conclusion(run: Run) -> Conclusion:
     )
     sentence = (
         f"{summary['roots']:,} of {seeds:,} seeds can be changed so that the network errs: {summary['faults']:,} faults in "
-        f"{summary['families']:,} fault families{beside}."
+        f"{summary['families']:,} fault families{beside}.{_believed(summary)}"
     )
-    smaller = () if shrunk_of(run) else (("The smallest change of each family", f"neurotest shrink {name}"),)
+    smaller = () if shrunk_of(run) else (("The smallest change of each family", command("shrink", name)),)
     steps = (
         *smaller,
-        ("Why they fail, neuron by neuron", f"neurotest explain {name}"),
-        ("Natural, diverse, fair?", f"neurotest evaluate {name}"),
+        ("Why they fail, neuron by neuron", command("explain", name)),
+        ("Natural, diverse, fair?", command("evaluate", name)),
     )
     return Conclusion(sentence, bad=True, steps=steps)
+
+
+def _believed(summary: Row) -> str:
+    """How many faults still look like their class, where that may be few."""
+    valid = summary.get("believed_valid")
+    if not valid:
+        return ""
+    if valid["share"] is None:
+        return " How many of them still look like their class cannot be told."
+    low, high = valid["interval"]
+    if low >= SURE:
+        return ""
+    return f" About {100 * valid['share']:.0f} % ({100 * low:.0f} .. {100 * high:.0f}) of the faults still look like their class."
 
 
 @section("beside-random", title="Beside random", order=10, commands=COMMANDS)
@@ -86,42 +99,6 @@ def goals(run: Run) -> Row | None:
     }  # fmt: skip
 
 
-@section("campaign-growth", title="How it went", order=20, commands=COMMANDS, template="chart.html.j2")
-def campaign_growth(run: Run) -> Row | None:
-    if not tally_of(run).faults:
-        return None
-    x, y = charts.number("outputs", "outputs"), charts.number("count")
-    rows = [
-        {"outputs": n, "what": what, "count": count}
-        for n, faults, kinds in _counts(run)
-        for what, count in (("faults", faults), ("families", kinds))
-    ]
-    return {"charts": [charts.svg(charts.panels(rows, "what", charts.line(x, y, 300, 150), own="y"))]}
-
-
-def _counts(run: Run) -> list[tuple[int, int, int]]:
-    """(outputs, faults, families) along the campaign."""
-    seen: set[Key] = set()
-    points, faults = [], 0
-    for n, (family, is_fault) in enumerate(Store(run).outcomes(), start=1):
-        if is_fault:
-            faults += 1
-            seen.add(family)
-        points.append((n, faults, len(seen)))
-    return [points[i] for i in np.unique(np.linspace(0, len(points) - 1, POINTS).round().astype(int))]
-
-
-@section("operators", title="Mutations that fail most", order=30, commands=COMMANDS, template="chart.html.j2")
-def operators(run: Run) -> Row | None:
-    """What share of each mutation's mutants failed."""
-    tally = tally_of(run)
-    rows = [{"operator": name, "share": tally.operators.get(name, 0) / n} for name, n in tally.tried.items() if n]
-    if not rows:
-        return None
-    spec = charts.bars(rows, charts.names("operator", sort="-x"), charts.number("share", "faults per tested mutant"))
-    return {"charts": [charts.svg(spec)]}
-
-
 @section("neurons", title="Neurons the faults are caused by", order=40, holds=("neurons",))
 def neurons(run: Run) -> Row:
     return {"neurons": run["neurons"]}
@@ -143,6 +120,7 @@ def fault_families(run: Run) -> Row:
         row["shrunk"] = small and {**small, "picture": pictures.of_file(small["file"])}
         rows.append(row)
     swarm = run["command"] == "swarm"
-    title = f"Fault families, {len(rows)} of {len(grouped.families)}"
+    title = "Fault families" if len(rows) == len(grouped.families) else f"Fault families, {len(rows)} of {len(grouped.families)}"
     unshrunk = swarm and not any(row["shrunk"] for row in rows)
-    return {"title": title, "families": rows, "mutated": not swarm, "unshrunk": unshrunk}  # a swarm moves pixels: no mutation
+    about = {"title": title, "total": len(grouped.families), "first": FIRST}
+    return {**about, "families": rows, "mutated": not swarm, "unshrunk": unshrunk}  # a swarm moves pixels: no mutation

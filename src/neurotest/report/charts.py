@@ -1,26 +1,85 @@
-"""Charts as Vega-Lite specifications, drawn to SVG so that a report needs no script."""
+"""Charts as Vega-Lite specifications, drawn to SVG so that a page needs no script; each says what it shows and gives its data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import base64
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
+from neurotest.report.rendering import render
+from neurotest.runs.export import cell
+
 Spec = dict[str, Any]
+Rows = Sequence[Mapping[str, Any]]
 # Distinguishable with the usual colour-vision deficiencies (Okabe and Ito); random is always grey.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 GREY = "#999999"
 BLUES = {"scheme": "blues"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A chart as it stands on a page.
+
+    name: of the file its data are saved as. shows, hides: what can be read from it, and what cannot. rows: its data, by default
+    those of the specification. live: whether it answers to the pointer where scripts run.
+    """
+
+    name: str
+    spec: Spec
+    shows: str
+    hides: str = ""
+    rows: Rows | None = None
+    framed: bool = False
+    live: bool = True
+
+    def __html__(self) -> str:
+        whole = styled(self.spec, framed=self.framed)
+        rows = self.spec["data"]["values"] if self.rows is None else self.rows
+        spec = hoverable(whole) if self.live else None
+        return render("figure.html.j2", chart=self, drawing=svg(self.spec, framed=self.framed), spec=spec, csv=csv_link(rows))
+
+
+def csv_link(rows: Rows) -> str:
+    """Rows as an address that a browser saves without asking anybody; no cell of it is taken for a formula."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow([cell(column) for column in columns])
+    writer.writerows([cell(row.get(column)) for column in columns] for row in rows)
+    return f"data:text/csv;charset=utf-8;base64,{base64.b64encode(text.getvalue().encode('utf-8', 'backslashreplace')).decode()}"
+
+
+def styled(spec: Spec, *, framed: bool = False) -> Spec:
+    """A specification in the type and on the ground of the page."""
+    config = {"font": "sans-serif", "background": None, "view": {"stroke": "#dddddd" if framed else None}}
+    return {"config": config, **spec}
+
+
 def svg(spec: Spec, *, framed: bool = False) -> Markup:
     """Draw a specification; the renderer escapes every text in it. The background is the page's."""
     import vl_convert
 
-    config = {"font": "sans-serif", "background": None, "view": {"stroke": "#dddddd" if framed else None}}
-    whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": config, **spec}
-    return Markup(vl_convert.vegalite_to_svg(whole))
+    return Markup(vl_convert.vegalite_to_svg(styled(spec, framed=framed)))
+
+
+def hoverable(spec: Spec) -> Spec:
+    """The same chart with the numbers of each mark under the pointer; a line gets points to hover over that nobody sees."""
+    changed = {key: hoverable(value) if key == "spec" else value for key, value in spec.items()}
+    for key in ("layer", "hconcat", "vconcat", "concat"):
+        if key in spec:
+            changed[key] = [hoverable(part) for part in spec[key]]
+    if "mark" in spec:
+        mark = {"type": spec["mark"]} if isinstance(spec["mark"], str) else dict(spec["mark"])
+        if mark["type"] == "line" and "point" not in mark:
+            mark["point"] = {"opacity": 0, "size": 60, "filled": True}
+        changed["mark"] = {"tooltip": True, **mark}
+    return changed
 
 
 def number(field: str, title: str | None = None, **settings: Any) -> Spec:

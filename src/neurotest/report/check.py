@@ -18,8 +18,27 @@ def check(run: Run) -> Row:
     deeper = [(row["sentence"], row["deeper"]) for row in summary["findings"] if row.get("deeper")]
     return {
         "subject": summary["target"],
-        "conclusion": Conclusion(summary["verdict"], summary["alarms"] > 0, tuple(deeper[:STEPS])),
+        "conclusion": Conclusion(
+            _sentence(summary),
+            summary["alarms"] > 0,
+            tuple(deeper[:STEPS]),
+            good=not summary["alarms"] and not _unfinished(summary),
+        ),
     }
+
+
+def _unfinished(summary: Row) -> bool:
+    return any(row.get("ran_out") or row.get("skipped") for row in summary["examinations"].values())
+
+
+def _sentence(summary: Row) -> str:
+    """The verdict as a sentence, with the accuracy where labels are there and how much there is to read."""
+    verdict = str(summary["verdict"])
+    right = summary.get("accuracy")
+    accuracy = "" if right is None else f" {100 * right:.1f} % of the labelled inputs are answered right."
+    others = len(summary["findings"]) - summary["alarms"]
+    notes = f" {others} smaller {'finding is' if others == 1 else 'findings are'} below." if others else ""
+    return f"{verdict[:1].upper()}{verdict[1:].rstrip('.')}.{accuracy}{notes}"
 
 
 @section("check-findings", title="Findings", order=10, commands=COMMANDS)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from neurotest import registry
 from neurotest.report import charts
-from neurotest.report.section import Conclusion, Row, section
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("cover",)
+RISING = 0.01  # of the coverage, in the last step of a curve
 NEURONS = 40  # of a layer that are listed
+LEAST_POINTS = 5  # of a curve of which something is said
 MOST = 4  # criteria in the first sentence
-GROWTH = "A curve that still rises says that more inputs would cover more; one that is flat says that more of the same will not."
+GROWTH = (
+    "How coverage grew, input by input. A curve that still rises says that more inputs would cover more; one that is flat says "
+    "that more of the same will not."
+)
+GROWTH_HIDES = (
+    "how good the tests are: high coverage need not find faults. Criteria have units of their own and are not comparable."
+)
+LAYERS = "How much of each layer {name} has covered."
+LAYERS_HIDE = "which layers matter for the answer; those with many neurons weigh more in the total."
 
 
 def _criteria(run: Run, entry: str) -> dict[str, Row]:
@@ -23,25 +35,61 @@ def _criteria(run: Run, entry: str) -> dict[str, Row]:
 def coverage(run: Run) -> Row:
     """Criteria that did not fit have a row with the reason."""
     subject, criteria = run["config"]["data"], _criteria(run, "canonical")
-    shares = [f"{100 * row['value']:.1f} % of {name}" for name, row in criteria.items() if row.get("total")]
+    shares = [f"{100 * row['value']:.1f} % of {name}{_trend(row)}" for name, row in criteria.items() if row.get("total")]
     covered = f" cover {', '.join(shares[:MOST])}" if shares else " were measured"
-    conclusion = Conclusion(f"{run['summary']['inputs']:,} inputs{covered}.")
-    return {"subject": subject, "criteria": criteria, "unfit": _criteria(run, "error"), "conclusion": conclusion}
+    target = run["config"]["target"]
+    steps = (
+        (
+            "Inputs that break it, led by coverage",
+            command("fuzz", target, subject, "--guide", next(iter(criteria), "kmnc:100")),
+        ),
+    )
+    conclusion = Conclusion(f"{run['summary']['inputs']:,} inputs{covered}.", steps=steps)
+    return {
+        "subject": subject,
+        "criteria": criteria,
+        "unfit": _criteria(run, "error"),
+        "meanings": _meanings(criteria),
+        "conclusion": conclusion,
+    }
+
+
+def _meanings(criteria: dict[str, Row]) -> list[tuple[str, str]]:
+    """What each criterion counts, in the words of its registration."""
+    entries = registry.entries("criterion")
+    kinds = {name: re.split(r"[:(]", name, maxsplit=1)[0] for name in criteria}
+    rows = []
+    for name, kind in kinds.items():
+        if kind in entries:
+            settings = dict(re.findall(r"(\w+)=([^,()]+)", str(criteria[name]["canonical"])))
+            words = entries[kind].summary.split("`")  # every other one is a setting
+            rows.append((name, "".join(settings.get(word, word) if i % 2 else word for i, word in enumerate(words))))
+    return rows
+
+
+def _trend(row: Row) -> str:
+    """Whether more of the same inputs would cover more, by the last step of the curve."""
+    curve = row.get("growth") or []
+    if len(curve) < LEAST_POINTS or not curve[-1][1]:
+        return ""
+    return " (still rising)" if curve[-1][1] - curve[-2][1] > RISING * curve[-1][1] else " (flat)"
 
 
 @section("coverage-growth", title="How it grew", order=10, commands=COMMANDS, template="chart.html.j2")
 def coverage_growth(run: Run) -> Row | None:
     curves = {name: row["growth"] for name, row in _criteria(run, "growth").items()}
-    return {"text": GROWTH, "charts": [charts.svg(growth(curves))]} if curves else None
+    if not curves:
+        return None
+    return {"charts": [charts.Chart(name="coverage-growth", spec=growth(curves), shows=GROWTH, hides=GROWTH_HIDES)]}
 
 
 def growth(curves: dict[str, list[list[float]]]) -> charts.Spec:
     """Value against inputs, one small chart per criterion, because their units differ."""
     points = [(name, *point) for name, curve in curves.items() for point in [[0.0, 0.0], *curve]]
     rows = [{"criterion": name, "inputs": n, "value": value} for name, n, value in points]
-    x = charts.number("inputs", "inputs", axis={"tickCount": 3})
+    x = charts.number("inputs", "inputs so far", axis={"tickCount": 3})
     line = charts.line(x, charts.number("value", axis={"tickCount": 4}), 200, 130, point={"size": 12})
-    return charts.panels(rows, "criterion", line, own="y", sort=list(curves), columns=3)
+    return charts.panels(rows, "criterion", line, own="xy", sort=list(curves), columns=3)
 
 
 @section("coverage-classes", title="By class", order=20, commands=COMMANDS)
@@ -53,12 +101,19 @@ def coverage_classes(run: Run) -> Row | None:
 
 @section("coverage-layers", title="Layer by layer", order=30, commands=COMMANDS)
 def coverage_layers(run: Run) -> Row | None:
-    drawn = {name: charts.svg(layer_bars(row["per_layer"])) for name, row in _criteria(run, "per_layer").items()}
+    drawn = {
+        name: charts.Chart(
+            name=f"layers-{number}", spec=layer_bars(row["per_layer"]), shows=LAYERS.format(name=name), hides=LAYERS_HIDE
+        )
+        for number, (name, row) in enumerate(_criteria(run, "per_layer").items(), start=1)
+    }
     return {"charts": drawn} if drawn else None
 
 
 def layer_bars(layers: dict[str, Any]) -> charts.Spec:
-    rows = [{"layer": name, "value": row["value"]} for name, row in layers.items()]
+    rows = [
+        {"layer": name, **{key: row.get(key) for key in ("value", "covered", "total", "dead")}} for name, row in layers.items()
+    ]
     x = charts.number("value", "value")
     if all(row["total"] is not None for row in layers.values()):
         x = charts.number("value", "share covered", scale={"domain": [0, 1]})

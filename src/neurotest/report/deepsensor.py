@@ -54,12 +54,60 @@ def excitable(rows: list[Row]) -> Markup:
 def fitness(rows: list[Row]) -> Markup:
     x = charts.number("iteration", "iteration", axis={"tickMinStep": 1})
     line = charts.line(x, charts.number("fitness", "share of neurons"), 260, 160, point=True)
-    return charts.svg(charts.panels(rows, "swarm", line, own="y", sort="ascending"))
+    ends = {"x": x, "y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
+    layers = [{"mark": {"type": "rule", "color": charts.GREY}, "encoding": ends}, {k: line[k] for k in ("mark", "encoding")}]
+    return charts.svg(charts.panels(rows, "swarm", {"width": 260, "height": 160, "layer": layers}, own="y", sort="ascending"))
 
 
-@drawing("deepsensor", "figures 3, 6: coverage gained, points")
+@drawing("deepsensor", "figure 3: coverage gained, points")
 def coverage_gained(rows: list[Row]) -> Markup:
-    values = [(row["suite"], *pair) for row in rows for pair in row.items() if pair[0] not in ("suite", "network")]
-    gains = [{"suite": suite, "criterion": name, "value": value} for suite, name, value in values]
-    scale = charts.colours(row["suite"] for row in rows)
-    return _grouped(gains, "criterion", "suite", "points gained over the seeds", scale, "ascending", 520, 200)
+    """A point with its interval per suite, one panel per criterion; networks by colour."""
+    names = [name for name in rows[0] if f"{name} low" in rows[0]]
+    points = [
+        {"criterion": name, "suite": row["suite"], "network": row["subject"], "value": row[name], "low": row[f"{name} low"],
+         "high": row[f"{name} high"]}
+        for row in rows
+        for name in names
+    ]  # fmt: skip
+    return _ranges(points, "suite", "network", "criterion", "points gained over the seeds", 3)
+
+
+@drawing("deepsensor", "III, 4: polluted", "IV, 5: incompletely trained")
+def trained_wrongly(rows: list[Row]) -> Markup:
+    points = [{**row, "value": row["rate"], "training": row["network"].partition("+")[2] or "well trained"} for row in rows]
+    for point in points:
+        point["subject"] = str(point["network"]).partition("+")[0]
+    return _ranges(points, "method", "training", "subject", "share of test inputs that count", 2)
+
+
+@drawing("deepsensor", "figures 5, 10: lambda and epsilon")
+def parameters(rows: list[Row]) -> Markup:
+    points = [
+        {**row, "value": row["failed"] / row["seeds"], "at": str(row["value"]), "panel": f"{row['swarm']}, {row['parameter']}"}
+        for row in rows
+    ]
+    return _ranges(points, "at", "network", "panel", "share of seeds that fail", 2)
+
+
+def _ranges(rows: list[Row], y: str, colour: str, panel: str, title: str, columns: int) -> Markup:
+    """A point with its interval per row."""
+    name = charts.names(y, axis={"labelLimit": 200})
+    place = {"y": name, "yOffset": {"field": colour, "type": "nominal"}}
+    paint = charts.names(colour, scale=charts.colours(dict.fromkeys(str(row[colour]) for row in rows)))
+    x = charts.number("value", title)
+    marks = [
+        {"mark": {"type": "rule", "size": 2}, "encoding": {**place, **LIMITS, "color": paint}},
+        {"mark": {"type": "point", "filled": True, "size": 45}, "encoding": {**place, "x": x, "color": paint}},
+    ]
+    chart = {"width": 250, "height": {"step": 9}, "layer": marks}
+    return charts.svg(charts.panels(rows, panel, chart, own="xy", columns=columns), framed=True)
+
+
+@drawing("deepsensor", "figures 7, 8: t-SNE")
+def among(rows: list[Row]) -> Markup:
+    """Benign inputs of two classes and what was made of the first one's, in the last hidden layer."""
+    x, y = (charts.number(field, axis=None) for field in ("x", "y"))
+    colour = charts.names("kind", scale=charts.colours(dict.fromkeys(str(row["kind"]) for row in rows)))
+    mark = {"type": "point", "filled": True, "size": 30, "opacity": 0.75}
+    plane = {"width": 340, "height": 300, "mark": mark, "encoding": {"x": x, "y": y, "color": colour}}
+    return charts.svg(charts.panels(rows, "network", plane, own="xy", columns=2), framed=True)

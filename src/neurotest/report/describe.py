@@ -8,20 +8,45 @@ from typing import Any
 
 from neurotest.errors import BadInput
 from neurotest.report import pictures
-from neurotest.report.section import Row, section
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.store import Run
 from neurotest.semantics.descriptions import COLUMNS, SHEETS, TABLE, plain, rows_of
 from neurotest.semantics.descriptions import LARGEST as LARGEST_TABLE
 
 COMMANDS = ("describe",)
 SHOWN = 16  # neurons per layer, best score first; the sheets hold all
+NOTHING = ("unknown", "(dead)")
+SURE, SHARES = 0.9, "combined"  # of a score, and the describer whose scores are shares of 1
 LARGEST = 20_000  # pixels of a sheet's side
 
 
 @section("descriptions", title="What neurons mean", order=0, commands=COMMANDS)
 def descriptions(run: Run) -> Row:
     layers = [{"name": _title(name), **run["summary"]["layers"][name]} for name in run["config"]["layers"]]
-    return {"subject": run["config"]["target"], "layers": layers}
+    summary = run["summary"]
+    without = f"; for {summary['unknown']:,} no words fit" if summary["unknown"] else ""
+    dead = f"; {summary['dead']:,} are dead: they never changed on this data" if summary["dead"] else ""
+    sentence = f"{summary['described']:,} of {summary['neurons']:,} neurons have a description in words{without}{dead}."
+    target, data = run["config"]["target"], run["config"]["data"] or "DATA"
+    steps = (
+        ("Inputs that break the network", command("fuzz", target, data)),
+        ("Then: through which neurons they do", command("explain", "RUN")),
+    )
+    return {"subject": target, "layers": layers, "conclusion": Conclusion(f"{sentence}{_different(run)}", steps=steps)}
+
+
+def _different(run: Run) -> str:
+    """How many descriptions there are, and how many neurons have one that is sure."""
+    file = run.file(TABLE)
+    if not file.exists():
+        return ""
+    named = [row for row in rows_of(file.read(LARGEST_TABLE), str(file), COLUMNS) if plain(row["description"]) not in NOTHING]
+    if not named:
+        return ""
+    different = len({plain(row["description"]) for row in named})
+    sure = sum(float(row["score"]) >= SURE for row in named)
+    most = f"; {sure:,} neurons have a score of {SURE} or more" if run["config"]["method"] == SHARES else ""
+    return f" {different:,} of the descriptions are different{most}."
 
 
 def _title(layer: str) -> str:
@@ -35,7 +60,7 @@ def described_neurons(run: Run) -> Row:
     layers = []
     for name in run["config"]["layers"]:
         rows = [row for row in table if plain(row["layer"]) == name]
-        rows.sort(key=lambda row: (plain(row["description"]) in ("unknown", "(dead)"), -float(row["score"])))
+        rows.sort(key=lambda row: (plain(row["description"]) in NOTHING, -float(row["score"])))
         sheets = [sheet for sheet in run["sheets"] if isinstance(sheet, dict) and sheet["layer"] == name]
         files = [sheet["file"] for sheet in sheets]
         layers.append({"name": _title(name), "neurons": len(rows), "sheets": files, "rows": _strips(run, rows[:SHOWN], sheets)})

@@ -4,29 +4,52 @@ from __future__ import annotations
 
 from neurotest.generate.outcome import class_name
 from neurotest.report import charts
-from neurotest.report.section import Conclusion, Row, section
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("evaluate",)
 # What a reader looks at first; the tables have everything.
 SHOWN = {
-    ("defects", "seeds_failed"): "share of seeds with a fault", ("defects", "fault_rate"): "faults per output",
-    ("naturalness", "ssim"): "SSIM to the original", ("naturalness", "feature_distance"): "feature distance",
-    ("naturalness", "outside"): "share outside the manifold", ("impartiality", "faults"): "evenness of faults",
-    ("diversity", "vendi"): "Vendi score",
+    ("defects", "seeds_failed"): "share of seeds with a fault (more: finds more)",
+    ("defects", "fault_rate"): "faults per output (more: finds more)",
+    ("naturalness", "ssim"): "SSIM to the original (1: the same image)",
+    ("naturalness", "feature_distance"): "feature distance (less: more natural)",
+    ("naturalness", "outside"): "share outside the manifold (less: more natural)",
+    ("impartiality", "faults"): "evenness of faults (1: all classes alike)",
+    ("diversity", "vendi"): "Vendi score (more: more diverse)",
 }  # fmt: skip
+NAMES = {
+    "fault_rate": "faults per output", "roots": "seeds with a fault", "faults_per_seed": "faults per seed",
+    "root_label_pairs": "different (seed, wrong class) pairs", "class_pairs": "different (true, predicted) pairs",
+    "families": "fault families", "true_classes": "true classes among the faults",
+    "predicted_classes": "predicted classes among the faults", "originally_correct": "outputs whose seed was right",
+    "success": "share that fails, of outputs whose seed was right", "seeds_failed": "share of seeds with a fault",
+    "faults_per_1000_forwards": "faults per 1,000 forward passes", "nearest": "distance to the nearest other output",
+    "pairwise": "mean distance of two outputs", "vendi": "Vendi score (different inputs it is worth)",
+    "l0": "share of values changed (L0)", "l2": "size of the change (L2)", "linf": "largest change of a value (Linf)",
+    "ssim": "SSIM to the original (1: the same)", "total_variation": "total variation",
+    "total_variation_ratio": "total variation, output over original", "feature_distance": "distance in features",
+    "outside": "share outside the manifold", "fid": "FID", "fid_shrunk": "FID, shrunk covariances", "kid": "KID",
+    "inception_score": "inception score",
+}  # fmt: skip
+SUITES = 3  # with a next step
+EVEN = {"all": "evenness of all outputs over classes (1: even)", "faults": "evenness of faults over classes (1: even)"}
+TABLE = ("suite", "part", "metric", "value", "interval", "random", "clean")
+OVERVIEW_HIDES = "whether a fault matters to you, or which of two suites is better: numbers of different kinds do not add up."
+CONFUSED = "How many faults go from which class to which, suite by suite."
+CONFUSED_HIDES = "how many inputs of each class there were: a class with more seeds can have more faults."
 OVERVIEW = (
-    "Lines are 95 % intervals (shares: Wilson; evenness: bootstrap over seeds). What random is stands above each table below; "
-    "clean are the inputs the suite was made from."
+    "Every suite beside its random control and the clean inputs. Lines are 95 % intervals (shares: Wilson; evenness: bootstrap "
+    "over seeds). What random is stands above each table below; clean are the inputs the suite was made from."
 )
 
 
 @section("evaluation", title="Suites judged", order=0, commands=COMMANDS)
 def evaluation(run: Run) -> Row:
-    return {"subject": run["config"]["target"], "conclusion": _conclusion(run["summary"]["rows"])}
+    return {"subject": run["config"]["target"], "conclusion": _conclusion(run["summary"]["rows"], run["summary"]["suites"])}
 
 
-def _conclusion(rows: list[Row]) -> Conclusion | None:
+def _conclusion(rows: list[Row], suites: Row) -> Conclusion | None:
     """What share of seeds fails in each suite, beside random where that is measured."""
     failed = [row for row in rows if (row["part"], row["metric"]) == ("defects", "seeds_failed") and row["value"] is not None]
     if not failed:
@@ -36,12 +59,29 @@ def _conclusion(rows: list[Row]) -> Conclusion | None:
         + (f", {100 * row['random']:.0f} % at random" if row["random"] is not None else "")
         for row in failed
     ]
-    return Conclusion(f"{'; '.join(words)}.", bad=any(row["value"] > 0 for row in failed))
+    even = [row for row in rows if (row["part"], row["metric"]) == ("impartiality", "faults") and row["value"] is not None]
+    spread = [
+        f" They are spread over the classes with an evenness of {row['value']:.2f}"
+        + (f" (random {row['random']:.2f}, 1 is even)." if row["random"] is not None else " (1 is even).")
+        for row in even[:1]
+        if len(failed) == 1
+    ]
+    beyond = any(row["random"] is not None and row["interval"] and row["interval"][0] > row["random"] for row in failed)
+    steps = tuple((f"The faults of {name} as pictures", command("report", name)) for name in list(suites)[:SUITES])
+    return Conclusion(f"{'; '.join(words)}.{''.join(spread)}", bad=beyond, steps=steps)
 
 
 @section("suites-overview", title="At a glance", order=10, commands=COMMANDS, template="chart.html.j2")
 def suites_overview(run: Run) -> Row:
-    return {"text": OVERVIEW, "charts": [charts.svg(overview(run["summary"]["rows"]))]}
+    rows = run["summary"]["rows"]
+    table = [{key: _one(row.get(key)) for key in TABLE} for row in rows]
+    chart = charts.Chart(name="suites", spec=overview(rows), rows=table, shows=OVERVIEW, hides=OVERVIEW_HIDES)
+    return {"charts": [chart]}
+
+
+def _one(value: object) -> object:
+    """A cell: an interval as text."""
+    return " .. ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
 def overview(rows: list[Row]) -> charts.Spec:
@@ -78,14 +118,20 @@ def _panel(title: str, points: list[Row], limits: list[Row]) -> charts.Spec:
         "encoding": {"x": charts.number("at"), "y": y, "color": colour, "shape": shape},
     }  # fmt: skip
     heading = {"text": title, "fontSize": 12, "anchor": "start"}
-    return {"title": heading, "width": 330, "height": {"step": 24}, "layer": [line, dots]}
+    return {"title": heading, "width": 330, "height": {"step": 24}, "layer": [line, dots] if limits else [dots]}
 
 
 @section("suites", title="", order=20, commands=COMMANDS)
 def suites(run: Run) -> Row:
     summary, classes = run["summary"], run["classes"]
     pictures = {name: [_named(one, classes) for one in rows] for name, rows in (summary.get("pictures") or {}).items()}
-    return {"suites": summary["suites"], "rows": summary["rows"], "pictures": pictures}
+    return {"suites": summary["suites"], "rows": [{**row, "words": _words(row)} for row in summary["rows"]], "pictures": pictures}
+
+
+def _words(row: Row) -> str:
+    """A metric in plain words, after its part."""
+    names = EVEN if row["part"] == "impartiality" else NAMES
+    return f"{row['part']}: {names.get(row['metric'], row['metric'])}"
 
 
 def _named(row: Row, classes: list[str]) -> Row:
@@ -98,7 +144,10 @@ def confusions(run: Run) -> Row | None:
     classes = run["classes"]
     cells = [{"suite": name, **_named(cell, classes)} for name, rows in run["summary"]["matrix"].items() for cell in rows]
     x, y = (charts.names(column, column, sort=list(classes) or None) for column in ("predicted", "true"))
-    return {"charts": [charts.svg(charts.heat_map(cells, "suite", x, y, "faults", 280, 260, 2))]} if cells else None
+    if not cells:
+        return None
+    spec = charts.heat_map(cells, "suite", x, y, "faults", 280, 260, 2)
+    return {"charts": [charts.Chart(name="confusions", spec=spec, shows=CONFUSED, hides=CONFUSED_HIDES)]}
 
 
 @section("comparison", title="Side by side", order=40, commands=COMMANDS)

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import __version__
-from neurotest.campaign.explain import Explanation, Patterns
+from neurotest.campaign.explain import READ_FOR_EXEMPLARS, Explanation, Patterns
 from neurotest.errors import BadInput, visible
 from neurotest.files import write_json, write_text
-from neurotest.report import pictures
-from neurotest.report.page import Block, assemble, render
+from neurotest.report import paths, pictures
+from neurotest.report.page import Block, assemble
+from neurotest.report.rendering import render
+from neurotest.report.section import Conclusion, command
 
 SHOWN = 60  # substitutions
 HEAT = np.array([213, 94, 0], dtype=np.float32)  # vermilion
@@ -82,20 +84,66 @@ def _cell(text: str) -> str:
 def page(explained: Explanation | Patterns) -> str:
     if isinstance(explained, Patterns):
         title, template = "What faults have in common", "patterns.html.j2"
-        content: dict[str, Any] = {"text": _about(explained), "rows": explained.table()[:SHOWN]}
+        rows = explained.table()[:SHOWN]
+        content: dict[str, Any] = {
+            "text": _about(explained), "parts": paths.partings(explained), "sure": [row for row in rows if row["sure"]],
+            "unsure": [row for row in rows if not row["sure"]],
+        }  # fmt: skip
+        conclusion = _common(explained)
     else:
         title, template = f"Fault {explained.fault}", "explanation.html.j2"
         images = [_embed(_colours(x)) for x in explained.images]
-        content = {"text": headline(explained), "parting": parting(explained), "images": images, "layers": _layers(explained)}
-    block = Block("explain", title, render(template, **content), explained.run.name)
+        changed = pictures.of_difference(explained.images[1], explained.images[0])
+        content = {
+            "parting": parting(explained), "images": images, "difference": changed, "layers": _layers(explained),
+            "path": paths.paths(explained), "read": READ_FOR_EXEMPLARS,
+        }  # fmt: skip
+        conclusion = _why(explained)
+    block = Block("explain", title, render(template, **content), explained.run.name, conclusion)
     return assemble([block], command="explain", version=__version__)
+
+
+def _why(explained: Explanation) -> Conclusion:
+    """What happened, where the paths part, and how sure that is."""
+    pair = explained.pair
+    others = [layer.layer for layer in pair.layers if not layer.same]
+    where = (
+        f"Another neuron decides in {', '.join(others)}"
+        if others
+        else "The same neurons decide in every layer: the answer changes by degrees, not by another path"
+    )
+    steps = (
+        ("Is that so for all faults?", command("explain", explained.run.name)),
+        ("The smallest change that still fails", command("shrink", explained.run.name)),
+    )
+    return Conclusion(f"{headline(explained)} {where}.", bad=True, steps=steps)
+
+
+def _common(explained: Patterns) -> Conclusion:
+    """How many substitutions are more than chance."""
+    sure = [one for one in explained.substitutions if one.sure]
+    faults = f"{explained.faults:,} faults beside {explained.others:,} mutants that the network still gets right"
+    if not sure:
+        sentence = f"Nothing sure: in {faults}, no neuron takes another's place more often than chance allows."
+    else:
+        first = max(sure, key=lambda one: one.low)
+        sentence = (
+            f"{len(sure)} substitutions of deciding neurons are typical of faults ({faults}); the strongest: in {first.layer}, "
+            f"neuron {first.after} ({first.words[1]}) instead of {first.before} ({first.words[0]}), {first.lift:.1f} times as "
+            "often as without a fault."
+        )
+    return Conclusion(sentence, steps=(("One fault, neuron by neuron", command("explain", explained.run.name, "FAULT")),))
 
 
 def _layers(explained: Explanation) -> list[dict[str, Any]]:
     rows, images = [], [_colours(x) for x in explained.images]
     for pair in explained.pair.layers:
         sides = [(side, _map(image, side.map)) for image, side in zip(images, (pair.seed, pair.fault), strict=True)]
-        rows.append({"layer": pair.layer, "same": pair.same, "sides": sides, "complete": pair.completeness})
+        best = [
+            [picture for x in explained.exemplars.get((pair.layer, side.neuron), ()) if (picture := _embed(_colours(x)))]
+            for side, _ in sides
+        ]
+        rows.append({"layer": pair.layer, "same": pair.same, "sides": sides, "exemplars": best, "complete": pair.completeness})
     return rows
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from neurotest.generate.outcome import class_name
 from neurotest.report import charts, pictures
-from neurotest.report.section import Conclusion, Row, section
+from neurotest.report.section import Conclusion, Row, command, plural, section
 from neurotest.runs.codec import decode
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
@@ -19,6 +19,7 @@ RADII = (
     "How many of the seeds are still recognised when changes up to this size are allowed, by the faults that were found. A "
     "better attack can only lower the curve: it is an upper bound."
 )
+RADII_HIDE = "what a stronger attack would find, or changes larger than the largest that was made here."
 
 
 def stored_faults(run: Run) -> list[InputRow]:
@@ -37,7 +38,7 @@ def beats_noise(summary: Row) -> bool | None:
 def attack(run: Run) -> Row:
     summary = run["summary"]
     size = summary["distance"]["linf"]
-    changed = "" if size is None else f", no value changed by more than {size:.3f} of the range on average"
+    changed = "" if size is None else f", their pixels changed by at most {100 * size:.0f} % of the range"
     sentence = f"{_seeds(summary)} fail under {summary['attack']}{changed}"
     return {"subject": run["config"]["target"], "conclusion": _conclusion(run, sentence)}
 
@@ -46,8 +47,8 @@ def attack(run: Run) -> Row:
 def diff(run: Run) -> Row:
     summary = run["summary"]
     by_target = ", ".join(f"{name} {count}" for name, count in summary["by_target"].items())
-    sentence = f"{_seeds(summary)} were changed until one answer differs (odd one out: {by_target})"
-    return {"subject": ", ".join(summary["targets"]), "conclusion": _conclusion(run, sentence)}
+    sentence = f"On {_seeds(summary)} a change makes one network answer otherwise than the others (odd one out: {by_target})"
+    return {"subject": ", ".join(summary["targets"]), "conclusion": _conclusion(run, sentence), "others": True}
 
 
 @section("illuminate", title="Illumination", order=0, commands=("illuminate",), template="generated.html.j2")
@@ -55,10 +56,19 @@ def illuminate(run: Run) -> Row:
     summary = run["summary"]
     cells = summary["cells"]
     sentence = (
-        f"{summary['faults']:,} faults from {summary['roots']:,} seeds fill {cells['filled']} of {cells['possible']} pairs of "
-        "(true, predicted) classes"
+        f"{cells['filled']} of {cells['possible']} possible confusions ({_possible(run)}) come about, in "
+        f"{plural(summary['faults'], 'fault')} from {plural(summary['roots'], 'seed')}"
     )
     return {"subject": run["config"]["target"], "conclusion": _conclusion(run, sentence)}
+
+
+def _possible(run: Run) -> str:
+    """What is counted: each class that the seeds have, taken for each of the others."""
+    others = len(run["classes"]) - 1 if "classes" in run else 0
+    present, rest = divmod(run["summary"]["cells"]["possible"], others) if others > 0 else (0, 1)
+    if rest or present < 1:
+        return "a class of the seeds taken for another"
+    return f"{present} classes among the seeds, each taken for one of {others} others"
 
 
 def _seeds(summary: Row) -> str:
@@ -68,10 +78,14 @@ def _seeds(summary: Row) -> str:
 def _conclusion(run: Run, sentence: str) -> Conclusion:
     """The faults beside those of noise of the same size, and what to do with them."""
     summary, name = run["summary"], run.path.name
-    noise = f"noise of the same size breaks {summary['random']['faults']:,}"
-    verdict = {True: "", False: " The difference is within chance.", None: ""}[beats_noise(summary)]
-    steps = (("Are they natural, diverse, fair?", f"neurotest evaluate {name}"),)
-    return Conclusion(f"{sentence}; {noise}.{verdict}", bad=summary["faults"] > 0, steps=steps if summary["faults"] else ())
+    noise = f"noise of the same size breaks {summary['random']['faults']:,} of {summary['outputs']:,}"
+    beats = beats_noise(summary)
+    more = summary["faults"] > summary["random"]["faults"]
+    verdict = {True: "", False: " The difference is within chance.", None: ""}[beats]
+    steps = (("Are they natural, diverse, fair?", command("evaluate", name)),)
+    return Conclusion(
+        f"{sentence}; {noise}.{verdict}", bad=more if beats is None else beats, steps=steps if summary["faults"] else ()
+    )
 
 
 @section("noise", title="Beside noise of the same size", order=10, commands=COMMANDS)
@@ -99,7 +113,8 @@ def radius(run: Run) -> Row | None:
         rows += [{"norm": title, "size": r, "accuracy": 1 - b / seeds} for r, b in zip(at.tolist(), broken.tolist(), strict=True)]
     y = charts.number("accuracy", "seeds still recognised", scale={"domain": [0, 1]})
     spec = charts.line(charts.number("size", "size of the change", axis={"tickCount": 5}), y, 300, 170, interpolate="step-after")
-    return {"text": RADII, "charts": [charts.svg(charts.panels(rows, "norm", spec, own="x"))]}
+    panels = charts.panels(rows, "norm", spec, own="x")
+    return {"charts": [charts.Chart(name="accuracy-over-radius", spec=panels, shows=RADII, hides=RADII_HIDE)]}
 
 
 @section("strips", title="Seed, fault, difference", order=50, commands=COMMANDS)
@@ -125,4 +140,5 @@ def strips(run: Run) -> Row | None:
             "seed": None if seed is None else pictures.of_input(seed, bounds),
             "difference": None if seed is None else pictures.of_difference(fault, seed, bounds),
         })  # fmt: skip
-    return {"strips": shown, "total": run["summary"]["faults"], "title": f"Seed, fault, difference: {len(shown)} of the faults"}
+    title = "Seed, fault, difference" if len(shown) == len(faults) else f"Seed, fault, difference: {len(shown)} of {len(faults)}"
+    return {"strips": shown, "total": run["summary"]["faults"], "title": title}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from neurotest.report import charts
-from neurotest.report.page import render
+from neurotest.report.rendering import render
 from neurotest.report.section import Row
 from neurotest.report.study import drawing
 

@@ -59,6 +59,18 @@ def of_input(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> str |
     return of_image(image, "JPEG", quality=85)
 
 
+def small(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0), side: int = 48) -> str | None:
+    """Of an input of which there are hundreds on a page."""
+    from PIL import Image
+
+    if x.ndim != 3 or not x.size:
+        return None
+    grey = codec.view(x, bounds)
+    image = Image.fromarray(grey[0] if grey.shape[0] == 1 else grey.transpose(1, 2, 0))
+    image.thumbnail((side, side))
+    return of_image(image) if grey.shape[0] == 1 else of_image(image, "JPEG", quality=80)
+
+
 def of_difference(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> str | None:
     """How far each value lies from the seed's, ten times; black: not changed."""
     if x.shape != seed.shape or x.dtype != seed.dtype:

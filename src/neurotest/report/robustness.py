@@ -2,26 +2,63 @@
 
 from __future__ import annotations
 
-from neurotest.report.section import Conclusion, Row, section
+from neurotest.report import charts
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.store import Run
 
+NORMS = {"l1": "L1 norm", "l2": "L2 norm", "linf": "Linf norm"}
 SHOWN = 50  # inputs, the least robust first
+SHOWS = "For each input, how far another class is by estimate, and the smallest change with which an attack got there."
+HIDES = "that no smaller change exists. The estimate is no guarantee: where a smaller change than it was found, it is wrong."
 
 
 @section("robustness", title="Robustness", order=0, commands=("robustness",))
 def robustness(run: Run) -> Row:
     summary = run["summary"]
     rows = sorted(summary["rows"], key=lambda row: (row["score"] is None, row["score"] or 0.0))
-    return {"subject": run["config"]["target"], "rows": rows[:SHOWN], "conclusion": _conclusion(summary)}
+    return {
+        "subject": run["config"]["target"], "rows": rows[:SHOWN], "chart": distances(rows[:SHOWN], summary["norm"]),
+        "conclusion": _conclusion(run),
+    }  # fmt: skip
 
 
-def _conclusion(summary: Row) -> Conclusion:
+def distances(rows: list[Row], norm: str) -> charts.Chart | None:
+    """Estimate and smallest change of each input, the least robust first."""
+    kinds = {"score": "estimate", "upper": "smallest change found"}
+    points = [
+        {"input": str(row["position"]), "class": row["class"], "what": words, "distance": row[key]}
+        for row in rows
+        for key, words in kinds.items()
+        if row[key] is not None
+    ]
+    if not points:
+        return None
+    order = list(dict.fromkeys(point["input"] for point in points))
+    shapes = {"domain": list(kinds.values()), "range": [charts.COLOURS[0], charts.COLOURS[1]]}
+    encoding = {
+        "x": charts.names("input", "input, the least robust first", sort=order, axis={"labelOverlap": True, "labelAngle": 0}),
+        "y": charts.number("distance", f"distance to another class, {norm}"),
+        "color": charts.names("what", scale=shapes), "shape": charts.names("what", scale={"domain": shapes["domain"]}),
+    }  # fmt: skip
+    mark = {"type": "point", "filled": True, "size": 50}
+    spec = {"width": 560, "height": 200, "data": {"values": points}, "mark": mark, "encoding": encoding}
+    return charts.Chart(name="robustness", spec=spec, shows=SHOWS, hides=HIDES)
+
+
+def _conclusion(run: Run) -> Conclusion:
     """The estimate, the bound from the other side, and how often the two contradict each other."""
+    summary = run["summary"]
     found = [row["upper"] for row in summary["rows"] if row["upper"] is not None]
-    upper = f"; attacks need {sum(found) / len(found):.3g} on the {len(found)} inputs where they found a change" if found else ""
-    estimate = "no estimate" if summary["score"] is None else f"{summary['score']:.3g} in {summary['norm']}"
+    upper = f"; attacks change it with {sum(found) / len(found):.3g} (mean of the {len(found)} where one did)" if found else ""
+    estimate = (
+        "an unknown amount"
+        if summary["score"] is None
+        else f"about {summary['score']:.3g} ({NORMS.get(summary['norm'], summary['norm'])})"
+    )
     wrong = f" On {summary['contradicted']} a smaller change than the estimate was found." if summary["contradicted"] else ""
+    steps = (("Changes that do it, as pictures", command("attack", run["config"]["target"], run["config"]["data"])),)
     return Conclusion(
-        f"Another class is about {estimate} away, mean of {summary['inputs']:,} inputs{upper}.{wrong} "
-        "This is an estimate and no certificate."
+        f"An input has to change by {estimate} before the answer changes, mean of {summary['inputs']:,} inputs{upper}.{wrong} "
+        "This is an estimate and no certificate.",
+        steps=steps,
     )

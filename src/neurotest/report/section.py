@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -13,19 +14,36 @@ from typing import Any
 from neurotest.runs.store import Run
 
 Row = dict[str, Any]
-Content = Callable[[Run], Row | None]
+Content = Callable[..., Row | None]  # of a run and, where the section has one, its option
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What a page says first: one sentence, beside random; whether it is bad news for the network; and what to do next.
+    """What a page says first: one sentence, beside random; whether it is bad or good news for the network; and what to do next.
 
+    bad: something to worry about, beyond chance. good: a threshold was asked for and is kept. Neither: a measurement.
     steps: (what for, command), the most useful first.
     """
 
     sentence: str
     bad: bool = False
     steps: tuple[tuple[str, str], ...] = ()
+    good: bool = False
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """A count with its noun: 1 seed, 2 seeds."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def joined(words: list[str]) -> str:
+    """A, B and C."""
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
+def command(name: str, *words: object) -> str:
+    """A command to be copied into a shell: what a shell would take for something else stands in quotation marks."""
+    return shlex.join(["neurotest", name, *(str(word) for word in words if word is not None)])
 
 
 @dataclass(frozen=True)
@@ -36,7 +54,7 @@ class Section:
     any), and the meta entries such a run must have. template: the fragment, which also gets the run's `config` and `summary`.
     content: what the fragment shows, None where the run has nothing of it; `title` and `subject` in it replace the section's
     title and name what the page is about; `conclusion` of the first section stands above everything else. An empty title: the
-    fragment writes its own headings.
+    fragment writes its own headings. option: the name of a setting of the page that the function takes beside the run.
     """
 
     name: str
@@ -46,6 +64,7 @@ class Section:
     holds: tuple[str, ...]
     template: str
     content: Content
+    option: str | None = None
 
     def applies(self, run: Run) -> bool:
         return (not self.commands or run["command"] in self.commands) and all(key in run for key in self.holds)
@@ -55,7 +74,14 @@ _sections: dict[str, Section] = {}
 
 
 def section(
-    name: str, *, title: str, order: int, commands: tuple[str, ...] = (), holds: tuple[str, ...] = (), template: str | None = None
+    name: str,
+    *,
+    title: str,
+    order: int,
+    commands: tuple[str, ...] = (),
+    holds: tuple[str, ...] = (),
+    template: str | None = None,
+    option: str | None = None,
 ) -> Callable[[Content], Content]:
     """Function decorator. `template` is by default `NAME.html.j2` in the folder `templates` of the function's package."""
 
@@ -63,7 +89,7 @@ def section(
         if name in _sections and _sections[name].content.__qualname__ != content.__qualname__:
             raise ValueError(f"section {name!r} is registered twice")
         file = f"{content.__module__.rpartition('.')[0]}:{template or f'{name}.html.j2'}"
-        _sections[name] = Section(name, title, order, commands, holds, file, content)
+        _sections[name] = Section(name, title, order, commands, holds, file, content, option)
         return content
 
     return add

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,20 +11,25 @@ import numpy as np
 from neurotest.errors import BadInput
 from neurotest.generate.outcome import class_name
 from neurotest.report import charts, pictures
-from neurotest.report.section import Conclusion, Row, section
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.rows import InputRow, RankedRow
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.status import status_of
 from neurotest.select.adaptive.stored import ROUNDS
+from neurotest.select.record import LIKELY
 
 COMMANDS = ("select", "demo")
 SHOWN = 12  # pictures per method
 ALL = 200  # pictures of the first method
-BEYOND = 2  # a curve goes on to so many times the budget
-LEAST_CURVE = 50  # labels, where the budget is small
+BEYOND = 1.25  # a curve goes on to so many times the budget
+LEAST_CURVE = 10  # labels, where the budget is small
 LEAST = 0.005  # shares of a change below are not shown
 POINTS = 200  # of a curve
-CURVES = "Dashed: random labelling. Dotted: the best any order could do. Vertical line: the budget; the chart ends at twice that."
+CURVES = (
+    "How many faults are known after so many labels, for each method. Dashed: random labelling. Dotted: the best any order "
+    "could do. Vertical line: the budget; the curves go a quarter beyond it, to show what a few more labels would bring."
+)
+CURVES_HIDE = "how much of the distance between two methods is chance (the table says it), or anything far beyond the budget."
 
 
 def _methods(run: Run, number: str | None = None) -> list[Row]:
@@ -33,7 +39,7 @@ def _methods(run: Run, number: str | None = None) -> list[Row]:
     return [row for row in rows if number is None or number in row]
 
 
-def _wrong(inputs: list[InputRow]) -> dict[int, bool] | None:
+def wrong_inputs(inputs: list[InputRow]) -> dict[int, bool] | None:
     """Which inputs the network gets wrong; None where some have no label."""
     if any(row.label is None for row in inputs):
         return None
@@ -43,9 +49,10 @@ def _wrong(inputs: list[InputRow]) -> dict[int, bool] | None:
 @section("selection", title="Label these first", order=0, commands=COMMANDS)
 def selection(run: Run) -> Row:
     inputs = run.inputs()
-    wrong = _wrong(inputs)
+    wrong = wrong_inputs(inputs)
     picked = next((method.picked for method in run.methods()), 0)
     return {
+        "adaptive": wrong is not None and any(row["name"].startswith("adaptive") for row in _methods(run)),
         "subject": run["config"]["pool"], "pool": len(inputs), "picked": picked,
         "conclusion": _conclusion(run, picked, len(inputs)),
         "faults": None if wrong is None else sum(wrong.values()),
@@ -58,8 +65,8 @@ def _conclusion(run: Run, picked: int, pool: int) -> Conclusion:
     """The best method beside random where labels are there; otherwise what to do to get them."""
     name = run.path.name
     steps = (
-        ("The picks, to be labelled", f"neurotest export {name} --format csv --out batch.csv"),
-        ("When the column label is filled in", f"neurotest labels {name} add batch.csv"),
+        ("The picks, to be labelled", command("export", name, "--format", "csv", "--out", "batch.csv")),
+        ("When the column label is filled in", command("labels", name, "add", "batch.csv")),
     )
     judged = [row for row in _methods(run, "fdr") if row["fdr"] is not None]
     if not judged:
@@ -74,7 +81,8 @@ def _conclusion(run: Run, picked: int, pool: int) -> Conclusion:
         )
     return Conclusion(
         f"{best['name']} is best: of the {picked:,} inputs it picks out of {pool:,}, {100 * best['fdr']:.0f} % are faults of the "
-        f"network; {chance}."
+        f"network; {chance}.",
+        steps=(("These picks as a list", command("export", name, "--format", "csv", "--out", "picks.csv")),),
     )
 
 
@@ -99,7 +107,7 @@ def _held(rounds: list[Row]) -> Iterator[Row]:
         yield {**row, "number": number, "measured": held / row["size"], "gain": gain}
 
 
-@section("rounds", title="Rounds of labelling", order=3, commands=COMMANDS, holds=(ROUNDS,))
+@section("rounds", title="Rounds of labelling", order=1, commands=COMMANDS, holds=(ROUNDS,))
 def rounds(run: Run) -> Row:
     """What people's labels showed, beside random; a scan that cannot be read takes away this section and not the page."""
     try:
@@ -120,20 +128,21 @@ def picked_faults(run: Run) -> Row | None:
     return {"methods": methods} if methods else None
 
 
-@section("faults-per-label", title="Faults found per labels spent", order=30, commands=COMMANDS, template="chart.html.j2")
+@section("faults-per-label", title="Faults found per labels spent", order=2, commands=COMMANDS, template="chart.html.j2")
 def faults_per_label(run: Run) -> Row | None:
-    wrong = _wrong(run.inputs())
+    wrong = wrong_inputs(run.inputs())
     ranked = [method.name for method in run.methods() if method.ranked]
     if wrong is None or not ranked or not _methods(run, "fdr"):
         return None
     curves = {name: np.cumsum([wrong[row.position] for row in run.ranking(name)]) for name in ranked}
-    drawn = charts.svg(found_curves(curves, sum(wrong.values()), run.methods()[0].picked))
-    return {"text": CURVES, "charts": [drawn]}
+    spec = found_curves(curves, sum(wrong.values()), run.methods()[0].picked)
+    rows = spec["layer"][-1]["data"]["values"]
+    return {"charts": [charts.Chart(name="faults-per-label", spec=spec, rows=rows, shows=CURVES, hides=CURVES_HIDE)]}
 
 
 def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> charts.Spec:
     """Faults found per labels spent, one line per method, with the diagonal of random and the ceiling."""
-    n = min(len(next(iter(curves.values()))), max(BEYOND * picked, LEAST_CURVE))
+    n = min(len(next(iter(curves.values()))), max(math.ceil(BEYOND * picked), LEAST_CURVE))
     at = np.unique(np.linspace(0, n, POINTS).round().astype(int))
     counts = {name: [0, *curve.tolist()] for name, curve in curves.items()}
     rows = [{"method": name, "labels": m, "faults": faults[m]} for name, faults in counts.items() for m in at.tolist()]
@@ -155,19 +164,25 @@ def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> char
     return {"width": 640, "height": 340, "layer": layers}
 
 
-@section("picks", title="", order=40, commands=COMMANDS)
+@section("picks", title="", order=4, commands=COMMANDS)
 def picks(run: Run) -> Row:
     inputs = {row.position: row for row in run.inputs()}
     labels = {row.position: row.label for row in run.labels()}
     inputs |= {p: row._replace(label=labels[p]) for p, row in inputs.items() if p in labels and row.label is None}
     files = {(file.position, file.role): file.file for file in run.files()}
     classes = run["classes"]
+    likely = run[LIKELY] if LIKELY in run else {}  # noqa: SIM401 - a run is no mapping
     galleries: dict[str, Row] = {}
     for number, method in enumerate(run.methods()):
         ranking = run.ranking(method.name)[: SHOWN if number else ALL]
         rows = [(row, files.get((row.position, "picked"))) for row in ranking if row.picked]
         shown = [
-            _pick(row, picture, pictures.of_file(files.get((row.position, "original"))), inputs[row.position], classes)
+            {
+                **_pick(row, inputs[row.position], classes),
+                "picture": picture,
+                "original": pictures.of_file(files.get((row.position, "original"))),
+                "likely": [(class_name(number, classes), share) for number, share in likely.get(str(row.position), [])],
+            }
             for row, path in rows
             if (picture := pictures.of_file(path)) is not None
         ]
@@ -176,11 +191,11 @@ def picks(run: Run) -> Row:
     return {"galleries": galleries, "paired": paired, "labelled": any(row.label is not None for row in inputs.values())}
 
 
-def _pick(row: RankedRow, picture: str, original: str | None, about: InputRow, classes: list[str]) -> Row:
+def _pick(row: RankedRow, about: InputRow, classes: list[str]) -> Row:
     predicted, label = (None if number is None else class_name(number, classes) for number in (about.predicted, about.label))
     return {
-        "rank": row.rank, "position": row.position, "picture": picture, "original": original, "predicted": predicted,
-        "label": label, "wrong": about.label is not None and about.label != about.predicted,
+        "rank": row.rank, "position": row.position, "predicted": predicted, "label": label,
+        "wrong": about.label is not None and about.label != about.predicted,
         "change": _change(about.extra.get("draw")), "file": about.name, "score": row.score,
     }  # fmt: skip
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from neurotest.report.section import Row, load, section
+from neurotest.report.charts import csv_link
+from neurotest.report.section import Conclusion, Row, load, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("study",)
@@ -42,8 +43,14 @@ def drawn(study: str, tables: dict[str, list[Row]]) -> dict[str, Markup]:
 
 @section("study", title="Study", order=0, commands=COMMANDS)
 def study(run: Run) -> Row:
-    name = run["config"]["study"]
-    return {"title": f"Study: {name}", "missing": run["summary"].get("missing", [])}
+    name, summary = run["config"]["study"], run["summary"]
+    missing, rows_of = summary.get("missing", []), summary["tables"]
+    numbers = f", {len(summary['checks'])} numbers checked" if summary.get("checks") else ""
+    left = f"; {len(missing)} cells are not computed yet" if missing else ""
+    conclusion = Conclusion(
+        f"The tables of the paper rerun, ours beside theirs and random: {len(rows_of)} tables{numbers}{left}."
+    )
+    return {"title": f"Study: {name}", "missing": missing, "conclusion": conclusion}
 
 
 @section("checks", title="In numbers", order=10, commands=COMMANDS)
@@ -92,6 +99,7 @@ def _table(title: str, rows: list[Row], order: list[str] | None = None) -> Row:
         "title": title, "columns": columns,
         "heads": [(name.removesuffix("png").strip(), _cell(name, rows[0].get(name))["kind"]) for name in columns],
         "rows": [[_cell(name, row.get(name)) for name in columns] for row in rows[:ROWS]],
+        "csv": csv_link([{name: row.get(name) for name in columns if not name.endswith("png")} for row in rows]),
         "left": max(0, len(rows) - ROWS), "long": len(rows) > LONG, "pictured": any(name.endswith("png") for name in columns),
     }  # fmt: skip
 

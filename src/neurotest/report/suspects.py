@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neurotest.report import pictures
-from neurotest.report.section import Conclusion, Row, section
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.store import Run
 
 SHOWN = 40
@@ -28,5 +28,8 @@ def _conclusion(run: Run) -> Conclusion:
     return Conclusion(
         f"About {100 * summary['wrong_share']:.1f} % ({low:.1f} .. {high:.1f}) of {summary['inputs']:,} labels look wrong; "
         f"{summary['count']:,} are worth a look.",
-        bad=summary["count"] > 0,
+        bad=low > 0,
+        steps=(("With the labels mended, measure again", command("check", run["config"]["target"], run["config"]["data"])),)
+        if summary["count"]
+        else (),
     )

@@ -6,27 +6,47 @@ from neurotest.campaign.swarm import join_courses
 from neurotest.generate.swarm.controls import NAMES
 from neurotest.generate.swarm.engine import Moment
 from neurotest.report import charts
-from neurotest.report.section import Conclusion, Row, section
+from neurotest.report.section import Conclusion, Row, command, joined, plural, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("swarm",)
 POINTS = 200
+COURSE = "How many seeds fail, and how high the best fitness of each seed has climbed, over evaluations per seed."
+COURSE_HIDES = "whether more evaluations would break the others, or how the controls went (their ends are in the table)."
 
 
 @section("swarm", title="Swarm", order=0, commands=COMMANDS)
 def swarm(run: Run) -> Row:
-    summary, name, without = run["summary"], run.path.name, "neurons" not in run
-    controls = ", ".join(f"{NAMES.get(key, key)} {row['failed']}" for key, row in summary["controls"].items())
-    sentence = f"{summary['roots']} of {summary['seeds']} seeds fail, in {summary['families']} fault families"
+    summary, name = run["summary"], run.path.name
+    ways = plural(summary["families"], "fault family", "fault families")
+    sentence = f"{summary['roots']} of {plural(summary['seeds'], 'seed')} fail, in {ways}."
+    causes = () if "neurons" in run else (("Which neurons cause them", command("neurons", name)),)
     steps = (
-        ("The smallest change of each family", f"neurotest shrink {name}"),
-        ("Which neurons cause them", f"neurotest neurons {name}"),
-        ("Natural, diverse, fair?", f"neurotest evaluate {name}"),
+        ("The smallest change of each family", command("shrink", name)),
+        *causes,
+        ("Natural, diverse, fair?", command("evaluate", name)),
     )
-    conclusion = Conclusion(
-        f"{sentence}{f'; on the same seeds: {controls}' if controls else ''}.", bad=summary["faults"] > 0, steps=steps
-    )
-    return {"subject": run["config"]["target"], "without_neurons": without, "conclusion": conclusion}
+    noise = summary["controls"].get("noise")
+    bad = summary["faults"] > 0 and (noise is None or _beyond(summary, noise))
+    conclusion = Conclusion(f"{sentence}{_beside(summary)}", bad=bad, steps=steps)
+    return {"subject": run["config"]["target"], "conclusion": conclusion}
+
+
+def _beyond(row: Row, other: Row) -> bool:
+    """Whether the interval of the first rate lies above that of the second."""
+    return bool(row["rate_interval"][0] > other["rate_interval"][1])
+
+
+def _beside(summary: Row) -> str:
+    """The controls on the same seeds, and which of them are no more apart than chance."""
+    controls = {NAMES.get(key, key): row for key, row in summary["controls"].items()}
+    if not controls:
+        return ""
+    words = [f"{row['failed']} with {name}" for name, row in controls.items()]
+    failed = joined([words[0].replace(" with ", " fail with ", 1), *words[1:]])
+    close = [name for name, row in controls.items() if not _beyond(summary, row) and not _beyond(row, summary)]
+    chance = f" The difference from {joined(close)} is within chance (the 95 % intervals overlap)." if close else ""
+    return f" Of the same seeds {failed}.{chance}"
 
 
 @section("controls", title="Beside controls on the same seeds", order=10, commands=COMMANDS)
@@ -49,4 +69,5 @@ def swarm_growth(run: Run) -> Row | None:
         for what, value in (("share of seeds that fail", moment.failed / seeds), ("mean best fitness", moment.fitness))
     ]
     line = charts.line(charts.number("evaluations", "evaluations per seed, mean"), charts.number("value"), 320, 160)
-    return {"charts": [charts.svg(charts.panels(rows, "what", line, own="y", sort="descending"))]}
+    spec = charts.panels(rows, "what", line, own="y", sort="descending")
+    return {"charts": [charts.Chart(name="course", spec=spec, shows=COURSE, hides=COURSE_HIDES)]}

@@ -13,6 +13,7 @@ from neurotest.runs import schema
 from neurotest.runs.folder import Folder
 from neurotest.runs.lock import NAME as LOCK
 
+PAGE = "report.html"  # of a run
 ROOT = Path("neurotest-runs")
 HALF = re.compile(rf"\.{re.escape(schema.FILE)}\.[0-9]+\.part(-journal|-wal|-shm)?")
 

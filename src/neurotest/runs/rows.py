@@ -73,7 +73,10 @@ class RankedRow(NamedTuple):
 
 
 class LabelRow(NamedTuple):
-    """One label by a person. `label` None: could not tell. `undoes` names the row that this one takes back."""
+    """One label by a person. `label` None: could not tell or, if `valid` is 0, the input is none that the network has to answer.
+
+    `undoes` names the row that this one takes back; `session` is where it was given, one tab of a browser for example.
+    """
 
     n: int
     position: int
@@ -81,6 +84,16 @@ class LabelRow(NamedTuple):
     by: str
     at: str
     undoes: int | None
+    valid: int = 1
+    session: str = ""
+
+
+class LeaseRow(NamedTuple):
+    """Who looks at an input, so that nobody else is given it, until a time in seconds since 1970."""
+
+    position: int
+    holder: str
+    until: float
 
 
 @functools.cache

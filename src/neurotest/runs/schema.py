@@ -99,6 +99,15 @@ MIGRATIONS: list[tuple[str, ...]] = [
     ),
     # Their control: contents of what it output, eight bytes each, a row per batch.
     ("CREATE TABLE control (batch INTEGER PRIMARY KEY CHECK (batch >= 0), contents BLOB NOT NULL)",),
+    # Labelling by several people at once: who looks at what, until when; which inputs are none; and where a label was given.
+    (
+        "ALTER TABLE label ADD COLUMN valid INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE label ADD COLUMN session TEXT NOT NULL DEFAULT ''",
+        """CREATE TABLE lease (
+            position INTEGER PRIMARY KEY REFERENCES input (position),
+            holder TEXT NOT NULL,
+            until REAL NOT NULL)""",
+    ),
 ]
 
 

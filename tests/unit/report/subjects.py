@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -27,6 +28,13 @@ TABLES = {
     ],
     "figure 8: map": [{"subject": HOSTILE[0], "guide": HOSTILE[1], "x": 0.0, "y": 1.0, "only": True}],
 }  # fmt: skip
+
+
+def own_scripts(page: str) -> bool:
+    """Whether a page's scripts are its own one, its charts' data and the packed library, and nothing that a run holds."""
+    tags = re.findall(r"<script[^>]*>", page)
+    data = {'<script type="application/json" class="spec">', '<script type="application/gzip" id="vega">'}
+    return tags.count("<script>") == 1 and set(tags) <= {"<script>", *data} and page.count("</script>") == len(tags)
 
 
 def network() -> Target:

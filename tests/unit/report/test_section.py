@@ -13,7 +13,7 @@ import pytest
 from neurotest import BadInput, Run, report
 from neurotest.report import section as registry
 from neurotest.report import write_report
-from neurotest.report.page import as_json, environment, interval, number, percent, render, thousands
+from neurotest.report.rendering import as_json, environment, interval, number, percent, render, thousands
 from neurotest.report.section import section, sections
 
 FOLDER = Path(report.__file__).parent
@@ -51,7 +51,7 @@ def test_a_section_is_a_file_and_a_fragment(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delitem(sys.modules, "throwaway", raising=False)
     __import__("throwaway.extra")
     page = write_report(tiny(tmp_path / "run", "throwaway", extra="<b>")).read_text()
-    assert "<h1>Something else</h1>" in page
+    assert '<h1>Something else <span class="subject">of &lt;b&gt;</span></h1>' in page
     assert "<title>Something else: of &lt;b&gt;</title>" in page
     assert '<p class="note">&lt;b&gt;</p>\n3 a' in page
     with pytest.raises(BadInput, match="a run of 'throwaway': there is no report"):
@@ -101,13 +101,13 @@ def test_every_page_has_one_first_section_with_a_title() -> None:
 def test_fragments_are_there_and_mark_nothing_as_safe() -> None:
     for each in sections():
         environment().get_template(each.template)
-    for file in (FOLDER / "templates").iterdir():
+    for file in (FOLDER / "templates").glob("*.j2"):
         assert not re.search(r"\|\s*safe|autoescape", file.read_text()), file
 
 
 def test_one_environment_and_no_sql() -> None:
     sources = {file.name: file.read_text() for file in FOLDER.glob("*.py")}
-    assert [name for name, text in sources.items() if re.search(r"\bEnvironment\(", text)] == ["page.py"]
+    assert [name for name, text in sources.items() if re.search(r"\bEnvironment\(", text)] == ["rendering.py"]
     assert not [name for name, text in sources.items() if re.search(r"\bSELECT\b|\.rows\(", text)]
 
 

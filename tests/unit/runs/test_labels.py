@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurotest.errors import BadInput
+from neurotest.runs import schema
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 
@@ -75,3 +76,58 @@ def test_undo_is_the_additions_without_the_last(steps: list[dict[int, int | None
         for step in kept:
             expected |= step
         assert now(run) == expected
+
+
+def test_what_is_no_valid_input_is_told_from_what_cannot_be_told(tmp_path: Path) -> None:
+    with new(tmp_path / "run") as run:
+        run.add_labels({0: None, 1: None, 2: 1}, "ann", invalid={1})
+        assert [(row.position, row.label, row.valid) for row in run.labels()] == [(0, None, 1), (1, None, 0), (2, 1, 1)]
+        with pytest.raises(BadInput, match="its label is None"):
+            run.add_labels({3: 2}, invalid={3})
+
+
+def test_each_session_takes_back_its_own(tmp_path: Path) -> None:
+    with new(tmp_path / "run") as run:
+        run.add_labels({0: 1}, "ann", session="a")
+        run.add_labels({1: 1, 2: 1}, "ann", session="b")
+        assert [row.position for row in run.last_labels("a")] == [0]
+        assert [row.position for row in run.last_labels("b")] == [1, 2]
+        assert [row.position for row in run.last_labels()] == [1, 2]
+        run.undo_labels([1], session="a")
+        assert run.last_labels("a") == []
+        assert now(run) == {1: 1, 2: 1}
+
+
+def test_leases_end_by_themselves_and_are_there_when_the_run_is_opened_again(tmp_path: Path) -> None:
+    with new(tmp_path / "run") as run:
+        run.lease([0, 1], "a", 100.0)
+        run.lease([1], "b", 200.0)
+        assert [(row.position, row.holder) for row in run.leases(99.0)] == [(0, "a"), (1, "b")]
+        assert [(row.position, row.holder) for row in run.leases(150.0)] == [(1, "b")]
+    with Run.open(tmp_path / "run", write=True) as run:
+        assert [row.until for row in run.leases(0.0)] == [100.0, 200.0]
+        run.release([0])
+        assert [row.position for row in run.leases(0.0)] == [1]
+        with pytest.raises(BadInput):
+            run.lease([77], "a", 100.0)  # no input of the run
+
+
+def test_labels_of_a_run_from_before_leases_are_read_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = schema.MIGRATIONS
+    before = next(number for number, statements in enumerate(every) if any("lease" in one for one in statements))
+    monkeypatch.setattr(schema, "MIGRATIONS", every[:before])
+    with Run.create(tmp_path / "run", "select", {}) as run:
+        run.add_inputs(InputRow(position, f"{position:016x}") for position in range(4))
+        with run.transaction():
+            run.change(
+                "INSERT INTO label (position, label, by, at, undoes) VALUES (?, ?, ?, ?, ?)", [(0, 2, "ann", "then", None)]
+            )
+    monkeypatch.setattr(schema, "MIGRATIONS", every)
+    with Run.open(tmp_path / "run") as run:  # in memory: the file stays as it is
+        assert [(row.label, row.valid, row.session) for row in run.labels()] == [(2, 1, "")]
+        assert run.leases(0.0) == []
+    with Run.open(tmp_path / "run", write=True) as run:
+        run.add_labels({1: None}, invalid={1}, session="a")
+        assert [(row.label, row.valid, row.session) for row in run.labels()] == [(2, 1, ""), (None, 0, "a")]
+        with pytest.raises(BadInput, match="never changed"):
+            run.change("UPDATE label SET valid = ? WHERE n = ?", [(0, 1)])

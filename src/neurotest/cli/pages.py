@@ -1,0 +1,86 @@
+"""The page of every run that a command finishes or changes, written once here and by no command itself."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from neurotest.cli import show
+
+MAP_AFTER = 60.0  # seconds of processor time that a command took: then its map adds less than a tenth
+RUNS = ("run", "resume")  # parameters that name a run
+
+
+def with_pages(command: Callable[[], Any], values: Mapping[str, Any], *, quiet: bool) -> Any:
+    """Do the work, then write the pages of its runs: `report` in the JSON, and a line for people, name the last one.
+
+    --no-report leaves them out. A run that was finished before, has a page and is changed by the command gets a new one.
+    """
+    from neurotest.jobs.finished import finished_runs
+    from neurotest.jobs.life import Finished
+
+    begin = time.process_time()
+    try:
+        with finished_runs() as finished:
+            content, print_result, *code = command()
+    except Finished:  # a process may have died between the last row of a run and its page, which is made of them
+        place = values.get("resume")
+        if values.get("no_report") or not isinstance(place, Path) or _has_page(place):
+            raise
+        content, print_result, code, finished = {"run": str(place), "notes": []}, _only_page, [], [place]
+    changed = [path for name in RUNS if isinstance(path := values.get(name), Path) and path not in finished and _stale(path)]
+    places = [*([] if values.get("no_report") else finished), *changed]
+    layout = "tsne" if time.process_time() - begin > MAP_AFTER else None
+    pages = [page for path in places if (page := _page(path, layout, quiet=quiet)) is not None]
+    if not pages:
+        return (content, print_result, *code)
+
+    def print_both() -> None:
+        print_result()
+        print(f"report: open {pages[-1]} in a browser")
+
+    return ({**content, "report": str(pages[-1])}, print_both, *code)
+
+
+def _only_page() -> None:
+    print("it was finished but for the page")
+
+
+def _has_page(path: Path) -> bool:
+    from neurotest.runs.folder import Folder
+    from neurotest.runs.places import PAGE
+
+    return Folder(path).file(PAGE).status() is not None
+
+
+def _stale(path: Path) -> bool:
+    """Whether a run has a page that is older than the run itself."""
+    from neurotest.errors import BadInput
+    from neurotest.runs.folder import Folder
+    from neurotest.runs.places import PAGE
+    from neurotest.runs.schema import FILE
+
+    try:
+        page, database = (Folder(path).file(name).status() for name in (PAGE, FILE))
+    except (BadInput, OSError):
+        return False
+    return page is not None and database is not None and page.st_mtime_ns < database.st_mtime_ns
+
+
+def _page(path: Path, layout: str | None, *, quiet: bool) -> Path | None:
+    """A page that cannot be written costs itself and nothing of the run, which is finished."""
+    from neurotest.errors import Remark
+    from neurotest.report.page import write_report
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Remark)  # the command has said what there is to say of its network
+            return write_report(path, layout=layout)
+    except KeyboardInterrupt:
+        show.remark(f"interrupted while its page was written; the run is whole: neurotest report {path}", quiet=quiet)
+    except Exception as error:
+        show.remark(f"its page could not be written ({error}); the run is whole: neurotest report {path}", quiet=quiet)
+    return None

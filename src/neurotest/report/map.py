@@ -1,0 +1,183 @@
+"""The section with the map: seeds and faults as the last hidden layer sees them, and what neighbours prove of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.campaign.store import Store
+from neurotest.data.source import ArraySource
+from neurotest.errors import BadInput
+from neurotest.evaluate import plane
+from neurotest.evaluate.features import Extractor
+from neurotest.generate.outcome import class_name
+from neurotest.jobs.stored import guarded, stored_target
+from neurotest.report import charts, pictures
+from neurotest.report.generated import COMMANDS as SUITES
+from neurotest.report.generated import stored_faults
+from neurotest.report.section import Row, command, section
+from neurotest.runs.codec import decode
+from neurotest.runs.store import Run
+from neurotest.target import Target
+
+COMMANDS = ("fuzz", "merge", "swarm", *SUITES)
+MOST = 250  # seeds, and faults
+COLOURED = 10  # classes
+NAMES = {"tsne": "t-SNE", "umap": "UMAP"}
+SHOWS = (
+    "Seeds and faults as the network's last hidden layer sees them, laid out by {method}. Colour: the class it is. A fault that "
+    "lies among seeds of another colour is one that the network sees as one of them. With scripts, the pointer shows the picture."
+)
+HIDES = "distances between groups, their size or density: only neighbours are kept, and not all of them. The table says how far."
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Seeds and faults of a run: images, the class each is, that the network says, and the seed each comes from."""
+
+    x: NDArray[np.generic]
+    fault: NDArray[np.bool_]
+    label: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    root: NDArray[np.int64]
+
+
+@section("map", title="Map of what the network sees", order=40, commands=COMMANDS, option="layout")
+def feature_map(run: Run, layout: str | None = None) -> Row | None:
+    """layout: tsne or umap. Without one the section says how to get it: a map costs seconds."""
+    if not run["summary"].get("faults"):
+        return None
+    without: Row = {"problem": None, "charts": [], "rows": [], "command": command("report", run.path.name)}
+    if layout is None:
+        return without
+    try:
+        shown = shown_inputs(run)
+        with guarded(run):
+            target = stored_target(run)
+        features = Extractor.of(None, target)(target, ArraySource(shown.x)).values
+        points = plane.lay_out(features, layout)
+    except BadInput as error:  # the network may be out of reach, or not to be trusted: then the page has no map
+        return {**without, "problem": str(error)}
+    names = list(run["classes"]) if "classes" in run else []
+    chart = charts.Chart(
+        name="map", spec=drawn(_points(shown, points, names, target)), rows=_table(shown, points, names),
+        shows=SHOWS.format(method=NAMES.get(layout, layout)), hides=HIDES,
+    )  # fmt: skip
+    return {"problem": None, "charts": [chart], "rows": evidence(shown, features, points), "seeds": int((~shown.fault).sum()),
+            "faults": int(shown.fault.sum()), "k": plane.NEIGHBOURS, "method": NAMES.get(layout, layout)}  # fmt: skip
+
+
+def shown_inputs(run: Run) -> Shown:
+    """At most so many of each kind, evenly through them; faults that are stored as files only."""
+    seeds, faults = _suite(run) if run["command"] in SUITES else _campaign(run)
+    seeds, faults = _thinned(seeds), _thinned(faults)
+    rows = [*seeds, *faults]
+    if not seeds or not faults:
+        raise BadInput("no fault is stored as a file, or no seed: there is nothing to lay out.")
+    label, predicted, root = (np.array([row[i] for row in rows], dtype=np.int64) for i in (1, 2, 3))
+    fault = np.arange(len(rows)) >= len(seeds)
+    return Shown(np.stack([row[0] for row in rows]), fault, label, predicted, root)
+
+
+Input = tuple[NDArray[np.generic], int, int, int]  # image, class it is, class the network says, position of its seed
+
+
+def _thinned(inputs: list[Input]) -> list[Input]:
+    return [inputs[i] for i in np.unique(np.linspace(0, len(inputs) - 1, MOST).round().astype(int))] if inputs else []
+
+
+def _campaign(run: Run) -> tuple[list[Input], list[Input]]:
+    store = Store(run)
+    x, rows = store.seeds()
+    seeds: list[Input] = []
+    for row in run.inputs():
+        label = row.predicted if row.label is None else row.label
+        if label is not None and row.position in rows:
+            seeds.append(
+                (np.array(x[rows[row.position]]), label, row.predicted if row.predicted is not None else label, row.position)
+            )
+    stored = store.mutants("oracle IS NOT NULL AND file IS NOT NULL AND expected >= 0")
+    faults = [m for m in stored if m.file is not None]
+    few = [faults[i] for i in np.unique(np.linspace(0, len(faults) - 1, MOST).round().astype(int))] if faults else []
+    return seeds, [(np.asarray(decode(m.file)), m.expected, m.predicted, m.root) for m in few if m.file is not None]
+
+
+def _suite(run: Run) -> tuple[list[Input], list[Input]]:
+    files = {(file.position, file.role): file.file for file in run.files()}
+    seeds, faults = [], []
+    for row in stored_faults(run):
+        if (fault := files.get((row.position, "fault"))) is None or row.label is None or row.predicted is None:
+            continue
+        faults.append((np.asarray(decode(fault)), row.label, row.predicted, row.position))
+        if (original := files.get((row.position, "original"))) is not None:
+            seeds.append((np.asarray(decode(original)), row.label, row.label, row.position))
+    return seeds, faults
+
+
+def evidence(shown: Shown, features: NDArray[np.float64], points: NDArray[np.float64]) -> list[Row]:
+    """Purity of seeds among seeds and of faults among seeds, in the layer and in the plane, each beside chance."""
+    seeds, faults = ~shown.fault, shown.fault
+    k = plane.NEIGHBOURS
+    words = (
+        ("seeds: neighbours of the same class", seeds, shown.label),
+        ("faults: neighbours of the class it is", faults, shown.label),
+        ("faults: neighbours of the class the network says", faults, shown.predicted),
+    )
+    rows: list[Row] = []
+    for what, which, classes in words:
+        own, others, root = classes[which], shown.label[seeds], shown.root[which]
+        same = bool((which == seeds).all())
+        layer, picture = (plane.nearest(v[which], v[seeds], k, itself=same) for v in (features, points))
+        rows.append({
+            "what": what, "layer": plane.over_groups(plane.purity(layer, own, others), root),
+            "plane": plane.over_groups(plane.purity(picture, own, others), root),
+            "chance": plane.purity_by_chance(layer, own, others),
+        })  # fmt: skip
+    every = [plane.nearest(v, v, k, itself=True) for v in (features, points)]
+    share = min(k, len(points) - 1) / (len(points) - 1)
+    rows.append({
+        "what": "neighbours in the layer that are neighbours here, too", "layer": None,
+        "plane": plane.over_groups(plane.kept(*every), shown.root), "chance": (share, None, None),
+    })  # fmt: skip
+    return rows
+
+
+def _points(shown: Shown, points: NDArray[np.float64], names: list[str], target: Target) -> list[Row]:
+    """A row per point, with its picture."""
+    common = {int(c) for c in np.argsort(-np.bincount(shown.label), kind="stable")[:COLOURED]}
+    rows = _table(shown, points, names)
+    for row, x, label in zip(rows, shown.x, shown.label.tolist(), strict=True):
+        row |= {"colour": row["true"] if label in common else "others", "picture": pictures.small(x, target.bounds)}
+    return rows
+
+
+def _table(shown: Shown, points: NDArray[np.float64], names: list[str]) -> list[Row]:
+    flags, numbers = shown.fault.tolist(), (shown.label.tolist(), shown.predicted.tolist(), shown.root.tolist())
+    return [
+        {"kind": "fault" if fault else "seed", "x": round(x, 3), "y": round(y, 3), "true": class_name(label, names),
+         "predicted": class_name(predicted, names), "seed": root}
+        for (x, y), fault, label, predicted, root in zip(points.tolist(), flags, *numbers, strict=True)
+    ]  # fmt: skip
+
+
+def drawn(rows: list[Row]) -> charts.Spec:
+    kinds, classes = ["seed", "fault"], list(dict.fromkeys(row["colour"] for row in rows if row["colour"] != "others"))
+    domain = sorted(classes) + (["others"] if any(row["colour"] == "others" for row in rows) else [])
+    words = ("kind", "true", "predicted", "seed")
+    tooltip = [{"field": "picture", "title": "image"}, *({"field": word, "type": "nominal"} for word in words)]
+    x, y = (charts.number(axis, axis=None, scale={"zero": False}) for axis in "xy")
+    encoding = {
+        "x": x, "y": y, "tooltip": tooltip,
+        "color": charts.names("colour", "the class it is", sort=domain, scale={"domain": domain, "scheme": "tableau10"}),
+        "shape": charts.names("kind", scale={"domain": kinds, "range": ["circle", "cross"]}),
+        "opacity": {"condition": {"test": "datum.kind === 'seed'", "value": 0.45}, "value": 0.95},
+    }  # fmt: skip
+    return {
+        "width": 620,
+        "height": 440,
+        "data": {"values": rows},
+        "mark": {"type": "point", "filled": True, "size": 55},
+        "encoding": encoding,
+    }

@@ -1,0 +1,1 @@
+"""Pages that answer: a campaign while it runs (`neurotest serve`), and labelling (`neurotest label`), on this machine only."""

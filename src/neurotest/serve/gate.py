@@ -1,0 +1,194 @@
+"""In front of every request: the right host, no foreign page, a token or its cookie, a small body, not too many at once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
+
+from neurotest.serve.access import Access
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LARGEST = 1 << 16  # bytes of a request's body
+PER_SECOND, BURST = 100.0, 400.0  # requests of those who may speak
+KNOCKS_PER_SECOND, KNOCKS = 2.0, 20.0  # and of those who may not
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Bucket:
+    """So many requests per second, after a first burst."""
+
+    def __init__(self, per_second: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.per_second, self.burst, self.clock = per_second, burst, clock
+        self.left, self.at = burst, clock()
+
+    def take(self) -> bool:
+        now = self.clock()
+        self.left, self.at = min(self.burst, self.left + (now - self.at) * self.per_second), now
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+class Refused(Exception):
+    """A request that goes no further."""
+
+    def __init__(self, status: int, reason: str, **headers: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.headers = status, reason, headers
+
+
+class Gate:
+    """The application behind the checks."""
+
+    def __init__(self, app: App, access: Access, *, guests: Bucket | None = None, users: Bucket | None = None) -> None:
+        self.app, self.access = app, access
+        self.guests = guests or Bucket(KNOCKS_PER_SECOND, KNOCKS)
+        self.users = users or Bucket(PER_SECOND, BURST)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # nobody here speaks over a socket that stays open
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        shielded = _with_headers(send)
+        try:
+            headers = _headers(scope)
+            self._refuse_foreign(scope["method"], headers)
+            if (entrance := self._entrance(scope)) is not None:
+                await _answer(shielded, 303, b"", {"location": "/", "set-cookie": entrance})
+                return
+            self._refuse_strangers(headers)
+            body = await _body(headers, receive)
+            _refuse_forms(scope["method"], headers, body)
+        except Refused as refusal:
+            content = json.dumps({"detail": refusal.reason}).encode()
+            await _answer(shielded, refusal.status, content, {"content-type": "application/json", **refusal.headers})
+            return
+        await self.app(scope, _replayed(body, receive), shielded)
+
+    def _refuse_foreign(self, method: str, headers: dict[str, str]) -> None:
+        if headers.get("host") not in self.access.hosts:
+            raise Refused(400, f"This server is called {self.access.address} and nothing else.")
+        origins = {f"http://{host}" for host in self.access.hosts}
+        if "origin" in headers and headers["origin"] not in origins:
+            raise Refused(403, "A page of another site asked: refused.")
+        if method not in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            raise Refused(403, "A page of another site asked: refused.")
+
+    def _entrance(self, scope: Scope) -> str | None:
+        """The cookie for whoever comes with the token; None for a request without one."""
+        tokens = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token")
+        if scope["method"] != "GET" or scope["path"] != "/" or not tokens:
+            return None
+        if not self.access.knows_token(tokens[0]):
+            self._turn_away()
+        return f"{self.access.cookie_name}={self.access.cookie}; Path=/; HttpOnly; SameSite=Strict"
+
+    def _refuse_strangers(self, headers: dict[str, str]) -> None:
+        kind, _, bearer = headers.get("authorization", "").partition(" ")
+        if not (kind.lower() == "bearer" and self.access.knows_token(bearer.strip())) and not self._has_cookie(headers):
+            self._turn_away()
+        if not self.users.take():
+            raise Refused(429, "Too many requests: wait a second.", **{"retry-after": "1"})
+
+    def _has_cookie(self, headers: dict[str, str]) -> bool:
+        try:
+            morsel = SimpleCookie(headers.get("cookie", "")).get(self.access.cookie_name)
+        except CookieError:
+            return False
+        return morsel is not None and self.access.knows_cookie(morsel.value)
+
+    def _turn_away(self) -> None:
+        if not self.guests.take():
+            raise Refused(429, "Too many requests without the token: wait.", **{"retry-after": "1"})
+        raise Refused(
+            401, "Open the address that neurotest printed when it started: it holds the token.", **{"www-authenticate": "Bearer"}
+        )
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """By name; one that comes twice is refused where it decides anything."""
+    headers: dict[str, str] = {}
+    for raw, value in scope["headers"]:
+        name = raw.decode("latin-1").lower()
+        if name in headers and name in ("host", "origin", "authorization", "content-length", "content-type"):
+            raise Refused(400, f"The header {name} came twice.")
+        headers[name] = f"{headers[name]}; {text}" if (text := value.decode("latin-1")) and name in headers else text
+    return headers
+
+
+async def _body(headers: dict[str, str], receive: Receive) -> bytes:
+    """All of it, at most LARGEST bytes."""
+    too_large = Refused(413, f"A request has at most {LARGEST:,} bytes.", connection="close")
+    length = headers.get("content-length", "0")
+    if not length.isascii() or not length.isdigit() or len(length) > 12:
+        raise Refused(400, "The header content-length is no number.")
+    if int(length) > LARGEST:
+        raise too_large
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "The request ended early.")
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > LARGEST:
+            raise too_large
+    return body
+
+
+def _refuse_forms(method: str, headers: dict[str, str], body: bytes) -> None:
+    """What a form of another page can send is no JSON."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if method not in ("GET", "HEAD") and body and kind != "application/json":
+        raise Refused(415, "Send JSON: content-type application/json.")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return again
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = {raw.decode("latin-1").lower() for raw, _ in message.get("headers", ())}
+            added = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name not in own]
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await send(message)
+
+    return sending
+
+
+async def _answer(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
+    pairs = [(name.encode(), value.encode()) for name, value in {**headers, "content-length": str(len(body))}.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})

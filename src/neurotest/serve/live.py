@@ -1,0 +1,295 @@
+"""A run as the live page shows it, read anew as it grows; nothing is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import TemplateError
+from numpy.typing import NDArray
+
+from neurotest.campaign.families import Families, families
+from neurotest.campaign.result import class_name
+from neurotest.campaign.shrink import shrunk_of
+from neurotest.campaign.status import control_of, tally_of
+from neurotest.campaign.store import Store, StoredMutant
+from neurotest.errors import BadInput
+from neurotest.generate.fuzz.mutants import Key
+from neurotest.report.pictures import bounds_of
+from neurotest.report.rendering import environment
+from neurotest.report.section import Conclusion, Section, sections
+from neurotest.runs import codec, lock
+from neurotest.runs.plain import dumps
+from neurotest.runs.store import UNFIT, Run
+from neurotest.serve.facts import budget_words, caution, change_words, judged_by, random_words
+from neurotest.serve.media import LARGEST, Shown, apart, differing, picture, times_of
+from neurotest.serve.refusals import Missing
+
+Entry = dict[str, Any]
+CAMPAIGNS = ("fuzz", "merge", "swarm")
+BROWSED = ("families",)  # sections that the page shows in its own way
+WORDS = ("true", "predicted", "operator", "change", "root_file")  # where a search looks
+VIEWS = ("seed", "fault", "difference", "shrunk")
+
+
+def key_text(key: Key) -> str:
+    """A family as a short word of an address."""
+    return hashlib.blake2b(dumps(list(key)).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The families of a run at one moment."""
+
+    changed: str
+    families: Families
+    shrunk: dict[Key, Any]
+
+
+class Live:
+    """One run; several requests may read it at once."""
+
+    def __init__(self, path: Path, network: Any = None) -> None:
+        self.path, self.network = path, network
+        self._grouped: Grouped | None = None
+        self._parts: Entry = {"changed": "", "parts": []}
+        self._parts_due = 0.0
+        self._busy = threading.Lock()  # grouping and drawing are done once for all who ask
+        with Run.open(path) as run:
+            self.command = str(run["command"])
+            self.id = str(run["id"])
+
+    # -- how it stands
+
+    def state(self) -> Entry:
+        with Run.open(self.path) as run:
+            state = self._state(run)
+            conclusion, numbers = self._said(run, state)
+            return {
+                "run": self.path.name, "command": self.command, "target": self._target(run), "state": state,
+                "changed": self._changed(run, state), "sentence": conclusion.sentence, "bad": conclusion.bad,
+                "good": conclusion.good,
+                "steps": [{"purpose": purpose, "command": command} for purpose, command in conclusion.steps],
+                "numbers": [{"name": name, "value": value} for name, value in numbers],
+                "browsable": self.command in CAMPAIGNS, "note": self._note(run),
+                "caution": caution(run) if self.command in CAMPAIGNS else "",
+            }  # fmt: skip
+
+    def _state(self, run: Run) -> str:
+        return "running" if lock.is_locked(run.path) else "done" if run["state"] == "done" else "unfinished"
+
+    def _target(self, run: Run) -> str:
+        config = run["config"]
+        return str(config.get("target") or "") if isinstance(config, dict) else ""
+
+    def _changed(self, run: Run, state: str) -> str:
+        """Another text whenever the run holds more than before."""
+        rows = run.rows("SELECT (SELECT max(number) FROM mutant), (SELECT count(*) FROM shrunk), (SELECT max(n) FROM label)")
+        progress = run["progress"] if "progress" in run else None  # noqa: SIM401 - a run is no mapping
+        return hashlib.blake2b(dumps([state, run["finished"], rows[0], progress]).encode(), digest_size=8).hexdigest()
+
+    def _note(self, run: Run) -> str:
+        """Whether the network may be opened for further work."""
+        target = self._target(run)
+        if self.command not in CAMPAIGNS or self.network is not None or run.made_here or target.startswith("zoo:"):
+            return ""
+        return (
+            "This run was made elsewhere and its target could run code: faults can be looked at; to explain or shrink them, "
+            "start `neurotest serve RUN --target ...` with a target of your own."
+        )
+
+    def _said(self, run: Run, state: str) -> tuple[Conclusion, list[tuple[str, str]]]:
+        """The first sentence: the report's own when the run is done, the counters while it is not."""
+        if self.command in CAMPAIGNS and state != "done":
+            return self._so_far(run, state)
+        numbers = self._counted(run) if self.command in CAMPAIGNS else []
+        for section in sections():
+            if section.applies(run) and (content := _content(section, run)) is not None:
+                if isinstance(conclusion := content.get("conclusion"), Conclusion):
+                    return conclusion, numbers
+                break
+        if state == "running":
+            return Conclusion(f"`neurotest {self.command}` is at work; what it has finished stands below."), numbers
+        return Conclusion(f"A run of `neurotest {self.command}`."), numbers
+
+    def _so_far(self, run: Run, state: str) -> tuple[Conclusion, list[tuple[str, str]]]:
+        if "progress" not in run:
+            return Conclusion("The campaign has not finished its first batch yet."), []
+        tally, control = tally_of(run), control_of(run)
+        seeds = run.rows("SELECT count(*) FROM input")[0][0]
+        beside = "" if control is None else f"; random {random_words(tally, control)} found {len(control.families):,} families"
+        found = (
+            f"{len(tally.roots):,} of {seeds:,} seeds can be changed so that the network errs: {tally.faults:,} faults in "
+            f"{len(tally.families):,} fault families{beside}."
+        )
+        text = f"So far {found}" if tally.faults else "No fault so far."
+        steps = (("Go on with it", f"neurotest {self.command} --resume {self.path.name}"),) if state == "unfinished" else ()
+        return Conclusion(text, bad=bool(tally.faults), steps=steps), self._counted(run)
+
+    def _counted(self, run: Run) -> list[tuple[str, str]]:
+        if "progress" not in run:
+            return []
+        tally, control = tally_of(run), control_of(run)
+        seeds = run.rows("SELECT count(*) FROM input")[0][0]
+        numbers = [
+            ("faults", f"{tally.faults:,}"), ("fault families", f"{len(tally.families):,}"),
+            ("seeds broken", f"{len(tally.roots):,} of {seeds:,}"),
+            ("forward passes", f"{tally.counts().get('forwards', 0):,}"),
+        ]  # fmt: skip
+        if control is not None:
+            numbers.append((f"families that random found {random_words(tally, control)}", f"{len(control.families):,}"))
+        return numbers + budget_words(run, tally)
+
+    # -- sections of the report
+
+    def parts(self) -> Entry:
+        """Those that what the run holds is enough for, as of `changed`; drawing takes at most a tenth of the time from whoever
+        writes the run."""
+        with self._busy, Run.open(self.path) as run:
+            began, state = time.monotonic(), self._state(run)
+            changed = self._changed(run, state)
+            if self._parts["changed"] != changed and (state != "running" or began >= self._parts_due):
+                applying = [section for section in sections() if section.name not in BROWSED and section.applies(run)]
+                parts = [part for section in applying if (part := _part(section, run)) is not None]
+                self._parts = {"changed": changed, "parts": parts}
+                self._parts_due = time.monotonic() + 9 * (time.monotonic() - began)
+            return self._parts
+
+    # -- families and faults
+
+    def grouped(self) -> Grouped:
+        with self._busy, Run.open(self.path) as run:
+            self._refuse_others()
+            changed = self._changed(run, self._state(run))
+            if self._grouped is None or self._grouped.changed != changed:
+                self._grouped = Grouped(changed, families(self.path), shrunk_of(run))
+            return self._grouped
+
+    def _refuse_others(self) -> None:
+        if self.command not in CAMPAIGNS:
+            raise Missing(f"{self.path.name} is a run of {self.command!r}: it holds no fault families.")
+
+    def families(self, wanted: dict[str, str], search: str, offset: int, limit: int) -> Entry:
+        """Families by true class, predicted class and mutation, and by words; the most frequent first."""
+        group = self.grouped()
+        rows = list(zip(group.families.table(), group.families.families, strict=True))
+        lists = {name: sorted({str(row[name]) for row, _ in rows}) for name in ("true", "predicted", "operator")}
+        fitting = [
+            (row, family) for row, family in rows
+            if all(not value or str(row[name]) == value for name, value in wanted.items())
+            and search.lower() in " ".join(str(row[name]) for name in WORDS).lower()
+        ]  # fmt: skip
+        shown = [
+            {
+                **{name: str(row[name]) for name in ("true", "predicted", "operator", "change")}, "key": key_text(family.key),
+                "faults": row["faults"], "seeds": row["roots"], "fault": row["fault"], "linf": row["linf"],
+                "picture": row["file"] is not None, "shrunk": family.key in group.shrunk,
+            }
+            for row, family in fitting[offset : offset + limit]
+        ]  # fmt: skip
+        return {
+            "total": len(fitting), "families": shown, "true": lists["true"], "predicted": lists["predicted"],
+            "operators": lists["operator"],
+        }  # fmt: skip
+
+    def faults(self, key: str, offset: int, limit: int) -> Entry:
+        """The faults of one family, those with a picture first, the smallest change first."""
+        named = [family.key for family in self.grouped().families.families if key_text(family.key) == key]
+        if not named:
+            raise Missing("there is no such family.")
+        with Run.open(self.path) as run:
+            where = "oracle IS NOT NULL AND expected = ? AND predicted = ? AND operator = ?"
+            mutants = sorted(Store(run).mutants(where, *named[0]), key=lambda m: (m.file is None, len(m.chain), m.distance[1]))
+        rows = [
+            {
+                "number": m.number, "root": m.root, "change": change_words(run, m.chain), "linf": m.distance[2],
+                "l2": m.distance[1], "picture": m.file is not None,
+            }
+            for m in mutants[offset : offset + limit]
+        ]  # fmt: skip
+        return {"total": len(mutants), "faults": rows}
+
+    def fault(self, number: int) -> Entry:
+        with Run.open(self.path) as run:
+            mutant = self._mutant(run, number)
+            names = {row.position: row.words for row in run.inputs() if row.position == mutant.root}
+            classes = tuple(run["classes"] or ()) if "classes" in run else ()
+            small = shrunk_of(run).get(mutant.family)
+            views = [view for view in VIEWS if self._view(run, mutant, view) is not None]
+            share = self._apart(run, mutant)
+            change = change_words(run, mutant.chain)
+        true, predicted = (class_name(one, classes or None) for one in mutant.family[:2])
+        return {
+            "number": number, "true": true, "predicted": predicted, "operator": mutant.operator, "key": key_text(mutant.family),
+            "change": change, "oracle": mutant.oracle or "", "judged": judged_by(mutant.oracle or ""),
+            "times": None if share is None else times_of(share), "seed": names.get(mutant.root, str(mutant.root)),
+            "l0": mutant.distance[0], "l2": mutant.distance[1], "linf": mutant.distance[2], "pictures": views,
+            "shrunk": None if small is None else str(small["after"]),
+        }  # fmt: skip
+
+    def picture(self, number: int, view: str) -> Shown:
+        with Run.open(self.path) as run:
+            shown = self._view(run, self._mutant(run, number), view)
+        if shown is None:
+            raise Missing(f"the run has no picture {view!r} of fault {number}.")
+        return shown
+
+    def _mutant(self, run: Run, number: int) -> StoredMutant:
+        self._refuse_others()
+        if not (mutants := Store(run).mutants("number = ? AND oracle IS NOT NULL", number)):
+            raise Missing(f"there is no fault {number}.")
+        return mutants[0]
+
+    def _view(self, run: Run, mutant: StoredMutant, view: str) -> Shown | None:
+        if view == "shrunk":
+            small = shrunk_of(run).get(mutant.family)
+            file = None if small is None else small["file"]
+        else:
+            file = mutant.file
+        if view in ("fault", "shrunk"):
+            shown = None if file is None else codec.picture(file)
+            return None if shown is None else Shown("image/png", shown.read(LARGEST))
+        seed = _seed(run, mutant.root)
+        if seed is None or seed.ndim != 3:
+            return None
+        if view == "seed":
+            return picture(seed, bounds_of(run))
+        share = self._apart(run, mutant)
+        return None if share is None else differing(share)
+
+    def _apart(self, run: Run, mutant: StoredMutant) -> NDArray[np.float64] | None:
+        """(channels, height, width) How far a fault lies from its seed; None where one of them is not stored."""
+        seed = _seed(run, mutant.root)
+        if seed is None or mutant.file is None:
+            return None
+        return apart(np.asarray(codec.decode(mutant.file)), seed, bounds_of(run))
+
+
+def _seed(run: Run, position: int) -> NDArray[Any] | None:
+    x, rows = Store(run).seeds()
+    return np.array(x[rows[position]]) if position in rows else None
+
+
+def _content(section: Section, run: Run) -> Entry | None:
+    """What a section shows; None where the run does not hold it yet."""
+    try:
+        return section.content(run)
+    except (BadInput, *UNFIT):
+        return None
+
+
+def _part(section: Section, run: Run) -> Entry | None:
+    content = _content(section, run)
+    if content is None:
+        return None
+    try:
+        template = environment().get_template(section.template)
+        html = template.render({"config": run["config"], "summary": run["summary"], **content})
+    except (BadInput, TemplateError, *UNFIT):
+        return None
+    return {"name": section.name, "title": str(content.get("title", section.title)), "html": html}

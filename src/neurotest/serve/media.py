@@ -1,0 +1,111 @@
+"""An input as a browser shows it. A further kind of input (sound, say) is one more function here and one in `media.js`."""
+
+from __future__ import annotations
+
+import io
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest.data.objects import AnyData
+from neurotest.data.source import Source, content_ids
+from neurotest.errors import BadInput
+from neurotest.jobs.opening import stored_source
+from neurotest.jobs.stored import stored_data
+from neurotest.runs import codec
+from neurotest.runs.folder import RunFile
+from neurotest.runs.store import Run
+
+LARGEST = 1 << 28  # bytes of a picture
+TIMES = (1, 2, 5, 10, 20, 50, 100)  # how many times as large differences are drawn
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a browser gets."""
+
+    kind: str
+    content: bytes
+
+
+def kind_of(shape: tuple[int, ...]) -> str:
+    """How inputs of this shape are shown."""
+    if len(shape) == 3:
+        return "image/png"
+    raise BadInput(f"inputs of shape {shape} are no pictures (channels, height, width): the page cannot show them yet.")
+
+
+def picture(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Shown:
+    from PIL import Image
+
+    grey = codec.view(x, bounds)
+    out = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(grey[0] if grey.shape[0] == 1 else grey.transpose(1, 2, 0))).save(out, format="PNG")
+    return Shown(kind_of(x.shape), out.getvalue())
+
+
+class Pictures:
+    """The inputs of a pool as pictures: those that the run stores, the others out of the pool, if it can be read and is the
+    same."""
+
+    def __init__(self, run: Run, contents: list[str], bounds: tuple[float, float], pool: AnyData | None = None) -> None:
+        self.contents, self.bounds = contents, bounds
+        self.files: dict[int, RunFile] = {row.position: row.file for row in run.files("picked")}
+        self.source: Source | None = None
+        self.problem = ""
+        self._reading = threading.Lock()  # sources keep files open
+        try:
+            self.source = stored_data(run, stored_source(run, run["config"].get("pool"), pool, "pool"))
+            if len(self.source) < len(contents):
+                raise BadInput(f"{self.source.what} has {len(self.source)} inputs, the run {len(contents)}.")
+            kind_of(self.source.shape)
+        except BadInput as error:
+            if pool is not None:
+                raise
+            self.problem, self.source = str(error), None
+
+    def has(self, position: int) -> bool:
+        return self.source is not None or position in self.files
+
+    def read(self, position: int) -> NDArray[Any]:
+        """The input itself, out of the pool; what is not the run's input is refused."""
+        if self.source is None:
+            raise BadInput(self.problem)
+        with self._reading:
+            x: NDArray[Any] = self.source.read([position])
+        if str(content_ids(x)[0]) != self.contents[position]:
+            raise BadInput(f"{self.source.what} does not hold the inputs of this run any more: name the pool with --pool.")
+        return np.asarray(x[0])
+
+    def shown(self, position: int) -> Shown:
+        if (file := self.files.get(position)) is not None and (stored := codec.picture(file)) is not None:
+            return Shown("image/png", stored.read(LARGEST))
+        return picture(self.read(position), self.bounds)
+
+
+def apart(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64] | None:
+    """How far each value lies from the seed's, as a share of the range; None where the two cannot be compared."""
+    if x.shape != seed.shape or x.dtype != seed.dtype or x.ndim != 3:
+        return None
+    low, high = (0.0, 255.0) if x.dtype == np.uint8 else bounds
+    share: NDArray[np.float64] = np.abs(x.astype(np.float64) - seed.astype(np.float64)) / ((high - low) or 1.0)
+    return share
+
+
+def times_of(share: NDArray[np.float64]) -> int:
+    """How many times as large a difference is drawn: as large as it can be without becoming all white."""
+    largest = float(share.max(initial=0.0))
+    return max((times for times in TIMES if times * largest <= 1), default=1)
+
+
+def differing(share: NDArray[np.float64]) -> Shown:
+    """How far each value lies from the seed's, `times_of` as large."""
+    return picture(np.minimum(times_of(share) * share, 1).astype(np.float32))
+
+
+def class_words(classes: list[str], count: int) -> list[str]:
+    """A word for every class: its name, or its number."""
+    return [classes[number] if number < len(classes) else str(number) for number in range(count)]

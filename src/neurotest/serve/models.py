@@ -1,0 +1,268 @@
+"""What goes over the wire, checked on the way in and documented by OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Holder = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$", description="One tab of a browser; it makes up its own name.")]
+Position = Annotated[int, Field(ge=0, le=2**53 - 1, description="Where the input stands in the pool.")]
+Class = Annotated[int, Field(ge=0, le=2**31 - 1, description="The number of a class.")]
+Who = Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$", description="Who labels.")]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Problem(BaseModel):
+    """Why a request was refused, in a sentence."""
+
+    detail: str
+
+
+class Asking(Body):
+    holder: Holder
+
+
+class Answering(Body):
+    """label null: cannot tell or, with valid false, no valid input."""
+
+    holder: Holder
+    position: Position
+    label: Class | None = None
+    valid: bool = True
+    by: Who = ""
+
+
+class Skipping(Body):
+    holder: Holder
+    position: Position
+
+
+class Undoing(Body):
+    holder: Holder
+    by: Who = ""
+
+
+class GridAsking(Body):
+    holder: Holder
+    predicted: Class | None = None
+
+
+class GridAnswering(Body):
+    """right: inputs the network is right about; wrong: inputs it is wrong about."""
+
+    holder: Holder
+    right: list[Position] = Field(max_length=200)
+    wrong: list[Position] = Field(max_length=200)
+    by: Who = ""
+
+
+class Shown(BaseModel):
+    position: int
+    name: str | None
+    picture: str
+
+
+class Next(BaseModel):
+    """state: `show`, `choosing` (ask again in a moment) or `done` (nothing is left that could be shown)."""
+
+    state: Literal["show", "choosing", "done"]
+    input: Shown | None
+
+
+class Stored(BaseModel):
+    """fault: whether the network says something else; null where there is no class."""
+
+    position: int
+    fault: bool | None
+    labels: int
+
+
+class Skipped(BaseModel):
+    position: int
+
+
+class Undone(BaseModel):
+    undone: list[int]
+    labels: int
+
+
+class Held(BaseModel):
+    held: list[int]
+
+
+class Grid(BaseModel):
+    predicted: int
+    name: str
+    inputs: list[Shown]
+
+
+class GridStored(BaseModel):
+    """to_name: how many of the wrong ones wait to be named, one by one."""
+
+    stored: int
+    to_name: int
+    labels: int
+
+
+class Guess(BaseModel):
+    """chance: how probable the selector thinks it is that the network is wrong here."""
+
+    predicted: int
+    name: str
+    chance: float
+
+
+class About(BaseModel):
+    run: str
+    target: str
+    pool: int
+    classes: list[str]
+    media: str
+    by: str
+    version: str
+    note: str
+
+
+class Progress(BaseModel):
+    """fault_at: which labels, counted from 1 in the order they came, showed a fault. standing: what the selector says."""
+
+    labels: int
+    judged: int
+    faults: int
+    unclear: int
+    invalid: int
+    fault_at: list[int]
+    pool: int
+    round: int
+    round_size: int
+    round_spent: int
+    choosing: bool
+    problem: str
+    standing: dict[str, Any] | None
+    can_stop: bool
+    people: list[str]
+    looking: int
+
+
+class Step(BaseModel):
+    """What to do next, and the command that does it."""
+
+    purpose: str
+    command: str
+
+
+class Number(BaseModel):
+    name: str
+    value: str
+
+
+class State(BaseModel):
+    """How a run stands. changed: differs from the last answer's when there is something new to fetch."""
+
+    run: str
+    command: str
+    target: str
+    state: Literal["running", "done", "unfinished"]
+    changed: str
+    sentence: str
+    bad: bool
+    steps: list[Step]
+    numbers: list[Number]
+    browsable: bool
+    note: str
+    caution: str
+
+
+class Part(BaseModel):
+    """A section of the report."""
+
+    name: str
+    title: str
+    html: str
+
+
+class Parts(BaseModel):
+    """changed: what the state said when they were drawn."""
+
+    changed: str
+    parts: list[Part]
+
+
+class Family(BaseModel):
+    true: str
+    predicted: str
+    operator: str
+    key: str
+    faults: int
+    seeds: int
+    fault: int
+    change: str
+    linf: float
+    picture: bool
+    shrunk: bool
+
+
+class FamilyList(BaseModel):
+    """total: how many fit; the lists are what there is to filter by."""
+
+    total: int
+    families: list[Family]
+    true: list[str]
+    predicted: list[str]
+    operators: list[str]
+
+
+class FaultRow(BaseModel):
+    number: int
+    root: int
+    change: str
+    linf: float
+    l2: float
+    picture: bool
+
+
+class FaultList(BaseModel):
+    total: int
+    faults: list[FaultRow]
+
+
+class Fault(BaseModel):
+    """judged: what the oracle compared. times: how many times as large the difference is drawn."""
+
+    number: int
+    true: str
+    predicted: str
+    operator: str
+    key: str
+    change: str
+    oracle: str
+    judged: str
+    times: int | None
+    seed: str
+    l0: float
+    l2: float
+    linf: float
+    pictures: list[str]
+    shrunk: str | None
+
+
+class Starting(Body):
+    kind: Literal["explain", "shrink"]
+    fault: Position
+
+
+class Job(BaseModel):
+    id: str
+    kind: Literal["explain", "shrink"]
+    fault: int
+    state: Literal["waiting", "running", "done", "failed"]
+    message: str
+    page: str | None
+
+
+class Jobs(BaseModel):
+    jobs: list[Job]

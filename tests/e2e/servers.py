@@ -1,0 +1,101 @@
+"""Servers as users start them: a process, the address it prints, requests over a socket, and an end, kind or not."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import queue
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+SECONDS = 300  # until a server has to have said where it is; machines may be busy
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def free_port() -> int:
+    """One of our own: what is handed out by default goes to whoever comes first, also while a server is being started again."""
+    for port in random.sample(range(20000, 32000), 100):
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)):
+                return port
+    raise AssertionError("no port is free")
+
+
+class Server:
+    """One process of `neurotest label` or `neurotest serve`."""
+
+    def __init__(self, *arguments: object, cwd: Path, port: int | None = None) -> None:
+        place = ("--port", free_port() if port is None else port)
+        command = [sys.executable, "-m", "neurotest", *arguments, *place, "--json", "--no-browser", "-q"]
+        source = Path(__file__).parents[2] / "src"
+        environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+        self.errors = open(cwd / "server-errors.txt", "ab")  # noqa: SIM115 - as long as the process
+        self.process = subprocess.Popen(
+            list(map(str, command)), cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=self.errors, text=True
+        )
+        lines: queue.Queue[str] = queue.Queue()
+        assert self.process.stdout is not None
+        threading.Thread(target=lambda: lines.put(self.process.stdout.readline()), daemon=True).start()
+        line = lines.get(timeout=SECONDS)
+        assert line, (cwd / "server-errors.txt").read_text()
+        self.started = json.loads(line)
+        assert "url" in self.started, self.started
+        address = urlsplit(self.started["url"])
+        assert address.port is not None
+        self.port, self.token, self.url = address.port, address.query.removeprefix("token="), self.started["url"]
+
+    def ask(
+        self, path: str, body: Any = None, *, method: str | None = None, raw: bytes | None = None, token: bool = True,
+        **headers: str,
+    ) -> Answer:  # fmt: skip
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        content = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        usual = {"Authorization": f"Bearer {self.token}"} if token else {}
+        if body is not None:
+            usual["Content-Type"] = "application/json"
+        try:
+            sent = {**usual, **{name.replace("_", "-"): value for name, value in headers.items()}}
+            connection.request(method or ("GET" if content is None else "POST"), path, content, sent)
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def stop(self) -> int:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+        return self._ended()
+
+    def kill(self) -> int:
+        """No goodbye."""
+        self.process.kill()
+        return self._ended()
+
+    def _ended(self) -> int:
+        code = self.process.wait(SECONDS)
+        self.errors.close()
+        return code
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
