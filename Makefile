@@ -11,6 +11,8 @@ NUMERIC := tests/peers $(addprefix tests/unit/,attribute coverage evaluate gener
 BIN := $(VENV)/bin
 # Other people's packages that the tests compare with stay out of the environment of the work.
 PEERS := $(VENV)-peers
+# Model libraries bring torchvision, whose presence breaks other packages.
+MODELS := $(VENV)-models
 # Errors are shown; for everything pip says: make QUIET= ...
 QUIET ?= -qq
 # In a rule: the pip of the environment whose stamp is being made.
@@ -22,7 +24,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test fuzz test-all test-peers test-kernels lint types contracts docs bench setup check clean
+.PHONY: help demo test fuzz test-all test-peers test-models test-kernels lint types contracts docs bench setup check clean
 .DEFAULT_GOAL := help
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -31,7 +33,8 @@ help:
 	@echo 'make demo       what neurotest does, on the embedded subject (under two minutes after installation)'
 	@echo 'make test       the test suite without the slow tests      make test-all   all of it'
 	@echo 'make fuzz       generated inputs through every reader (N=100000 READERS=npz,idx)'
-	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip and ART, in $(PEERS)'
+	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip, ART and onnxruntime, in $(PEERS)'
+	@echo 'make test-models networks of timm, torchvision and transformers, in $(MODELS)'
 	@echo 'make test-kernels  the numeric tests with the instructions of an older processor'
 	@echo 'make check      lint, types, contracts, docs               make bench      costs as ratios (ARGS="probe --json")'
 	@echo 'make setup      only the environment, in $(VENV)            make clean      remove it and everything built'
@@ -42,7 +45,7 @@ demo: $(VENV)/.runtime
 bench: $(VENV)/.runtime
 	$(BIN)/neurotest bench $(ARGS)
 
-test test-all test-peers test-kernels: export OMP_NUM_THREADS := 1
+test test-all test-peers test-models test-kernels: export OMP_NUM_THREADS := 1
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not slow" $(ARGS)
 
@@ -59,6 +62,11 @@ fuzz: $(VENV)/.dev
 test-peers: export NEUROTEST_PEERS := required
 test-peers: $(PEERS)/.peers
 	$(PEERS)/bin/python -m pytest -q -m peer tests $(ARGS)
+
+# A skip fails here, too, and so does a library from which no network was tested.
+test-models: export NEUROTEST_MODELS := required
+test-models: $(MODELS)/.models
+	$(MODELS)/bin/python -m pytest -q -m "models and not slow" tests $(ARGS)
 
 # What holds for the kernels of one processor only fails here on most others.
 test-kernels: export ATEN_CPU_CAPABILITY := default
@@ -86,7 +94,7 @@ setup: $(VENV)/.dev
 
 # --- the environment: each stamp is written last, so that an interrupted installation starts again ---
 
-$(VENV)/.made $(PEERS)/.made:
+$(VENV)/.made $(PEERS)/.made $(MODELS)/.made:
 	@set -e; chosen=; for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python); do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then chosen="$$python"; break; fi; \
 	done; \
@@ -98,7 +106,7 @@ $(VENV)/.made $(PEERS)/.made:
 	echo "Making $(@D) with $$("$$chosen" -V)"; "$$chosen" -m venv "$(@D)"; touch "$@"
 
 # torch alone and first: once the pinned one is there, nothing that follows can pull in another.
-$(VENV)/.torch $(PEERS)/.torch: %/.torch: %/.made constraints.txt
+$(VENV)/.torch $(PEERS)/.torch $(MODELS)/.torch: %/.torch: %/.made constraints.txt
 	@echo 'Installing torch (a few minutes the first time)'
 	$(PIP) install $(WITH) torch hatchling editables
 	@touch "$@"
@@ -118,6 +126,11 @@ $(PEERS)/.peers: $(PEERS)/.torch pyproject.toml
 	$(PIP) install $(WITH) --no-build-isolation --editable '.[peers]'
 	@touch "$@"
 
+$(MODELS)/.models: $(MODELS)/.torch pyproject.toml
+	@echo 'Installing neurotest and the model libraries'
+	$(PIP) install $(WITH) --no-build-isolation --editable '.[onnx,models,hf,test]'
+	@touch "$@"
+
 clean:
-	rm -rf .venv .venv-peers build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-peers .venv-models build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -24,13 +24,10 @@ class Number:
 
     def read(self, folder: Path = FOLDER) -> tuple[str, Result]:
         result = load(self.result, folder)
-        if self.column not in result.columns:
-            raise ResultError(f"{self.result}: no column {self.column}; there are {', '.join(result.columns)}")
-        place = result.columns.index(self.column)
-        rows = [row for row in result.rows if row[0] == self.row]
-        if len(rows) != 1:
-            raise ResultError(f"{self.result}: {len(rows)} rows begin with {self.row!r}, expected one")
-        return rows[0][place].strip("*"), result
+        try:
+            return result.cell(self.row, self.column), result
+        except ResultError as error:
+            raise ResultError(f"{self.result}: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

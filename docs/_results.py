@@ -6,6 +6,10 @@ A page shows one where a paragraph is nothing but a link to it, so that the page
     [All rows](results/NAME.json "folded")
     [The gain](results/NAME.json "only method=gain|random; only pools=nss; without method|pools")
 
+A single cell stands in a sentence as the file, the first cell of its row and its column:
+
+    with the label {{study-nsgen-outputs | nsgen with-label | fashion-lenet5: over random's}} of random's
+
 A command that prints a Markdown table is stored with
 
     COMMAND | python docs/_results.py NAME --command 'COMMAND' --title 'what the table is'
@@ -27,6 +31,7 @@ FOLDER = Path(__file__).parent / "results"
 LINK = re.compile(
     r'^\[(?P<text>[^\]\n]+)\]\((?:\.\./)*results/(?P<name>[\w+-]+)\.json(?: "(?P<options>[^"\n]*)")?\)$', re.MULTILINE
 )
+CELL = re.compile(r"\{\{\s*(?P<name>[\w+-]+)\s*\|(?P<row>[^|{}]+)\|(?P<column>[^|{}]+)\}\}")
 RULE = re.compile(r"^\|[\s:|-]*-[\s:|-]*\|$")
 
 
@@ -67,6 +72,14 @@ class Result:
         left_out = {self._place(column) for column in columns}
         rows = [[cell for place, cell in enumerate(row) if place not in left_out] for row in [self.columns, *self.rows]]
         return Result(**{**asdict(self), "columns": rows[0], "rows": rows[1:]})
+
+    def cell(self, row: str, column: str) -> str:
+        """The cell of the only row that begins so."""
+        place = self._place(column)
+        rows = [cells for cells in self.rows if cells[0] == row]
+        if len(rows) != 1:
+            raise ResultError(f"{len(rows)} rows begin with {row!r}, expected one")
+        return rows[0][place].strip("*")
 
     def markdown(self) -> str:
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
@@ -119,8 +132,18 @@ def parse(lines: list[str]) -> tuple[list[str], list[list[str]]]:
 
 
 def render(markdown: str, page: str, folder: Path = FOLDER) -> str:
-    """The page's text with every link to a result replaced by its table."""
-    return LINK.sub(lambda link: _table(link, page, folder), markdown)
+    """The page's text with every link to a result replaced by its table, and every cell that is named by what it holds."""
+    return CELL.sub(lambda cell: _cell(cell, page, folder), LINK.sub(lambda link: _table(link, page, folder), markdown))
+
+
+def _cell(cell: re.Match[str], page: str, folder: Path) -> str:
+    try:
+        text = load(cell["name"], folder).cell(" ".join(cell["row"].split()), " ".join(cell["column"].split()))
+    except ResultError as error:
+        raise ResultError(f"{page}, {cell[0]}: {error}") from error
+    if not text:
+        raise ResultError(f"{page}, {cell[0]}: the cell is empty")
+    return text
 
 
 def _table(link: re.Match[str], page: str, folder: Path) -> str:
