@@ -111,5 +111,6 @@ def test_a_gate_names_the_classes_that_became_worse() -> None:
         {"name": "dog", "old": 0.9, "new": 0.5, "difference_interval": [-0.5, -0.3]},
         {"name": "eel", "old": 0.5, "new": 0.6, "difference_interval": [-0.1, 0.3]},
     ]
-    assert _worse(rows) == " Worse than before: cat (-10.0 points, within chance), dog (-40.0 points)."
+    assert _worse(rows) == " Worse than before, beyond chance: dog (-40.0 points). 1 class is lower within chance."
+    assert _worse(rows[:1]) == " 1 class is lower within chance."
     assert _worse(rows[2:]) == _worse(None) == ""
