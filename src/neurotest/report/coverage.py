@@ -31,7 +31,7 @@ def _criteria(run: Run, entry: str) -> dict[str, Row]:
     return {name: row for name, row in run["summary"]["criteria"].items() if row.get(entry)}
 
 
-@section("coverage", title="Coverage", order=0, commands=COMMANDS)
+@section("coverage", title="How much of the network these inputs exercise", order=0, commands=COMMANDS)
 def coverage(run: Run) -> Row:
     """Criteria that did not fit have a row with the reason."""
     subject, criteria = run["config"]["data"], _criteria(run, "canonical")

@@ -8,11 +8,11 @@ from neurotest.runs.store import Run
 
 FALLEN = 5  # classes in the first sentence
 MOST = 30  # rows of the chart
-SHOWS = "How much better the new network is, row by row, with 95 % intervals of paired differences. Right of the line: better."
+SHOWS = "Accuracy of the new network minus that of the old one, row by row, with 95 % intervals of paired differences."
 HIDES = "which inputs changed; a row whose interval holds the line may be chance, and of many rows a few are beyond it by chance."
 
 
-@section("gate", title="Gate", order=0, commands=("gate",))
+@section("gate", title="May the new network replace the old one?", order=0, commands=("gate",))
 def gate(run: Run) -> Row:
     summary = run["summary"]
     rows = [("by class", summary["by_class"]), ("by fault family", summary["by_family"])]
