@@ -15,6 +15,7 @@ from neurotest.select.adaptive.features import Facts
 EVERYWHERE = 0.1  # weight of every row, whatever the pool looks like
 NATURAL, LITTLE = 0.5, 3.0  # a pool that looks so plain, and a promise below so many points: DeepGini's start
 PROMISED = (0.02, 0.05, 0.10)
+STEPS = 12  # of the descent: orders are as good as with five times as many
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def crossfit(bank: Bank, weights: Tensor, ridge: float) -> tuple[Tensor, Tensor]
     for half in (odd, ~odd):
         some = outputs[half]
         aims = some.aims(labels[half])
-        heads.append(learner.corrected_head(x[half], some, aims, weights[half], ridge, precision=torch.float32))
+        heads.append(learner.corrected_head(x[half], some, aims, weights[half], ridge, precision=torch.float32, steps=STEPS))
         others = outputs[~half]
         odds[~half] = others.corrected(x[~half], heads[-1]).fault_odds(others.predicted)
     return (heads[0] + heads[1]) / 2, odds

@@ -12,7 +12,8 @@ from neurotest.select.adaptive.outputs import Outputs
 
 SQUARES, CAP = 30, 9.0  # of the first so many features the squares are looked at too, capped
 EACH = 700  # images per operator
-STEPS = 60
+DESCENT = 20  # steps of the classifier's descent: shares are then within a point of those of the end
+STEPS = 60  # of EM
 
 
 def expanded(x: Tensor, deviations: Tensor) -> Tensor:
@@ -32,7 +33,7 @@ def estimate(
     aims = torch.nn.functional.one_hot(classes, count).double()
     none = torch.zeros(len(rows), count, dtype=torch.float64)
     ones = torch.ones(len(rows), dtype=torch.float64)
-    weights = learner.corrected_head(z, Outputs(none), aims, ones, ridge, precision=torch.float32)
+    weights = learner.corrected_head(z, Outputs(none), aims, ones, ridge, precision=torch.float32, steps=DESCENT)
     chances = (expanded(torch.from_numpy(pool).double(), deviations) @ weights).softmax(dim=1)
     return maximise(chances.numpy(), aims.mean(dim=0).numpy())
 
@@ -45,7 +46,6 @@ def maximise(chances: np.ndarray, before: np.ndarray, steps: int = STEPS) -> np.
     """EM: the class shares under which a classifier's probabilities (n, k), made with shares `before`, fit the pool."""
     shares = before
     ratio = chances / np.maximum(before, 1e-12)
-    for _ in range(steps):
-        joint = ratio * shares
-        shares = (joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)).mean(axis=0)
+    for _ in range(steps):  # the mean over inputs of ratio x shares, each row divided by its sum
+        shares = shares * ((1 / np.maximum(ratio @ shares, 1e-300)) @ ratio) / len(ratio)
     return np.asarray(shares)
