@@ -75,16 +75,14 @@ class _Part:
 
     def add_slope(self, head: Tensor, slope: Tensor) -> float:
         """The cross-entropy of these rows; its slope is added to `slope`."""
-        if self.vectors is None:
-            z = torch.addmm(self.values, head, self.x)
-        else:
-            z = self.values + _summed(self.vectors, head @ self.x)
+        vectors = self.vectors
+        z = torch.addmm(self.values, head, self.x) if vectors is None else self.values + _summed(vectors, head @ self.x)
         z -= z.amax(dim=0)
         reached = torch.dot(z.view(-1), self.wanted.view(-1))
         total = z.exp_().sum(dim=0)
         value = float(torch.dot(self.weights, total.log()) - reached)
         z.mul_(self.weights / total).sub_(self.wanted)
-        slope.addmm_(z if self.vectors is None else _summed(self.vectors.transpose(0, 1), z), self.x.T)
+        slope.addmm_(z if vectors is None else _summed(vectors.transpose(0, 1), z), self.x.T)
         return value
 
 
