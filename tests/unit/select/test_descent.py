@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.select.adaptive import learner
+from neurotest.select.adaptive import heads
 from neurotest.select.adaptive.descent import Function, minimise
 from neurotest.select.adaptive.outputs import Outputs
 
@@ -70,13 +70,14 @@ def test_more_steps_never_end_higher(seed: int, size: int, steps: int) -> None:
 def test_a_head_is_the_regression_of_scikit_learn() -> None:
     """Where the network says nothing (all logits zero) it is a multinomial regression with a ridge, in blocks or not."""
     random = rng.stream("test.descent.head", 0)
-    n, d, classes = 2 * learner.BLOCK + 100, 6, 4
+    n, d, classes = 2 * heads.BLOCK + 100, 6, 4
     x = random.normal(size=(n, d))
     labels = (x[:, :classes] + random.normal(size=(n, classes))).argmax(axis=1)
     weights = random.random(n)
     outputs = Outputs(torch.zeros(n, classes, dtype=torch.float64))
     aims = outputs.aims(torch.from_numpy(labels))
-    head = learner.corrected_head(torch.from_numpy(x), outputs, aims, torch.from_numpy(weights), 30.0)
+    arguments = torch.from_numpy(x), outputs, aims, torch.from_numpy(weights), 30.0
+    head = heads.quick_head(*arguments, steps=60, precision=torch.float64)
     peer = LogisticRegression(C=1 / 30, fit_intercept=False, tol=1e-9, max_iter=5000).fit(x, labels, weights)
     assert head.T.numpy() == pytest.approx(peer.coef_, abs=1e-4)
 
@@ -87,6 +88,6 @@ def test_few_steps_are_a_shorter_way_to_the_same_end() -> None:
     outputs = Outputs(torch.from_numpy(3 * random.normal(size=(500, 5))))
     aims = outputs.aims(torch.from_numpy(random.integers(0, 5, 500)))
     arguments = x, outputs, aims, torch.ones(500, dtype=torch.float64), 5.0
-    start, few, many = (learner.corrected_head(*arguments, steps=steps) for steps in (0, 12, 60))
+    start, few, many = (heads.quick_head(*arguments, steps=steps) for steps in (0, 12, 60))
     assert not start.any()
     assert float((few - many).norm()) < 0.02 * float(many.norm())

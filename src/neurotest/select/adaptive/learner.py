@@ -5,95 +5,54 @@ Each is a convex problem solved from zero, so that what is learned depends on th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from neurotest.select.adaptive.descent import minimise
 from neurotest.select.adaptive.outputs import Outputs
 
 STEPS = 60
 ENOUGH = 1e-3  # largest entry of the preconditioned gradient: probabilities then agree to about three digits
-BEND = 0.03  # how far an input counts for the curvature at the least, for it may turn out that the network is wrong there
-BLOCK = 2048
 STACKS = 11  # candidate weights of the learner in the stack, 0 .. 1
 DOUBT = 6.0  # the learner's full weight starts exp(-DOUBT) times as probable as none
 
 
-def corrected_head(
-    x: Tensor,
-    outputs: Outputs,
-    aims: Tensor,
-    weights: Tensor,
-    ridge: float,
-    *,
-    precision: torch.dtype = torch.float64,
-    steps: int = STEPS,
-) -> Tensor:
+def corrected_head(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor, ridge: float) -> Tensor:
     """Multinomial regression: what to add to the network's own logits so that they give the people's labels.
 
     x (n, d) features, outputs the network's, aims (n, c) wanted probabilities, weights (n,). Gives (d, rank of the outputs).
-    L-BFGS in coordinates where the curvature at the start is about the identity: an input of which the network is sure bends the
-    function hardly, so it counts by its Gini impurity. precision: of the descent; for many rows single precision is faster.
+    Accelerated descent in coordinates where Boehning's bound of the curvature is the identity, so that a step of one never
+    overshoots and no value has to be computed. For many rows there is `heads.quick_head`.
     """
-    x, weights = x.to(precision), weights.to(precision)
-    bend = weights * (BEND + 1 - outputs.probs().to(precision).square().sum(dim=1)) / 2
-    bound = x.T @ (x * bend[:, None])
+    bound = outputs.curvature * x.T @ (x * weights[:, None])
     bound.diagonal().add_(ridge)
-    upper = torch.linalg.cholesky(bound).T
-    back = torch.linalg.solve_triangular(upper, torch.eye(len(upper), dtype=precision), upper=True)  # coordinates -> weights
-    parts = [_part(x[rows] @ back, outputs[rows], aims[rows], weights[rows]) for rows in _blocks(len(x))]
-    pull = ridge * back.T @ back
-
-    def function(head: Tensor) -> tuple[float, Tensor]:  # (rank, d)
-        slope = head @ pull
-        value = float((head * slope).sum()) / 2
-        for part in parts:
-            value += part.add_slope(head, slope)
-        return value, slope
-
-    start = torch.zeros(outputs.rank, x.shape[1], dtype=precision)
-    coefficients: Tensor = (back @ minimise(function, start, steps=steps, enough=ENOUGH).T).double()
+    lower = torch.linalg.cholesky(bound)
+    back = torch.linalg.solve_triangular(lower.T, torch.eye(len(lower), dtype=x.dtype), upper=True)  # coordinates -> weights
+    # Classes are rows and inputs columns here: a softmax along columns of a few values is several times slower.
+    xb, pull = (x @ back).T.contiguous(), ridge * back.T @ back  # (d, n), (d, d)
+    values, wanted = (a.T.contiguous() for a in (outputs.values, aims))
+    vectors = outputs.vectors()
+    vectors = None if vectors is None else vectors.permute(2, 1, 0).contiguous()  # (rank, c, n)
+    here = ahead = torch.zeros(outputs.rank, x.shape[1], dtype=x.dtype)
+    speed = 1.0
+    for _ in range(STEPS):
+        added = ahead @ xb
+        added = added if vectors is None else summed(vectors, added)
+        wrong = ((values + added).softmax(dim=0) - wanted) * weights
+        wrong = wrong if vectors is None else summed(vectors.transpose(0, 1), wrong)
+        slope = wrong @ xb.T + ahead @ pull
+        new = ahead - slope
+        if float((slope * (new - here)).sum()) > 0:  # going uphill: forget the momentum
+            speed = 1.0
+        faster = (1 + (1 + 4 * speed * speed) ** 0.5) / 2
+        ahead = new + (speed - 1) / faster * (new - here)
+        here, speed = new, faster
+        if float(slope.abs().max()) < ENOUGH:
+            break
+    coefficients: Tensor = back @ here.T
     return coefficients
 
 
-def _blocks(n: int) -> list[slice]:
-    return [slice(i, i + BLOCK) for i in range(0, n, BLOCK)]
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Some rows of a regression, as many as stay in a processor's cache. Classes are rows and inputs columns here: a softmax
-    along columns of a few values is several times slower."""
-
-    x: Tensor  # (d, n)
-    values: Tensor  # (c, n)
-    wanted: Tensor  # (c, n), times the weights
-    weights: Tensor  # (n,)
-    vectors: Tensor | None  # (rank, c, n)
-
-    def add_slope(self, head: Tensor, slope: Tensor) -> float:
-        """The cross-entropy of these rows; its slope is added to `slope`."""
-        vectors = self.vectors
-        z = torch.addmm(self.values, head, self.x) if vectors is None else self.values + _summed(vectors, head @ self.x)
-        z -= z.amax(dim=0)
-        reached = torch.dot(z.view(-1), self.wanted.view(-1))
-        total = z.exp_().sum(dim=0)
-        value = float(torch.dot(self.weights, total.log()) - reached)
-        z.mul_(self.weights / total).sub_(self.wanted)
-        slope.addmm_(z if vectors is None else _summed(vectors.transpose(0, 1), z), self.x.T)
-        return value
-
-
-def _part(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor) -> _Part:
-    values, wanted = (a.to(x).T.contiguous() for a in (outputs.values, aims))
-    vectors = outputs.vectors()
-    vectors = None if vectors is None else vectors.to(x).permute(2, 1, 0).contiguous()
-    return _Part(x.T.contiguous(), values, wanted.mul_(weights), weights, vectors)
-
-
-def _summed(vectors: Tensor, factors: Tensor) -> Tensor:
+def summed(vectors: Tensor, factors: Tensor) -> Tensor:
     """(k, m, n), (k, n) -> (m, n): the sum of products over k, one after the other, so that nothing as large is made anew."""
     total = torch.zeros(vectors.shape[1:], dtype=vectors.dtype)
     for some, factor in zip(vectors, factors, strict=True):

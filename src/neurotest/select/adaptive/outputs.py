@@ -52,6 +52,11 @@ class Outputs:
         return self.values.shape[1] if self.embedding is None else self.embedding.shape[1]
 
     @property
+    def curvature(self) -> float:
+        """Bound of the curvature of the log-sum in what a head adds: Boehning's half, or the variance of classes' directions."""
+        return 0.5 if self.embedding is None else max(0.5, float(self.embedding.square().sum(dim=1).max()))
+
+    @property
     def predicted(self) -> Tensor:
         return self.values.argmax(dim=1) if self.classes is None else self.classes[:, 0]
 
