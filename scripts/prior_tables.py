@@ -112,6 +112,23 @@ def shuffled(lines: list[Line]) -> None:
         row(*about, *padded([cell(c) for c in columns(values)]))
 
 
+def compared(before: list[Line], after: list[Line]) -> None:
+    """Gain over DeepGini in points of two versions on the same pools, and the mean difference with its interval over pools."""
+    head("pools", "variant", "number", "", *(f"{b:.0%}" for b in BUDGETS))
+    places = "subject", "kind", "seed", "variant", "round", "audit"
+    theirs = {tuple(x[place] for place in places): x for x in before}
+    groups: dict[tuple[str, str], list[tuple[list[float], list[float]]]] = defaultdict(list)
+    for x in after:
+        if (same := theirs.get(tuple(x[place] for place in places))) is not None:
+            old, new = ([a - b for a, b in zip(one["rates"], one["deepgini"], strict=False)] for one in (same, x))
+            groups[x["kind"], x["variant"]].append((old, new))
+    for (kind, variant), pairs in sorted(groups.items()):
+        sets = [columns([pair[side] for pair in pairs]) for side in (0, 1)]
+        apart = [[b - a for a, b in zip(*both, strict=True)] for both in zip(*sets, strict=True)]
+        for word, cells in (("before", sets[0]), ("after", sets[1]), ("difference", apart)):
+            row(kind, variant, str(len(pairs)), word, *padded([cell(c) for c in cells]))
+
+
 def batches(lines: list[Line]) -> None:
     """Gain over DeepGini by the size of rounds, large ones as they are and as if small, and how far the gap is closed."""
     head("subject", "round", "pools", "budget", "as small ones", "as they are", "rounds of 0.5%", "gap closed")

@@ -7,6 +7,7 @@ python scripts/report_prior.py mean FILE [KIND ...] Markdown: the mean over subj
 python scripts/report_prior.py left FILE [KIND ...] Markdown: faults left, estimate and truth
 python scripts/report_prior.py shuffled FILE        Markdown: points above random with permuted labels
 python scripts/report_prior.py batches FILE         Markdown: what large rounds lose, and how much of it is won back
+python scripts/report_prior.py compare FILE FILE    Markdown: two versions on the same pools
 python scripts/report_prior.py even FILE ...        as run, on even images, for designing
 python scripts/store_prior.py FILE [NAME ...]       measures what the stored tables need, and stores them
 
@@ -36,7 +37,7 @@ from adaptive_pools import (
     shifted_pools,
     styled_pools,
 )
-from prior_tables import BUDGETS, Line, batches, left, means, shuffled, table
+from prior_tables import BUDGETS, Line, batches, compared, left, means, shuffled, table
 
 from neurotest import rng, zoo
 from neurotest.data.source import Source
@@ -289,7 +290,7 @@ TABLES = {"mean": means, "left": left, "shuffled": shuffled, "batches": batches}
 
 
 def main() -> None:
-    if len(sys.argv) < 3 or sys.argv[1] not in ("run", "even", "table", *TABLES):
+    if len(sys.argv) < 3 or sys.argv[1] not in ("run", "even", "table", "compare", *TABLES):
         raise SystemExit(__doc__)
     torch.set_num_threads(1)
     command, *words = sys.argv[1:]
@@ -297,6 +298,8 @@ def main() -> None:
         run(settings(words, command == "run"))
     elif command == "table":
         table(read(Path(words[0])), words[1])
+    elif command == "compare":
+        compared(*(read(Path(word)) for word in words[:2]))
     else:
         TABLES[command]([x for x in read(Path(words[0])) if x["kind"] in (words[1:] or KINDS)])
 

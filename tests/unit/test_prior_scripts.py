@@ -46,3 +46,15 @@ def test_a_table_takes_the_lines_of_its_runs_only(tmp_path: Path) -> None:
     file.write_text("".join(json.dumps({**common, "seed": s, "round": r, "word": w}) + "\n" for s, r, w in entries))
     run = report_prior.settings([str(file), *["nss", "self", "mnist-lenet5", "seeds=1:2"]], True)
     assert [line["word"] for line in store_prior.lines_of(file, [run])] == ["again"]
+
+
+def test_two_versions_are_compared_on_the_pools_they_share(capsys: pytest.CaptureFixture[str]) -> None:
+    """Gains of 10 and 20 become 13 and 21; a pool that only one of them has is left out."""
+
+    def line(seed: int, rate: float) -> prior_tables.Line:
+        common = {"subject": "a", "kind": "nss", "variant": "self", "round": 0.005, "audit": 0.0}
+        return {**common, "seed": seed, "rates": [rate], "deepgini": [50.0]}
+
+    prior_tables.compared([line(1, 60), line(2, 70), line(3, 90)], [line(1, 63), line(2, 71)])
+    rows = [row.split(" | ")[3:5] for row in capsys.readouterr().out.splitlines()[2:]]
+    assert [(word, cell.split()[0]) for word, cell in rows] == [("before", "+15.0"), ("after", "+17.0"), ("difference", "+2.0")]
