@@ -21,7 +21,6 @@ from report_prior import TABLES, Settings, cases, key, keys, read, run, settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
-LENETS = "mnist-lenet5 fashion-lenet5 mnist-lenet1"
 NSS = "nss train foreseen unsimulated self none seeds=100:105"
 NATURAL = "natural train foreseen self none seeds=100:101"
 CORRUPTED = "corrupted train self none seeds=0:1"
@@ -55,11 +54,11 @@ STORED = {
     ),
     "prior-batches": Stored(
         "Large rounds: gain over DeepGini in points, odd test images, 95 % intervals over pools", "batches",
-        (f"nss unsimulated simple {LENETS} seeds=100:105 rounds=0.005,0.02,0.05",),
+        ("nss unsimulated simple mnist-lenet5 seeds=100:105 rounds=0.005,0.02,0.05",),
     ),
     "prior-shuffled": Stored(
         "Permuted labels: points above random, 95 % interval over permutations", "shuffled",
-        (f"shuffled train self none {LENETS} mnist-fcnet5 seeds=100:102 permutations=25",),
+        ("shuffled train self none mnist-lenet5 fashion-lenet5 mnist-lenet1 mnist-fcnet5 seeds=100:102 permutations=25",),
     ),
 }  # fmt: skip
 

@@ -11,12 +11,10 @@ from torch import Tensor
 from neurotest.select.adaptive import learner, shares
 from neurotest.select.adaptive.bank import PLAIN, Bank
 from neurotest.select.adaptive.features import Facts
-from neurotest.select.adaptive.heads import quick_head
 
 EVERYWHERE = 0.1  # weight of every row, whatever the pool looks like
 NATURAL, LITTLE = 0.5, 3.0  # a pool that looks so plain, and a promise below so many points: DeepGini's start
 PROMISED = (0.02, 0.05, 0.10)
-STEPS = 8  # of the descent: orders are as good as with more of them, those of changes that were not simulated a little better
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def crossfit(bank: Bank, weights: Tensor, ridge: float) -> tuple[Tensor, Tensor]
     for half in (odd, ~odd):
         some = outputs[half]
         aims = some.aims(labels[half])
-        heads.append(quick_head(x[half], some, aims, weights[half], ridge, steps=STEPS))
+        heads.append(learner.corrected_head(x[half], some, aims, weights[half], ridge, precision=torch.float32))
         others = outputs[~half]
         odds[~half] = others.corrected(x[~half], heads[-1]).fault_odds(others.predicted)
     return (heads[0] + heads[1]) / 2, odds

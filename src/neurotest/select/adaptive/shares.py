@@ -7,13 +7,12 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.select.adaptive.heads import quick_head
+from neurotest.select.adaptive import learner
 from neurotest.select.adaptive.outputs import Outputs
 
 SQUARES, CAP = 30, 9.0  # of the first so many features the squares are looked at too, capped
 EACH = 700  # images per operator
-DESCENT = 20  # steps of the classifier's descent: shares are then within a point of those of the end
-STEPS = 60  # of EM
+STEPS = 60
 
 
 def expanded(x: Tensor, deviations: Tensor) -> Tensor:
@@ -33,7 +32,7 @@ def estimate(
     aims = torch.nn.functional.one_hot(classes, count).double()
     none = torch.zeros(len(rows), count, dtype=torch.float64)
     ones = torch.ones(len(rows), dtype=torch.float64)
-    weights = quick_head(z, Outputs(none), aims, ones, ridge, steps=DESCENT)
+    weights = learner.corrected_head(z, Outputs(none), aims, ones, ridge, precision=torch.float32)
     chances = (expanded(torch.from_numpy(pool).double(), deviations) @ weights).softmax(dim=1)
     return maximise(chances.numpy(), aims.mean(dim=0).numpy())
 
