@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from neurotest.stats.bootstrap import mean_interval
+from neurotest import rng
+from neurotest.stats.bootstrap import Interval, mean_interval
 
 BUDGETS = (0.02, 0.05, 0.10, 0.20)
 Line = dict[str, Any]
@@ -33,7 +35,7 @@ def gains_of(lines: list[Line]) -> dict[tuple[str, str, str, float], list[list[f
     return gains
 
 
-def cell(values: Sequence[float]) -> str:
+def cell(values: Sequence[float] | np.ndarray) -> str:
     interval = mean_interval(np.array(values))
     return f"{interval.value:+.1f}" if len(values) < 2 else f"{interval.value:+.1f} ({interval.low:+.1f} .. {interval.high:+.1f})"
 
@@ -110,24 +112,50 @@ def shuffled(lines: list[Line]) -> None:
         row(*about, *padded([cell(c) for c in columns(values)]))
 
 
+def compared(before: list[Line], after: list[Line]) -> None:
+    """Gain over DeepGini in points of two versions on the same pools, and the mean difference with its interval over pools."""
+    head("pools", "variant", "number", "", *(f"{b:.0%}" for b in BUDGETS))
+    places = "subject", "kind", "seed", "variant", "round", "audit"
+    theirs = {tuple(x[place] for place in places): x for x in before}
+    groups: dict[tuple[str, str], list[tuple[list[float], list[float]]]] = defaultdict(list)
+    for x in after:
+        if (same := theirs.get(tuple(x[place] for place in places))) is not None:
+            old, new = ([a - b for a, b in zip(one["rates"], one["deepgini"], strict=False)] for one in (same, x))
+            groups[x["kind"], x["variant"]].append((old, new))
+    for (kind, variant), pairs in sorted(groups.items()):
+        sets = [columns([pair[side] for pair in pairs]) for side in (0, 1)]
+        apart = [[b - a for a, b in zip(*both, strict=True)] for both in zip(*sets, strict=True)]
+        for word, cells in (("before", sets[0]), ("after", sets[1]), ("difference", apart)):
+            row(kind, variant, str(len(pairs)), word, *padded([cell(c) for c in cells]))
+
+
 def batches(lines: list[Line]) -> None:
     """Gain over DeepGini by the size of rounds, large ones as they are and as if small, and how far the gap is closed."""
     head("subject", "round", "pools", "budget", "as small ones", "as they are", "rounds of 0.5%", "gap closed")
     gains = gains_of([x for x in lines if x["kind"] == "nss"])
-    for subject, share in sorted({(s, r) for s, _, v, r in gains if v == "simple" and r > 0.005}):
+    for share in sorted({r for _, _, v, r in gains if v == "simple" and r > 0.005}):
+        subjects = sorted({s for s, _, v, r in gains if (v, r) == ("simple", share)})
         kinds = ("simple", share), ("unsimulated", share), ("unsimulated", 0.005)
-        sets = [columns(gains[subject, "nss", variant, size]) for variant, size in kinds]
-        pools = min(len(one[0]) for one in sets)
-        for place in (1, 2):
-            simple, ours, small = (one[place][:pools] for one in sets)
-            closed = (np.mean(ours) - np.mean(simple)) / (np.mean(small) - np.mean(simple))
-            row(
-                subject,
-                f"{share:.0%}",
-                str(pools),
-                f"{BUDGETS[place]:.0%}",
-                cell(simple),
-                cell(ours),
-                cell(small),
-                f"{closed:.0%}",
-            )
+        for some, place in itertools.product([*([one] for one in subjects), *([subjects] if len(subjects) > 1 else [])], (1, 2)):
+            sets = [np.array([columns(gains[s, "nss", v, r])[place] for v, r in kinds]) for s in some]  # (3, pools) each
+            about = some[0] if len(some) == 1 else "all", f"{share:.0%}", str(sum(one.shape[1] for one in sets))
+            cells = [cell(np.concatenate([one[row] for one in sets])) for row in range(len(kinds))]
+            row(*about, f"{BUDGETS[place]:.0%}", *cells, percent(closed(sets)))
+
+
+def closed(sets: list[np.ndarray], draws: int = 4000) -> Interval:
+    """Share of the gap between the first and the last row that the second wins back, with a 95 % bootstrap interval.
+
+    One array (3, pools) per subject: the pools of each are drawn anew, all three rows together, for they were measured on the
+    same pools; subjects count equally.
+    """
+    random = rng.stream("prior.closed", 0)
+    places = [random.integers(0, one.shape[1], (draws, one.shape[1])) for one in sets]
+    drawn = np.mean([one[:, where].mean(axis=2) for one, where in zip(sets, places, strict=True)], axis=0)  # (3, draws)
+    simple, ours, small = np.mean([one.mean(axis=1) for one in sets], axis=0)
+    low, high = np.quantile((drawn[1] - drawn[0]) / (drawn[2] - drawn[0]), [0.025, 0.975])
+    return Interval(float((ours - simple) / (small - simple)), float(low), float(high))
+
+
+def percent(interval: Interval) -> str:
+    return f"{interval.value:.0%} ({interval.low:.0%} .. {interval.high:.0%})"

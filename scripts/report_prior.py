@@ -7,7 +7,9 @@ python scripts/report_prior.py mean FILE [KIND ...] Markdown: the mean over subj
 python scripts/report_prior.py left FILE [KIND ...] Markdown: faults left, estimate and truth
 python scripts/report_prior.py shuffled FILE        Markdown: points above random with permuted labels
 python scripts/report_prior.py batches FILE         Markdown: what large rounds lose, and how much of it is won back
+python scripts/report_prior.py compare FILE FILE    Markdown: two versions on the same pools
 python scripts/report_prior.py even FILE ...        as run, on even images, for designing
+python scripts/store_prior.py FILE [NAME ...]       measures what the stored tables need, and stores them
 
 Kinds: nss, natural, corrupted (noise, JPEG, fog), foreign (scikit-learn's digits among MNIST), styled (CIFAR-10 photographs in
 another style), shuffled (nss pools with permuted labels). Variants: train, foreseen (no labels), unsimulated (none of the pool's
@@ -35,7 +37,7 @@ from adaptive_pools import (
     shifted_pools,
     styled_pools,
 )
-from prior_tables import BUDGETS, Line, batches, left, means, shuffled, table
+from prior_tables import BUDGETS, Line, batches, compared, left, means, shuffled, table
 
 from neurotest import rng, zoo
 from neurotest.data.source import Source
@@ -226,23 +228,32 @@ def fits(kind: str, name: str, seed: int, s: Settings) -> bool:
     return name.startswith({"foreign": "mnist", "styled": "cifar10"}.get(kind, ""))
 
 
-def run(s: Settings) -> None:
+def cases(s: Settings) -> Iterator[tuple[int, str, str]]:
     """Seeds outside, so that what is finished first holds all subjects."""
     subjects = s.subjects or [one.name for one in zoo.catalogue() if one.weights is not None]
+    for seed, name, kind in itertools.product(s.seeds, subjects, s.kinds or ["nss"]):
+        if fits(kind, name, seed, s):
+            yield seed, name, kind
+
+
+def keys(s: Settings, seed: int, name: str, kind: str) -> Iterator[tuple[Any, ...]]:
+    """Of the lines that are measured on a pool; what needs no label knows no rounds."""
+    numbers = range(s.permutations if kind == "shuffled" else 1)
+    for variant in wanted_variants(kind, s):
+        for share, number in itertools.product(s.rounds[:1] if variant == "foreseen" else s.rounds, numbers):
+            yield name, kind, seed, variant, share, s.audit, number
+
+
+def run(s: Settings) -> None:
     done = {key(x) for x in read(s.file)}
     opened: dict[str, Subject] = {}
-    cases = [(seed, name, kind) for seed in s.seeds for name in subjects for kind in s.kinds or ["nss"]]
-    for seed, name, kind in cases:
-        numbers = range(s.permutations if kind == "shuffled" else 1)
-        sets = list(itertools.product(s.rounds, numbers))
-        left_to_do = [
-            v for v in wanted_variants(kind, s) if any((name, kind, seed, v, r, s.audit, k) not in done for r, k in sets)
-        ]
-        if not left_to_do or not fits(kind, name, seed, s):
+    for seed, name, kind in cases(s):
+        missing = {one[3] for one in keys(s, seed, name, kind) if one not in done}
+        if not missing:
             continue
         subject = opened.get(name) or opened.setdefault(name, Subject(name))
         for pool in pools(kind, name, s.odd, seed):
-            for line in measure(subject, kind, pool, seed, left_to_do, s):
+            for line in measure(subject, kind, pool, seed, [v for v in wanted_variants(kind, s) if v in missing], s):
                 with open(s.file, "a") as file:
                     file.write(json.dumps({"subject": name, **line}) + "\n")
 
@@ -279,7 +290,7 @@ TABLES = {"mean": means, "left": left, "shuffled": shuffled, "batches": batches}
 
 
 def main() -> None:
-    if len(sys.argv) < 3 or sys.argv[1] not in ("run", "even", "table", *TABLES):
+    if len(sys.argv) < 3 or sys.argv[1] not in ("run", "even", "table", "compare", *TABLES):
         raise SystemExit(__doc__)
     torch.set_num_threads(1)
     command, *words = sys.argv[1:]
@@ -287,6 +298,8 @@ def main() -> None:
         run(settings(words, command == "run"))
     elif command == "table":
         table(read(Path(words[0])), words[1])
+    elif command == "compare":
+        compared(*(read(Path(word)) for word in words[:2]))
     else:
         TABLES[command]([x for x in read(Path(words[0])) if x["kind"] in (words[1:] or KINDS)])
 

@@ -64,8 +64,22 @@ class _Linear:
         centred = values - self.mean
         return centred @ self.turn if self.turn.ndim == 2 else centred * self.turn
 
-    def single(self) -> _Linear:
-        return _Linear(self.mean.float(), self.turn.float())
+    def single(self) -> _Single:
+        shift = -(self.mean @ self.turn if self.turn.ndim == 2 else self.mean * self.turn)
+        return _Single(shift.float(), self.turn.float())
+
+
+@dataclass(frozen=True)
+class _Single:
+    """The same in single precision, the centre taken off at the end: values are read once."""
+
+    shift: Tensor
+    turn: Tensor
+
+    def __call__(self, values: Tensor) -> Tensor:
+        if self.turn.ndim == 2:
+            return torch.addmm(self.shift, values, self.turn)
+        return torch.addcmul(self.shift, values, self.turn)
 
 
 def _components(values: Tensor, count: int) -> Tensor:
@@ -121,7 +135,7 @@ class Basis:
         return cls(steps, last, limit, class_embedding(logits) if logits.shape[1] > MANY else None)
 
     @cached_property
-    def _single(self) -> tuple[tuple[_Linear, ...], _Linear]:
+    def _single(self) -> tuple[tuple[_Single, ...], _Single]:
         return tuple(step.single() for step in self.steps), self.last.single()
 
     def __call__(self, parts: Parts) -> Tensor:
@@ -163,8 +177,12 @@ class Gather:
             self._put("logits", index, values)
         else:
             self._put("logits", index, logits.float().numpy())
-        self.queue.append((index, parts_of(trace)))
         self.seen += len(index)
+        parts = parts_of(trace)
+        if self.basis is not None and not self.waiting and len(index) == BLOCK:
+            self._put("features", index, self.basis(parts).numpy())
+            return
+        self.queue.append((index, parts))
         self.waiting += len(index)
         if self.basis is None:
             self.sample.append(logits)
@@ -226,16 +244,38 @@ def _flat(tensor: Tensor, grid: int) -> Tensor:
 
 
 def _averaged(maps: Tensor, rows: int, columns: int) -> Tensor:
-    """(n, c, h, w) -> (n, c x rows x columns): as `adaptive_avg_pool2d`, by a product or by sums where these are faster."""
+    """(n, c, h, w) -> (n, c x rows x columns): as `adaptive_avg_pool2d`, by sums or by a product where these are faster."""
     n, _, height, width = maps.shape
     if (height, width) == (rows, columns):
         return maps.flatten(1)
-    if maps.is_contiguous() and height * width <= SMALL:
+    plain = maps.is_contiguous()
+    if not height % rows and not width % columns:
+        if plain and height // rows >= TALL:
+            bands = maps.view(-1, height // rows, width).mean(dim=1)
+            return bands.view(-1, width // columns).mean(dim=1).view(n, -1)
+        if plain or maps.is_contiguous(memory_format=torch.channels_last):
+            return _added(maps, rows, columns)
+    if plain and height * width <= SMALL:
         return (maps.view(-1, height * width) @ _means(height, width, rows, columns).to(maps)).view(n, -1)
-    if maps.is_contiguous() and not height % rows and not width % columns and height // rows >= TALL:
-        bands = maps.view(-1, height // rows, width).mean(dim=1)
-        return bands.view(-1, width // columns).mean(dim=1).view(n, -1)
     return adaptive_avg_pool2d(maps, (rows, columns)).flatten(1)
+
+
+def _added(maps: Tensor, rows: int, columns: int) -> Tensor:
+    """As `_averaged`, of windows that fill the map: lines are added up first, then what lies side by side in them."""
+    n, c, height, width = maps.shape
+    down, across = height // rows, width // columns
+    if maps.is_contiguous():
+        lines = _sum(maps.view(-1, down, width).unbind(1)).view(-1, across)
+        return _sum(lines.unbind(1)).div_(down * across).view(n, -1)
+    lines = _sum(maps.permute(0, 2, 3, 1).reshape(-1, down, width * c).unbind(1)).view(-1, across, c)
+    return _sum(lines.unbind(1)).div_(down * across).view(n, -1, c).transpose(1, 2).reshape(n, -1)
+
+
+def _sum(parts: Sequence[Tensor]) -> Tensor:
+    total = parts[0].clone(memory_format=torch.contiguous_format)
+    for part in parts[1:]:
+        total += part
+    return total
 
 
 @cache
@@ -255,6 +295,8 @@ def _windows(length: int, count: int) -> Tensor:
 def _statistics(picture: Tensor) -> Tensor:
     """Mean, spread, largest, smallest, and how rough it is along and across."""
     flat = picture.flatten(1)
+    if picture.is_contiguous():
+        picture = flat.view(picture.shape)  # of a grey image, which lies in two ways at once, the one that is read faster
     mean = flat.mean(dim=1)
     spread = (flat - mean[:, None]).square_().mean(dim=1).sqrt_()  # `std` takes twenty times as long
     statistics = [mean, spread, flat.amax(dim=1), flat.amin(dim=1)]

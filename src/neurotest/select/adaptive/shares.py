@@ -45,7 +45,6 @@ def maximise(chances: np.ndarray, before: np.ndarray, steps: int = STEPS) -> np.
     """EM: the class shares under which a classifier's probabilities (n, k), made with shares `before`, fit the pool."""
     shares = before
     ratio = chances / np.maximum(before, 1e-12)
-    for _ in range(steps):
-        joint = ratio * shares
-        shares = (joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)).mean(axis=0)
+    for _ in range(steps):  # the mean over inputs of ratio x shares, each row divided by its sum
+        shares = shares * ((1 / np.maximum(ratio @ shares, 1e-300)) @ ratio) / len(ratio)
     return np.asarray(shares)
