@@ -137,7 +137,7 @@ SETTING = re.compile(
 )
 
 
-@pytest.mark.parametrize("study", ["nss", "nsgen", "deepsensor"])
+@pytest.mark.parametrize("study", ["nss", "nsgen", "deepsensor", "coverage", "fuzzing"])
 def test_measured_numbers_of_studies_are_not_typed(study: str) -> None:
     """Decimals and percentages of the pages come out of stored results, by links and by cells; settings may be named."""
     text = (DOCS / "notes" / f"study-{study}.md").read_text(encoding="utf-8")

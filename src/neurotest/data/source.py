@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,24 @@ def content_ids(x: Array) -> npt.NDArray[np.str_]:
         one.update(row.data)
         ids[i] = one.hexdigest()
     return ids
+
+
+def quick_keys(x: Array) -> npt.NDArray[np.uint64]:
+    """One number per row of `x`, equal where the bytes are equal, and rarely otherwise: a first look before `content_ids`, which
+    cost thirty times as much."""
+    rows = np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint8) if len(x) else np.empty((0, 0), dtype=np.uint8)
+    whole = rows.shape[1] // 8 * 8
+    words = rows[:, :whole].view(np.uint64)  # (n, bytes / 8)
+    keys: npt.NDArray[np.uint64] = words @ _multipliers(words.shape[1])  # products wrap around
+    for place in range(whole, rows.shape[1]):
+        keys += rows[:, place].astype(np.uint64) << np.uint64(8 * (place - whole))
+    return keys
+
+
+@functools.lru_cache(maxsize=4)
+def _multipliers(count: int) -> npt.NDArray[np.uint64]:
+    """Odd, so that no single word is lost."""
+    return np.random.default_rng(0).integers(0, 1 << 63, count, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 
 
 class Source:
@@ -111,6 +130,21 @@ class Source:
             parts = [content_ids(rows) for rows in self._chunks()]
             self._ids = np.concatenate(parts) if parts else np.empty(0, dtype="U16")
         return self._ids
+
+    def contained(self, other: Source) -> npt.NDArray[np.int64]:
+        """Positions of the inputs that `other` holds, too, byte for byte. Hashed is only what agrees at first sight."""
+        if (self.dtype, self.shape) != (other.dtype, other.shape):
+            return np.empty(0, dtype=np.int64)
+        theirs = np.concatenate([np.empty(0, dtype=np.uint64), *(quick_keys(rows) for rows in other._chunks())])
+        places, start = [np.empty(0, dtype=np.int64)], 0
+        for rows in self._chunks():
+            keys = quick_keys(rows)
+            alike = np.flatnonzero(np.isin(keys, theirs))
+            if len(alike):
+                there = content_ids(other.read(np.flatnonzero(np.isin(theirs, keys[alike]))))
+                places.append(start + alike[np.isin(content_ids(rows[alike]), there)])
+            start += len(rows)
+        return np.concatenate(places)
 
     def digest(self) -> str:
         """One hash (64 hexadecimal digits) of dtype, shape, every byte of the inputs, and labels; inputs are read only once.
