@@ -125,7 +125,8 @@ def test_every_stored_result_is_shown_and_every_link_can_be(results: ModuleType)
 def test_a_cell_in_a_sentence_is_what_is_stored(results: ModuleType, stored: Path) -> None:
     text = "it is {{one | b |\nvalue}}, not {{ one |b| pool }}"
     assert results.render(text, "page.md", stored) == "it is 2 (1 .. 3), not x"
-    for wrong in ("{{two | b | value}}", "{{one | c | value}}", "{{one | a | value}}", "{{one | b | size}}"):
+    assert results.render("{{one | a > x | value}}", "page.md", stored) == "1.00"
+    for wrong in ("{{two | b | value}}", "{{one | c | value}}", "{{one | a | value}}", "{{one | b | size}}", "{{one | a > z | pool}}"):
         with pytest.raises(results.ResultError, match=r"page\.md"):
             results.render(wrong, "page.md", stored)
 
