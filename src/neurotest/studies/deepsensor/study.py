@@ -30,8 +30,8 @@ SWEPT = ("", "+polluted10", "+overfit")  # figures 5, 6, 10, 11
     "study",
     "deepsensor",
     paper="DeepSensor: sensitivity (tables II to IV, VI; figures 3, 5 to 8), excitability (tables 3 to 5; figures 1, 3, 7 to 11)",
-    cost="quick: LeNet-1, LeNet-5 and ten seeds on ResNet-20, three sets of seeds, twenty minutes of processor time (half of that "
-    "with `--workers 2` on two cores), a third of them for training faulty networks the first time; full: 1,000 seeds, days",
+    cost="quick: LeNet-1, LeNet-5 and ten seeds on ResNet-20, three sets of seeds, twenty minutes of processor time "
+    "(`--workers 2` uses two cores), a third of them for training faulty networks the first time; full: 1,000 seeds, days",
     differs="Everything happens in a ball (L2 1, or Linf 0.1) and is rounded to 8 bits; the papers state one for their coverage "
     "figure only, and without one every method reaches any count. DeepXplore, DLFuzz and DeepHunter have the papers' settings "
     "and own limits instead of the ball (but in the coverage figure); DeepXplore pushes the network under test. Seeds have "
