@@ -17,6 +17,7 @@ from neurotest.pictures import Preprocess
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data
+MANY = 10_000  # inputs compared in one go: what is kept of all small ones would outweigh everything else that is kept per input
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,9 @@ class Source:
         """Positions of the inputs that `other` holds, too, byte for byte. Hashed is only what agrees at first sight."""
         if (self.dtype, self.shape) != (other.dtype, other.shape):
             return np.empty(0, dtype=np.int64)
-        theirs = np.concatenate([np.empty(0, dtype=np.uint64), *(quick_keys(rows) for rows in other._chunks())])
+        theirs = np.concatenate([np.empty(0, dtype=np.uint64), *(quick_keys(rows) for rows in other._chunks(MANY))])
         places, start = [np.empty(0, dtype=np.int64)], 0
-        for rows in self._chunks():
+        for rows in self._chunks(MANY):
             keys = quick_keys(rows)
             alike = np.flatnonzero(np.isin(keys, theirs))
             if len(alike):
@@ -159,8 +160,9 @@ class Source:
         labels = b"unlabelled" if self.labels is None else b"labels " + self.labels.astype("<i8").tobytes()
         return hashlib.blake2b(self._inputs_digest + labels, digest_size=32).hexdigest()
 
-    def _chunks(self) -> Iterator[Array]:
-        step = max(1, CHUNK // max(1, int(np.prod(self.shape)) * self.dtype.itemsize))
+    def _chunks(self, rows: int = CHUNK) -> Iterator[Array]:
+        """All inputs in their order, at most so many at a time."""
+        step = min(rows, max(1, CHUNK // max(1, int(np.prod(self.shape)) * self.dtype.itemsize)))
         return (self._rows(np.arange(i, min(i + step, len(self)))) for i in range(0, len(self), step))
 
     def take(self, index: npt.ArrayLike) -> Source:
