@@ -19,7 +19,7 @@ class Number:
 
     what: str
     result: str
-    row: str  # the first cell of the row
+    row: str  # the first cell of the row, or the first cells, joined by ` > `
     column: str
 
     def read(self, folder: Path = FOLDER) -> tuple[str, Result]:

@@ -10,6 +10,8 @@ A single cell stands in a sentence as the file, the first cell of its row and it
 
     with the label {{study-nsgen-outputs | nsgen with-label | fashion-lenet5: over random's}} of random's
 
+(where several rows begin alike, the first cells joined: `mnist-lenet1 > nss`).
+
 A command that prints a Markdown table is stored with
 
     COMMAND | python docs/_results.py NAME --command 'COMMAND' --title 'what the table is'
@@ -74,9 +76,9 @@ class Result:
         return Result(**{**asdict(self), "columns": rows[0], "rows": rows[1:]})
 
     def cell(self, row: str, column: str) -> str:
-        """The cell of the only row that begins so."""
-        place = self._place(column)
-        rows = [cells for cells in self.rows if cells[0] == row]
+        """The cell of the only row that begins so; several cells of its beginning are joined by ` > `."""
+        place, names = self._place(column), row.split(" > ")
+        rows = [cells for cells in self.rows if cells[: len(names)] == names]
         if len(rows) != 1:
             raise ResultError(f"{len(rows)} rows begin with {row!r}, expected one")
         return rows[0][place].strip("*")

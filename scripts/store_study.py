@@ -4,7 +4,8 @@ neurotest study NAME --json > FILE
 python scripts/store_study.py NAME FILE
 
 What is stored, of which cells, and which of a table's columns, stands in store_study.toml beside this script; numbers come from
-FILE alone, and nothing is stored while cells that belong to it are missing.
+FILE alone, and nothing is stored while cells that belong to it are missing. Where a part of a study has a command of its own
+(`run`), its NAME is `STUDY-PART`.
 """
 
 from __future__ import annotations
@@ -72,7 +73,10 @@ def main() -> None:
     name, file = sys.argv[1:]
     content = json.loads(Path(file).read_text(encoding="utf-8"))
     specs = tomllib.loads((HERE / "store_study.toml").read_text(encoding="utf-8"))[name]
-    command = f"neurotest study {name} --json > FILE; python scripts/store_study.py {name} FILE"
+    study, *arguments = specs.pop("run", name).split()
+    if content["study"] != study:
+        sys.exit(f"{file} is of the study {content['study']}, not of {study}.")
+    command = f"neurotest study {' '.join((study, *arguments))} --json > FILE; python scripts/store_study.py {name} FILE"
     for result, spec in specs.items():
         if missing := [key for key in content["missing"] if key.startswith(tuple(spec.get("cells", ("",))))]:
             print(f"{result} is not stored: {len(missing)} of its cells are missing, such as {missing[0]}.", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -45,6 +46,15 @@ def _part(path: Path) -> Path:
             with suppress(OSError):
                 shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
     return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+@contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Work on `path` that only one process does at a time; the others wait. The lock dies with its process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -125,9 +127,16 @@ def test_every_stored_result_is_shown_and_every_link_can_be(results: ModuleType)
 def test_a_cell_in_a_sentence_is_what_is_stored(results: ModuleType, stored: Path) -> None:
     text = "it is {{one | b |\nvalue}}, not {{ one |b| pool }}"
     assert results.render(text, "page.md", stored) == "it is 2 (1 .. 3), not x"
-    for wrong in ("{{two | b | value}}", "{{one | c | value}}", "{{one | a | value}}", "{{one | b | size}}"):
+    assert results.render("{{one | a > x | value}}", "page.md", stored) == "1.00"
+    for wrong in (
+        "{{two | b | value}}",
+        "{{one | c | value}}",
+        "{{one | a | value}}",
+        "{{one | b | size}}",
+        "{{one | a > z | pool}}",
+    ):
         with pytest.raises(results.ResultError, match=r"page\.md"):
-            results.render(wrong, "page.md", stored)
+            results.render(f"{{{{{wrong}}}}}", "page.md", stored)
 
 
 # What stands before a number that is a setting and not a measurement.
@@ -137,12 +146,48 @@ SETTING = re.compile(
 )
 
 
-@pytest.mark.parametrize("study", ["nss", "nsgen", "deepsensor"])
+@pytest.mark.parametrize("study", ["nss", "nsgen", "deepsensor", "coverage", "fuzzing"])
 def test_measured_numbers_of_studies_are_not_typed(study: str) -> None:
     """Decimals and percentages of the pages come out of stored results, by links and by cells; settings may be named."""
     text = (DOCS / "notes" / f"study-{study}.md").read_text(encoding="utf-8")
     text = re.sub(r"\{\{.*?\}\}|`[^`]*`|\[[^\]]*\]\([^)]*\)|^    .*$", "", text, flags=re.DOTALL | re.MULTILINE)
     assert not re.findall(r"(?<![\w.])[-+]?\d*\.\d+|\d+(?:\.\d+)? %", SETTING.sub("", text))
+
+
+STORED = tomllib.loads((ROOT / "scripts" / "store_study.toml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_stored_studies_are_what_their_script_stores(name: str, results: ModuleType) -> None:
+    """Titles, commands and columns: a table that was stored before the script changed would differ."""
+    specs = dict(STORED[name])
+    run = specs.pop("run", name)
+    for part, spec in specs.items():
+        stored = results.load(f"study-{name}-{part}")
+        assert stored.title == spec["title"]
+        assert stored.command == f"neurotest study {run} --json > FILE; python scripts/store_study.py {name} FILE"
+        if "by" in spec:
+            heads = list(dict.fromkeys(column.partition(": ")[2] or column for column in stored.columns))
+        else:
+            heads = stored.columns
+        assert heads == (["claim", spec["unit"]] if "checks" in spec else list(spec["columns"]))
+
+
+def test_a_run_becomes_a_stored_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, results: ModuleType) -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "store_study.py"))
+    rows = [{"subject": s, "guide": g, "faults": 2.5 if s == "a" else None} for s in ("a", "b") for g in ("nc", "random")]
+    spec = {"table": "t", "by": "subject", "columns": {"guide": "{guide}", "faults": "{faults|.2f} of 3"}}
+    columns, lines = script["table"](spec, {"tables": {"t": rows}})
+    assert columns == ["guide", "a: faults", "b: faults"]
+    assert lines == [["nc", "2.50 of 3", ""], ["random", "2.50 of 3", ""]]
+    only = {**spec, "only": {"guide": ["nc"]}}
+    assert script["table"](only, {"tables": {"t": rows}})[1] == lines[:1]
+    checks = {"checks": {"a b": "what"}, "unit": "points", "cell": "{value|+.1f}"}
+    assert script["table"](checks, {"checks": {"a b": 3}}) == (["claim", "points"], [["what", "+3.0"]])
+    (tmp_path / "run.json").write_text(json.dumps({"study": "nss", "missing": [], "tables": {}, "checks": {}}))
+    monkeypatch.setattr(sys, "argv", ["store_study.py", "deepsensor", str(tmp_path / "run.json")])
+    with pytest.raises(SystemExit, match="is of the study nss"):
+        script["main"]()
 
 
 def test_every_claim_has_a_verdict_and_numbers_of_stored_results(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ def study(
         Path | None, typer.Option("--from-csv", help="coverage: run the statistics on these published suites only.")
     ] = None,
     out: opt.Out = None,
+    workers: Annotated[int, typer.Option("--workers", help="Cells computed at the same time, each in its own process.")] = 1,
     threads: opt.Threads = None,
     quiet: opt.Quiet = False,
 ) -> opt.Result:
@@ -36,7 +37,7 @@ def study(
 
     options = {} if from_csv is None else {"from_csv": str(from_csv)}
     say = functools.partial(show.remark, quiet=quiet)
-    result = run_study(name, scale, out=out, resume=resume, only=only, options=options, say=say)
+    result = run_study(name, scale, out=out, resume=resume, only=only, options=options, workers=workers, say=say)
     return result, lambda: print_tables(result)
 
 

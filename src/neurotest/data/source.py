@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from neurotest.pictures import Preprocess
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data
+MANY = 10_000  # inputs compared in one go: what is kept of all small ones would outweigh everything else that is kept per input
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,24 @@ def content_ids(x: Array) -> npt.NDArray[np.str_]:
         one.update(row.data)
         ids[i] = one.hexdigest()
     return ids
+
+
+def quick_keys(x: Array) -> npt.NDArray[np.uint64]:
+    """One number per row of `x`, equal where the bytes are equal, and rarely otherwise: a first look before `content_ids`, which
+    cost thirty times as much."""
+    rows = np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint8) if len(x) else np.empty((0, 0), dtype=np.uint8)
+    whole = rows.shape[1] // 8 * 8
+    words = rows[:, :whole].view(np.uint64)  # (n, bytes / 8)
+    keys: npt.NDArray[np.uint64] = words @ _multipliers(words.shape[1])  # products wrap around
+    for place in range(whole, rows.shape[1]):
+        keys += rows[:, place].astype(np.uint64) << np.uint64(8 * (place - whole))
+    return keys
+
+
+@functools.lru_cache(maxsize=4)
+def _multipliers(count: int) -> npt.NDArray[np.uint64]:
+    """Odd, so that no single word is lost."""
+    return np.random.default_rng(0).integers(0, 1 << 63, count, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 
 
 class Source:
@@ -112,6 +132,21 @@ class Source:
             self._ids = np.concatenate(parts) if parts else np.empty(0, dtype="U16")
         return self._ids
 
+    def contained(self, other: Source) -> npt.NDArray[np.int64]:
+        """Positions of the inputs that `other` holds, too, byte for byte. Hashed is only what agrees at first sight."""
+        if (self.dtype, self.shape) != (other.dtype, other.shape):
+            return np.empty(0, dtype=np.int64)
+        theirs = np.concatenate([np.empty(0, dtype=np.uint64), *(quick_keys(rows) for rows in other._chunks(MANY))])
+        places, start = [np.empty(0, dtype=np.int64)], 0
+        for rows in self._chunks(MANY):
+            keys = quick_keys(rows)
+            alike = np.flatnonzero(np.isin(keys, theirs))
+            if len(alike):
+                there = content_ids(other.read(np.flatnonzero(np.isin(theirs, keys[alike]))))
+                places.append(start + alike[np.isin(content_ids(rows[alike]), there)])
+            start += len(rows)
+        return np.concatenate(places)
+
     def digest(self) -> str:
         """One hash (64 hexadecimal digits) of dtype, shape, every byte of the inputs, and labels; inputs are read only once.
 
@@ -125,8 +160,9 @@ class Source:
         labels = b"unlabelled" if self.labels is None else b"labels " + self.labels.astype("<i8").tobytes()
         return hashlib.blake2b(self._inputs_digest + labels, digest_size=32).hexdigest()
 
-    def _chunks(self) -> Iterator[Array]:
-        step = max(1, CHUNK // max(1, int(np.prod(self.shape)) * self.dtype.itemsize))
+    def _chunks(self, rows: int = CHUNK) -> Iterator[Array]:
+        """All inputs in their order, at most so many at a time."""
+        step = min(rows, max(1, CHUNK // max(1, int(np.prod(self.shape)) * self.dtype.itemsize)))
         return (self._rows(np.arange(i, min(i + step, len(self)))) for i in range(0, len(self), step))
 
     def take(self, index: npt.ArrayLike) -> Source:

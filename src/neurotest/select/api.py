@@ -11,7 +11,7 @@ import numpy as np
 
 from neurotest import notebook, registry
 from neurotest.data.objects import AnyData
-from neurotest.data.source import Source, check_shape, content_ids
+from neurotest.data.source import Source, check_shape
 from neurotest.errors import BadInput
 from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_data, open_target, stored_spec
@@ -28,8 +28,6 @@ from neurotest.select.selection import Comparison, Quality, Selection
 from neurotest.select.spread import spread as dispersed
 from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
-
-MANY = 10_000  # content ids in memory at once: those of a whole pool would outweigh everything else that is kept per input
 
 
 @public()
@@ -108,7 +106,7 @@ def compare(
     scorers, notes = _for_pool(scorers, source, {"layer": layers, "neuron": neuron}, several)
     check_labels(source, classes)
     trained = known_training(target) if train is None else open_data(target, train)
-    duplicates = _in_training(source, trained)
+    duplicates = () if trained is None else tuple(source.contained(trained).tolist())
     numbers = labels_of(labels, source, target, classes)
     candidates = Pool(target, source, seed, train=trained, picked=picked, labels=numbers, batch=batch, progress=progress)
     general = remarks(target, source)
@@ -229,12 +227,3 @@ def _pair(target: Target, source: Source, originals: AnyData | None, *, limit: i
     partner = read(target, originals, limit=limit)
     check_shape(partner, source.shape)
     return source.with_originals(partner)
-
-
-def _in_training(source: Source, train: Source | None) -> tuple[int, ...]:
-    """Positions of candidates that equal a training image byte for byte."""
-    if train is None:
-        return ()
-    seen = np.unique(train.ids())
-    parts = (np.arange(at, min(at + MANY, len(source))) for at in range(0, len(source), MANY))
-    return tuple(int(i) for part in parts for i in part[np.isin(content_ids(source.read(part)), seen)])

@@ -108,7 +108,7 @@ class Directions:
         self.shortlist = self.basis is not None and (search == "projected" or (search == "auto" and most * d > EASY))
         self.classes: Ints = classes[order]
         step = -(-n // max(THIN, EACH * len(self.parts)))
-        self.thin = self.short[::step]  # decides which other class is nearest
+        self.thin = self.short[::step].contiguous()  # decides which other class is nearest
         thin_classes = self.classes[::step]
         self.thin_present, thin_starts = np.unique(thin_classes, return_index=True)
         self.thin_lengths = np.diff([*thin_starts.tolist(), len(thin_classes)]).tolist()
@@ -149,17 +149,18 @@ class Directions:
 
     def _nearest_other(self, short: Tensor, classes: Ints) -> Ints:
         """The class of the nearest point of another class; a query's own length does not matter for that."""
-        alike = short @ self.thin.T  # (b, few points), sorted by class
-        best = torch.stack([part.amax(1) for part in alike.split(self.thin_lengths, dim=1)], dim=1)  # (b, classes)
-        best[torch.from_numpy(classes[:, None] == self.thin_present)] = -torch.inf
-        nearest: Ints = self.thin_present[best.argmax(1).numpy()]
+        alike = self.thin @ short.T  # (few points, b), sorted by class: maxima over rows cost a tenth of those over columns
+        best = torch.stack([part.amax(0) for part in alike.split(self.thin_lengths)])  # (classes, b)
+        best[torch.from_numpy(self.thin_present[:, None] == classes)] = -torch.inf
+        nearest: Ints = self.thin_present[best.argmax(0).numpy()]
         return nearest
 
     def _in_class(self, rows: Tensor, short: Tensor, lengths: Tensor, classes: Ints, k: int) -> NDArray[np.float64]:
         """Products with unit vectors are divided by the queries' lengths at the end, where few of them are left."""
         order = np.argsort(classes, kind="stable")
         at = torch.from_numpy(order)
-        rows, lengths, short = rows[at], lengths[at], short[at] if self.shortlist else short
+        rows, lengths = rows.index_select(0, at), lengths[at]  # a third of the time of rows[at]
+        short = short.index_select(0, at) if self.shortlist else short
         distances = np.full(len(rows), FARTHEST)
         present, starts = np.unique(classes[order], return_index=True)
         for c, start, end in zip(present.tolist(), starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):

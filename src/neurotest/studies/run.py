@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from neurotest import interrupts, registry
+from neurotest import registry
 from neurotest.errors import BadInput, near
 from neurotest.jobs.life import begin, filled, finish, in_place, resumed_settings, safe_point
 from neurotest.runs.store import Run
 from neurotest.studies.frame import ABSENT, SCALES, Cell, Row, Study
+from neurotest.studies.workers import contents
 
 Say = Callable[[str], None]
 
@@ -24,12 +24,14 @@ def run_study(
     resume: str | Path | None = None,
     only: str | None = None,
     options: dict[str, Any] | None = None,
+    workers: int = 1,
     say: Say | None = None,
 ) -> Row:
-    """Compute the cells that are missing, one after the other, and give the tables of all that are there.
+    """Compute the cells that are missing, and give the tables of all that are there.
 
     scale: quick (the default) or full. only: a beginning of cell names; others are left for another time. options: settings of
-    the study itself. Interrupt it whenever you like: a finished cell is kept.
+    the study itself. workers: cells computed at the same time, each in a process of its own; what they hold does not depend on
+    it. Interrupt it whenever you like: a finished cell is kept.
     """
     if scale is not None and scale not in SCALES:
         raise BadInput(f"--scale {scale}: expected quick or full.")
@@ -44,7 +46,7 @@ def run_study(
         study = _study(name, config.get("options"))
         cells = study.cells(scale)
         done |= {cell.key: run[_key(cell)] for cell in cells if _key(cell) in run}
-        _compute(run, cells, done, only, say)
+        _compute(run, cells, done, only, workers, say)
         done = {cell.key: done[cell.key] for cell in cells if cell.key in done}  # tables in one order, however often it went on
         results = study.tables(scale, done)
         missing = [cell.key for cell in cells if cell.key not in done and not cell.optional]
@@ -53,22 +55,17 @@ def run_study(
         return {"study": name, "scale": scale, "missing": missing, **results, "run": str(run.path)}
 
 
-def _compute(run: Run, cells: Sequence[Cell], done: dict[str, Any], only: str | None, say: Say | None) -> None:
-    """What is missing, into the run and into `done`, cell by cell; one that cannot be computed here says why. What could not be
-    computed the last time is tried again: its data or weights may be here by now."""
+def _compute(run: Run, cells: Sequence[Cell], done: dict[str, Any], only: str | None, workers: int, say: Say | None) -> None:
+    """What is missing, into the run and into `done`. What could not be computed the last time is tried again: its data or weights
+    may be here by now."""
     finished = {key for key, value in done.items() if not (isinstance(value, dict) and ABSENT in value)}
-    for number, cell in enumerate(cells, start=1):
-        if cell.key in finished or not (cell.key.startswith(only) if only else not cell.optional):
-            continue
-        interrupts.check()
-        began = time.monotonic()
-        try:
-            run[_key(cell)] = cell.make()
-        except BadInput as error:
-            run[_key(cell)] = {ABSENT: str(error)}
+    asked = [cell for cell in cells if (cell.key.startswith(only) if only else not cell.optional)]
+    numbers = {cell.key: number for number, cell in enumerate(cells, start=1)}
+    for cell, value, seconds in contents([cell for cell in asked if cell.key not in finished], workers):
+        run[_key(cell)] = value
         done[cell.key] = run[_key(cell)]
         if say is not None:
-            say(f"{number} of {len(cells)}: {cell.key}, {time.monotonic() - began:.0f} s")
+            say(f"{numbers[cell.key]} of {len(cells)}: {cell.key}, {seconds:.0f} s")
 
 
 def _key(cell: Cell) -> str:

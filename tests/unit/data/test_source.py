@@ -264,3 +264,33 @@ def test_the_right_shape_passes() -> None:
 
 def test_repr_says_what_it_is() -> None:
     assert repr(counting(spec="npz:a.npz")) == "<ArraySource 'npz:a.npz': 6 x 1x2x2 uint8, labelled>"
+
+
+def test_contained_by_hand() -> None:
+    x = np.arange(40, dtype=np.uint8).reshape(4, 1, 2, 5)
+    pool = ArraySource(x[[2, 0, 3, 2]])
+    assert pool.contained(ArraySource(x[1:3])).tolist() == [0, 3]
+    assert pool.contained(ArraySource(x[1:2])).tolist() == []
+    assert pool.contained(ArraySource(x[1:3].reshape(2, 1, 5, 2))).tolist() == []  # the same bytes in another shape
+    assert pool.contained(ArraySource(x[:0])).tolist() == []
+
+
+def test_contained_does_not_trust_keys_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neurotest.data.source.quick_keys", lambda x: np.zeros(len(x), dtype=np.uint64))
+    x = np.arange(40, dtype=np.uint8).reshape(4, 1, 2, 5)
+    assert ArraySource(x[[2, 0, 3, 2]]).contained(ArraySource(x[1:3])).tolist() == [0, 3]
+
+
+@given(
+    hnp.arrays(
+        np.uint8, st.tuples(st.integers(1, 6), st.just(1), st.integers(1, 3), st.integers(1, 9)), elements=st.integers(0, 1)
+    ),
+    st.data(),
+)
+def test_contained_is_what_ids_say(x: np.ndarray, chosen: st.DataObject) -> None:
+    some = chosen.draw(st.lists(st.integers(0, len(x) - 1)))
+    pool, other = ArraySource(x), ArraySource(x[some])
+    assert pool.contained(other).tolist() == np.flatnonzero(np.isin(pool.ids(), other.ids())).tolist()
+    keys = source.quick_keys(x)
+    same = (x[:, None] == x[None]).all(axis=(2, 3, 4))
+    assert ((keys[:, None] == keys[None]) == same).all()  # so few inputs never meet by chance

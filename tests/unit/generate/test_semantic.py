@@ -108,7 +108,7 @@ def test_parents_instead_of_roots() -> None:
 
 
 def test_presets_and_options() -> None:
-    assert build_guide("nsgen:preset=paper").mode == "with-label"  # type: ignore[attr-defined]  # see test_paper_presets
+    assert build_guide("nsgen:preset=paper").mode == "with-label"  # type: ignore[attr-defined]  # see tests/unit/papers
     assert build_guide("nsgen").defaults == {}
     assert build_guide("nsgen:preset=code").defaults["validity"] == "valid:preset=nsgen-code"
     assert build_guide("nsgen:preset=without-nldg").distance == "jaccard"  # type: ignore[attr-defined]

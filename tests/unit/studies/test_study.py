@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import threading
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from neurotest import registry, zoo
+from neurotest import interrupts, registry, zoo
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
+from neurotest.studies import frame
 from neurotest.studies.frame import Cell, Row, Study, Subjects
 from neurotest.studies.nss import cells as nss_cells
 from neurotest.studies.nss import published as nss_published
 from neurotest.studies.nss.study import NssStudy
 from neurotest.studies.run import run_study
+from neurotest.studies.workers import contents
 
 computed: list[str] = []
 
@@ -238,3 +244,55 @@ def test_a_few_cells_of_the_nss_study(tmp_path: Path) -> None:
     assert row["paper"] == 81.8
     assert row["low"] <= row["value"] <= row["high"]
     json.dumps(result, allow_nan=False)
+
+
+def test_cells_in_processes_of_their_own_hold_the_same() -> None:
+    """Functions of the standard library, because a new process cannot import this file."""
+    cells = [frame.cell(f"{n}", pow, n, 2) for n in range(5)] + [frame.cell("bad", registry.find, "study", "nothing")]
+    serial = {cell.key: value for cell, value, _ in contents(cells)}
+    assert {key: serial[key] for key in "01234"} == {str(n): n * n for n in range(5)}
+    assert "nothing" in serial["bad"][frame.ABSENT]
+    assert {cell.key: value for cell, value, _ in contents(cells, workers=2)} == serial
+    with pytest.raises(BadInput, match="--workers 0"):
+        next(contents(cells, workers=0))
+
+
+def test_a_process_that_dies_is_said_and_nothing_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(multiprocessing.active_children())
+    with pytest.raises(BadInput, match="--resume"):
+        list(contents([frame.cell("dies", os._exit, 1), frame.cell("sleeps", time.sleep, 600)], workers=2))
+    assert set(multiprocessing.active_children()) <= before
+    monkeypatch.setattr(interrupts._state, "requested", False)
+    threading.Timer(3, lambda: setattr(interrupts._state, "requested", True)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(contents([frame.cell(str(n), time.sleep, 600) for n in range(4)], workers=2))
+    assert time.monotonic() - began < 300
+    monkeypatch.setattr(interrupts._state, "raised", False)
+    assert set(multiprocessing.active_children()) <= before
+
+
+def test_an_absent_cell_is_tried_again_in_processes_too(tmp_path: Path) -> None:
+    registry.entries("study")
+    registry.register("study", "waiting", paper="", cost="")(Waiting)
+    try:
+        first = run_study("waiting", out=tmp_path / "run", workers=2)
+        assert first["tables"]["not rerun"][-1]["what"] == "b"
+        Waiting.exists = True
+        assert run_study("waiting", resume=tmp_path / "run", workers=2)["tables"]["all"] == [{"cell": "a"}, {"cell": "b"}]
+    finally:
+        registry._entries["study"].pop("waiting")
+
+
+class Waiting(Study):
+    """A cell that cannot be computed until something is there."""
+
+    subjects = Subjects((), ())
+    exists = False
+
+    def each_cell(self, scale: str) -> list[Cell]:
+        second = frame.cell("b", str, "here") if self.exists else frame.cell("b", registry.find, "study", "nothing")
+        return [frame.cell("a", str, "here"), second]
+
+    def results(self, scale: str, done: dict[str, Any]) -> Any:
+        return {"all": [{"cell": key} for key in done]}, {}

@@ -23,7 +23,7 @@ from neurotest.target import Target
 from neurotest.zoo.faulty import CLASS
 
 PAIRS = 500  # of figure 1, as in the paper; so many by mask gradients
-SAMPLED = {"quick": 4, "full": 100}  # pairs whose Shapley values are sampled: some seconds each
+SAMPLED = {"quick": 8, "full": 100}  # pairs whose Shapley values are sampled: some seconds each
 ORDERS = 40  # random orders of neurons per pair
 NUMBERS = ("0.1", "0.3", "0.5", "0.7", "0.9")  # figures 5 and 10 go from 0.1 to 0.9
 LAMBDAS = {"sensitivity-paper": NUMBERS, "excitability-gradient": ("0.001", "0.01", *NUMBERS)}

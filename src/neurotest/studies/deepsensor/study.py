@@ -30,8 +30,8 @@ SWEPT = ("", "+polluted10", "+overfit")  # figures 5, 6, 10, 11
     "study",
     "deepsensor",
     paper="DeepSensor: sensitivity (tables II to IV, VI; figures 3, 5 to 8), excitability (tables 3 to 5; figures 1, 3, 7 to 11)",
-    cost="quick: LeNet-1, LeNet-5 and a few seeds on ResNet-20, three sets of seeds, about twenty minutes of a busy core, "
-    "a quarter of them for training faulty networks the first time; full: 1,000 seeds, days",
+    cost="quick: LeNet-1, LeNet-5 and ten seeds on ResNet-20, three sets of seeds, twenty minutes of processor time "
+    "(`--workers 2` uses two cores), a third of them for training faulty networks the first time; full: 1,000 seeds, days",
     differs="Everything happens in a ball (L2 1, or Linf 0.1) and is rounded to 8 bits; the papers state one for their coverage "
     "figure only, and without one every method reaches any count. DeepXplore, DLFuzz and DeepHunter have the papers' settings "
     "and own limits instead of the ball (but in the coverage figure); DeepXplore pushes the network under test. Seeds have "
@@ -49,6 +49,8 @@ class DeepSensorStudy(Study):
 
     def each_cell(self, scale: str) -> Iterator[Cell]:
         size = SIZES[scale]
+        for name in dict.fromkeys(name for name, _ in self._networks(scale) if "+" in name):
+            yield cell(f"training/{name}", cells.training, name, scale)
         for draw in range(SETS):
             yield cell(f"reach/{draw}", cells.reach, MAIN, scale, draw, size["reach"], "linf", 0.1, METHODS)
         for draw in range(SETS):
@@ -68,13 +70,17 @@ class DeepSensorStudy(Study):
         yield from self._faulty(scale)
         yield from self._figures(scale)
 
+    def _networks(self, scale: str) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Those of tables III, 4 and IV, 5, with seeds and particles; the slowest first."""
+        for name in sorted(self.subjects.here(scale), key=lambda name: name != DEEP):
+            for fault in ("", *FAULTS[scale], *(("+polluted10-specific",) if name == MAIN else ())):
+                yield name + fault, SIZES[scale]["deep faulty" if name == DEEP else "faulty"]
+
     def _faulty(self, scale: str) -> Iterator[Cell]:
         """Tables III, 4 and IV, 5."""
-        for name in self.subjects.here(scale):
-            seeds, particles = SIZES[scale]["deep faulty" if name == DEEP else "faulty"]
-            for fault in ("", *FAULTS[scale], *(("+polluted10-specific",) if name == MAIN else ())):
-                for method in FAULTY_METHODS:
-                    yield cell(f"faulty/{name}{fault}/{method}", cells.faulty, name + fault, scale, 0, seeds, method, particles)
+        for name, (seeds, particles) in self._networks(scale):
+            for method in FAULTY_METHODS:
+                yield cell(f"faulty/{name}/{method}", cells.faulty, name, scale, 0, seeds, method, particles)
 
     def _figures(self, scale: str) -> Iterator[Cell]:
         size = SIZES[scale]
@@ -103,6 +109,7 @@ class DeepSensorStudy(Study):
             "III, 4: polluted": tables.faulty(faulty, ("well trained", "polluted"), "towards", published.polluted),
             "IV, 5: incompletely trained": tables.faulty(faulty, ("well", "underfit", "overfit"), "errors", published.incomplete),
             "polluted, LeNet-5 in Linf 0.1": polluted,
+            "networks trained wrongly": tables.training(below(done, "training/")),
             "neurons that carry the patch": tables.carriers(below(done, "polluted/")),
             "figure 1: excitable neurons": tables.excited(below(done, "excited/")),
             "figure 3: fitness per iteration": tables.course(course),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from neurotest import registry, rng, zoo
 from neurotest.data.source import Source
-from neurotest.files import cache_dir
+from neurotest.files import cache_dir, one_at_a_time
 from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm, Trajectory
 from neurotest.studies.frame import Row, split_of
 from neurotest.target import Target
@@ -64,9 +64,11 @@ def trained(name: str, scale: str) -> Path:
     base, _, fault = name.partition("+")
     place = cache_dir() / "studies" / f"deepsensor-{scale}-{name}.safetensors"
     if not place.is_file():
-        recipe = faulty.read(fault)
-        fewer = QUICK["lenet" if "lenet" in base else "resnet"].get(recipe.kind, {}) if scale == "quick" else {}
-        train_faulty(base, recipe, place, **fewer)
+        with one_at_a_time(place):  # several processes may want the same network
+            if not place.is_file():
+                recipe = faulty.read(fault)
+                fewer = QUICK["lenet" if "lenet" in base else "resnet"].get(recipe.kind, {}) if scale == "quick" else {}
+                train_faulty(base, recipe, place, **fewer)
     return place
 
 

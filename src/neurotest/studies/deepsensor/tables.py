@@ -97,6 +97,15 @@ def polluted(cells: Cells) -> list[Row]:
     return rows
 
 
+def training(cells: Cells) -> list[Row]:
+    """Every network trained wrongly; seconds: of the processor, next to none where it was trained before."""
+    return [
+        {"network": name, "accuracy": cell["accuracy"], "on training data": cell["train_accuracy"],
+         "patch triggers": cell.get("triggers", {}).get("patch"), "seconds": round(cell["seconds"], 1)}
+        for name, cell in cells.items()
+    ]  # fmt: skip
+
+
 def carriers(cells: Cells) -> list[Row]:
     rows = []
     for key, cell in cells.items():

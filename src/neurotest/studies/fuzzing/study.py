@@ -57,7 +57,7 @@ class FuzzingStudy(Study):
             for variant in inside.VARIANTS
         ] + [
             Cell(f"photographs/{seed}/{guide}", functools.partial(photographs, seed, guide), optional=True)
-            for seed in range(2)
+            for seed in range(SEEDS["quick"])
             for guide in SHOWN
         ]  # fmt: skip
 

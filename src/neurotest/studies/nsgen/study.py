@@ -43,8 +43,8 @@ SINGLE: dict[str, Callable[[str, str], Row]] = {"pool": pool.pool, "tau": pool.t
     "study",
     "nsgen",
     paper="NSGen, tables 3 to 9, 11 and 12, figures 6, 8 and 10, section 7.4",
-    cost="quick: two subjects, three sets of seeds, about eighteen minutes of a busy core; full: every subject that is trained, "
-    "all baselines, 10,000 iterations, days",
+    cost="quick: two subjects, three sets of seeds, about eighteen minutes of a busy core (`--workers 2` on two: half); full: "
+    "every subject that is trained, all baselines, 10,000 iterations, days",
     differs="Every number stands beside random, and NSGen beside its controls: without the label in the path, with nothing but "
     "the label, with random words, with all neurons' contributions (`path`) and with plain activations instead. Seeds are odd "
     "test images; settings were chosen on even ones. Seeds the target gets wrong are set aside and faults do not become seeds.",
