@@ -44,6 +44,7 @@ class Default(Protocol):
     broad: float = setting(0.1, "0.1 by default", least=0, most=1)
     hard: int = setting(2, "2 by default")
     distil: float = setting(0.0, "0 by default", least=0)
+    agree: float = setting(0.0, "0 by default", least=0)
     average: float = setting(0.99, "0.99 by default", least=0, below=1)
 
     def recipe(self, seed: int) -> Recipe:
@@ -55,5 +56,5 @@ class Default(Protocol):
         aim = plan.aim(self.aimed, self.depth).broader(self.broad)
         return Ingredients(
             base=base, plain=self.plain, new=plan.learn.inputs, times=self.times, copies=round(self.copies * len(base)), aim=aim,
-            hard=self.hard, distil=self.distil, interpolate=True,
+            hard=self.hard, distil=self.distil, agree=self.agree, interpolate=True,
         )  # fmt: skip
