@@ -41,9 +41,9 @@ class Default(Protocol):
     times: int = setting(1, "1 by default")
     depth: int = setting(1, "1 by default")
     aimed: float = setting(0.2, "0.2 by default", least=0, most=1)
-    broad: float = setting(0.1, "0.1 by default", least=0, most=1)
+    broad: float = setting(0.3, "0.3 by default", least=0, most=1)
     hard: int = setting(2, "2 by default")
-    distil: float = setting(0.0, "0 by default", least=0)
+    distil: float = setting(1.0, "1 by default", least=0)
     agree: float = setting(0.0, "0 by default", least=0)
     average: float = setting(0.99, "0.99 by default", least=0, below=1)
 
