@@ -60,9 +60,9 @@ class Ingredients:
     all of them once an epoch, `times` over. copies: mutated images of the base an epoch, drawn anew each time as `aim` says.
     hard: so many changes are tried for a copy, and the one that the network does worst on is learned. attack: what every batch
     is moved by first. distil: weight of staying close to the old network's answers on the base, where they are right; what it
-    said of an image is also the lesson for its mutated copies. agree: weight of answering alike on an image and on its mutated
-    copy. anchors: so many rows an epoch without any label: mildly changed mixtures of two images of the base, on which the
-    answers shall stay what they were. interpolate: whether the weights are at last averaged with the old ones.
+    said of an image is also the lesson for its mutated copies. anchors: so many rows an epoch without any label: mildly changed
+    mixtures of two images of the base, on which the answers shall stay what they were. interpolate: whether the weights are at
+    last averaged with the old ones.
     """
 
     base: Source | None = None
@@ -74,7 +74,6 @@ class Ingredients:
     hard: int = 1
     attack: Attack | None = None
     distil: float = 0.0
-    agree: float = 0.0
     anchors: int = 0
     interpolate: bool = False
 
@@ -199,12 +198,6 @@ class Lessons:
             if len(places):
                 moved = distance(logits[torch.from_numpy(places)], self.old[taught[places]].to(logits))
                 loss = loss + self.parts.distil * len(places) / len(rows) * moved
-        if self.parts.agree and len(copies):
-            assert self.parts.base is not None
-            images = self.target.prepare(self.parts.base.read(self.images[copies]))
-            changed = logits[len(plain) : len(plain) + len(copies)]
-            apart = divergence(network.logits(_like(images)), changed)
-            loss = loss + self.parts.agree * len(copies) / len(rows) * apart
         if anchor is not None:
             with torch.no_grad():
                 old = self.target.logits(_like(anchor))
@@ -281,14 +274,6 @@ def distance(logits: Tensor, old: Tensor) -> Tensor:
     """How far the answers have moved from the old ones: the mean divergence, both softened."""
     ours, theirs = (functional.log_softmax(one / COOL, dim=1) for one in (logits, old))
     return COOL * COOL * functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
-
-
-def divergence(one: Tensor, other: Tensor) -> Tensor:
-    """How far two answers are apart: the mean Jensen-Shannon divergence."""
-    first, second = (functional.log_softmax(logits, dim=1) for logits in (one, other))
-    middle = torch.logaddexp(first, second) - math.log(2)
-    apart = [functional.kl_div(middle, answer, reduction="batchmean", log_target=True) for answer in (first, second)]
-    return (apart[0] + apart[1]) / 2
 
 
 def answers(target: Target, source: Source, batch: int = 500) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from tests.unit.repair.subjects import plan
 
 from neurotest.generate.gradient.attacks import PGD
-from neurotest.repair.lessons import COOL, Aim, Ingredients, Lessons, distance, divergence
+from neurotest.repair.lessons import COOL, Aim, Ingredients, Lessons, distance
 from neurotest.repair.plan import Plan
 
 
@@ -86,32 +85,6 @@ def test_distance_by_hand() -> None:
     new = torch.tensor([[0.0, COOL * math.log(3)]])
     assert math.isclose(float(distance(new, old)), COOL**2 * math.log(4 / 3) / 2, rel_tol=1e-5)
     assert float(distance(old, old)) == 0
-
-
-def test_divergence_by_hand() -> None:
-    """(1/2, 1/2) and nearly (1, 0): the middle is (3/4, 1/4); ln 2 - ln(3) / 4 - ln(3/2) / 2 after a line of algebra."""
-    even, sure = torch.zeros(1, 2), torch.tensor([[60.0, 0.0]])
-    expected = (0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)) / 2 + math.log(1 / 0.75) / 2
-    assert math.isclose(float(divergence(even, sure)), expected, rel_tol=1e-5)
-    assert math.isclose(float(divergence(sure, even)), expected, rel_tol=1e-5)
-    assert float(divergence(sure, sure)) == pytest.approx(0, abs=1e-7)
-
-
-def test_answers_on_an_image_and_its_copy_are_drawn_together(ready: Plan) -> None:
-    """The loss of copies grows by the weight times the divergence, and nothing else changes."""
-    assert ready.train is not None
-    parts = Ingredients(base=ready.train, copies=20, aim=ready.even())
-    plain, drawn = (Lessons(ready.target, dataclasses.replace(parts, agree=agree), 0) for agree in (0.0, 3.0))
-    first = len(ready.train)
-    rows, module = torch.arange(first, first + 6), ready.target.module
-    with torch.no_grad():
-        images = ready.target.prepare(ready.train.read(drawn.images[:6]))
-        copies = drawn._candidate(np.arange(6))
-        apart = float(divergence(ready.target.logits(images), ready.target.logits(copies)))
-        assert apart > 0
-        assert float(drawn.loss(module, rows)) == pytest.approx(float(plain.loss(module, rows)) + 3 * apart, rel=1e-5)
-        base = torch.arange(4)
-        assert float(drawn.loss(module, base)) == float(plain.loss(module, base))
 
 
 def test_wrong_answers_of_the_old_network_are_not_taught(ready: Plan) -> None:

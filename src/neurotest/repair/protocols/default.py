@@ -27,9 +27,9 @@ class Default(Protocol):
     copies: mutated copies an epoch for each input. For each of them `hard` changes are tried, and the one on which the network
     does worst is learned. aimed: the share of changes drawn where the campaign showed the network to be weak; broad: of changes
     of no particular kind, which help with operators nobody thought of. depth: how many changes a copy may have had one after
-    the other. distil: weight of the old network's answers to inputs as they are, for them and for their copies. average: how
-    much of the mean weights stays at each step. The mean is at last averaged with the old weights, by the weight that is best on
-    a split of its own.
+    the other. distil: weight of the old network's right answers to inputs as they are, for them and for their copies. average:
+    how much of the mean weights stays at each step. The mean is at last averaged with the old weights, by the weight that is
+    best on a split of its own.
     """
 
     name: ClassVar[str] = "default"
@@ -44,7 +44,6 @@ class Default(Protocol):
     broad: float = setting(0.3, "0.3 by default", least=0, most=1)
     hard: int = setting(2, "2 by default")
     distil: float = setting(1.0, "1 by default", least=0)
-    agree: float = setting(0.0, "0 by default", least=0)
     average: float = setting(0.99, "0.99 by default", least=0, below=1)
 
     def recipe(self, seed: int) -> Recipe:
@@ -56,5 +55,5 @@ class Default(Protocol):
         aim = plan.aim(self.aimed, self.depth).broader(self.broad)
         return Ingredients(
             base=base, plain=self.plain, new=plan.learn.inputs, times=self.times, copies=round(self.copies * len(base)), aim=aim,
-            hard=self.hard, distil=self.distil, agree=self.agree, interpolate=True,
+            hard=self.hard, distil=self.distil, interpolate=True,
         )  # fmt: skip
