@@ -1,12 +1,12 @@
-"""What each ingredient of the repair protocol `default` is worth: variants of it beside mutated training images alone, on test
-images with even numbers. The stored table of `docs/repair.md` is of the odd ones.
+"""What each ingredient of the repair protocol `default` is worth: variants of it beside mutated training images alone. Settings
+are chosen on test images with even numbers; what the docs report of `default` is of the odd ones.
 
-python scripts/design_repair.py measure SUBJECT SEEDS FILE VARIANT ...   appends a line of JSON each, but for those there
-python scripts/design_repair.py table CONTROL FILE ...                    Markdown: gain over a control, in points
+python scripts/design_repair.py measure even|odd SUBJECT SEEDS FILE VARIANT ...   appends a line of JSON each, but for those there
+python scripts/design_repair.py table CONTROL FILE ...                             Markdown: gain over a control, in points
 
-A variant is a protocol as it is typed (`default:epochs=3,distil=0`), or `control:OPTIONS`: the control `mutated` of
-`default:OPTIONS`. SEEDS is a range, `0:3`. CONTROL: one, or several separated by |, one for each subject. A seed counts where the
-control has it, too.
+A variant is a protocol as it is typed (`default:epochs=3,distil=0`), `control:OPTIONS`: the control `mutated` of
+`default:OPTIONS`, or `old`: the network as it is. SEEDS is a range, `0:3`. CONTROL: one, or several separated by |, one for each
+subject. A seed counts where the control has it, too. Several processes may write to one file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from neurotest.jobs.methods import with_options
 from neurotest.repair.evaluation import Judge
 from neurotest.repair.plan import Plan
 from neurotest.repair.protocol import Protocol, control
+from neurotest.repair.retrain import Repaired
 from neurotest.studies.repair.cells import paired, planned, right_answers
 from neurotest.studies.repair.tables import interval
 
@@ -36,6 +37,8 @@ DEEP: dict[str, Any] = {"train": 1000, "holdout": 800, "test": 1600, "faults": 8
 def answers(plan: Plan, judge: Judge, variant: str, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Which inputs are right after a variant, by set, and what the training cost."""
     name, _, options = variant.partition(":")
+    if name == "old":
+        return right_answers(plan, judge, Repaired(plan.target.module)), {"seconds": 0.0, "weight": None, "rows": 0}
     method: Protocol = with_options("repair", f"{'default' if name == 'control' else name}{':' * bool(options)}{options}", {})
     began = time.process_time()
     result = control("mutated", method, plan, seed) if name == "control" else method.repair(plan, seed)
@@ -43,14 +46,14 @@ def answers(plan: Plan, judge: Judge, variant: str, seed: int) -> tuple[dict[str
     return right_answers(plan, judge, result), about | {"rows": result.about.get("rows")}
 
 
-def measure(subject: str, seeds: range, file: Path, variants: list[str]) -> None:
+def measure(parity: str, subject: str, seeds: range, file: Path, variants: list[str]) -> None:
     torch.set_num_threads(1)
     there = {(line["subject"], line["seed"], line["variant"]) for line in lines([file])}
     for seed in seeds:
         missing = [variant for variant in variants if (subject, seed, variant) not in there]
         if not missing:
             continue
-        plan = planned(subject, seed, parity="even", **(DEEP if "resnet" in subject else SIZES))
+        plan = planned(subject, seed, parity=parity, **(DEEP if "resnet" in subject else SIZES))
         judge = Judge(plan, {})
         for variant in missing:
             right, about = answers(plan, judge, variant, seed)
@@ -101,9 +104,9 @@ def compared(pairs: list[tuple[dict[str, Any], dict[str, Any]]], name: str) -> s
 
 def main() -> None:
     match sys.argv[1:]:
-        case ["measure", subject, seeds, file, *variants] if variants:
+        case ["measure", "even" | "odd" as parity, subject, seeds, file, *variants] if variants:
             first, _, last = seeds.partition(":")
-            measure(subject, range(int(first), int(last)), Path(file), variants)
+            measure(parity, subject, range(int(first), int(last)), Path(file), variants)
         case ["table", control, *files] if files:
             table(control, [Path(file) for file in files])
         case _:

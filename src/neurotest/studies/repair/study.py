@@ -57,7 +57,7 @@ class RepairStudy(Study):
     def _default(self, subject: str, scale: str, optional: bool) -> Iterator[Cell]:
         """Those that the quick scale has no time for are there where they are asked for."""
         deep = subject in DEEP
-        protocol = f"default:epochs={1 if deep else EPOCHS[scale]}"
+        protocol = "default:epochs=1" if deep else "default"
         for seed in range(FIRST, FIRST + MORE):
             further = seed >= FIRST + SEEDS[scale]
             controls = ("mutated",) if further else ("schedule", "mutated") if deep else tuple(CONTROLS)
