@@ -109,7 +109,7 @@ def overview(rows: list[Row]) -> charts.Spec:
 
 
 def _panel(title: str, points: list[Row], limits: list[Row]) -> charts.Spec:
-    whole = {"scale": {"domain": [0, 1]}} if title in SHARES else {}
+    whole: Row = {"scale": {"domain": [0, 1]}} if title in SHARES else {}
     kinds = ["suite", "random", "clean"]
     scale = {"domain": kinds, "range": [charts.COLOURS[0], charts.GREY, charts.COLOURS[4]]}
     y = charts.names("suite")
