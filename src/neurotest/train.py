@@ -191,13 +191,18 @@ class Training:
         return loss.detach()
 
     def _average(self) -> None:
-        """The exponential mean of weights and statistics; what counts steps is taken as it is."""
+        """The exponential mean of weights and statistics; what counts steps is taken as it is.
+
+        The first weights are soon forgotten, so that the mean of a short training is not mostly them.
+        """
+        step = self.schedule.last_epoch  # 1 at the first
+        keep = min(self.recipe.average, (1 + step) / (10 + step))
         with torch.no_grad():
             for name, value in self.module.state_dict().items():
                 if name not in self.mean or not value.is_floating_point():
                     self.mean[name] = value.clone()
                 else:
-                    self.mean[name].lerp_(value, 1 - self.recipe.average)
+                    self.mean[name].lerp_(value, 1 - keep)
 
     def _look(self) -> None:
         """Judge the weights of this epoch, and keep them if they are the best so far."""

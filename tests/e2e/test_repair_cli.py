@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.e2e.stranger import FUZZ, absolute, project_spec
+from tests.e2e.stranger import FUZZ, OPTIONS, absolute, project_spec
 
 from neurotest import data
 
@@ -67,6 +67,44 @@ def test_a_strangers_network_is_repaired_with_a_run_that_was_moved(
     assert failing.code == 1
     named = cli("repair", *network, *data_, "--fail-if", "acuracy<1", "--json")
     assert named.code == 2
+
+
+RUNS = {
+    "attack": ["--attack", "fgsm:eps=0.1", "--batch", "10"],
+    "swarm": ["--evaluations", "30", "--controls", "none", "--radius", "0.3"],
+    "illuminate": ["--forwards", "200"],
+    "select": ["--method", "deepgini", "--budget", "30"],
+}
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_runs_of_every_kind_are_repaired_with_training_data_and_without(
+    command: str, project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's network: what is learned comes from the run, the holdout is counted, weights that only harm are refused."""
+    elsewhere = Path.cwd()
+    monkeypatch.chdir(project)
+    first = cli(command, "py:models.py:cnn", "dir:photos", *OPTIONS, *RUNS[command], "--out", elsewhere / "run", "-q")
+    assert first.code == 0, first.err
+    monkeypatch.chdir(elsewhere)
+    train = photographs(project, elsewhere / "train", "zoo:fashion-mnist/train[:150]")
+    holdout = photographs(project, elsewhere / "holdout", "zoo:fashion-mnist/test[200:280]")
+    network = [project_spec(project), "run", *absolute(project), "--holdout", holdout]
+    repaired = cli("repair", *network, "--train", train, "--control", "mutated", *BRIEF, "--out", "repaired")
+    assert repaired.code == 0, repaired.err
+    content = json.loads(repaired.out)
+    assert content["plan"]["picks" if command == "select" else "faults"]["learn"] > 0
+    assert content["sets"]["clean"]["inputs"] == 80
+    assert Path("repaired/weights.safetensors").is_file()
+    assert cli("doctor", "run:repaired", "--json").code in (0, 1)
+    brief = ["--repeats", "1", "--attack", "none", "--control", "none", "--json", "-q"]
+    alone = cli("repair", *network, "--protocol", "interpolated:epochs=1", *brief, "--out", "alone")
+    assert alone.code == 0, alone.err
+    assert json.loads(alone.out)["plan"]["train"] == 0
+    harm = ["--train", train, "--protocol", "static-adv:eps=0.5,epochs=1,rate=1", "--no-regression"]
+    refused = cli("repair", *network, *harm, *brief, "--out", "refused")
+    assert (refused.code, json.loads(refused.out)["accepted"]) == (1, False)
+    assert not Path("refused/weights.safetensors").exists()
 
 
 def test_what_is_missing_is_named(cli: Cli) -> None:

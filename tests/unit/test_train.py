@@ -167,14 +167,16 @@ def one_weight() -> nn.Module:
 
 
 def test_mean_weights_by_hand() -> None:
-    """Plain gradient descent with rate 0.1: w = 1 - 0.8^k after k steps; the mean starts with the first and keeps half."""
-    recipe = Recipe(epochs=1, batch=2, optimiser="sgd", momentum=0.0, rate=0.1, schedule="constant", average=0.5)
+    """Plain gradient descent with rate 0.1: w = 1 - 0.8^k after k steps; the mean starts with the first, keeps a
+    quarter of it at the second step, then (1 + k) / (10 + k), and never more than it shall."""
+    recipe = Recipe(epochs=1, batch=2, optimiser="sgd", momentum=0.0, rate=0.1, schedule="constant", average=0.3)
     with pytest.raises(ValueError, match="Nesterov"):
         Training(one_weight(), recipe).fit(Steps())
     recipe = dataclasses.replace(recipe, momentum=1e-12)
     mean = 0.2
     for k in (2, 3, 4):
-        mean = 0.5 * mean + 0.5 * (1 - 0.8**k)
+        keep = {2: 3 / 12, 3: 0.3, 4: 0.3}[k]  # 4 / 13 and 5 / 14 would be more
+        mean = keep * mean + (1 - keep) * (1 - 0.8**k)
     module = Training(one_weight(), recipe).fit(Steps())
     assert float(module.weight.detach()) == pytest.approx(mean, abs=1e-5)
 

@@ -59,10 +59,10 @@ class Ingredients:
     base: images as they are, of which a share `plain`, another one each time, is learned in an epoch. new: inputs with labels,
     all of them once an epoch, `times` over. copies: mutated images of the base an epoch, drawn anew each time as `aim` says.
     hard: so many changes are tried for a copy, and the one that the network does worst on is learned. attack: what every batch
-    is moved by first. distil: weight of staying close to the old network's answers on the base; what it said of an image is
-    also the lesson for its mutated copies. anchors: so many rows an epoch without any label: mildly changed mixtures of two
-    images of the base, on which the answers shall stay what they were. interpolate: whether the weights are at last averaged
-    with the old ones.
+    is moved by first. distil: weight of staying close to the old network's answers on the base, where they are right; what it
+    said of an image is also the lesson for its mutated copies. anchors: so many rows an epoch without any label: mildly changed
+    mixtures of two images of the base, on which the answers shall stay what they were. interpolate: whether the weights are at
+    last averaged with the old ones.
     """
 
     base: Source | None = None
@@ -100,6 +100,7 @@ class Lessons:
         self.old = torch.empty(0)
         if ingredients.distil and ingredients.base is not None:
             self.old = answers(target, ingredients.base)
+            self.knows = self.old.argmax(1).numpy() == ingredients.base.labels
         self.start(0)
 
     def __len__(self) -> int:
@@ -192,9 +193,11 @@ class Lessons:
         if y is not None:
             loss = loss + functional.cross_entropy(logits[:count], y) * count / len(rows)
         taught = np.concatenate([plain, self.images[copies]]) if len(copies) else plain
-        if len(self.old) and len(taught):
-            moved = distance(logits[: len(taught)], self.old[taught].to(logits))
-            loss = loss + self.parts.distil * len(taught) / len(rows) * moved
+        if len(self.old):
+            places = np.flatnonzero(self.knows[taught])
+            if len(places):
+                moved = distance(logits[torch.from_numpy(places)], self.old[taught[places]].to(logits))
+                loss = loss + self.parts.distil * len(places) / len(rows) * moved
         if anchor is not None:
             with torch.no_grad():
                 old = self.target.logits(_like(anchor))

@@ -23,6 +23,7 @@ WORSE = 3  # weights in a row after which no better one is expected
 CLOSE = 0.005  # scores of 1,000 inputs that differ by less are taken as equal
 ALLOWED = 0.02  # accuracy on clean training inputs that may be lost: the old network has seen them, and does worse on others
 MISSED = 1 / 16  # of mildly changed inputs, without training data: they are lost six times as often as inputs as they are
+CAREFUL, VISIBLE = 0.6, 0.01  # without training data: the greatest weight where more than this share of them is lost
 DEAR, ALONE = 1.0, 10.0  # what every further point counts more, with training data and without
 
 
@@ -70,6 +71,8 @@ def choose_weight(plan: Plan, module: nn.Module) -> float:
     scores: dict[float, float] = {}
     for weight in reversed(WEIGHTS):
         trial.load_state_dict(between(old, new, weight))
+        if weight > CAREFUL and plan.deciding_faults is not None and costs(plan, trial):
+            continue
         scores[weight] = score(plan, trial)
         if all(value < max(scores.values()) - CLOSE for value in list(scores.values())[-WORSE:]):
             break  # accuracy along the line rises to one place and falls from there
@@ -85,6 +88,11 @@ def score(plan: Plan, module: nn.Module) -> float:
         return accuracy_on(target, plan.deciding_mutated) - DEAR * max(0.0, lost - ALLOWED)
     lost = 1 - kept_share(plan, target)
     return accuracy_on(target, plan.deciding_faults) - ALONE * max(0.0, lost - MISSED)
+
+
+def costs(plan: Plan, module: nn.Module) -> bool:
+    """Whether a loss on other inputs is visible. How large it is a few originals of faults cannot say, so then we are careful."""
+    return kept_share(plan, plan.target.holding(module)) < 1 - VISIBLE
 
 
 def kept_share(plan: Plan, target: Target) -> float:

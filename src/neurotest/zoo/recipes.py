@@ -10,8 +10,8 @@ class Recipe:
     """One training run: optimiser and learning rate, batch order and augmentation from `seed`.
 
     schedule: `onecycle` rises to `rate` and falls to nothing; `steps` begins with it and divides it by ten at each of `drops`
-    (shares of all epochs); `constant` keeps it. average: how much of the mean of weights over the steps stays at each step; 0:
-    the last weights count. patience: epochs without improvement after which training stops, where somebody judges it.
+    (shares of all epochs); `constant` keeps it. average: how much of the mean of weights over the steps stays at each step, less
+    at first; 0: the last weights count. patience: epochs without improvement after which training stops, where one judges it.
     """
 
     epochs: int

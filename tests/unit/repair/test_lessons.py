@@ -87,6 +87,19 @@ def test_distance_by_hand() -> None:
     assert float(distance(old, old)) == 0
 
 
+def test_wrong_answers_of_the_old_network_are_not_taught(ready: Plan) -> None:
+    assert ready.train is not None
+    lessons = Lessons(ready.target, Ingredients(base=ready.train, distil=2.0), 0)
+    plain = Lessons(ready.target, Ingredients(base=ready.train), 0)
+    lessons.knows = np.arange(len(ready.train)) != 3
+    other = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(81, 3))
+    with torch.no_grad():
+        for row in range(5):
+            rows = torch.tensor([row])
+            more = float(lessons.loss(other, rows)) - float(plain.loss(other, rows))
+            assert (more == 0) == (row == 3)
+
+
 def test_distillation_holds_the_base_and_not_new_inputs(ready: Plan) -> None:
     """On the old network itself it adds nothing; on another one it does, for rows of the base."""
     assert ready.train is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from neurotest import Target, registry
 from neurotest.data import ArraySource
 from neurotest.errors import BadInput
 from neurotest.jobs.targets import weights_of, with_weights
+from neurotest.repair import retrain as retraining
 from neurotest.repair.lessons import answers, predictions
 from neurotest.repair.plan import Plan
 from neurotest.repair.protocols.head import WANT, Head, folded
-from neurotest.repair.retrain import between, score
+from neurotest.repair.retrain import CAREFUL, between, choose_weight, score
 from neurotest.report import write_report
 from neurotest.runs.store import Run
 from neurotest.target import Probe
@@ -161,6 +163,19 @@ def test_between_by_hand() -> None:
     mixed = between(old, new, 0.25)
     assert mixed["w"].tolist() == [0.25, 2.5]
     assert mixed["n"].item() == 5
+
+
+@pytest.mark.parametrize(("lost", "weight"), [(0.0, 1.0), (0.2, CAREFUL)])
+def test_where_a_loss_is_visible_the_weight_is_careful(lost: float, weight: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of the new weights is always better here; without training data a loss on other inputs ends that at 0.6."""
+    alone, with_data = plan(train=False, unseen=0.0), plan()
+    new = copy.deepcopy(alone.target.module)
+    with torch.no_grad():
+        new[-1].bias += 1.0  # a place along the line is the change of a bias
+    monkeypatch.setattr(retraining, "kept_share", lambda plan, target: 1 - lost)
+    monkeypatch.setattr(retraining, "score", lambda plan, module: float(module[-1].bias.detach()[0]))
+    assert choose_weight(alone, new) == weight
+    assert choose_weight(with_data, new) == 1.0
 
 
 def test_a_head_is_folded_into_the_last_layer(subject: Target) -> None:

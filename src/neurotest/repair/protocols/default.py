@@ -27,9 +27,9 @@ class Default(Protocol):
     copies: mutated copies an epoch for each input. For each of them `hard` changes are tried, and the one on which the network
     does worst is learned. aimed: the share of changes drawn where the campaign showed the network to be weak; broad: of changes
     of no particular kind, which help with operators nobody thought of. depth: how many changes a copy may have had one after
-    the other. distil: weight of the old network's answers to inputs as they are, for them and for their copies. average: how
-    much of the mean weights stays at each step. The mean is at last averaged with the old weights, by the weight that is best on
-    a split of its own.
+    the other. distil: weight of the old network's right answers to inputs as they are, for them and for their copies. average:
+    how much of the mean weights stays at each step. The mean is at last averaged with the old weights, by the weight that is
+    best on a split of its own.
     """
 
     name: ClassVar[str] = "default"
@@ -41,9 +41,9 @@ class Default(Protocol):
     times: int = setting(1, "1 by default")
     depth: int = setting(1, "1 by default")
     aimed: float = setting(0.2, "0.2 by default", least=0, most=1)
-    broad: float = setting(0.1, "0.1 by default", least=0, most=1)
+    broad: float = setting(0.3, "0.3 by default", least=0, most=1)
     hard: int = setting(2, "2 by default")
-    distil: float = setting(0.0, "0 by default", least=0)
+    distil: float = setting(1.0, "1 by default", least=0)
     average: float = setting(0.99, "0.99 by default", least=0, below=1)
 
     def recipe(self, seed: int) -> Recipe:

@@ -15,6 +15,7 @@ from neurotest.studies.repair import cells, published, tables
 QUICK = ("mnist-lenet1", "fashion-lenet5")
 FULL = (*QUICK, "cifar10-resnet20", "fashion-resnet20", "mnist-lenet5", "fashion-lenet1")
 SEEDS = {"quick": 3, "full": 5}
+MORE = 8  # seeds of default beside mutated training images; those beyond SEEDS without the other controls
 FIRST = 10  # seeds below were used to choose settings
 SELECTORS = {"nss": "nss:reference=original", "deepgini": "deepgini", "random": "random"}
 # Training images, images to judge by and, where an epoch costs minutes, test images at all and faults.
@@ -56,11 +57,12 @@ class RepairStudy(Study):
     def _default(self, subject: str, scale: str, optional: bool) -> Iterator[Cell]:
         """Those that the quick scale has no time for are there where they are asked for."""
         deep = subject in DEEP
-        protocol = f"default:epochs={1 if deep else EPOCHS[scale]}"
-        controls = ("schedule", "mutated") if deep else tuple(CONTROLS)
-        for seed in range(FIRST, FIRST + SEEDS[scale]):
+        protocol = "default:epochs=1" if deep else "default"
+        for seed in range(FIRST, FIRST + MORE):
+            further = seed >= FIRST + SEEDS[scale]
+            controls = ("mutated",) if further else ("schedule", "mutated") if deep else tuple(CONTROLS)
             one = cell(f"default/{subject}/{seed}", cells.repaired, subject, seed, protocol, controls=controls, **SMALL[deep])
-            yield dataclasses.replace(one, optional=optional)
+            yield dataclasses.replace(one, optional=optional or (further and scale == "quick"))
 
     def _alone(self, subject: str, scale: str) -> Iterator[Cell]:
         alone = {"train": 0, "holdout": 2500, "faults": 2 * LABELS, "controls": (), "unseen": 0.0, "benign": False}
@@ -69,26 +71,35 @@ class RepairStudy(Study):
                 yield cell(f"alone/{subject}/{protocol}/{seed}", cells.repaired, subject, seed, protocol, **alone)
 
     def _papers(self, subject: str, scale: str) -> Iterator[Cell]:
-        """NSS table VIII; NSGen table 13 and DeepSensor's figures 4 to 6."""
+        """NSS table VIII; NSGen table 13 and DeepSensor's figures 4 to 6. The quick scale has one seed of them, and more where
+        they are asked for."""
+        for seed in range(FIRST, FIRST + SEEDS[scale]):
+            yield from (
+                dataclasses.replace(one, optional=scale == "quick" and seed > FIRST)
+                for one in (*self._selected(subject, scale, seed), *self._attacked(subject, scale, seed))
+            )
+
+    def _selected(self, subject: str, scale: str, seed: int) -> Iterator[Cell]:
+        for word, method in SELECTORS.items():
+            controls = tuple(CONTROLS) if word == "nss" else ("mutated",)
+            yield cell(
+                f"select/{subject}/{word}/{seed}", cells.repaired, subject, seed, f"nss:epochs={LONG[scale]}",
+                selector=method, controls=controls, **SMALL[subject in DEEP],
+            )  # fmt: skip
+
+    def _attacked(self, subject: str, scale: str, seed: int) -> Iterator[Cell]:
         deep = subject in DEEP
-        for seed in range(FIRST, FIRST + (1 if scale == "quick" else SEEDS[scale])):
-            for word, method in SELECTORS.items():
-                controls = tuple(CONTROLS) if word == "nss" else ("mutated",)
-                yield cell(
-                    f"select/{subject}/{word}/{seed}", cells.repaired, subject, seed, f"nss:epochs={LONG[scale]}",
-                    selector=method, controls=controls, **SMALL[deep],
-                )  # fmt: skip
-            for protocol in (f"nsgen:epochs={1 if deep else EPOCHS[scale]}", "deepsensor", "static-adv:eps=0.1"):
-                name = protocol.partition(":")[0]
-                controls = tuple(CONTROLS) if name == "nsgen" else ("schedule", "mutated")
-                yield cell(
-                    f"attacks/{subject}/{name}/{seed}", cells.repaired, subject, seed, protocol, victims=VICTIMS,
-                    attacks=(*ATTACKS, *(TOOLBOX if installed() else ())), distances=DISTANCES, controls=controls,
-                    **SMALL[deep],
-                )  # fmt: skip
+        for protocol in (f"nsgen:epochs={1 if deep else EPOCHS[scale]}", "deepsensor", "static-adv:eps=0.1"):
+            name = protocol.partition(":")[0]
+            controls = tuple(CONTROLS) if name == "nsgen" else ("schedule", "mutated")
+            yield cell(
+                f"attacks/{subject}/{name}/{seed}", cells.repaired, subject, seed, protocol, victims=VICTIMS,
+                attacks=(*ATTACKS, *(TOOLBOX if installed() else ())), distances=DISTANCES, controls=controls,
+                **SMALL[deep],
+            )  # fmt: skip
 
     def results(self, scale: str, done: dict[str, Any]) -> Results:
-        subjects, seeds = self.subjects.here(scale), FIRST + SEEDS[scale]
+        subjects, seeds = self.subjects.here(scale), FIRST + MORE
         default = {s: trainings for s in self.subjects.here("full") if (trainings := repeated(done, f"default/{s}/{{}}", seeds))}
         kinds = {"alone": ("interpolated", "head"), "select": tuple(SELECTORS), "attacks": ("nsgen", "deepsensor", "static-adv")}
         groups: dict[str, dict[tuple[str, str], list[Any]]] = {kind: {} for kind in kinds}
@@ -119,4 +130,4 @@ class RepairStudy(Study):
             yield "change of accuracy under DeepFool and JSMA", "they need the extra `attacks`: pip install 'neurotest[attacks]'"
         if scale == "quick":
             yield "default on the ResNet-20s", "only with --scale full, or --only default/"
-            yield "more than one seed for table VIII and for attacks", "only with --scale full"
+            yield "more than one seed for table VIII and for attacks", "only with --scale full, or --only select/ or attacks/"

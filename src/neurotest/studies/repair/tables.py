@@ -38,8 +38,9 @@ def beside_controls(groups: Mapping[str, Cells]) -> list[Row]:
             arms = {arm: mean([c["controls"].get(arm, {}).get(name) for c in having], 1) for arm in cells[0]["controls"]}
             rows.append(
                 {
-                    "subject": subject, "set": WORDS.get(name, name), "before": mean([c["old"][name] for c in having], 1),
-                    "after": mean([c["ours"][name] for c in having], 1), **arms,
+                    "subject": subject, "set": WORDS.get(name, name), "seeds": len(having),
+                    "before": mean([c["old"][name] for c in having], 1), "after": mean([c["ours"][name] for c in having], 1),
+                    **arms,
                     "gain over mutated": rounded(gain[0], 2), "low": rounded(gain[1], 2), "high": rounded(gain[2], 2),
                 }
             )  # fmt: skip
@@ -72,8 +73,8 @@ def selected(groups: Mapping[tuple[str, str], Cells]) -> list[Row]:
         controls = {arm: mean([_gain(c, arm, "mutated") for c in cells], 2) for arm in cells[0]["controls"]}
         rows.append(
             {
-                "subject": subject, "selector": word, "mutated pool": rounded(pool[0], 2), "low": rounded(pool[1], 2),
-                "high": rounded(pool[2], 2), "clean": rounded(clean[0], 2), **controls,
+                "subject": subject, "selector": word, "seeds": len(cells), "mutated pool": rounded(pool[0], 2),
+                "low": rounded(pool[1], 2), "high": rounded(pool[2], 2), "clean": rounded(clean[0], 2), **controls,
                 "paper": None if printed is None else printed[("nss", "deepgini", "random").index(word)],
             }
         )  # fmt: skip
@@ -96,8 +97,9 @@ def attacked(groups: Mapping[tuple[str, str], Cells]) -> list[Row]:
             controls: dict[str, Any] = {arm: mean([_gain(c, arm, name) for c in cells], 1) for arm in cells[0]["controls"]}
             rows.append(
                 {
-                    "subject": subject, "protocol": protocol, "attack": name, "before": mean([c["old"][name] for c in cells], 1),
-                    "after": mean([c["ours"][name] for c in cells], 1), "change": rounded(change[0], 1),
+                    "subject": subject, "protocol": protocol, "attack": name, "seeds": len(cells),
+                    "before": mean([c["old"][name] for c in cells], 1), "after": mean([c["ours"][name] for c in cells], 1),
+                    "change": rounded(change[0], 1),
                     "low": rounded(change[1], 1), "high": rounded(change[2], 1), **controls,
                 }
             )  # fmt: skip
