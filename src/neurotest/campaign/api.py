@@ -70,7 +70,8 @@ def fuzz(
     `random`. budget: a Budget, or iterations=, forwards=, seconds=, outputs=, faults=, until_dry= (new goals expected of 1,000
     forward passes, below which it ends). options: the fields of `Settings` (mutations and validity may be text).
     oracle: `label` by default, `regression` for a network that predicts a quantity. out: where the run goes (None:
-    ./neurotest-runs; False: nothing is written). resume: a run to go on with: its settings stay, the budget may be another. keep, disk: images per family (5), and bytes of images in all (200 MB).
+    ./neurotest-runs; False: nothing is written). resume: a run to go on with: its settings stay, the budget may
+    be another. keep, disk: images per family (5), and bytes of images in all (200 MB).
     control: let a random campaign of as many forward passes run beside it (default). judge: a second, better network that says
     which faults should still be given their class; without one a learner of the seeds does. stop: asked after every batch;
     True ends it so that it can be resumed (raises Interrupted).

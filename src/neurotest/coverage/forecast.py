@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from neurotest.scan import BATCH
 @public()
 def forecast_cover(
     target: AnyTarget, data: AnyData, criteria: Any, *, train: AnyData | None = None, batch: int = BATCH,
-    limit: int | None = None, by: str | None = None, layers: str | None = None, neuron: str | None = None, memory: float | None = None, seed: int = 0,
+    limit: int | None = None, by: Literal["class"] | None = None, layers: str | None = None, neuron: str | None = None,
+    memory: float | None = None, seed: int = 0,
 ) -> Forecast:  # fmt: skip
     """Passes, memory and time of `cover` with the same arguments: it is run on a few inputs, and on thrice as many."""
     target = open_target(target)
