@@ -158,16 +158,33 @@ def each_batch(
 ) -> None:
     """Forward the source once with `wants` recorded and call `step` with every batch, its trace and the probe.
 
-    The probe is for traces of further inputs, such as a batch's originals, with the same layers recorded.
+    The probe is for traces of further inputs, such as a batch's originals, with the same layers recorded. A batch of which more
+    would be recorded than is good for the memory comes in several steps.
     """
     done, total = 0, len(source) if order is None else len(order)
     with Probe(target, *wants) as probe:
-        _check_batch(probe, min(batch, total))
+        most = recorded_at_once(probe)
+        _check_batch(probe, min(batch, total, most))
         for part in batches(target, source, batch=batch, order=order):
-            step(part, probe(part.x), probe)
-            done += len(part.index)
+            for start in range(0, len(part.index), most):
+                some = Batch(part.index[start : start + most], part.x[start : start + most]) if len(part.index) > most else part
+                step(some, probe(some.x), probe)
+                done += len(some.index)
             if progress is not None:
                 progress(done, total)
+
+
+RECORDED, FEWEST = 1 << 28, 4  # bytes of a batch that are recorded at once; inputs that are
+
+
+def recorded_at_once(probe: Probe) -> int:
+    """How many inputs are recorded at once: of a large network that gives whole maps a batch is too much."""
+    sizes: dict[tuple[str, bool], int] = {}
+    for want in probe.wants:
+        neuron = "unit" if want.keep == "map" else want.neuron
+        for layer in probe.layers(want):
+            sizes[layer.name, want.inputs] = layer.neurons(neuron, inputs=want.inputs)
+    return max(FEWEST, RECORDED // (4 * max(1, sum(sizes.values()))))
 
 
 def _check_batch(probe: Probe, batch: int) -> None:

@@ -61,8 +61,10 @@ class Detector(TorchFunctionMode):
         devices = [on_device(one) for one in tensors]
         if name == "__get__":
             return self._read(function, args)
+        if name in ("__set__", "_has_compatible_shallow_copy_type"):  # moving a module: its weights get other data
+            return function(*args, **kwargs)
         if name in TO_HOST and any(devices):
-            raise WrongDevice(f"{name}() of a tensor that is on the device: .cpu() comes first")
+            raise TypeError(f"{name}() of a tensor that is on the device: .cpu() comes first")  # as torch does
         if name in MOVES:
             return self._move(name, function, args, kwargs, tensors)
         if name in READS:

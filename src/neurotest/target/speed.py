@@ -43,9 +43,22 @@ def has_bfloat16(device: torch.device) -> bool:
     return device.type == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
+def laid_channels_last(x: Tensor) -> Tensor:
+    """The same images (n, c, h, w) with the channels of a pixel side by side; anything else as it is.
+
+    A grey image lies both ways at once; torch takes the way that its strides spell, so they have to spell this one.
+    """
+    if x.ndim != 4:
+        return x
+    if x.shape[1] > 1:
+        return x.contiguous(memory_format=torch.channels_last)
+    height, width = x.shape[2:]
+    return x.contiguous().as_strided(x.shape, (height * width, 1, width, 1))
+
+
 def arranged(x: Tensor, layout: Layout | None) -> Tensor:
     """A batch of pictures as the layout wants it."""
-    return x.contiguous(memory_format=torch.channels_last) if layout is not None and x.ndim == 4 else x
+    return x if layout is None else laid_channels_last(x)
 
 
 def running(precision: Precision | None, device: torch.device) -> AbstractContextManager[object]:
