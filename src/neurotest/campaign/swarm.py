@@ -7,6 +7,7 @@ again from its start, which gives the same faults, because every draw is a funct
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ from neurotest.scan import Progress, profile
 from neurotest.target import Profile, Target
 
 GROUP = 100  # seeds searched together, at most
+PHOTOGRAPH, MEMORY = 1 << 14, 1 << 29  # values of an input from which memory counts, and bytes of layers a group may keep
 UNLABELLED = (
     "{what} has no labels, and the fitness {fitness} needs them: give labelled seeds, or take what the target predicts as "
     "their label with --labels-from prediction (labels_from='prediction')."
@@ -167,7 +169,13 @@ class _SwarmJob(Job[SwarmResult]):
 
     @property
     def group(self) -> int:
-        return max(1, min(GROUP, self.settings.batch // self.settings.particles))
+        usual = max(1, min(GROUP, self.settings.batch // self.settings.particles))
+        shape = self.seeds.x.shape[1:]
+        if math.prod(shape) <= PHOTOGRAPH:
+            return usual
+        # Fitness keeps layers of every seed, and looks at those of all its particles.
+        values = sum(math.prod(layer.shape) for layer in self.target.survey(shape).layers)
+        return max(1, min(usual, MEMORY // (8 * values * (1 + self.settings.particles))))
 
     # -- searching
 

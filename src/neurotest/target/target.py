@@ -162,6 +162,12 @@ class Target:
                 self._chunks[size] = 1 << 62  # whoever runs it will learn why it has no layers
         return self._chunks[size]
 
+    def graph(self, x: Tensor) -> int:
+        """How many inputs like these may have their gradients taken at once; all, unless they are large."""
+        if x.numel() <= chunks.LARGE:
+            return max(1, len(x))
+        return chunks.graph(self.survey(tuple(x.shape[1:])).everything)
+
     def _whole(self, x: Tensor) -> Any:
         prepared = arranged(self._preprocessed(x), self.layout)
         try:
