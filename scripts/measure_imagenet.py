@@ -54,7 +54,7 @@ STEPS: dict[str, list[str]] = {
     "select deepgini": ["select", TARGET, ALL, "--method", "deepgini", "--budget", "10%", "--out", "deepgini"],
     "cover": ["cover", TARGET, ODD, "--train", EVEN, "--no-cache", "--out", "cover"],
     "fuzz": ["fuzz", TARGET, ALL, "--forwards", "{forwards}", "--out", "fuzz"],
-    "explain": ["explain", "fuzz", "{fault}", "--out", "explain.html"],
+    "explain": ["explain", "fuzz", "{fault}", "--train", EVEN, "--out", "explain.html"],
     "report": ["report", "fuzz", "--map", "tsne"],
     "attack": ["attack", TARGET, ALL, "--limit", "{seeds}", "--eps", "2/255", "--steps", "10", "--out", "attack"],
     "select adaptive": ["select", TARGET, ODD, "--method", "adaptive", "--budget", "10%", "--train", EVEN, "--out", "adaptive"],

@@ -84,9 +84,12 @@ class Source:
         self.names = None if names is None else np.asarray(names, dtype=object)
         self.positions = np.arange(count)
         # Labels that are no integers are quantities, which only a network that predicts one can use.
-        self.quantities = None if labels is None else _quantities(labels, count, self.what)
-        numbered = labels is not None and self.quantities is None
-        self.labels = _checked_labels(labels, count, self.classes, self.what) if numbered else None
+        self.quantities: npt.NDArray[np.float64] | None = None
+        self.labels: npt.NDArray[np.int64] | None = None
+        if labels is not None:
+            self.quantities = _quantities(labels, count, self.what)
+            if self.quantities is None:
+                self.labels = _checked_labels(labels, count, self.classes, self.what)
         self._ids: npt.NDArray[np.str_] | None = None
         self._inputs_digest: bytes | None = None
         if originals is not None:
