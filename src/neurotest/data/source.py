@@ -84,11 +84,11 @@ class Source:
         self.names = None if names is None else np.asarray(names, dtype=object)
         self.positions = np.arange(count)
         # Labels that are no integers are quantities, which only a network that predicts one can use.
-        self.quantities: npt.NDArray[np.float64] | None = None
+        self.quantities: npt.NDArray[np.floating[Any]] | None = None
         self.labels: npt.NDArray[np.int64] | None = None
         if labels is not None:
             self.quantities = _quantities(labels, count, self.what)
-            if self.quantities is None:
+            if self.quantities is None or self.classes is not None:
                 self.labels = _checked_labels(labels, count, self.classes, self.what)
         self._ids: npt.NDArray[np.str_] | None = None
         self._inputs_digest: bytes | None = None
@@ -251,7 +251,7 @@ def _column(labels: npt.ArrayLike, count: int, what: str) -> Array:
     return numbers
 
 
-def _quantities(labels: npt.ArrayLike, count: int, what: str) -> npt.NDArray[np.float64] | None:
+def _quantities(labels: npt.ArrayLike, count: int, what: str) -> npt.NDArray[np.floating[Any]] | None:
     """Labels in floating point, all finite; None for others."""
     numbers = _column(labels, count, what)
     if numbers.dtype.kind != "f":
@@ -259,7 +259,7 @@ def _quantities(labels: npt.ArrayLike, count: int, what: str) -> npt.NDArray[np.
     if not np.isfinite(numbers).all():
         first = int(np.argmin(np.isfinite(numbers)))
         raise BadInput(f"{what}: the label of input {first} is {numbers[first]}: repair or leave out such inputs.")
-    return numbers.astype(np.float64)
+    return numbers
 
 
 def check_classes(source: Source) -> None:
@@ -267,12 +267,11 @@ def check_classes(source: Source) -> None:
     if source.quantities is None:
         return
     odd = source.quantities[source.quantities != np.rint(source.quantities)]
-    hint = (
-        f"{odd[0]:.6g} is a quantity: for a network that predicts one pass --outputs regression"
-        if len(odd)
-        else "save y.astype(int)"
-    )
-    raise BadInput(f"{source.what}: labels in floating point; expected class numbers (integers), 0 for the first class; {hint}.")
+    hint = "save y.astype(int)"
+    if len(odd):
+        hint = f"{odd[0]:.6g} is a quantity: for a network that predicts one pass --outputs regression"
+    expected = "expected class numbers (integers), 0 for the first class"
+    raise BadInput(f"{source.what}: labels of type {source.quantities.dtype}; {expected}; {hint}.")
 
 
 def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] | None, what: str) -> npt.NDArray[np.int64]:
