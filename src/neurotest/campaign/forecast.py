@@ -44,9 +44,8 @@ def forecast_fuzz(
     if forwards is not None:
         parts.append(Part("mutants", forwards, each))
         parts += [Part("control (random)", forwards, each)] if beside else []
-    wants = build_guide(guide).wants if hasattr(build_guide(guide), "wants") else ()
     kept = float(len(source) * np.prod(source.shape) * 4)
-    memory = footprint(target, source, wants, batch, kept)
+    memory = footprint(target, source, (), batch, kept)
     return Forecast(tuple(parts), memory, FORWARDS * run + answered, notes)
 
 

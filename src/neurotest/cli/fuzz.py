@@ -158,7 +158,7 @@ def planned(
     from neurotest.cli import show
     from neurotest.errors import BadInput
 
-    if resume is not None:
+    if resume is not None or seeds is None:
         raise BadInput("--plan with --resume: what is left depends on the run; leave one of them out.")
     forecast = forecast_fuzz(
         loaded, seeds, guide, budget=budget, control=control, limit=limit, train=train, oracle=oracle, layers=layers,

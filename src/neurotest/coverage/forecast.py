@@ -43,8 +43,8 @@ def forecast_cover(
     def piece(count: int) -> None:
         few = np.arange(count)
         options: dict[str, Any] = {"train": trained.take(few)} if learned and trained is not None else {}
-        allowed = {} if memory is None else {"memory": memory}
-        cover(target, source.take(few), list(chosen.values()), **options, **allowed, by=by, batch=batch, seed=seed, cache=False)
+        options |= {} if memory is None else {"memory": memory}
+        cover(target, source.take(few), list(chosen.values()), **options, by=by, batch=batch, seed=seed, cache=False)
 
     sources = [source, *([trained] if learned and trained is not None else [])]
     seconds, run = slope(piece, min(MOST, *map(len, [*sources, source])))

@@ -33,7 +33,7 @@ def forecast_select(
     def piece(count: int) -> None:
         few = np.arange(count)
         given = {name: value for name, value in options.items() if value is not None}
-        learned = {"train": trained.take(few)} if trained is not None else {}
+        learned: dict[str, Any] = {"train": trained.take(few)} if trained is not None else {}
         compare(target, source.take(few), methods, 1, **learned, **given, batch=batch, seed=seed)
 
     sources = [source, *([trained] if learns and trained is not None else [])]

@@ -65,8 +65,8 @@ class Description:
             module=str(code.file) if code.folder else None,
             imports=tuple(f"{_hash(file)} {file}" for file in code.imports) or None,
             bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=_classes(target),
-            outputs=target.outputs, span=target.bins and (target.bins.low, target.bins.high),
-            bins=target.bins and target.bins.count, layout=target.layout, precision=target.precision,
+            outputs=target.outputs, span=None if target.bins is None else (target.bins.low, target.bins.high),
+            bins=None if target.bins is None else target.bins.count, layout=target.layout, precision=target.precision,
             trust_pickle=target.trust_pickle, **_fitting(target.preprocess),
         )  # fmt: skip
 

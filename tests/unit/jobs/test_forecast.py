@@ -37,7 +37,7 @@ def test_sums_by_hand() -> None:
 
 def test_the_slope_leaves_out_what_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(np.cumsum([0, 10 + 8 * 0.5, 0, 10 + 24 * 0.5]))
-    monkeypatch.setattr(module.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("neurotest.jobs.forecast.time.perf_counter", lambda: float(next(clock)))
     assert slope(lambda count: None, 500) == (pytest.approx(0.5), 8 + 8 + 24)
 
 

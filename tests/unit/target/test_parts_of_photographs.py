@@ -16,9 +16,9 @@ from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.engine import Engine
 from neurotest.mutate import recognition
 from neurotest.mutate.recognition import at_once
-from neurotest.scan import each_batch, recorded_at_once
+from neurotest.scan import Batch, each_batch, recorded_at_once
 from neurotest.semantics.exemplars import KEPT, LEAST, SAMPLES, bounded
-from neurotest.target import Probe, Target, Want, chunks
+from neurotest.target import Probe, Target, Trace, Want, chunks
 
 
 def target() -> Target:
@@ -61,7 +61,7 @@ def test_a_batch_of_maps_comes_in_several_steps(monkeypatch: pytest.MonkeyPatch)
     sizes: list[int] = []
     rows: list[torch.Tensor] = []
 
-    def step(part: scan.Batch, trace: neurotest.target.Trace, probe: Probe) -> None:
+    def step(part: Batch, trace: Trace, probe: Probe) -> None:
         sizes.append(len(part.index))
         rows.append(trace.logits.clone())
 
