@@ -64,6 +64,7 @@ class _Simple:
     test: Any
     labels: bool = False
     passes: int = 0
+    tolerance: float | None = None  # of a quantity
 
     def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
         return np.asarray(self.test(logits, roots))
@@ -99,25 +100,32 @@ class NonFinite:
 @registry.register("oracle", "regression", paper="", cost="nothing", main="tolerance")
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """Some output is farther than `tolerance` from what the target gives for the seed (logits, or probabilities)."""
+    """Some output is farther than `tolerance` from what the target gives for the seed: the quantity, where it predicts one (by
+    default farther than a bin is wide), otherwise probabilities or logits (by default 1)."""
 
-    tolerance: float = 1.0
+    tolerance: float | None = None
     outputs: Literal["logits", "probs"] = "probs"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.tolerance, (int, float)) or isinstance(self.tolerance, bool) or not self.tolerance > 0:
+        number = isinstance(self.tolerance, (int, float)) and not isinstance(self.tolerance, bool)
+        if self.tolerance is not None and not (number and self.tolerance > 0):
             raise BadInput(f"tolerance={self.tolerance!r}: expected a number above 0.")
         if self.outputs not in ("logits", "probs"):
             raise BadInput(f"outputs={self.outputs!r}: expected logits or probs.")
 
     def begin(self, target: Target) -> Check:
+        bins = target.bins
+        tolerance = self.tolerance if self.tolerance is not None else 1.0 if bins is None else bins.width
+
         def far(logits: Tensor, roots: Roots) -> Wrong:
             before = torch.from_numpy(roots.logits).to(logits)
-            if self.outputs == "probs":
+            if bins is not None:
+                logits, before = (bins.values(side.double()).unsqueeze(1) for side in (logits, before))
+            elif self.outputs == "probs":
                 logits, before = logits.double().softmax(1), before.double().softmax(1)
-            return np.asarray(((logits - before).abs().amax(1) > self.tolerance).cpu().numpy())
+            return np.asarray(((logits - before).abs().amax(1) > tolerance).cpu().numpy())
 
-        return _Simple("regression", far)
+        return _Simple("regression", far, tolerance=tolerance)
 
 
 @dataclass(eq=False)
@@ -265,12 +273,22 @@ class Oracles:
     def passes(self) -> int:
         return sum(check.passes for check in self.checks)
 
+    @property
+    def tolerance(self) -> float | None:
+        """How far from the truth an answer may be, where an oracle says so."""
+        return next((one for check in self.checks if (one := getattr(check, "tolerance", None)) is not None), None)
+
     def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> NDArray[np.int64]:
         """(n,) number of the first oracle that rejects, -1 for none."""
         first = np.full(len(logits), -1, dtype=np.int64)
         for number, check in enumerate(self.checks):
             first[(first < 0) & check(x, logits, roots)] = number
         return first
+
+
+def default_oracle(target: Target, labelled: bool = True) -> str:
+    """What a fault is unless somebody says otherwise: another class than the label or, of a quantity, one that is far off."""
+    return "regression" if target.bins is not None else "label" if labelled else "metamorphic"
 
 
 def build_oracles(target: Target, oracles: str | Oracle | Sequence[str | Oracle]) -> Oracles:

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from neurotest import interrupts
 from neurotest.callable_module import callable_module
 from neurotest.data.objects import AnyData
-from neurotest.data.source import Source, check_shape
+from neurotest.data.source import Source, check_classes, check_shape
 from neurotest.data.spec import data
 from neurotest.errors import BadInput, near
 from neurotest.memory import check_memory
 from neurotest.public import public
 from neurotest.target import Probe, Profile, Target, Trace, Want
 from neurotest.target.load import load
+from neurotest.target.outputs import Bins
 
 BATCH = 250  # on two cores LeNets and ResNet-20 gain nothing beyond
 Progress = Callable[[int, int], None]  # done, total
@@ -57,7 +58,10 @@ def batches(target: Target, source: Source, *, batch: int = BATCH, order: np.nda
 
 def read(target: Target, source: AnyData, *, limit: int | None = None, strict: bool = False) -> Source:
     """The source in the target's size; pictures of another size are fitted as the target's description says."""
-    return data(source, shape=target.shape, preprocess=target.preprocess, limit=limit, strict=strict)
+    opened = data(source, shape=target.shape, preprocess=target.preprocess, limit=limit, strict=strict)
+    if target.bins is None:
+        check_classes(opened)
+    return opened
 
 
 def fit(target: Target, source: Source) -> int:
@@ -77,19 +81,22 @@ def check_labels(source: Source, classes: int) -> None:
     if source.labels is None or int(source.labels.max()) < classes:
         return
     wrong = f"{source.what} has label {int(source.labels.max())}, but the target has {classes} classes"
-    single = " A network with one output counts as two classes; one that predicts a quantity (regression) is not supported."
+    single = " A network with one output counts as two classes; for one that predicts a quantity pass --outputs regression."
     raise BadInput(f"{wrong}: labels are the numbers 0 to {classes - 1}, 0 for the first class.{single if classes == 2 else ''}")
 
 
 def aligned(target: Target, source: Source) -> Source:
-    """The source with its labels numbered as the target numbers its classes.
+    """The source with its labels numbered as the target numbers its classes; those of a quantity by the bin it lies in.
 
     Class folders are numbered in the order of their names, which is rarely the network's: names are matched, or refused.
     """
+    if target.bins is not None:
+        return _binned(source, target.bins, target.classes)
     if source.labels is None or source.classes is None or target.classes is None or source.classes == target.classes:
         return source
-    numbers = {name: number for number, name in enumerate(target.classes)}
-    if all(name.isdecimal() and int(name) < len(numbers) for name in source.classes) and not set(source.classes) <= set(numbers):
+    numbers = {name: number for number, name in enumerate(target.classes)}  # fewer than classes where two share a name
+    decimal = all(name.isdecimal() and int(name) < len(target.classes or ()) for name in source.classes)
+    if decimal and not set(source.classes) <= set(numbers):
         numbers = {name: int(name) for name in source.classes}
     for name in source.classes:
         if name not in numbers:
@@ -101,18 +108,42 @@ def aligned(target: Target, source: Source) -> Source:
     return renumbered
 
 
+def _binned(source: Source, bins: Bins, classes: tuple[str, ...] | None) -> Source:
+    quantities = source.labels if source.quantities is None else source.quantities
+    if quantities is None:
+        return source
+    binned = copy.copy(source)
+    binned.quantities = np.asarray(quantities, dtype=np.float64)
+    binned.labels, binned.classes = bins.of(binned.quantities), classes
+    return binned
+
+
 def remarks(target: Target, source: Source) -> tuple[str, ...]:
     """What a user should know about a source before trusting numbers made from it."""
     sentences = list(source.notes.get("warnings", ()))
     if skipped := [one for one in source.skipped if not one.named]:
         first, count = skipped[0], len(skipped)
         sentences.append(f"{count} file{'s' if count > 1 else ''} skipped (first: {first.file}, {first.reason}).")
+    sentences += rounding(target, source)
     own = source.classes if source.labels is not None and source.names is not None and target.classes is None else None
     if own and own != tuple(map(str, range(len(own)))):
         order = ", ".join(f"{number} = {name}" for number, name in enumerate(own[:4]))
         numbered = f"the target names no classes, so classes are numbered by name ({order}, ...)"
         sentences.append(f"{numbered}: pass --classes if its order differs.")
     return tuple(sentences)
+
+
+ROUNDED = 64  # inputs on which lower precision is compared with the usual one
+
+
+def rounding(target: Target, source: Source) -> list[str]:
+    """What running in another precision or layout does to predictions; nothing is said of a target that runs as usual."""
+    if target.precision is None or not len(source):
+        return []
+    x = target.prepare(source.read(np.arange(min(ROUNDED, len(source)))))
+    with torch.inference_mode():
+        changed = int((target.logits(x).argmax(1) != target.plain().logits(x).argmax(1)).sum())
+    return [f"precision {target.precision} changes {changed} of {len(x)} predictions ({changed / len(x):.1%})."]
 
 
 def each_batch(
@@ -127,16 +158,33 @@ def each_batch(
 ) -> None:
     """Forward the source once with `wants` recorded and call `step` with every batch, its trace and the probe.
 
-    The probe is for traces of further inputs, such as a batch's originals, with the same layers recorded.
+    The probe is for traces of further inputs, such as a batch's originals, with the same layers recorded. A batch of which more
+    would be recorded than is good for the memory comes in several steps.
     """
     done, total = 0, len(source) if order is None else len(order)
     with Probe(target, *wants) as probe:
-        _check_batch(probe, min(batch, total))
+        most = recorded_at_once(probe)
+        _check_batch(probe, min(batch, total, most))
         for part in batches(target, source, batch=batch, order=order):
-            step(part, probe(part.x), probe)
-            done += len(part.index)
+            for start in range(0, len(part.index), most):
+                some = Batch(part.index[start : start + most], part.x[start : start + most]) if len(part.index) > most else part
+                step(some, probe(some.x), probe)
+                done += len(some.index)
             if progress is not None:
                 progress(done, total)
+
+
+RECORDED, FEWEST = 1 << 28, 4  # bytes of a batch that are recorded at once; inputs that are
+
+
+def recorded_at_once(probe: Probe) -> int:
+    """How many inputs are recorded at once: of a large network that gives whole maps a batch is too much."""
+    sizes: dict[tuple[str, bool], int] = {}
+    for want in probe.wants:
+        neuron = "unit" if want.keep == "map" else want.neuron
+        for layer in probe.layers(want):
+            sizes[layer.name, want.inputs] = layer.neurons(neuron, inputs=want.inputs)
+    return max(FEWEST, RECORDED // (4 * max(1, sum(sizes.values()))))
 
 
 def _check_batch(probe: Probe, batch: int) -> None:

@@ -190,3 +190,14 @@ def test_skipped_files_are_said() -> None:
     source.skipped = (Skipped("a.png", "damaged"), Skipped("b.png", "odd size"))
     (sentence,) = remarks(named("bag"), source)
     assert "2 files skipped (first: a.png, damaged)" in sentence
+
+
+def test_two_classes_may_share_a_name() -> None:
+    """ImageNet has two missiles; labels that are numbers still mean the classes in their order."""
+    named = neurotest.load(
+        nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval(), size=(1, 2, 2), classes=["missile", "owl", "missile"]
+    )
+    source = ArraySource(np.zeros((3, 1, 2, 2), np.uint8), np.array([2, 0, 1]), classes=["0", "1", "2"])
+    lined_up = aligned(named, source)
+    assert lined_up.labels is not None
+    assert lined_up.labels.tolist() == [2, 0, 1]

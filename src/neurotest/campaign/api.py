@@ -30,7 +30,7 @@ from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, s
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.measure.context import Context
-from neurotest.oracles import Oracle, build_oracles
+from neurotest.oracles import Oracle, build_oracles, default_oracle
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -69,8 +69,9 @@ def fuzz(
     guide: `goals` (default; it is the one that beats random), a criterion (`kmnc:1000`), `deephunter`, `tensorfuzz`, `nsgen` or
     `random`. budget: a Budget, or iterations=, forwards=, seconds=, outputs=, faults=, until_dry= (new goals expected of 1,000
     forward passes, below which it ends). options: the fields of `Settings` (mutations and validity may be text).
-    oracle: `label` by default. out: where the run goes (None: ./neurotest-runs; False: nothing is written). resume: a run to go
-    on with: its settings stay, the budget may be another. keep, disk: images per family (5), and bytes of images in all (200 MB).
+    oracle: `label` by default, `regression` for a network that predicts a quantity. out: where the run goes (None:
+    ./neurotest-runs; False: nothing is written). resume: a run to go on with: its settings stay, the budget may
+    be another. keep, disk: images per family (5), and bytes of images in all (200 MB).
     control: let a random campaign of as many forward passes run beside it (default). judge: a second, better network that says
     which faults should still be given their class; without one a learner of the seeds does. stop: asked after every batch;
     True ends it so that it can be resumed (raises Interrupted).
@@ -99,8 +100,10 @@ def fuzz(
         return go_on(_fuzz_run(resume), "fuzz", stored_job, extends=True, out=out)
     if target is None or seeds is None:
         raise BadInput("fuzz needs a target and seeds (or resume=RUN to go on with a campaign).")
+    network = open_target(target)
+    settings["oracle"] = oracle or (default_oracle(network),)
     plan = FuzzPlan(**{name: value for name, value in settings.items() if value is not None})
-    return carry_out(_Campaign.prepare(open_target(target), seeds, plan, budget or Budget(**parts), callbacks), out)
+    return carry_out(_Campaign.prepare(network, seeds, plan, budget or Budget(**parts), callbacks), out)
 
 
 def _fuzz_run(path: str | Path) -> str | Path:

@@ -21,7 +21,7 @@ from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Mutant
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.mutate.base import Mutations
-from neurotest.mutate.recognition import Recognition
+from neurotest.mutate.recognition import Recognition, at_once
 from neurotest.oracles import predicted
 from neurotest.stats.bootstrap import Interval
 from neurotest.target import Target
@@ -71,7 +71,7 @@ class Believed:
         """None where there is no judge and no images to learn from."""
         believed = cls(seeds, mutations, judge)
         if judge is None:
-            return believed if seeds.x.ndim == 4 and len(np.unique(seeds.expected)) >= 2 else None
+            return believed if seeds.x.ndim == 4 and believed.learnable else None
         if judge.fingerprint == target.fingerprint:
             raise BadInput("judge: it is the network under test, which fails on every fault: name another one.")
         try:
@@ -81,10 +81,19 @@ class Believed:
             raise BadInput(f"judge: {judge.spec} does not take the seeds, of {shape} ({str(error)[:80]}).") from None
         return believed
 
+    @property
+    def learnable(self) -> bool:
+        """Whether the seeds can teach their classes: each half is judged by what the other one holds of the same class."""
+        classes = self.seeds.expected[:LEARNED]
+        halves = classes[::2], classes[1::2]
+        shared = np.isin(classes, np.intersect1d(*halves)).mean() if len(classes) else 0.0
+        return len(np.unique(classes)) >= 2 and float(shared) >= LEAST
+
     @cached_property
     def recognition(self) -> Recognition:
         with torch.inference_mode():
-            x, classes = self.seeds.unit(self.seeds.x[:LEARNED]), self.seeds.expected[:LEARNED]
+            first, classes = self.seeds.x[:LEARNED], self.seeds.expected[:LEARNED]
+            x = torch.from_numpy(first) if self.seeds.eight_bit else self.seeds.unit(first)
             return Recognition.of(x, classes, self.seeds.classes, self.mutations, eight_bit=self.seeds.eight_bit)
 
     @cached_property
@@ -97,7 +106,10 @@ class Believed:
     def _classes(self, x: NDArray[np.generic], chains: Sequence[Any], roots: NDArray[np.int64]) -> NDArray[np.int64]:
         with torch.inference_mode():
             if self.judge is None:
-                return self.recognition.classes(self.seeds.unit(x), chains, roots)
+                step = at_once(torch.from_numpy(x[:1]))
+                places = [slice(i, i + step) for i in range(0, len(x), step)]
+                looked = [self.recognition.classes(self.seeds.unit(x[p]), chains[p], roots[p]) for p in places]
+                return np.concatenate(looked)
             parts = [self.judge.prepare(np.ascontiguousarray(x[i : i + AT_ONCE])) for i in range(0, len(x), AT_ONCE)]
             return np.concatenate([predicted(self.judge.logits(part)) for part in parts])
 

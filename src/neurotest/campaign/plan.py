@@ -85,7 +85,7 @@ class FuzzPlan(Plan):
     """keep: images per family. disk: bytes of images in all."""
 
     guide: Any = "goals"
-    oracle: tuple[Any, ...] = ("label",)
+    oracle: tuple[Any, ...] = ()  # what fits the target
     neuron: str | None = None
     keep: int = 5
     disk: float = 200e6

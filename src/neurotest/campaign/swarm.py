@@ -7,6 +7,7 @@ again from its start, which gives the same faults, because every draw is a funct
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.swarm import Ball, Fitness, Hit, Problem, Settings, Swarm, controls
 from neurotest.generate.swarm.controls import Control
-from neurotest.generate.swarm.engine import Moment
+from neurotest.generate.swarm.engine import MEMORY, PHOTOGRAPH, Moment
 from neurotest.generate.swarm.result import SwarmResult
 from neurotest.generate.swarm.settings import SwarmOptions
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
@@ -167,7 +168,13 @@ class _SwarmJob(Job[SwarmResult]):
 
     @property
     def group(self) -> int:
-        return max(1, min(GROUP, self.settings.batch // self.settings.particles))
+        usual = max(1, min(GROUP, self.settings.batch // self.settings.particles))
+        shape = self.seeds.x.shape[1:]
+        if math.prod(shape) <= PHOTOGRAPH:
+            return usual
+        # Fitness keeps layers of every seed, and looks at those of all its particles.
+        values = sum(math.prod(layer.shape) for layer in self.target.survey(shape).layers)
+        return max(1, min(usual, MEMORY // (8 * values * (1 + self.settings.particles))))
 
     # -- searching
 

@@ -36,6 +36,7 @@ def cover(
     memory: Annotated[float, typer.Option("--memory", help="Gigabytes the states may need.")] = 2.0,
     per_layer: Annotated[bool, typer.Option("--per-layer/--no-per-layer", help="Show every layer's numbers.")] = True,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep profiles in the cache.")] = False,
+    plan: opt.Plan = False,
     layers: opt.Layers = None,
     neuron: opt.Neuron = None,
     out: opt.Out = None,
@@ -58,6 +59,14 @@ def cover(
 
     loaded = load(target, **description)
     chosen = criteria or list(WITH_TRAINING if train or profile else DEFAULT)
+    if plan:
+        from neurotest.coverage.forecast import forecast_cover
+
+        forecast = forecast_cover(
+            loaded, data, chosen, train=None if profile else train, batch=batch, limit=limit, by="class" if by else None,
+            layers=layers, neuron=neuron, memory=memory * 1e9, seed=seed,
+        )  # fmt: skip
+        return forecast.to_dict(), lambda: show.forecast(forecast)
     with show.ticking("covering", quiet=quiet) as progress:
         coverage = measure(
             loaded, data, chosen, train=train, profile=profile, layers=layers, neuron=neuron, by="class" if by else None,

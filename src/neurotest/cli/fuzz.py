@@ -100,6 +100,7 @@ def fuzz(
             "--judge", help="A second, better network that says which faults are valid (default: a learner of the seeds)."
         ),
     ] = None,
+    plan: opt.Plan = False,
     layers: opt.Layers = None,
     neuron: opt.Neuron = None,
     out: opt.Out = None,
@@ -133,6 +134,8 @@ def fuzz(
         "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
     }  # fmt: skip
     guide = with_goals(guide, goal, aim)
+    if plan:
+        return planned(loaded, seeds, guide, resume, budget, control, limit, train, oracle, layers, neuron, settings)
     screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None), started=began)
     try:
         with counting_from(began):
@@ -144,6 +147,24 @@ def fuzz(
     finally:
         screen.close()
     return result.to_dict(), lambda: print_result(result)
+
+
+def planned(
+    loaded: Any, seeds: str | None, guide: Any, resume: Path | None, budget: dict[str, Any], control: bool, limit: int | None,
+    train: str | None, oracle: list[str] | None, layers: str | None, neuron: str | None, settings: dict[str, Any],
+) -> opt.Result:  # fmt: skip
+    """What the campaign will take."""
+    from neurotest.campaign.forecast import forecast_fuzz
+    from neurotest.cli import show
+    from neurotest.errors import BadInput
+
+    if resume is not None or seeds is None:
+        raise BadInput("--plan with --resume: what is left depends on the run; leave one of them out.")
+    forecast = forecast_fuzz(
+        loaded, seeds, guide, budget=budget, control=control, limit=limit, train=train, oracle=oracle, layers=layers,
+        neuron=neuron, **settings,
+    )  # fmt: skip
+    return forecast.to_dict(), lambda: show.forecast(forecast)
 
 
 def with_goals(guide: str | None, goals: list[str] | None, aims: list[str] | None) -> Any:

@@ -21,6 +21,9 @@ Device = Annotated[str, typer.Option("--device", help="Where the network runs: c
 Layers = Annotated[str | None, typer.Option("--layers", help="Globs over layer names, pre_activation or post_activation.")]
 Neuron = Annotated[str | None, typer.Option("--neuron", help="channel (one value per map) or unit (every element).")]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on a corrupt or odd-sized file instead of skipping it.")]
+Plan = Annotated[
+    bool, typer.Option("--plan", help="Say what it will take (passes, memory, minutes), from a small piece of it, and stop.")
+]
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Write no page (RUN/report.html) at the end; `neurotest report RUN` can later.")
 ]
@@ -49,7 +52,15 @@ Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
 Interpolation = Annotated[
     str | None, typer.Option("--interpolation", help="Of --resize: bilinear (default), bicubic, nearest or lanczos.")
 ]
-Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network returns: logits, probs or sigmoid.")]
+Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network returns: logits, probs, sigmoid or regression.")]
+Span = Annotated[
+    tuple[float, float] | None, typer.Option("--span", help="Range of the quantity of a regression network, e.g. -0.4 0.4.")
+]
+Bins = Annotated[int | None, typer.Option("--bins", help="Equal parts of --span that count as classes (default 25).")]
+Layout = Annotated[str | None, typer.Option("--layout", help="channels_last: faster convolutions on some processors.")]
+Precision = Annotated[
+    str | None, typer.Option("--precision", help="bfloat16: faster where the processor has it; some predictions change.")
+]
 
 
 Target = Annotated[
@@ -80,17 +91,17 @@ _TARGET: dict[str, tuple[Any, Any]] = {
     "size": (Size, None),
     "classes": (Classes, None),
     "outputs": (Outputs, None),
+    "span": (Span, None),
+    "bins": (Bins, None),
     "resize": (Resize, None),
     "crop": (Crop, None),
     "grey": (Grey, False),
     "interpolation": (Interpolation, None),
+    "layout": (Layout, None),
+    "precision": (Precision, None),
     "device": (Device, "cpu"),
     "threads": (Threads, None),
 }
-# What ./neurotest.toml may say.
-DESCRIPTION = (
-    "weights", "bounds", "mean", "std", "size", "classes", "outputs", "resize", "crop", "grey", "interpolation",
-)  # fmt: skip
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -237,7 +248,7 @@ def override(spec: str | None, description: dict[str, Any]) -> Any:
 
         values["weights"] = str(user_path(values["weights"], f"--weights {values['weights']}").resolve())
     values |= {"size": parse_size(values.get("size")), "classes": read_classes(values.get("classes"))}
-    for name in ("size", "classes", "bounds", "mean", "std"):
+    for name in ("size", "classes", "bounds", "mean", "std", "span"):
         if values.get(name) is not None:
             values[name] = tuple(values[name])
     return Description(spec=spec, **values)
@@ -277,6 +288,8 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     """A target's description: the options of the command line, over those of ./neurotest.toml under [target]."""
     import sys
 
+    from neurotest.cli.settings_file import read_toml
+
     for key in ("mean", "std"):
         if options.get(key) is not None:
             options[key] = numbers(key, options[key])
@@ -284,67 +297,11 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     file = Path("neurotest.toml")
     if not toml or not file.is_file():
         return typed
-    content = _read_toml(file)
+    content = read_toml(file)
     used = sorted(set(content) - set(typed))
     if used:
         print(f"neurotest: {', '.join(used)} from ./neurotest.toml", file=sys.stderr)
     return {**content, **typed}
-
-
-def _read_toml(file: Path) -> dict[str, Any]:
-    """What the file says under [target]; what it says elsewhere would be ignored, and is refused."""
-    import tomllib
-
-    from neurotest.checks import shown
-    from neurotest.errors import BadInput, near
-    from neurotest.reading import read_text, reading
-
-    text = read_text(file, "a TOML file")
-    with reading(file, "a TOML file"):
-        sections = tomllib.loads(text)
-    for section in sections:
-        if section != "target" or not isinstance(sections[section], dict):
-            raise BadInput(f"{file}: [target] is read, and nothing but it; there is {shown(section)}.")
-    content: dict[str, Any] = sections.get("target", {})
-    for key, value in content.items():
-        if key not in DESCRIPTION:  # a target to load is not among them: a file found by chance must not run code
-            raise BadInput(f"{file}: [target] has no key {shown(key)}. {near(key, DESCRIPTION)}")
-        if not _fits_toml(key, value):
-            raise BadInput(f"{file}: {key} = {shown(value)}: expected {TOML.get(key, 'something else')}.")
-    return content
-
-
-TOML = {
-    "weights": "text in quotation marks",
-    "outputs": "text in quotation marks",
-    "classes": "a file name in quotation marks, or a list of names",
-    "size": 'text such as "1x28x28", or a list of integers',
-    "bounds": "two numbers, [0, 1]",
-    "mean": "a number for all channels, or a list with one for each",
-    "std": "a number for all channels, or a list with one for each",
-    "resize": 'an integer, or text such as "224x320"',
-    "crop": "text in quotation marks",
-    "interpolation": "text in quotation marks",
-    "grey": "true or false",
-}
-
-
-def _fits_toml(key: str, value: Any) -> bool:
-    """Whether a value of the file has the type that its key needs; the network's own checks say more."""
-    values = value if isinstance(value, list) and 0 < len(value) <= 100_000 else [value]
-    if key == "grey":
-        return isinstance(value, bool)
-    if key in ("weights", "outputs", "crop", "interpolation"):
-        return isinstance(value, str)
-    if key == "classes":
-        return all(isinstance(one, str) for one in values)
-    if key in ("size", "resize") and isinstance(value, str):
-        return True
-    if key == "resize":
-        return type(value) is int and abs(value) < 2**63
-    kinds = (int,) if key == "size" else (int, float)
-    fits = all(isinstance(one, kinds) and not isinstance(one, bool) and abs(one) < 2**63 for one in values)
-    return fits and (key != "bounds" or len(values) == 2) and (key != "size" or isinstance(value, list))
 
 
 def numbers(name: str, text: str) -> list[float]:

@@ -65,6 +65,7 @@ def select(
     ] = None,
     spread: Annotated[bool, typer.Option("--spread", help="Pick a diverse batch from the top of the order.")] = False,
     files: Annotated[int | None, typer.Option("--files", help="Save at most so many picks as pictures (default: all).")] = None,
+    plan: opt.Plan = False,
     layers: opt.Layers = None,
     neuron: opt.Neuron = None,
     out: opt.Out = None,
@@ -104,6 +105,13 @@ def select(
     from neurotest.target import load
 
     loaded = load(target, **description)
+    if plan:
+        from neurotest.select.forecast import forecast_select
+
+        forecast = forecast_select(
+            loaded, pool, method or ["deepgini"], train=train, limit=limit, batch=batch, seed=seed, layers=layers, neuron=neuron
+        )
+        return forecast.to_dict(), lambda: show.forecast(forecast)
     with show.ticking("scoring", quiet=quiet) as progress:
         selections = compare(
             loaded, pool, method or ["deepgini"], budget or "5%", train=train, originals=originals, labels=labels,

@@ -55,6 +55,12 @@ def remark(text: str, *, quiet: bool = False) -> None:
         print(f"neurotest: {visible(text)}", file=sys.stderr)
 
 
+def forecast(plan: Any) -> None:
+    """What a command will take: passes and time by what they are for, and memory."""
+    table("what it will take", ["forward passes over", "passes", "time"], plan.rows())
+    print(plan.sentence())
+
+
 def print_json(content: dict[str, Any]) -> None:
     print(json.dumps(content, allow_nan=False))
 

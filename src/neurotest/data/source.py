@@ -103,7 +103,13 @@ class Source:
         self.skipped = tuple(skipped)
         self.names = None if names is None else np.asarray(names, dtype=object)
         self.positions = np.arange(count)
-        self.labels = None if labels is None else _checked_labels(labels, count, self.classes, self.what)
+        # Labels that are no integers are quantities, which only a network that predicts one can use.
+        self.quantities: npt.NDArray[np.floating[Any]] | None = None
+        self.labels: npt.NDArray[np.int64] | None = None
+        if labels is not None:
+            self.quantities = _quantities(labels, count, self.what)
+            if self.quantities is None or self.classes is not None:
+                self.labels = _checked_labels(labels, count, self.classes, self.what)
         self._ids: npt.NDArray[np.str_] | None = None
         self._inputs_digest: bytes | None = None
         if originals is not None:
@@ -118,7 +124,7 @@ class Source:
         return len(self.positions)
 
     def __repr__(self) -> str:
-        labelled = "unlabelled" if self.labels is None else "labelled"
+        labelled = "unlabelled" if self.labels is None and self.quantities is None else "labelled"
         return f"<{type(self).__name__} {self.spec!r}: {len(self)} x {shape_text(self.shape)} {self.dtype.name}, {labelled}>"
 
     def read(self, index: npt.ArrayLike) -> Array:
@@ -158,6 +164,8 @@ class Source:
                 inputs.update(np.ascontiguousarray(rows).data)
             self._inputs_digest = inputs.digest()
         labels = b"unlabelled" if self.labels is None else b"labels " + self.labels.astype("<i8").tobytes()
+        if self.quantities is not None:
+            labels = b"quantities " + self.quantities.astype("<f8").tobytes()
         return hashlib.blake2b(self._inputs_digest + labels, digest_size=32).hexdigest()
 
     def _chunks(self, rows: int = CHUNK) -> Iterator[Array]:
@@ -174,6 +182,7 @@ class Source:
             part.notes["draws"] = part.notes["draws"][index]
         part.positions = self.positions[index]
         part.labels = None if self.labels is None else self.labels[index]
+        part.quantities = None if self.quantities is None else self.quantities[index]
         part.names = None if self.names is None else self.names[index]
         part.originals = None if self.originals is None else self.originals.take(index)
         part._ids = None if self._ids is None else self._ids[index]
@@ -184,7 +193,7 @@ class Source:
     def without_labels(self) -> Source:
         """The same inputs as if nobody had labelled them."""
         part = copy.copy(self)
-        part.labels = None
+        part.labels = part.quantities = None
         return part
 
     def with_originals(self, originals: Source) -> Source:
@@ -266,7 +275,7 @@ def _check_finite(x: Array, what: str) -> None:
             raise BadInput(f"{what}: input {first} holds NaN or infinity (as float32); repair or leave out such inputs.")
 
 
-def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] | None, what: str) -> npt.NDArray[np.int64]:
+def _column(labels: npt.ArrayLike, count: int, what: str) -> Array:
     numbers = np.asarray(labels)
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
@@ -275,12 +284,34 @@ def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] 
         raise BadInput(f"{what}: labels of shape {numbers.shape}; expected one class number per input, ({count},){hint}.")
     if len(numbers) != count:
         raise BadInput(f"{what}: {len(numbers)} labels for {count} inputs; each input needs exactly one.")
-    if numbers.dtype.kind == "f":
-        odd = numbers[~(numbers == np.rint(numbers)) | ~np.isfinite(numbers)]
-        hint = f"{odd[0]:.6g} is a quantity, and regression is not supported" if len(odd) else "save y.astype(int)"
-        raise BadInput(
-            f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class; {hint}."
-        )
+    return numbers
+
+
+def _quantities(labels: npt.ArrayLike, count: int, what: str) -> npt.NDArray[np.floating[Any]] | None:
+    """Labels in floating point, all finite; None for others."""
+    numbers = _column(labels, count, what)
+    if numbers.dtype.kind != "f":
+        return None
+    if not np.isfinite(numbers).all():
+        first = int(np.argmin(np.isfinite(numbers)))
+        raise BadInput(f"{what}: the label of input {first} is {numbers[first]}: repair or leave out such inputs.")
+    return numbers
+
+
+def check_classes(source: Source) -> None:
+    """Refuse quantities as labels of a classifier."""
+    if source.quantities is None:
+        return
+    odd = source.quantities[source.quantities != np.rint(source.quantities)]
+    hint = "save y.astype(int)"
+    if len(odd):
+        hint = f"{odd[0]:.6g} is a quantity: for a network that predicts one pass --outputs regression"
+    expected = "expected class numbers (integers), 0 for the first class"
+    raise BadInput(f"{source.what}: labels of type {source.quantities.dtype}; {expected}; {hint}.")
+
+
+def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] | None, what: str) -> npt.NDArray[np.int64]:
+    numbers = _column(labels, count, what)
     if numbers.dtype.kind not in "iu":
         raise BadInput(f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class.")
     whole = numbers.astype(np.int64)

@@ -12,6 +12,7 @@ from neurotest.errors import BadInput
 from neurotest.target.survey import last_operator
 
 SMALL = 8  # inputs per behavioural check
+OUTSIDE = 0.05  # share of answers beyond the span
 VISIBLE = 1e-2  # a relative difference that is no rounding
 
 
@@ -90,7 +91,7 @@ def batches(examined: Examined) -> Iterator[Finding]:
 def finite(examined: Examined) -> Iterator[Finding]:
     """Non-finite outputs on the inputs, on black, on white and on noise."""
     for what, x in (("the inputs", examined.x), ("black, white or noise", examined.extremes)):
-        out = examined.raw(x)
+        out = examined.answers if x is examined.x else examined.raw(x)
         broken = ~torch.isfinite(out).flatten(1).all(1)
         if bool(broken.any()):
             where = examined.first_layer(examined.layers(x[broken][:1]))
@@ -103,12 +104,15 @@ def finite(examined: Examined) -> Iterator[Finding]:
 
 def outputs(examined: Examined) -> Iterator[Finding]:
     """Logits, log-probabilities or probabilities: by values and by the operator that ran last."""
-    raw = examined.raw(torch.cat([examined.x, examined.extremes]))
+    raw = torch.cat([examined.answers, examined.raw(examined.extremes)])
     raw = raw[torch.isfinite(raw).flatten(1).all(1)]
     if not len(raw):
         yield Finding("outputs", "note", "not checked: no output is finite (see finite)")
         return
     described = examined.target.outputs
+    if examined.target.bins is not None:
+        yield from _quantity(examined, raw)
+        return
     kind, text = kind_of(raw, last_operator(lambda: examined.target.raw(examined.x[:2])))
     examined.facts["outputs"] = kind
     examined.target.outputs = "sigmoid" if kind == "sigmoid" else "probs" if kind == "probs" else "logits"
@@ -123,6 +127,25 @@ def outputs(examined: Examined) -> Iterator[Finding]:
         yield Finding("outputs", "problem", f"{text}, but the target is described as {described}", advice)
     if kind == "probs" and (tied := int((raw.amax(1) == 1).sum())):
         yield Finding("outputs", "note", f"{tied} of {len(raw)} inputs have a probability of exactly 1: scores tie there", "")
+
+
+def _quantity(examined: Examined, raw: Tensor) -> Iterator[Finding]:
+    """One number per input, and where it lies in the range that was described."""
+    bins, values = examined.target.bins, raw.double().flatten(1)
+    assert bins is not None
+    examined.facts["outputs"] = "regression"
+    if values.shape[1] != 1:
+        text = f"the network returns {values.shape[1]} values per input, a regression target one"
+        yield Finding("outputs", "problem", text, "test one quantity at a time, wrapped in a module that returns (n, 1)")
+        return
+    low, high = (float(end) for end in torch.aminmax(values[: len(examined.x)]))
+    outside = float(((values < bins.low) | (values > bins.high)).double().mean())
+    examined.facts["quantity"] = {"low": low, "high": high, "outside": outside}
+    text = f"the output is one quantity per input, {low:.4g} .. {high:.4g} here; the span is {bins.low:g} .. {bins.high:g}"
+    if outside > OUTSIDE:
+        yield Finding("outputs", "warning", f"{text}: {outside:.0%} of the answers lie outside", "widen --span LOW HIGH")
+    else:
+        yield Finding("outputs", "ok", text)
 
 
 def kind_of(raw: Tensor, last: str) -> tuple[str, str]:

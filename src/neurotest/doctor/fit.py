@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from neurotest.doctor.examined import Examined, Finding
+from neurotest.target.outputs import Bins
 
 # Means and standard deviations that training recipes use, by the number of channels.
 NORMALISATIONS: dict[int, dict[str, tuple[tuple[float, ...], tuple[float, ...]]]] = {
@@ -72,12 +73,15 @@ def accuracy(examined: Examined) -> Iterator[Finding]:
     labels = examined.labels
     if labels is None or examined.facts["classes"] <= int(labels.max()):
         return
+    if examined.target.bins is not None:
+        yield _error(examined, examined.target.bins)
+        return
     logits = examined.logits(examined.x).cpu()
     right = _right(logits, labels)
     chance = float(torch.bincount(labels).max()) / len(labels)  # always naming the most frequent class
     examined.facts |= {"accuracy": right, "chance": chance}
     shares = f"{right:.1%} of {len(labels)} inputs are right (always the most frequent class: {chance:.1%})"
-    better = _better_reading(examined, labels, right)
+    better = _better_reading(examined, labels)
     order = _better_order(logits, labels)
     if better is not None and better[1] > chance and order <= better[1] + ORDER_GAIN:
         yield Finding("accuracy", "problem", f"{shares}; {better[0]} it would be {better[1]:.1%}", better[2])
@@ -95,16 +99,38 @@ def accuracy(examined: Examined) -> Iterator[Finding]:
         yield Finding("accuracy", "ok", shares)
 
 
+def _error(examined: Examined, bins: Bins) -> Finding:
+    """How far a quantity is off, beside always answering with the middle of the labels."""
+    assert examined.source is not None
+    assert examined.source.quantities is not None
+    truth = examined.source.quantities[examined.index]
+    values = bins.values(examined.logits(examined.x).double()).cpu().numpy()
+    error, usual = float(np.abs(values - truth).mean()), float(np.abs(np.median(truth) - truth).mean())
+    same = float((bins.of(values) == bins.of(truth)).mean())
+    near = float((np.abs(values - truth) <= bins.width).mean())
+    examined.facts |= {"mean_error": error, "median_error": usual, "accuracy": same, "within_a_bin": near}
+    text = (
+        f"answers are off by {error:.4g} on average (always the median of the labels: {usual:.4g}); {near:.1%} by at most a "
+        f"bin's width ({bins.width:.3g}), {same:.1%} in the right one of {bins.count} bins"
+    )
+    if error < usual:
+        return Finding("accuracy", "ok", text)
+    advice = "no better than a constant: untrained, or wrong weights, --bounds, --mean, --std, or another unit of the labels?"
+    return Finding("accuracy", "warning", text, advice)
+
+
 def _right(logits: Tensor, labels: Tensor) -> float:
     return float((logits.argmax(1).cpu() == labels).double().mean())
 
 
-def _better_reading(examined: Examined, labels: Tensor, right: float) -> tuple[str, float, str] | None:
+def _better_reading(examined: Examined, labels: Tensor) -> tuple[str, float, str] | None:
     """Another range or normalisation under which the network does clearly better: the likeliest slip in describing a target."""
-    now = examined.logits(examined.x).cpu().double()
+    some = examined.some()
+    now, labels = examined.logits(examined.x).cpu().double()[some], labels[some]
     before, loss = now.argmax(1) == labels, cross_entropy(now, labels, reduction="none")
+    right = float(before.double().mean())
     better = []
-    readings = list(_readings(examined))
+    readings = list(_readings(examined, examined.x[some.to(examined.x.device)]))
     for what, logits, do in readings:
         scores = logits.cpu().double()
         after, less = scores.argmax(1) == labels, cross_entropy(scores, labels, reduction="none")
@@ -136,11 +162,11 @@ def _less_loss(before: Tensor, after: Tensor) -> bool:
     return bool(after.mean() < LOSS * before.mean()) and float(gain.mean()) > max(LEAST_LOSS, 5 * error)
 
 
-def _readings(examined: Examined) -> Iterator[tuple[str, Tensor, str]]:
+def _readings(examined: Examined, x: Tensor) -> Iterator[tuple[str, Tensor, str]]:
     """Other readings of the inputs, the logits they give, and the options that ask for them."""
     target = examined.target
     low, high = target.bounds
-    unit = (examined.x - low) / (high - low)
+    unit = (x - low) / (high - low)
     for a, b in ((0, 1), (0, 255), (-1, 1)):
         if (a, b) != (low, high):
             yield f"with inputs in {a:g} .. {b:g}", examined.logits(unit * (b - a) + a), f"pass --bounds {a:g} {b:g}"

@@ -30,7 +30,11 @@ KEYS = {
     "interpolation": "of resize: bilinear, bicubic, nearest or lanczos",
     "grey": "read pictures in grey",
     "classes": "names in the network's order: a file with one per line, or a list",
-    "outputs": "what the network returns: logits, probs or sigmoid",
+    "outputs": "what the network returns: logits, probs, sigmoid or regression",
+    "span": "the range of the quantity of a regression network",
+    "bins": "equal parts of it that count as classes",
+    "layout": "channels_last: faster convolutions on some processors",
+    "precision": "bfloat16: faster where the processor has it; some predictions change",
 }
 TYPED = ("resize", "crop", "interpolation", "grey")
 
@@ -101,7 +105,9 @@ def _own(target: Target) -> dict[str, Any]:
     usual = {"bounds": (0.0, 1.0), "outputs": "logits"}
     size = None if target.shape is None else "x".join(map(str, target.shape))
     known: dict[str, Any] = {"bounds": target.bounds, "mean": target.mean, "std": target.std, "size": size}
-    known |= {"classes": target.classes, "outputs": target.outputs}
+    known |= {"classes": target.classes, "outputs": target.outputs, "layout": target.layout, "precision": target.precision}
+    if target.bins is not None:
+        known |= {"classes": None, "span": (target.bins.low, target.bins.high), "bins": target.bins.count}
     preprocess = {key: getattr(target.preprocess, key) for key in TYPED}
     known |= {key: value for key, value in preprocess.items() if value not in (None, False, "bilinear")}
     return {key: value for key, value in known.items() if value is not None and value != usual.get(key)}

@@ -95,7 +95,7 @@ def dead(examined: Examined) -> Iterator[Finding]:
     yield Finding("dead", level, f"{counts}; {where}", advice)
 
 
-ROUNDS = 5
+ROUNDS, LONGEST = 5, 5.0  # how often speed is measured, and seconds after which that is enough
 MANY = 10_000
 
 
@@ -148,5 +148,7 @@ def speed(examined: Examined) -> Iterator[Finding]:
 
 
 def _seconds(examined: Examined, x: torch.Tensor) -> float:
-    examined.raw(x)
-    return statistics.median(timeit.repeat(lambda: examined.raw(x), repeat=ROUNDS, number=1))
+    """The median of some rounds, of fewer where a round takes long."""
+    warm = timeit.timeit(lambda: examined.raw(x), number=1)
+    rounds = max(1, min(ROUNDS, int(LONGEST / max(warm, 1e-9))))
+    return statistics.median(timeit.repeat(lambda: examined.raw(x), repeat=rounds, number=1))

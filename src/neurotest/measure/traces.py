@@ -118,4 +118,4 @@ def part(trace: Trace, index: NDArray[np.int64] | NDArray[np.bool_]) -> Trace:
     chosen = torch.from_numpy(np.flatnonzero(index) if index.dtype == bool else index).to(trace.logits.device)
     with torch.inference_mode():
         recorded = {want: {name: values[chosen] for name, values in layers.items()} for want, layers in trace.recorded.items()}
-        return Trace(trace.logits[chosen], recorded)
+        return Trace(trace.logits[chosen], recorded, quantity=trace.quantity)

@@ -27,7 +27,7 @@ FILTERS = 40
 LEAST = 0.5  # below which an answer is none
 RIDGE = 0.3  # of the mean variance of a feature
 MUTANTS, EACH = 2000, 32  # learned from, of a half and of each of few seeds, at most
-AT_ONCE = 500
+AT_ONCE, VALUES = 500, 1 << 24  # images that are handled at once, and values they may hold: of photographs fewer
 STEPS = 2  # mutations on top of each other, at most
 
 
@@ -43,8 +43,13 @@ class Recogniser:
     @classmethod
     def fit(cls, x: Tensor, classes: NDArray[Any], count: int, random: np.random.Generator) -> Recogniser:
         """From images (n, c, h, w) in [0, 1] and their classes, of `count`."""
-        filters = _patches(_looked_at(x[:AT_ONCE]), random)
-        features = _features(x, filters)
+        return cls.learned(torch.cat([_looked_at(part) for part in x.split(at_once(x))]), classes, count, random)
+
+    @classmethod
+    def learned(cls, looked: Tensor, classes: NDArray[Any], count: int, random: np.random.Generator) -> Recogniser:
+        """From images as they are looked at."""
+        filters = _patches(looked[:AT_ONCE], random)
+        features = _features(looked, filters)
         mean = features.mean(0)
         centred = features - mean
         y = functional.one_hot(torch.from_numpy(np.asarray(classes, dtype=np.int64)), count).to(centred)
@@ -55,8 +60,14 @@ class Recogniser:
 
     def classes(self, x: Tensor) -> NDArray[np.int64]:
         """(n,) the class that each image looks most like."""
-        scores = (_features(x, self.filters) - self.mean) @ self.weights + self.offset
+        looked = torch.cat([_looked_at(part) for part in x.split(at_once(x))])
+        scores = (_features(looked, self.filters) - self.mean) @ self.weights + self.offset
         return np.asarray(scores.argmax(1).numpy())
+
+
+def at_once(x: Tensor) -> int:
+    """How many images like these are handled together."""
+    return max(1, min(AT_ONCE, VALUES // max(1, x[:1].numel())))
 
 
 def _looked_at(x: Tensor) -> Tensor:
@@ -77,11 +88,11 @@ def _patches(x: Tensor, random: np.random.Generator) -> Tensor:
     return filters.view(-1, x.shape[1], PATCH, PATCH)
 
 
-def _features(x: Tensor, filters: Tensor) -> Tensor:
+def _features(looked: Tensor, filters: Tensor) -> Tensor:
     """(n, 2 * filters * grid * grid) how strongly each filter answers, positively and negatively, in each part."""
     rows = []
-    for start in range(0, len(x), AT_ONCE):
-        answers = functional.conv2d(_looked_at(x[start : start + AT_ONCE]), filters)
+    for part in looked.split(AT_ONCE):
+        answers = functional.conv2d(part, filters)
         parts = [functional.adaptive_avg_pool2d((sign - LEAST).clamp_min(0), GRID) for sign in (answers, -answers)]
         rows.append(torch.cat(parts, dim=1).flatten(1))
     return torch.cat(rows)
@@ -98,15 +109,18 @@ class Recognition:
     def of(
         cls, seeds: Tensor, classes: NDArray[Any], count: int, mutations: Mutations, *, eight_bit: bool = True, seed: int = 0
     ) -> Recognition:
-        """Learned from mutants of images (n, c, h, w) in [0, 1] with these classes, of `count`."""
+        """Learned from mutants of images (n, c, h, w), 8-bit or in [0, 1], with these classes, of `count`."""
         halves = []
         for half in (0, 1):
             random = rng.stream("mutate.recognition", seed, half)
             rows = np.arange(1 - half, len(seeds), 2)
             rows = rows if len(rows) else np.arange(len(seeds))
             drawn = np.resize(rows, max(min(MUTANTS, EACH * len(rows)), len(rows)))
-            x = mutated(seeds[torch.from_numpy(drawn)], mutations, random, eight_bit=eight_bit)
-            halves.append(Recogniser.fit(x, np.asarray(classes)[drawn], count, random))
+            looked = []
+            for rows_of_part in np.split(drawn, range(at_once(seeds), len(drawn), at_once(seeds))):
+                part = _unit(seeds[torch.from_numpy(rows_of_part)])
+                looked.append(_looked_at(mutated(part, mutations, random, eight_bit=eight_bit)))
+            halves.append(Recogniser.learned(torch.cat(looked), np.asarray(classes)[drawn], count, random))
         return cls((halves[0], halves[1]), mutations)
 
     def classes(self, mutants: Tensor, chains: Sequence[Chain], roots: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -150,19 +164,20 @@ def undone(x: Tensor, moved: Tensor) -> Tensor:
     return out
 
 
+def _unit(x: Tensor) -> Tensor:
+    return x.float().div_(255) if x.dtype == torch.uint8 else x
+
+
 def mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, eight_bit: bool) -> Tensor:
     """Images with none to STEPS mutations, drawn at random.
 
     Moves are left out: they are undone before a mutant is looked at, and a learner that had seen halves of images would know a
     class by less than people do.
     """
-    parts, moves_left_out = [], not mutations.once.all()
-    for start in range(0, len(x), AT_ONCE):
-        part = roots = x[start : start + AT_ONCE]
-        steps, used = random.integers(0, STEPS + 1, len(part)), np.full(len(part), moves_left_out)
-        for step in range(STEPS):
-            draws = mutations.draw_from(random.random((len(part), UNIFORMS)), used)
-            changed = mutations.apply(part, draws, root=roots, eight_bit=eight_bit)
-            part = torch.where(torch.from_numpy(steps > step).view(-1, 1, 1, 1), changed, part)
-        parts.append(part)
-    return torch.cat(parts)
+    roots = x
+    steps, used = random.integers(0, STEPS + 1, len(x)), np.full(len(x), not mutations.once.all())
+    for step in range(STEPS):
+        draws = mutations.draw_from(random.random((len(x), UNIFORMS)), used)
+        changed = mutations.apply(x, draws, root=roots, eight_bit=eight_bit)
+        x = torch.where(torch.from_numpy(steps > step).view(-1, 1, 1, 1), changed, x)
+    return x

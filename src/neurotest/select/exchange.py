@@ -35,6 +35,7 @@ from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.stored import ROUNDS, rounds_of
 from neurotest.target import Target
+from neurotest.target.outputs import Bins
 
 FORMATS = ("csv", "folder", "label-studio")
 COLUMNS = ("rank", "round", "position", "file", "content", "score", "predicted", "label", "picture")
@@ -209,9 +210,19 @@ def _task(pick: Pick) -> dict[str, Any]:
     return {"data": data | ({"file": pick.file} if pick.file else {}), "predictions": [prediction]}
 
 
+def _bin(label: Label, bins: Bins) -> Label:
+    """A quantity as the number of its bin; other words (unclear, invalid) as they are."""
+    try:
+        return int(bins.of(np.array([float(label)]))[0])
+    except ValueError:
+        return label
+
+
 def labels_of(labels: Any, source: Source, target: Target, classes: int) -> NDArray[np.int64] | None:
     """A user's labels as one class number per candidate, -1 where there is none; None without labels."""
     if labels is None:
         return None
     labels_by_key: Mapping[Key, Label] = labels if isinstance(labels, Mapping) else read_labels(labels)
+    if target.bins is not None:
+        labels_by_key = {key: _bin(label, target.bins) for key, label in labels_by_key.items()}
     return placed(labels_by_key, Inputs(source.ids().tolist(), source.names), classes, target.classes or source.classes)

@@ -17,7 +17,7 @@ from neurotest.errors import BadInput
 from neurotest.measure.context import Traces
 from neurotest.measure.traces import joined
 from neurotest.registry import register
-from neurotest.select.scorer import PerInput, Pool, Scorer
+from neurotest.select.scorer import PerInput, Pool, Scorer, doubt
 from neurotest.select.surprise import steady
 from neurotest.target import Trace, Want
 
@@ -216,7 +216,7 @@ class NearestState(PerInput):
         self.strangers = 0
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        gini = (1 - trace.probs.square().sum(dim=1)).cpu().numpy()
+        gini = doubt(trace)
         values = joined(trace, self.want, self.layout).values
         self.waiting.append((index, values, trace.predictions.cpu().numpy(), gini))
         if sum(len(positions) for positions, *_ in self.waiting) >= BLOCK:

@@ -13,7 +13,7 @@ from neurotest.errors import BadInput
 from neurotest.measure.traces import joined
 from neurotest.registry import register
 from neurotest.select.hidden import Hidden, activations
-from neurotest.select.scorer import PerInput, Pool
+from neurotest.select.scorer import PerInput, Pool, doubt
 from neurotest.stats.neighbours import squared_distances
 from neurotest.target import Trace, Want
 
@@ -63,7 +63,7 @@ class Nearby(PerInput):
         apart = squared_distances(values, self.points)  # (n, labelled)
         near = np.argpartition(apart, self.k - 1, axis=1)[:, : self.k]
         share = self.wrong[near].mean(axis=1)
-        gini = (1 - trace.probs.square().sum(dim=1)).cpu().numpy()  # below 1
+        gini = doubt(trace)  # below 1
         self.scores[index] = np.where(np.isfinite(apart).all(axis=1), share + gini / self.k / 2, np.nan)
 
     def value(self) -> np.ndarray:

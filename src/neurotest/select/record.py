@@ -66,6 +66,8 @@ def _store(run: Run, target: Target, source: Source, positions: np.ndarray) -> N
 def _likely(target: Target, source: Source, positions: np.ndarray) -> dict[str, list[tuple[int, float]]]:
     """The most probable classes of inputs with their probabilities, by position."""
     likely: dict[str, list[tuple[int, float]]] = {}
+    if target.bins is not None:  # a quantity has no probabilities
+        return likely
     with torch.inference_mode():
         for batch in batches(target, source, order=positions):
             probs = target.logits(batch.x).double().softmax(dim=1)

@@ -121,6 +121,13 @@ class PerInput:
         return self.scores
 
 
+def doubt(trace: Trace) -> np.ndarray:
+    """(n,) DeepGini, for methods that add it to what they see in hidden neurons; of a quantity there is none."""
+    if trace.quantity:
+        return np.zeros(len(trace.logits))
+    return np.asarray((1 - trace.probs.square().sum(dim=1)).cpu().numpy())
+
+
 class OutputState(PerInput):
     """Scores each candidate by its own probabilities."""
 

@@ -44,7 +44,7 @@ class Thinned:
         traces = []
         with Probe(self.target, Want(layers=",".join(self.layers), keep="map"), edit=self._thin) as probe:
             for self._sample in range(samples):
-                traces.append(Trace(probe(x).logits))
+                traces.append(Trace(probe(x).logits, quantity=self.target.bins is not None))
         return traces
 
     def _thin(self, layer: str, tensor: Tensor) -> Tensor:

@@ -29,6 +29,8 @@ K = 15
 QUANTILE = 0.99
 SAMPLES = 1 << 14  # map values kept per neuron: the .99 quantile is then the .9885 to .9915 one in 19 of 20 cases
 INPUTS = 1 << 12  # pooled values kept per neuron
+KEPT = 1 << 28  # bytes of these samples, of all neurons together: a wide network gets fewer per neuron
+LEAST = 1 << 9  # but no fewer than this: the .99 quantile is then the .981 to .999 one
 MEMORY = 1 << 28  # bytes of masks and maps at one time
 Ints = NDArray[np.int64]
 FLOOR = 0.01  # a neuron's values are counted from this quantile: the least value would depend on one input
@@ -51,6 +53,15 @@ def places(layer: Layer) -> tuple[int, ...]:
 def globs(layers: Iterable[Layer]) -> str:
     """What `--layers` would have to be for exactly these layers."""
     return ",".join(escape(layer.name) for layer in layers)
+
+
+def bounded(samples: int, neurons: int) -> int:
+    """How many map values are kept per neuron, so that those of all neurons stay within `KEPT` bytes.
+
+    >>> bounded(SAMPLES, 200), bounded(SAMPLES, 20_000)
+    (16384, 3355)
+    """
+    return min(samples, max(LEAST, KEPT // (4 * max(1, neurons))))
 
 
 @dataclass(eq=False)
@@ -126,6 +137,7 @@ class Exemplars:
         if self.labels is None:
             self.classes = 0
         self.want = Want(layers=globs(self.layers), keep="map")
+        self.samples = bounded(self.samples, sum(layer.neurons() for layer in self.layers))
         self.best = {layer.name: Best(self.k, layer.neurons(), self.samples, self.classes) for layer in self.layers}
         self.counts = np.zeros(self.classes, dtype=np.int64)
         self.seen = 0

@@ -15,7 +15,8 @@ from neurotest.pictures import Preprocess
 from neurotest.reading import user_path
 from neurotest.target.code import expecting, imported, ran
 from neurotest.target.load import is_file, load, on_path, sha256
-from neurotest.target.target import Outputs, Target
+from neurotest.target.outputs import Outputs
+from neurotest.target.target import Target
 
 FILES = ("pt2", "onnx", "hf", "run")  # sources whose spec is a file, or a folder
 
@@ -42,10 +43,14 @@ class Description:
     size: tuple[int, ...] | None = None
     classes: tuple[str, ...] | None = None
     outputs: Outputs | None = None
+    span: tuple[float, ...] | None = None
+    bins: int | None = None
     resize: str | None = None
     crop: str | None = None
     grey: bool = False
     interpolation: str | None = None
+    layout: str | None = None
+    precision: str | None = None
     device: str | None = None
     trust_pickle: bool = False
 
@@ -59,8 +64,10 @@ class Description:
             code=None if code.file is None else _hash(code.file), folder=None if code.folder is None else str(code.folder),
             module=str(code.file) if code.folder else None,
             imports=tuple(f"{_hash(file)} {file}" for file in code.imports) or None,
-            bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=target.classes,
-            outputs=target.outputs, trust_pickle=target.trust_pickle, **_fitting(target.preprocess),
+            bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=_classes(target),
+            outputs=target.outputs, span=None if target.bins is None else (target.bins.low, target.bins.high),
+            bins=None if target.bins is None else target.bins.count, layout=target.layout, precision=target.precision,
+            trust_pickle=target.trust_pickle, **_fitting(target.preprocess),
         )  # fmt: skip
 
     @classmethod
@@ -69,11 +76,14 @@ class Description:
         holds = stored if isinstance(stored, Mapping) else {}
         values: dict[str, Any] = {field.name: holds.get(field.name) for field in dataclasses.fields(cls)}
         types: dict[str, tuple[type, ...]] = {"bounds": (int, float), "mean": (int, float), "std": (int, float), "size": (int,)}
+        types |= {"span": (int, float)}
         for name, value in values.items():
             if name in types or name in ("classes", "imports"):
                 allowed = types.get(name, (str,))
                 fits = value is None or (isinstance(value, list) and all(isinstance(one, allowed) for one in value))
                 values[name] = tuple(value) if fits and value is not None else None
+            elif name == "bins":
+                fits = value is None or (isinstance(value, int) and not isinstance(value, bool))
             elif name in ("trust_pickle", "grey"):
                 fits, values[name] = isinstance(value, bool | None), bool(value)
             else:
@@ -113,7 +123,8 @@ class Description:
             return load(
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
-                resize=self.resize, crop=self.crop, grey=self.grey or None, interpolation=self.interpolation,
+                span=self.span, bins=self.bins, resize=self.resize, crop=self.crop, grey=self.grey or None,
+                interpolation=self.interpolation, layout=self.layout, precision=self.precision,
             )  # fmt: skip
 
     def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:
@@ -126,6 +137,11 @@ class Description:
                 f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
                 f"old file back or name it with {option}; a changed network needs a new run."
             )
+
+
+def _classes(target: Target) -> tuple[str, ...] | None:
+    """Names of classes; those of bins follow from the span."""
+    return None if target.bins is not None and target.classes == target.bins.names else target.classes
 
 
 def _hash(file: Path) -> str:

@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from neurotest.errors import NeurotestError
+from neurotest.target.speed import laid_channels_last
 from neurotest.target.target import Target
+
+__all__ = ["channels_last", "laid_channels_last", "lies_channels_last"]
 
 CLOSE = 1e-3  # of the largest logit: what summing up in another order may change, and a network that lost its way does not
 
@@ -47,19 +50,6 @@ def lies_channels_last(target: Target) -> bool:
         w.ndim == 4 and not w.is_contiguous() and w.is_contiguous(memory_format=torch.channels_last)
         for w in target.module.parameters()
     )
-
-
-def laid_channels_last(x: Tensor) -> Tensor:
-    """The same images (n, c, h, w) with the channels of a pixel side by side; anything else as it is.
-
-    A grey image lies both ways at once; torch takes the way that its strides spell, so they have to spell this one.
-    """
-    if x.ndim != 4:
-        return x
-    if x.shape[1] > 1:
-        return x.contiguous(memory_format=torch.channels_last)
-    height, width = x.shape[2:]
-    return x.contiguous().as_strided(x.shape, (height * width, 1, width, 1))
 
 
 def _logits(target: Target, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypedDict
@@ -24,21 +24,15 @@ from neurotest.pictures import Preprocess
 from neurotest.public import public
 from neurotest.reading import LARGEST_TEXT, read_text, reason, refuse_elsewhere, user_path
 from neurotest.target.code import from_text, noting_imports, run_file
-from neurotest.target.target import Outputs, Target, WeightsFile
+from neurotest.target.outputs import Outputs
+from neurotest.target.target import Target, WeightsFile
 from neurotest.target.weights import load_weights
 
 LARGEST_INPUT = 1 << 32  # values of one input
+# What a target knows of itself.
 OWN = (
-    "bounds",
-    "mean",
-    "std",
-    "shape",
-    "classes",
-    "outputs",
-    "weights",
-    "preprocess",
-    "reference",
-)  # what a target knows of itself
+    "bounds", "mean", "std", "shape", "classes", "outputs", "layout", "precision", "weights", "preprocess", "reference",
+)  # fmt: skip
 _WEIGHTS = "weights need the network they are for; write py:FILE:build, where build() returns it, and --weights {0}"
 _OTHER = "networks of PyTorch are tested; rebuild it as a module that build() of py:FILE:build returns"
 FILES = {
@@ -58,10 +52,14 @@ class LoadOptions(TypedDict, total=False):
     size: str | Sequence[int] | None
     classes: str | Path | Sequence[str] | None
     outputs: Outputs | None
+    span: Sequence[float] | None
+    bins: int | None
     resize: int | str | None
     crop: str | None
     grey: bool | None
     interpolation: str | None
+    layout: str | None
+    precision: str | None
     device: str | None
     trust_pickle: bool
 
@@ -77,21 +75,27 @@ def load(
     size: str | Sequence[int] | None = None,
     classes: str | Path | Sequence[str] | None = None,
     outputs: Outputs | None = None,
+    span: Sequence[float] | None = None,
+    bins: int | None = None,
     resize: int | str | None = None,
     crop: str | None = None,
     grey: bool | None = None,
     interpolation: str | None = None,
+    layout: str | None = None,
+    precision: str | None = None,
     device: str | None = None,
     trust_pickle: bool = False,
 ) -> Target:
     """Load the network under test; what is given here overrides what the source says of itself.
 
+    span, bins: of outputs="regression", the range of the quantity and into how many classes it is cut (25 by default).
     resize, crop, grey, interpolation: how pictures of any size become its inputs, see `neurotest.pictures.Preprocess`.
+    layout, precision: `channels_last`, `bfloat16`: faster on some processors, with other rounding.
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
     """
     described: dict[str, Any] = {"bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "outputs": outputs}
-    described |= {"classes": read_classes(classes)}
+    described |= {"classes": read_classes(classes), "span": span, "bins": bins, "layout": layout, "precision": precision}
     options = {key: value for key, value in described.items() if value is not None}
     fitting: dict[str, Any] = {"resize": resize, "crop": crop, "grey": grey, "interpolation": interpolation}
     fitting = {key: value for key, value in fitting.items() if value is not None}
@@ -108,12 +112,20 @@ def load(
         load_weights(network.module if isinstance(network, Target) else network, file)
         origin |= {"weights": WeightsFile(file, sha256(file)), "reference": None}
     if isinstance(network, Target):
-        own = {name: getattr(network, name) for name in OWN}
+        own = {**{name: getattr(network, name) for name in OWN}, **_own_bins(network, options)}
         origin["spec"] = text or (network.spec if network.loaded else "")
         return Target(network.module, **{**own, **origin, **options})
     if text:
         network.eval()  # built for this run alone; a module somebody else holds is refused in training mode instead
     return Target(network, **origin, **options)
+
+
+def _own_bins(target: Target, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The bins of a target that predicts a quantity, unless it is described anew; their names follow from them."""
+    if target.bins is None or options.get("outputs", "regression") != "regression":
+        return {}
+    names = {"classes": None} if target.classes == target.bins.names else {}
+    return {"span": (target.bins.low, target.bins.high), "bins": target.bins.count, **names}
 
 
 def sha256(file: Path) -> str:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 Values = dict[str, Tensor]
 Edit = Callable[[str, Tensor], Tensor]
 Keep = Callable[[Tensor], Tensor]
+NO_PROBABILITIES = (
+    "it needs class probabilities, and the target predicts a quantity: use a method that looks at hidden neurons, such as nss, "
+    "dsa or neighbours."
+)
 Record = Callable[[str, Tensor], Tensor]
 
 
@@ -61,8 +65,9 @@ class Want:
 class Trace:
     """What the network did on a batch: logits and, per want, one value per neuron and layer."""
 
-    def __init__(self, logits: Tensor, recorded: Mapping[Want, Values] | None = None) -> None:
+    def __init__(self, logits: Tensor, recorded: Mapping[Want, Values] | None = None, *, quantity: bool = False) -> None:
         self.logits = logits  # (n, classes)
+        self.quantity = quantity  # the classes are bins of what the network predicts
         self.recorded: Mapping[Want, Values] = {} if recorded is None else recorded
 
     def __getitem__(self, want: Want) -> Values:
@@ -77,6 +82,8 @@ class Trace:
     @cached_property
     def probs(self) -> Tensor:
         """Softmax in float64: in float32 it saturates at 1 and makes ties."""
+        if self.quantity:
+            raise BadInput(NO_PROBABILITIES)
         return self.logits.double().softmax(dim=1)
 
     @cached_property
@@ -161,6 +168,8 @@ class Probe:
     def _keep(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
         if self.record is not None:
             return partial(self.record, layer.name)
+        if self.target.precision is not None:
+            return self._in_float32(reducer(want, axis, ndim))
         reduce = reducer(want, axis, ndim)
         overwritten = layer.input_overwritten if want.inputs else layer.overwritten
         if self.grad and want.keep == "map" and not (want.inputs and overwritten):
@@ -173,6 +182,10 @@ class Probe:
         if want.keep == "reduced" and want.neuron == "unit" and ndim > 1:
             return _flat
         return reduce
+
+    def _in_float32(self, reduce: Keep) -> Keep:
+        """Layers run in lower precision are read in the usual one: nobody else has to know."""
+        return lambda tensor: reduce(tensor.float())
 
     def _attach(self, module: str, jobs: list[Job]) -> None:
         """Inputs are recorded before the module runs, because it may overwrite them; outputs after."""
@@ -271,7 +284,7 @@ class Probe:
         recorded = {
             want: {layer: torch.cat([part[want][layer] for part in parts]) for layer in parts[0][want]} for want in self.wants
         }
-        return Trace(torch.cat([part.logits for part in parts]), recorded)
+        return Trace(torch.cat([part.logits for part in parts]), recorded, quantity=parts[0].quantity)
 
     def _forward(self, x: Tensor) -> Trace:
         self._calls.clear()
@@ -285,7 +298,7 @@ class Probe:
             self._check_counts(self._functions.counts)
         recorded = dict(zip(self.wants, self._slots, strict=True))
         self._slots[:] = [{} for _ in self.wants]  # should somebody else run the network now, this trace stays what it is
-        return Trace(logits, recorded)
+        return Trace(logits, recorded, quantity=self.target.bins is not None)
 
     def _check_counts(self, counts: Mapping[str, int]) -> None:
         """Refuse a pass in which other functions ran than in the survey: their layers would be mixed up."""

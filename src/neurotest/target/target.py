@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import CodeType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,11 +21,9 @@ from neurotest.pictures import Preprocess
 from neurotest.target import chunks
 from neurotest.target.failures import ForwardError, failure, ours
 from neurotest.target.layers import Survey
-from neurotest.target.survey import last_operator, survey
-
-Outputs = Literal["logits", "probs", "sigmoid"]
-_LEAST = 1e-30  # below any float32 softmax value that matters; keeps log finite
-
+from neurotest.target.outputs import Outputs, as_logits, bins_of, check_end, check_values
+from neurotest.target.speed import Layout, Precision, arranged, check_layout, check_precision, running
+from neurotest.target.survey import survey
 
 Reference = Callable[[Tensor, Callable[[Tensor], Any]], float]
 
@@ -42,9 +40,11 @@ class Target:
 
     module: the network, in eval mode. bounds: the range its inputs live in, before preprocessing. mean, std: preprocessing,
     applied inside the target so that bounds, mutations and saved inputs never see it. shape: of one input. outputs: what
-    the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1). spec, weights,
-    trust_pickle: where `load` found it. preprocess: how pictures of any size become its inputs. reference: for a converted
-    network, compares `run(x)` with what the original answers, and refuses it if they differ.
+    the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1); `regression`, one
+    quantity (n, 1) between the ends of `span`, whose `bins` equal parts are the classes. layout, precision: `channels_last` and
+    `bfloat16` may run faster, with other rounding. spec, weights, trust_pickle: where `load` found it. preprocess: how pictures
+    of any size become its inputs. reference: for a converted network, compares `run(x)` with what the original answers, and
+    refuses it if they differ.
     """
 
     def __init__(
@@ -57,6 +57,10 @@ class Target:
         shape: Sequence[int] | None = None,
         classes: Sequence[str] | None = None,
         outputs: Outputs = "logits",
+        span: Sequence[float] | None = None,
+        bins: int | None = None,
+        layout: Layout | None = None,
+        precision: Precision | None = None,
         spec: str = "",
         device: str | torch.device = "cpu",
         weights: WeightsFile | None = None,
@@ -77,8 +81,12 @@ class Target:
         self.outputs: Outputs = outputs
         self.spec = spec or f"a {type(module).__name__} in memory"
         self.device = torch.device(device)
-        if outputs not in ("logits", "probs", "sigmoid"):
-            raise BadInput(f"outputs={outputs!r}: expected logits, probs or sigmoid.")
+        self.layout, self.precision = check_layout(layout), check_precision(precision, self.device)
+        if self.layout is not None:
+            self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.bins = bins_of(outputs, span, bins)
+        if self.bins is not None and self.classes is None:
+            self.classes = self.bins.names
         if (mean is None) != (std is None):
             raise BadInput("mean and std go together: give both or neither.")
         self.mean, self.std = _statistic("mean", mean, self.shape), _statistic("std", std, self.shape)
@@ -154,10 +162,20 @@ class Target:
                 self._chunks[size] = 1 << 62  # whoever runs it will learn why it has no layers
         return self._chunks[size]
 
+    def graph(self, x: Tensor) -> int:
+        """How many inputs like these may have their gradients taken at once; all, unless they are large."""
+        if x.numel() <= chunks.LARGE:
+            return max(1, len(x))
+        return chunks.graph(self.survey(tuple(x.shape[1:])).everything)
+
     def _whole(self, x: Tensor) -> Any:
-        prepared = self._preprocessed(x)
+        prepared = arranged(self._preprocessed(x), self.layout)
         try:
-            return self.module(prepared)
+            if self.precision is None:
+                return self.module(prepared)
+            with running(self.precision, self.device):
+                out = self.module(prepared)
+            return out.float() if isinstance(out, Tensor) and out.is_floating_point() else out
         except (Exception, SystemExit) as error:  # a stranger's code may raise anything
             if isinstance(error, BadInput) or ours(error):
                 raise
@@ -169,45 +187,10 @@ class Target:
         if len(self._shift) not in (1, x.shape[1]):  # would broadcast a grey image into a colour one
             raise BadInput(f"mean and std: {len(self._shift)} values for {x.shape[1]} channels.")
         places = (-1,) + (1,) * (x.ndim - 2)
-        return (x - self._shift.view(places)) / self._scale.view(places)
+        return (x - self._shift.view(places)).div_(self._scale.view(places))
 
     def _as_logits(self, out: Any, n: int) -> Tensor:
-        # The usual case first: the checks below cost a tenth of a small network's pass at batch 1.
-        if type(out) is Tensor and self.outputs == "logits" and out.ndim == 2 and out.is_floating_point():
-            rows, width = out.shape
-            if rows == n and width > 1:
-                return out
-        if not isinstance(out, Tensor):
-            raise BadInput(
-                f"the network returns a {type(out).__name__}, not one tensor of class scores: detection, multi-output and "
-                "text models are not supported; wrap it in a module that returns logits (n, classes)."
-            )
-        if not out.is_floating_point():
-            kind = str(out.dtype).removeprefix("torch.")
-            raise BadInput(
-                f"the network returns {kind} values, not scores: leave out its argmax or rounding, or wrap it "
-                "in a module that returns logits (n, classes) as floating-point numbers."
-            )
-        if out.ndim == 1 and len(out) == n:
-            out = out.unsqueeze(1)
-        if out.ndim != 2 or len(out) != n:
-            raise BadInput(
-                f"the network returns shape {tuple(out.shape)} for {n} inputs: expected (n, classes). "
-                "Segmentation, detection and text models are not supported; wrap it in a module that returns logits."
-            )
-        if self.outputs == "logits":
-            return out if out.shape[1] > 1 else torch.cat([torch.zeros_like(out), out], dim=1)
-        if self.outputs == "sigmoid":
-            return self._from_sigmoid(out)
-        return torch.log(out.clamp_min(_LEAST))
-
-    def _from_sigmoid(self, out: Tensor) -> Tensor:
-        if out.shape[1] != 1:
-            raise BadInput(
-                f"outputs='sigmoid' means one probability per input, but the network returns {out.shape[1]}: "
-                "multi-label networks are not supported; test one label at a time."
-            )
-        return torch.cat([1 - out, out], dim=1).clamp_min(_LEAST).log()
+        return as_logits(out, n, self.outputs, self.bins)
 
     def check_outputs(self, x: Tensor) -> int:
         """Run a few inputs once, refuse outputs that are not what the description says; returns the number of classes."""
@@ -218,9 +201,9 @@ class Target:
             except ForwardError as error:
                 raise BadInput(self._refusal(x, error)) from error
             logits = self._as_logits(raw, len(x))
-        self._check_values(raw)
+        check_values(raw, self.outputs)
         if self.outputs == "logits" and bool(((raw >= 0) & (raw <= 1)).all()):
-            self._check_end(x, raw[0].numel())
+            check_end(lambda: self.raw(x), raw[0].numel())
         if self.classes is not None and len(self.classes) != logits.shape[1]:
             raise BadInput(f"classes: {len(self.classes)} names for a network with {logits.shape[1]} outputs.")
         return int(logits.shape[1])
@@ -257,33 +240,6 @@ class Target:
             )
         return f"the network does not take inputs of size {size} ({why}): {first}"
 
-    def _check_values(self, raw: Tensor) -> None:
-        raw = raw.double()
-        summed = raw.sum(dim=-1) if raw.ndim == 2 else raw
-        like_probs = bool((raw >= 0).all() and ((summed - 1).abs() < 1e-3).all()) and raw.ndim == 2 and raw.shape[1] > 1
-        in_unit = bool(((raw >= 0) & (raw <= 1)).all())
-        if self.outputs == "logits" and like_probs:
-            raise BadInput("the network's outputs are probabilities (rows sum to 1), not logits: pass --outputs probs.")
-        if self.outputs == "probs" and in_unit and raw[0].numel() == 1:
-            raise BadInput("outputs='probs', but the network returns one value per input: pass --outputs sigmoid.")
-        if self.outputs == "probs" and not like_probs:
-            kind = "many sigmoids: multi-label networks are not supported" if in_unit else "logits: pass --outputs logits"
-            least, most = (float(v) for v in torch.aminmax(summed))
-            raise BadInput(f"outputs='probs', but rows sum to {least:.4g} .. {most:.4g}: they look like {kind}.")
-        if self.outputs == "sigmoid" and not in_unit:
-            raise BadInput("outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits.")
-
-    def _check_end(self, x: Tensor, width: int) -> None:
-        """Values between 0 and 1 may be logits by accident; what ran last tells."""
-        if last_operator(lambda: self.raw(x)) != "sigmoid":
-            return
-        if width == 1:
-            raise BadInput("the network ends in a sigmoid, so its output is a probability and no logit: pass --outputs sigmoid.")
-        raise BadInput(
-            f"the network ends in {width} sigmoids: multi-label networks are not supported. Test one label at a time, or, if an "
-            "input has exactly one class, return the values before the sigmoid."
-        )
-
     # -- knowing it
 
     def survey(self, shape: Sequence[int] | None = None) -> Survey:
@@ -299,11 +255,21 @@ class Target:
             self._surveys[wanted] = survey(self.module, lambda: self.raw(x))
         return self._surveys[wanted]
 
+    def plain(self) -> Target:
+        """The same network in float32 and the usual layout, to compare with."""
+        twin = copy.copy(self)
+        twin.layout = twin.precision = None
+        return twin
+
+    def _unusual(self) -> tuple[Any, ...]:
+        """What changes answers and most targets do not have, so that fingerprints of others stay what they were."""
+        return tuple(one for one in (self.bins, self.precision) if one is not None)
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of weights, architecture and preprocessing: equal targets agree, any change differs."""
         seen = hashlib.blake2b(digest_size=16)
-        seen.update(repr((str(self.module), self.bounds, self.mean, self.std, self.outputs)).encode())
+        seen.update(repr((str(self.module), self.bounds, self.mean, self.std, self.outputs, *self._unusual())).encode())
         for module in {type(m): None for m in self.module.modules()}:
             if not module.__module__.startswith("torch."):
                 seen.update(repr((module.__qualname__, _code_words(module.forward))).encode())

@@ -123,7 +123,6 @@ def test_without_names_the_arrays_are_listed(tmp_path: Path) -> None:
     ("arrays", "message"),
     [
         ({"x": X, "y": np.arange(3)}, "each input needs exactly one label"),
-        ({"x": X, "y": np.array([0.5, 1.0])}, "labels of type float64"),
         ({"x": X, "y": np.eye(2)}, "one-hot"),
         ({"x": X, "y": np.array([0, -1])}, "label -1 of input 1"),
         ({"x": np.full((2, 3), np.nan)}, "input 0 holds NaN"),

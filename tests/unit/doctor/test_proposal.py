@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neurotest.cli.options import _read_toml
+from neurotest.cli.settings_file import read_toml
 from neurotest.data.spec import data
 from neurotest.doctor.proposal import KEYS, propose
 from neurotest.errors import BadInput
@@ -50,7 +50,7 @@ def test_a_command_needs_no_further_options(folder: Path, network: str, inputs: 
     spec, source = f"py:{network}.py:build", f"npz:{inputs}.npz#x,y"
     proposal = propose(spec, source)
     Path("neurotest.toml").write_text(proposal.toml(spec, source))
-    content = _read_toml(Path("neurotest.toml"))
+    content = read_toml(Path("neurotest.toml"))
     assert set(content) == said
     assert proposal.classes == 3
     target = load(spec, **content)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.mutate.space import from_unit, to_unit
-from neurotest.oracles import Oracles, Roots, build_oracles, predicted
+from neurotest.oracles import Oracles, Roots, build_oracles, default_oracle, predicted
 from neurotest.scan import aligned, batches, check_labels, fit
 from neurotest.target import Target
 
@@ -63,15 +63,27 @@ class Seeds:
         return np.asarray(from_unit(x, self.bounds).clamp(*self.bounds).float().cpu().numpy())
 
 
+def _off(
+    target: Target, source: Source, index: NDArray[np.int64], logits: torch.Tensor, tolerance: float | None
+) -> NDArray[np.bool_]:
+    """Which answers are not the label or, of a quantity, farther from it than allowed."""
+    assert source.labels is not None
+    if target.bins is None or tolerance is None or source.quantities is None:
+        return np.asarray(predicted(logits) != source.labels[index])
+    values = target.bins.values(logits.double()).cpu().numpy()
+    return np.asarray(~(np.abs(values - source.quantities[index]) <= tolerance))
+
+
 def choose_seeds(
     target: Target, source: Source, oracles: Oracles | None = None, *, keep_wrong: bool = False, batch: int = 250
 ) -> Seeds:
     """The inputs of the source that may be seeds: those no oracle rejects as they are, and whose label is predicted.
 
-    oracles: by default `label`, or `metamorphic` where the source has no labels.
+    oracles: by default `label`, or `metamorphic` where the source has no labels. Of a quantity: whose truth lies within the
+    tolerance of the oracle.
     """
-    oracles = oracles or build_oracles(target, "label" if source.labels is not None else "metamorphic")
     source = aligned(target, source)
+    oracles = oracles or build_oracles(target, default_oracle(target, source.labels is not None))
     classes = fit(target, source)
     labels = source.labels
     if labels is None and oracles.needs_labels:
@@ -87,7 +99,7 @@ def choose_seeds(
             roots = Roots(filled[part.index], predicted(out), out.float().cpu().numpy())
             rejected = oracles(part.x, out, roots) >= 0
             if labels is not None:
-                rejected |= roots.predicted != roots.labels
+                rejected |= _off(target, source, part.index, out, oracles.tolerance)
             logits.append(roots.logits)
             wrong.append(rejected)
     kept = np.arange(len(source)) if keep_wrong else np.flatnonzero(~np.concatenate(wrong))

@@ -117,7 +117,14 @@ class Engine(Passes):
             return Output(trace.logits, penalty.sum())
 
     def gradient(self, u: Tensor, y: Tensor, *, first: bool = False) -> Tensor:
-        """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless they are coupled."""
+        """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless they are coupled.
+
+        Where they are independent, photographs go through a large network in parts.
+        """
+        coupled = self.diversity is not None and self.diversity.coupled
+        if not coupled and (most := self.target.graph(u)) < len(u):
+            parts = zip(u.split(most), y.split(most), strict=True)
+            return torch.cat([self.gradient(part, labels, first=first) for part, labels in parts])
         u = u.detach().requires_grad_()
         output = self.forward(u, y, -1)
         with torch.enable_grad():

@@ -15,6 +15,7 @@ from neurotest.generate.swarm.lattice import SHARES, Footprint, Lattice, Slope
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
+from neurotest.target import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,18 @@ class Trajectory:
         return {hit.row for hit in self.hits}
 
 
+PHOTOGRAPH, MEMORY = 1 << 14, 1 << 29  # values of an input from which memory counts, and bytes of layers that may be looked at
+
+
+def positions_at_once(target: Target, seeds: Tensor) -> int:
+    """How many positions are judged in one pass: fitness looks at their layers, and those of photographs are large."""
+    shape = tuple(seeds.shape[1:])
+    if math.prod(shape) <= PHOTOGRAPH:
+        return 1 << 62
+    values = sum(math.prod(layer.shape) for layer in target.survey(shape).layers)
+    return max(1, MEMORY // (8 * values))
+
+
 class Swarm:
     """Runs one group. `stop` is called after every round; True ends the search where it is."""
 
@@ -62,6 +75,7 @@ class Swarm:
         self.measure, self.settings, self.group = measure, settings, group
         self.stop = stop or (lambda: False)
         self.seeds, self.y, self.ball = measure.problem.seeds, measure.problem.y, measure.problem.ball
+        self.batch = min(settings.batch, positions_at_once(measure.problem.target, self.seeds))
         n, device = len(self.seeds), self.seeds.device
         self.spent = torch.zeros(n, dtype=torch.long, device=device)
         self.value = torch.full((n,), -torch.inf, dtype=torch.float64, device=device)
@@ -90,8 +104,8 @@ class Swarm:
     def _judge(self, u: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """Fitness and predictions of positions (n, *shape), in batches; faults are added to the hits."""
         values, classes = [], []
-        for start in range(0, len(u), self.settings.batch):
-            part = slice(start, start + self.settings.batch)
+        for start in range(0, len(u), self.batch):
+            part = slice(start, start + self.batch)
             fitness, logits = self.measure(u[part], owner[part])
             values.append(fitness.double().clone())
             classes.append(_predict(logits))
@@ -286,7 +300,7 @@ class Swarm:
             if not len(rows):
                 return
             self._reweigh(moves.best, rows)
-            size = max(1, self.settings.batch // len(rows))
+            size = max(1, self.batch // len(rows))
             for start in range(0, moves.count, size):
                 self._survey(moves, rows, range(start, min(start + size, moves.count)))
             helped = self._join(moves, rows)

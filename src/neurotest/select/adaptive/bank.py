@@ -21,7 +21,7 @@ from neurotest.mutate.base import Mutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
-from neurotest.scan import Progress, batches
+from neurotest.scan import Progress, batches, recorded_at_once
 from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather
 from neurotest.target import Probe, Target
 from neurotest.target.layout import channels_last, laid_channels_last
@@ -86,7 +86,9 @@ class _Copies:
     def each(self, number: int, order: np.ndarray) -> Iterator[Tensor]:
         """In blocks, changed many at a time: an operator costs as much for ten images as for one."""
         mutations, draws = self.copies[number], self.draws[number]
-        size = max(1, min(TOGETHER, PIXELS // (BLOCK * int(np.prod(self.source.shape))))) * BLOCK
+        values = int(np.prod(self.source.shape))
+        blocks = PIXELS // (BLOCK * values)
+        size = min(TOGETHER, blocks) * BLOCK if blocks else max(1, PIXELS // values)  # of photographs less than a block
         for part in batches(self.target, self.source, order=order, batch=size):
             x = part.x
             if mutations is not None and draws is not None:
@@ -114,8 +116,12 @@ def build(
     with channels_last(target, next(changed.each(0, np.arange(min(n, TRIED))))) as fits, Probe(target, WANT) as probe:
         for part in (slice(None, each), slice(each, None)):
             for number, order in enumerate(np.sort(images[part]) for images in shuffled):
-                for start, x in zip(range(0, len(order), BLOCK), changed.each(number, order), strict=True):
-                    gather.update(number * n + order[start : start + BLOCK], probe(laid_channels_last(x) if fits else x))
+                start = 0
+                for x in changed.each(number, order):
+                    for some in x.split(recorded_at_once(probe)):
+                        rows = number * n + order[start : start + len(some)]
+                        gather.update(rows, probe(laid_channels_last(some) if fits else some))
+                        start += len(some)
                     if progress is not None:
                         progress(gather.seen, total)
     assert gather.basis is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from neurotest.errors import BadInput
 from neurotest.select.adaptive import bank as banks
 from neurotest.select.adaptive import prior as priors
 from neurotest.select.adaptive.experts import PriorLoop
@@ -12,6 +13,7 @@ from neurotest.select.adaptive.features import Facts, Gather
 from neurotest.select.adaptive.learning import Loop
 from neurotest.select.adaptive.prior import Prior
 from neurotest.select.scorer import Pool
+from neurotest.target.probe import NO_PROBABILITIES
 
 SHOWN = 0.03  # shares below are not named in a sentence
 FEW = 500  # training images below which shares and promise are rough: fourteen changes are told apart by them
@@ -33,6 +35,8 @@ class Scanned:
     @classmethod
     def of(cls, pool: Pool, wanted: str | None, ridge: float) -> Scanned:
         """One for all methods of a selection that want the same."""
+        if pool.target.bins is not None:
+            raise BadInput(NO_PROBABILITIES)
         key = ("adaptive", _mode(pool, wanted)[0], ridge)
         if key not in pool.shared:
             pool.shared[key] = cls(pool, wanted, ridge)

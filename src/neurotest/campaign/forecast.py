@@ -1,0 +1,66 @@
+"""What a campaign will take, from a few of its mutants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from neurotest.campaign.api import fuzz
+from neurotest.data.objects import AnyData
+from neurotest.generate.fuzz.guides import RandomGuide, build_guide
+from neurotest.jobs.forecast import MOST, Forecast, Part, footprint, slope
+from neurotest.jobs.opening import AnyTarget, open_counted, open_target
+from neurotest.public import public
+from neurotest.target import Target
+
+FORWARDS = 2  # times the inputs of a piece: a campaign of so few passes is one batch
+SEEDS = 64
+
+
+@public()
+def forecast_fuzz(
+    target: AnyTarget, seeds: AnyData, guide: Any = "goals", *, budget: dict[str, Any], control: bool = True,
+    limit: int | None = None, batch: int = 256, **options: Any,
+) -> Forecast:  # fmt: skip
+    """Passes, memory and time of `fuzz` with the same arguments: a campaign of a few passes, and one of thrice as many."""
+    target = open_target(target)
+    source, _ = open_counted(target, seeds, limit=limit)
+    few = source.take(np.arange(min(len(source), SEEDS)))
+    beside = control and not isinstance(build_guide(guide), RandomGuide)
+
+    def piece(count: int) -> None:
+        fuzz(
+            target, few, guide, forwards=FORWARDS * count, batch=count, control=False, out=False, keep_wrong=True,
+            **{name: value for name, value in options.items() if value is not None and name != "keep_wrong"},
+        )  # fmt: skip
+
+    seconds, run = slope(piece, batch)
+    each = seconds / FORWARDS
+    answering, answered = slope(lambda count: _answers(target, source, count), min(MOST, len(source)))
+    parts = [Part("choosing seeds", len(source), answering)]
+    forwards, notes = _forwards(budget, each)
+    if forwards is not None:
+        parts.append(Part("mutants", forwards, each))
+        parts += [Part("control (random)", forwards, each)] if beside else []
+    kept = float(len(source) * np.prod(source.shape) * 4)
+    memory = footprint(target, source, (), batch, kept)
+    return Forecast(tuple(parts), memory, FORWARDS * run + answered, notes)
+
+
+def _forwards(budget: dict[str, Any], each: float) -> tuple[int | None, tuple[str, ...]]:
+    """How many passes the budget allows, and what cannot be said of it."""
+    passes = [budget["forwards"]] if budget.get("forwards") is not None else []
+    if budget.get("seconds") is not None:
+        passes.append(budget["seconds"] / max(each, 1e-9))
+    others = [name for name, value in budget.items() if value is not None and name not in ("forwards", "seconds")]
+    if passes:
+        return int(min(passes)), (f"it may end earlier, by {' or '.join(others)}.",) if others else ()
+    what = " or ".join(others) or "nothing"
+    return None, (f"the budget limits {what}: how many passes that takes only the campaign can tell; one takes {each:.3g} s.",)
+
+
+def _answers(target: Target, source: Any, count: int) -> None:
+    with torch.inference_mode():
+        target.logits(target.prepare(source.read(np.arange(min(count, len(source))))))

@@ -1,0 +1,72 @@
+"""`./neurotest.toml`: what it may say of a target, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+# What ./neurotest.toml may say.
+DESCRIPTION = (
+    "weights", "bounds", "mean", "std", "size", "classes", "outputs", "span", "bins", "resize", "crop", "grey", "interpolation",
+    "layout", "precision",
+)  # fmt: skip
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """What the file says under [target]; what it says elsewhere would be ignored, and is refused."""
+    import tomllib
+
+    from neurotest.checks import shown
+    from neurotest.errors import BadInput, near
+    from neurotest.reading import read_text, reading
+
+    text = read_text(file, "a TOML file")
+    with reading(file, "a TOML file"):
+        sections = tomllib.loads(text)
+    for section in sections:
+        if section != "target" or not isinstance(sections[section], dict):
+            raise BadInput(f"{file}: [target] is read, and nothing but it; there is {shown(section)}.")
+    content: dict[str, Any] = sections.get("target", {})
+    for key, value in content.items():
+        if key not in DESCRIPTION:  # a target to load is not among them: a file found by chance must not run code
+            raise BadInput(f"{file}: [target] has no key {shown(key)}. {near(key, DESCRIPTION)}")
+        if not _fits_toml(key, value):
+            raise BadInput(f"{file}: {key} = {shown(value)}: expected {TOML.get(key, 'something else')}.")
+    return content
+
+
+TOML = {
+    "weights": "text in quotation marks",
+    "outputs": "text in quotation marks",
+    "classes": "a file name in quotation marks, or a list of names",
+    "size": 'text such as "1x28x28", or a list of integers',
+    "bounds": "two numbers, [0, 1]",
+    "mean": "a number for all channels, or a list with one for each",
+    "std": "a number for all channels, or a list with one for each",
+    "resize": 'an integer, or text such as "224x320"',
+    "crop": "text in quotation marks",
+    "interpolation": "text in quotation marks",
+    "layout": "text in quotation marks",
+    "precision": "text in quotation marks",
+    "span": "two numbers, [-0.4, 0.4]",
+    "bins": "an integer",
+    "grey": "true or false",
+}
+
+
+def _fits_toml(key: str, value: Any) -> bool:
+    """Whether a value of the file has the type that its key needs; the network's own checks say more."""
+    values = value if isinstance(value, list) and 0 < len(value) <= 100_000 else [value]
+    if key == "grey":
+        return isinstance(value, bool)
+    if key in ("weights", "outputs", "crop", "interpolation", "layout", "precision"):
+        return isinstance(value, str)
+    if key == "classes":
+        return all(isinstance(one, str) for one in values)
+    if key in ("size", "resize") and isinstance(value, str):
+        return True
+    if key in ("resize", "bins"):
+        return type(value) is int and abs(value) < 2**63
+    kinds = (int,) if key == "size" else (int, float)
+    fits = all(isinstance(one, kinds) and not isinstance(one, bool) and abs(one) < 2**63 for one in values)
+    return fits and (key not in ("bounds", "span") or len(values) == 2) and (key != "size" or isinstance(value, list))

@@ -1,0 +1,184 @@
+"""What a network returns, read as logits (n, classes): logits, probabilities, a sigmoid, or a quantity in bins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from neurotest.checks import shown
+from neurotest.errors import BadInput
+from neurotest.target.survey import last_operator
+
+Outputs = Literal["logits", "probs", "sigmoid", "regression"]
+KINDS: tuple[str, ...] = get_args(Outputs)
+_LEAST = 1e-30  # below any float32 softmax value that matters; keeps log finite
+BINS = 25  # of the coverage study
+MOST_BINS = 10_000
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A quantity cut into `count` parts of equal width from `low` to `high`; what lies outside belongs to the outermost.
+
+    They are the classes of a network that predicts a quantity. Its answer v becomes one logit per bin with the middle c,
+    (v c - c^2 / 2) / width^2: the largest is that of the nearest middle, all are linear in v, so gradients are those of the
+    network, and v can be read back from them.
+    """
+
+    low: float
+    high: float
+    count: int = BINS
+
+    def __post_init__(self) -> None:
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 2 <= self.count <= MOST_BINS:
+            raise BadInput(
+                f"bins={shown(self.count)}: expected an integer from 2 to {MOST_BINS:,} (the coverage study uses {BINS})."
+            )
+
+    @property
+    def width(self) -> float:
+        return (self.high - self.low) / self.count
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """
+        >>> Bins(-1.0, 1.0, 4).names
+        ('-1 .. -0.5', '-0.5 .. 0', '0 .. 0.5', '0.5 .. 1')
+        """
+        edges = [f"{edge:.4g}" for edge in np.linspace(self.low, self.high, self.count + 1)]
+        return tuple(f"{left} .. {right}" for left, right in itertools.pairwise(edges))
+
+    def logits(self, values: Tensor) -> Tensor:  # (n,) -> (n, count)
+        middles = self._middles(values)
+        return (values.unsqueeze(1) * middles - middles.square() / 2) / self.width**2
+
+    def values(self, logits: Tensor) -> Tensor:  # (n, count) -> (n,)
+        """The quantities behind logits."""
+        middles = self._middles(logits)
+        first, last = middles[0], middles[-1]
+        rise = (logits[:, -1] - logits[:, 0]) * self.width**2
+        return (rise + (last.square() - first.square()) / 2) / (last - first)
+
+    def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """(n,) the bin of each quantity."""
+        bins = self.logits(torch.from_numpy(np.asarray(values, dtype=np.float64))).argmax(1)
+        return np.asarray(bins.numpy(), dtype=np.int64)
+
+    def _middles(self, like: Tensor) -> Tensor:
+        places = torch.arange(self.count, device=like.device, dtype=like.dtype) + 0.5
+        return places * self.width + self.low
+
+
+def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None) -> Bins | None:
+    """The bins of a description; None for a classifier, which has no use for them."""
+    if outputs not in KINDS:
+        raise BadInput(f"outputs={shown(outputs)}: expected {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
+    if outputs != "regression":
+        if span is not None or bins is not None:
+            raise BadInput(
+                f"span and bins describe a quantity, but outputs={outputs!r}: leave them out, or pass --outputs regression."
+            )
+        return None
+    if span is None:
+        raise BadInput(
+            "outputs='regression' needs the range that the quantity lies in, which is cut into bins: pass --span LOW HIGH, for "
+            "example --span -0.4 0.4 for a steering angle."
+        )
+    try:
+        low, high = (float(end) for end in span)
+    except (TypeError, ValueError, OverflowError):
+        low = high = float("nan")
+    if not (low < high and np.isfinite([low, high]).all()):
+        raise BadInput(f"span={shown(span)}: expected two finite numbers, the lower first, for example -0.4 0.4.")
+    return Bins(low, high, BINS if bins is None else bins)
+
+
+def as_logits(out: Any, n: int, outputs: str, bins: Bins | None) -> Tensor:
+    """What the module returned for n inputs as (n, classes), whatever its outputs are."""
+    # The usual case first: the checks below cost a tenth of a small network's pass at batch 1.
+    if type(out) is Tensor and outputs == "logits" and out.ndim == 2 and out.is_floating_point():
+        rows, width = out.shape
+        if rows == n and width > 1:
+            return out
+    if not isinstance(out, Tensor):
+        raise BadInput(
+            f"the network returns a {type(out).__name__}, not one tensor of class scores: detection, multi-output and "
+            "text models are not supported; wrap it in a module that returns logits (n, classes)."
+        )
+    if not out.is_floating_point():
+        kind = str(out.dtype).removeprefix("torch.")
+        raise BadInput(
+            f"the network returns {kind} values, not scores: leave out its argmax or rounding, or wrap it "
+            "in a module that returns logits (n, classes) as floating-point numbers."
+        )
+    if out.ndim == 1 and len(out) == n:
+        out = out.unsqueeze(1)
+    if out.ndim != 2 or len(out) != n:
+        raise BadInput(
+            f"the network returns shape {tuple(out.shape)} for {n} inputs: expected (n, classes). "
+            "Segmentation, detection and text models are not supported; wrap it in a module that returns logits."
+        )
+    if bins is not None:
+        return bins.logits(_quantity(out))
+    if outputs == "logits":
+        return out if out.shape[1] > 1 else torch.cat([torch.zeros_like(out), out], dim=1)
+    if outputs == "sigmoid":
+        return _from_sigmoid(out)
+    return torch.log(out.clamp_min(_LEAST))
+
+
+def _quantity(out: Tensor) -> Tensor:
+    if out.shape[1] != 1:
+        raise BadInput(
+            f"outputs='regression' means one quantity per input, but the network returns {out.shape[1]}: test one at a time, "
+            "wrapped in a module that returns (n, 1)."
+        )
+    return out[:, 0]
+
+
+def _from_sigmoid(out: Tensor) -> Tensor:
+    if out.shape[1] != 1:
+        raise BadInput(
+            f"outputs='sigmoid' means one probability per input, but the network returns {out.shape[1]}: "
+            "multi-label networks are not supported; test one label at a time."
+        )
+    return torch.cat([1 - out, out], dim=1).clamp_min(_LEAST).log()
+
+
+def check_values(raw: Tensor, outputs: str) -> None:
+    """Refuse values that are not what the description says."""
+    if outputs == "regression":
+        return
+    raw = raw.double()
+    summed = raw.sum(dim=-1) if raw.ndim == 2 else raw
+    like_probs = bool((raw >= 0).all() and ((summed - 1).abs() < 1e-3).all()) and raw.ndim == 2 and raw.shape[1] > 1
+    in_unit = bool(((raw >= 0) & (raw <= 1)).all())
+    if outputs == "logits" and like_probs:
+        raise BadInput("the network's outputs are probabilities (rows sum to 1), not logits: pass --outputs probs.")
+    if outputs == "probs" and in_unit and raw[0].numel() == 1:
+        raise BadInput("outputs='probs', but the network returns one value per input: pass --outputs sigmoid.")
+    if outputs == "probs" and not like_probs:
+        kind = "many sigmoids: multi-label networks are not supported" if in_unit else "logits: pass --outputs logits"
+        least, most = (float(v) for v in torch.aminmax(summed))
+        raise BadInput(f"outputs='probs', but rows sum to {least:.4g} .. {most:.4g}: they look like {kind}.")
+    if outputs == "sigmoid" and not in_unit:
+        raise BadInput("outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits.")
+
+
+def check_end(run: Callable[[], Any], width: int) -> None:
+    """Values between 0 and 1 may be logits by accident; what ran last tells."""
+    if last_operator(run) != "sigmoid":
+        return
+    if width == 1:
+        raise BadInput("the network ends in a sigmoid, so its output is a probability and no logit: pass --outputs sigmoid.")
+    raise BadInput(
+        f"the network ends in {width} sigmoids: multi-label networks are not supported. Test one label at a time, or, if an "
+        "input has exactly one class, return the values before the sigmoid."
+    )
