@@ -24,6 +24,7 @@ from neurotest.generate.fuzz.semantic import NSGen, NSGenState
 from neurotest.generate.swarm import Ball, Problem
 from neurotest.generate.swarm.excitability import ByShapley, Excitability
 from neurotest.generate.swarm.settings import PRESETS
+from neurotest.levels import EIGHT
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.validity import Validity
@@ -169,7 +170,7 @@ def test_nsgen_takes_tau_as_section_4_3_4_does() -> None:
     empty = torch.zeros(1, 12, 12)
     for i in range(3):
         x = target.prepare(part.read(np.array([i])))
-        changed = space.apply(x.repeat_interleave(95, 0), draws, eight_bit=True)
+        changed = space.apply(x.repeat_interleave(95, 0), draws, levels=EIGHT)
         one, _ = sentence(*contributions(module, x[0] - 0.3, empty), texts)
         values += [cosine(one, sentence(*contributions(module, m - 0.3, empty), texts)[0]) for m in changed]
     # Where images are as few as here one near tie may move the quartile to the next of its values.
@@ -241,7 +242,7 @@ def test_sensitivity_counts_the_neurons_of_table_1_by_equations_1_and_2(name: st
     generator = torch.Generator().manual_seed(0)
     x = (torch.rand(1, 1, 28, 28, generator=generator) * 255).round() / 255
     moved = torch.rand(4, 1, 28, 28, generator=generator)
-    problem = Problem(target, x, torch.tensor([0]), Ball("l2", 1.0, False))
+    problem = Problem(target, x, torch.tensor([0]), Ball("l2", 1.0, None))
     measure: Any = registry.build("fitness", str(PRESETS["sensitivity-paper"]["fitness"])).begin(problem)
     outputs: list[Tensor] = []
     module: Any = target.module
@@ -315,7 +316,7 @@ def test_excitability_is_equations_3_to_6() -> None:
             every.append(total)
         return every
 
-    problem = Problem(target, x, y, Ball("l2", 1.0, False))
+    problem = Problem(target, x, y, Ball("l2", 1.0, None))
     preset = registry.build("fitness", str(PRESETS["excitability-paper"]["fitness"]))
     assert (preset.estimate, preset.value, preset.lam, preset.layers) == ("shapley", "count", 0.5, "every")
     measure = Excitability(**{**vars(preset), "orders": 400}).begin(problem)

@@ -85,7 +85,7 @@ class Believed:
     def recognition(self) -> Recognition:
         with torch.inference_mode():
             x, classes = self.seeds.unit(self.seeds.x[:LEARNED]), self.seeds.expected[:LEARNED]
-            return Recognition.of(x, classes, self.seeds.classes, self.mutations, eight_bit=self.seeds.eight_bit)
+            return Recognition.of(x, classes, self.seeds.classes, self.mutations, levels=self.seeds.levels)
 
     @cached_property
     def on_seeds(self) -> float:

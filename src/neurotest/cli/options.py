@@ -43,12 +43,16 @@ Resize = Annotated[
     str | None, typer.Option("--resize", help="Fit pictures of any size: 224 or 224x320 (height x width), antialiased.")
 ]
 Crop = Annotated[
-    str | None, typer.Option("--crop", help="centre: the middle of each picture, its shorter side resized to --resize before.")
+    str | None,
+    typer.Option(
+        "--crop", help="centre: the middle of each picture, its shorter side resized to --resize before; of long sounds."
+    ),
 ]
 Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
 Interpolation = Annotated[
     str | None, typer.Option("--interpolation", help="Of --resize: bilinear (default), bicubic, nearest or lanczos.")
 ]
+Rate = Annotated[str | None, typer.Option("--rate", help="Samples a second of the sound that the network takes, e.g. 16000.")]
 Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network returns: logits, probs or sigmoid.")]
 
 
@@ -84,12 +88,13 @@ _TARGET: dict[str, tuple[Any, Any]] = {
     "crop": (Crop, None),
     "grey": (Grey, False),
     "interpolation": (Interpolation, None),
+    "rate": (Rate, None),
     "device": (Device, "cpu"),
     "threads": (Threads, None),
 }
 # What ./neurotest.toml may say.
 DESCRIPTION = (
-    "weights", "bounds", "mean", "std", "size", "classes", "outputs", "resize", "crop", "grey", "interpolation",
+    "weights", "bounds", "mean", "std", "size", "classes", "outputs", "resize", "crop", "grey", "interpolation", "rate",
 )  # fmt: skip
 
 
@@ -326,6 +331,7 @@ TOML = {
     "crop": "text in quotation marks",
     "interpolation": "text in quotation marks",
     "grey": "true or false",
+    "rate": "an integer, samples a second",
 }
 
 
@@ -340,7 +346,7 @@ def _fits_toml(key: str, value: Any) -> bool:
         return all(isinstance(one, str) for one in values)
     if key in ("size", "resize") and isinstance(value, str):
         return True
-    if key == "resize":
+    if key in ("resize", "rate"):
         return type(value) is int and abs(value) < 2**63
     kinds = (int,) if key == "size" else (int, float)
     fits = all(isinstance(one, kinds) and not isinstance(one, bool) and abs(one) < 2**63 for one in values)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurotest import rng
+from neurotest.levels import EIGHT, Levels
 from neurotest.mutate.base import UNIFORMS, Draws, Mutations
 from neurotest.mutate.chain import Chain, draws_of
 from neurotest.mutate.operators import Affine, warp
@@ -96,7 +97,14 @@ class Recognition:
 
     @classmethod
     def of(
-        cls, seeds: Tensor, classes: NDArray[Any], count: int, mutations: Mutations, *, eight_bit: bool = True, seed: int = 0
+        cls,
+        seeds: Tensor,
+        classes: NDArray[Any],
+        count: int,
+        mutations: Mutations,
+        *,
+        levels: Levels | None = EIGHT,
+        seed: int = 0,
     ) -> Recognition:
         """Learned from mutants of images (n, c, h, w) in [0, 1] with these classes, of `count`."""
         halves = []
@@ -105,7 +113,7 @@ class Recognition:
             rows = np.arange(1 - half, len(seeds), 2)
             rows = rows if len(rows) else np.arange(len(seeds))
             drawn = np.resize(rows, max(min(MUTANTS, EACH * len(rows)), len(rows)))
-            x = mutated(seeds[torch.from_numpy(drawn)], mutations, random, eight_bit=eight_bit)
+            x = mutated(seeds[torch.from_numpy(drawn)], mutations, random, levels=levels)
             halves.append(Recogniser.fit(x, np.asarray(classes)[drawn], count, random))
         return cls((halves[0], halves[1]), mutations)
 
@@ -150,7 +158,7 @@ def undone(x: Tensor, moved: Tensor) -> Tensor:
     return out
 
 
-def mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, eight_bit: bool) -> Tensor:
+def mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, levels: Levels | None) -> Tensor:
     """Images with none to STEPS mutations, drawn at random.
 
     Moves are left out: they are undone before a mutant is looked at, and a learner that had seen halves of images would know a
@@ -162,7 +170,7 @@ def mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, eig
         steps, used = random.integers(0, STEPS + 1, len(part)), np.full(len(part), moves_left_out)
         for step in range(STEPS):
             draws = mutations.draw_from(random.random((len(part), UNIFORMS)), used)
-            changed = mutations.apply(part, draws, root=roots, eight_bit=eight_bit)
+            changed = mutations.apply(part, draws, root=roots, levels=levels)
             part = torch.where(torch.from_numpy(steps > step).view(-1, 1, 1, 1), changed, part)
         parts.append(part)
     return torch.cat(parts)

@@ -46,6 +46,7 @@ class Description:
     crop: str | None = None
     grey: bool = False
     interpolation: str | None = None
+    rate: str | None = None
     device: str | None = None
     trust_pickle: bool = False
 
@@ -113,7 +114,7 @@ class Description:
             return load(
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
-                resize=self.resize, crop=self.crop, grey=self.grey or None, interpolation=self.interpolation,
+                resize=self.resize, crop=self.crop, grey=self.grey or None, interpolation=self.interpolation, rate=self.rate,
             )  # fmt: skip
 
     def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:
@@ -140,6 +141,7 @@ def _fitting(preprocess: Preprocess) -> dict[str, Any]:
     return {
         "resize": resize, "crop": preprocess.crop, "grey": preprocess.grey,
         "interpolation": None if usual else preprocess.interpolation,
+        "rate": None if preprocess.rate is None else str(preprocess.rate),
     }  # fmt: skip
 
 

@@ -236,7 +236,7 @@ def test_tensorfuzz_constraint_holds_against_the_seed() -> None:
     out = mutations.apply(x, mutations.draw_from(uniforms(5)), root=x)
     assert float((out - x).abs().max()) <= 0.1 + 2 / 255
     vectors = torch.rand(3, 7)
-    assert TensorFuzzMutations().apply(vectors, mutations.draw_from(uniforms(3)), eight_bit=False).shape == (3, 7)
+    assert TensorFuzzMutations().apply(vectors, mutations.draw_from(uniforms(3)), levels=None).shape == (3, 7)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The ball around each seed: where positions may lie, and the grid on which 8-bit ones do. Everything is in [0, 1]."""
+"""The ball around each seed: where positions may lie, and the levels on which stored ones do. Everything is in [0, 1]."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import torch
 from torch import Tensor
 
 from neurotest.generate.swarm.settings import Norm
-
-LEVELS = 255
+from neurotest.levels import Levels
 
 
 @dataclass(frozen=True)
 class Ball:
-    """norm and radius; `eight_bit` positions are rounded to 1/255 and stay inside."""
+    """norm and radius; positions are rounded to `levels`, where there are any, and stay inside."""
 
     norm: Norm
     radius: float
-    eight_bit: bool
+    levels: Levels | None
 
     @property
     def reach(self) -> float:
         """The largest change of a single value."""
         if self.norm == "none":
             return 1.0
-        return int(self.radius * LEVELS + 1e-6) / LEVELS if self.eight_bit and self.norm == "linf" else self.radius
+        steps = self.levels.steps if self.levels and self.norm == "linf" else None
+        return int(self.radius * steps + 1e-6) / steps if steps else self.radius
 
     def project(self, u: Tensor, seed: Tensor) -> Tensor:
-        """The positions as they are tested: inside the ball, the bounds and, if 8-bit, on the grid. Same shapes."""
+        """The positions as they are tested: inside the ball, the bounds and, on the levels of a file. Same shapes."""
         u = u.clamp(0, 1)
         if self.norm == "linf":
             u = torch.minimum(torch.maximum(u, seed - self.reach), seed + self.reach)
@@ -43,14 +43,15 @@ class Ball:
         return inside
 
     def _on_grid(self, u: Tensor, seed: Tensor) -> Tensor:
-        if not self.eight_bit:
+        if self.levels is None:
             return u
         if self.norm != "l2":
-            return u.mul(LEVELS).round_().div_(LEVELS)
+            return self.levels.nearest(u)
         # Towards the seed: rounding to the nearest could leave the ball. Integers, because truncating floats is ten times slower.
         change = u - seed
-        steps = change.mul(LEVELS).add_(change.sign().mul_(1e-4)).int()
-        return (seed * LEVELS).round_().add_(steps).div_(LEVELS)
+        steps = self.levels.steps
+        moved = change.mul(steps).add_(change.sign().mul_(1e-4)).int()
+        return (seed * steps).round_().add_(moved).clamp_(max=self.levels.highest).div_(steps)
 
     def corner(self, signs: Tensor, seed: Tensor) -> Tensor:
         """The farthest position in the direction of signs (-1, 0, 1): at each value's bound, or on the sphere."""

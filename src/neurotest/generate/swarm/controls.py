@@ -73,7 +73,7 @@ def pgd(target: Target, seeds: Tensor, y: Tensor, ball: Ball, *, random: int) ->
     """Projected gradient ascent on the cross-entropy; projection stands outside the graph, where it hides no gradient."""
     step = (ball.radius if ball.norm != "none" else 1.0) / 4
     u = ball.noise(seeds, rng.torch_stream("swarm.pgd", random)) if ball.norm == "l2" else _random_start(seeds, ball, random)
-    free = Ball(ball.norm, ball.radius, False)
+    free = Ball(ball.norm, ball.radius, None)
     for _ in range(STEPS):
         with torch.enable_grad():
             at = u.detach().clone().requires_grad_()

@@ -17,6 +17,7 @@ from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
+from neurotest.levels import levels_of
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
@@ -91,7 +92,7 @@ class _Copies:
             x = part.x
             if mutations is not None and draws is not None:
                 unit = to_unit(x, self.target.bounds)
-                changed = mutations.apply(unit, draws[part.index], eight_bit=self.source.dtype == np.uint8)
+                changed = mutations.apply(unit, draws[part.index], levels=levels_of(self.source.dtype))
                 x = from_unit(changed, self.target.bounds)
             yield from x.split(BLOCK)
 
