@@ -98,6 +98,7 @@ class Mutations(ABC):
     """Base of all mutations: a subclass says its families."""
 
     formerly: ClassVar[tuple[str, ...]] = ()  # names of the class in the runs of older versions
+    sound: ClassVar[bool] = False  # whether it changes waveforms
 
     @abstractmethod
     def _families(self) -> Sequence[Family]: ...
@@ -184,6 +185,7 @@ class Mutations(ABC):
             raise BadInput(
                 f"{len(draws)} draws of {', '.join(draws.names)} do not fit {len(x)} inputs and {', '.join(self.names)}."
             )
+        dtype, x = x.dtype, self._working(x)
         out = x.clone()
         parameters = torch.from_numpy(draws.parameters)
         parameters = parameters if self.exact else parameters.to(x)
@@ -201,7 +203,11 @@ class Mutations(ABC):
         if moved:  # one call for every affine item of a batch
             index = torch.cat(moved)
             out[index] = warp(x[index], torch.cat(matrices).to(x))
-        return self._finish(out, root, levels)
+        return self._finish(out, root, levels).to(dtype)
+
+    def _working(self, x: Tensor) -> Tensor:
+        """In the precision that the operators need."""
+        return x
 
     def _finish(self, x: Tensor, root: Tensor | None, levels: Levels | None) -> Tensor:
         """Clip and round, in place: x belongs to `apply`."""
@@ -217,7 +223,7 @@ class Mutations(ABC):
         if len(shape) != 3:
             raise BadInput(
                 f"these mutations need images (channels, height, width), not inputs of shape {shape}; `fuzz --mutations "
-                "tensorfuzz` takes any."
+                "audio` takes sound, `--mutations tensorfuzz` anything."
             )
 
 

@@ -62,6 +62,7 @@ class LoadOptions(TypedDict, total=False):
     crop: str | None
     grey: bool | None
     interpolation: str | None
+    rate: int | str | None
     device: str | None
     trust_pickle: bool
 
@@ -81,19 +82,21 @@ def load(
     crop: str | None = None,
     grey: bool | None = None,
     interpolation: str | None = None,
+    rate: int | str | None = None,
     device: str | None = None,
     trust_pickle: bool = False,
 ) -> Target:
     """Load the network under test; what is given here overrides what the source says of itself.
 
     resize, crop, grey, interpolation: how pictures of any size become its inputs, see `neurotest.pictures.Preprocess`.
+    rate: samples a second of the sound it takes.
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
     """
     described: dict[str, Any] = {"bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "outputs": outputs}
     described |= {"classes": read_classes(classes)}
     options = {key: value for key, value in described.items() if value is not None}
-    fitting: dict[str, Any] = {"resize": resize, "crop": crop, "grey": grey, "interpolation": interpolation}
+    fitting: dict[str, Any] = {"resize": resize, "crop": crop, "grey": grey, "interpolation": interpolation, "rate": rate}
     fitting = {key: value for key, value in fitting.items() if value is not None}
     device = _device(device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
     if isinstance(spec, Target) and not options and not fitting and weights is None and spec.device == torch.device(device):
@@ -202,7 +205,8 @@ def from_zoo(name: str) -> Target:
 
     subject = zoo.find(name)
     module = subject.load()
-    return Target(module, shape=subject.shape, classes=subject.classes)
+    fitting = Preprocess(rate=subject.rate)
+    return Target(module, shape=subject.shape, classes=subject.classes, bounds=subject.bounds, preprocess=fitting)
 
 
 @registry.register("target source", "py", paper="", cost="runs your code")
