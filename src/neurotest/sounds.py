@@ -18,6 +18,7 @@ PLAIN = b"axes" + struct.pack("<II", 4, 1)  # a chunk of our own behind the samp
 BANDS, WINDOW, FLOOR = 64, 256, 80.0  # of a picture: mel bands, samples of a frame, decibels from white to black
 NOMINAL = 16_000  # of a picture whose rate nobody says: only the spacing of its bands depends on it
 WIDEST = 400  # frames of a picture
+APART = 30.0  # decibels of difference that are drawn white
 COLOURS = np.array([(0, 0, 10), (72, 20, 110), (180, 54, 90), (245, 130, 40), (252, 250, 190)], dtype=np.float64)
 
 
@@ -99,6 +100,18 @@ def picture(x: NDArray[Any], rate: int = NOMINAL) -> NDArray[np.uint8]:
     loud = decibels(x, rate, hop=hop)
     share = np.clip(1 + (loud - max(float(loud.max()), -60.0)) / FLOOR, 0, 1)[::-1]
     return coloured(share)
+
+
+def difference(x: NDArray[Any], seed: NDArray[Any], rate: int = NOMINAL) -> NDArray[np.uint8]:
+    """(3, BANDS, frames): by how many decibels two sounds differ, black for none and white for APART or more.
+
+    Places where both are FLOOR decibels under the loudest are black: nobody hears them.
+    """
+    hop = max(WINDOW // 4, -(-x.size // WIDEST))
+    one, other = decibels(x, rate, hop=hop), decibels(seed, rate, hop=hop)
+    least = max(float(one.max()), float(other.max())) - FLOOR
+    apart = np.abs(np.maximum(one, least) - np.maximum(other, least))
+    return coloured(np.clip(apart / APART, 0, 1)[::-1])
 
 
 def coloured(share: NDArray[Any]) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +17,9 @@ from torch import Tensor
 
 from neurotest import checks, registry, rng
 from neurotest.errors import BadInput
+from neurotest.levels import Levels
 from neurotest.mutate.base import Family, RuleMutations, single
+from neurotest.mutate.chain import Step, draws_of
 from neurotest.mutate.operators import Operator
 
 QUIET = 1e-12  # power of what counts as silence
@@ -201,3 +203,19 @@ class AudioMutations(RuleMutations):
     def check(self, shape: tuple[int, ...]) -> None:
         if not (len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)) or shape[-1] < 16:
             raise BadInput(f"mutations of sound need waveforms (samples,) or (1, samples), not inputs of shape {shape}.")
+
+
+# In turn, so that the first few already are of several kinds; noises and rooms have numbers.
+MILD = (
+    Step("noise", (25.0, 1.0)), Step("time-shift", (0.02,)), Step("low-pass", (0.8,)), Step("gain", (-6.0,)),
+    Step("speed", (1.05,)), Step("reverberation", (0.2, 1.0)), Step("pink-noise", (25.0, 1.0)), Step("high-pass", (0.03,)),
+    Step("clipping", (0.7,)), Step("companding", (8.0,)), Step("time-shift", (-0.02,)), Step("speed", (0.95,)),
+    Step("noise", (20.0, 2.0)), Step("low-pass", (0.6,)), Step("gain", (3.0,)), Step("reverberation", (0.2, 2.0)),
+)  # fmt: skip
+
+
+def mild_variants(x: Tensor, levels: Levels | None) -> Iterator[Tensor]:
+    """Sixteen mild changes of a batch in [0, 1], the same for every sound, each of the batch's shape."""
+    mutations = AudioMutations()
+    for change in MILD:
+        yield mutations.apply(x, draws_of(mutations, [change])[np.zeros(len(x), dtype=int)], levels=levels)

@@ -15,12 +15,14 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.data.source import ArraySource, Source
 from neurotest.levels import Levels, levels_of
+from neurotest.mutate.audio import AudioMutations
 from neurotest.mutate.base import WIDTH, Draws, Mutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.rules import TensorFuzzMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.repair.broad import BroadMutations
+from neurotest.sounds import is_sound
 
 # Names that campaigns have for what is the same change here.
 SAME = {"translation": "shift", "pixels": "noise", "white noise": "noise"}
@@ -47,8 +49,15 @@ class Operators:
     sets: tuple[Mutations, ...]
 
     @classmethod
+    def of_source(cls, source: Source) -> Operators:
+        """All that its inputs can be changed by."""
+        if is_sound(source.dtype, source.shape):
+            return cls(AudioMutations().names, (AudioMutations(),))
+        return cls.of_shape(source.shape)
+
+    @classmethod
     def of_shape(cls, shape: tuple[int, ...]) -> Operators:
-        """All that inputs of this shape can be changed by: 13 for images, noise for everything else."""
+        """Of what is no sound: 13 for images, noise for everything else."""
         if len(shape) != 3:
             return cls(("noise",), (TensorFuzzMutations(sigma=0.1),))
         sets = (NssMutations(), ViewMutations(), CorruptionMutations())
@@ -57,7 +66,7 @@ class Operators:
 
     def broader(self) -> Operators:
         """These, and changes of no particular kind, which nothing is judged by; images only."""
-        if self.names == ("noise",) and len(self.sets) == 1:  # inputs that are no images
+        if any(one.sound or isinstance(one, TensorFuzzMutations) for one in self.sets):  # inputs that are no images
             return self
         broad = BroadMutations()
         return Operators((*self.names, *broad.names), (*self.sets, broad))

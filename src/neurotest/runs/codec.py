@@ -101,10 +101,11 @@ def decode(place: Path | RunFile) -> Input:
 def rate(place: Path | RunFile) -> int | None:
     """Samples a second of a stored sound; None for what is none."""
     file = _opened(place)
-    return _read(file, lambda sound: np.array(sounds.read_wav(sound.read(MAX_BYTES))[1])).item() if _is_wav(file) else None
+    return _read(file, lambda sound: np.array(sounds.read_wav(sound.read(MAX_BYTES))[1])).item() if is_wav(file) else None
 
 
-def _is_wav(file: RunFile) -> bool:
+def is_wav(file: RunFile) -> bool:
+    """Whether it is a stored sound."""
     return file.base.endswith(".wav")
 
 

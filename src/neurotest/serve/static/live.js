@@ -126,9 +126,10 @@ async function open(number) {
   if (!fault) return;
   now.fault = fault;
   byId("dialog-title").textContent = `Fault ${number}: ${fault.true} taken for ${fault.predicted}`;
-  const titles = { ...TITLES, difference: `difference × ${fault.times}; white: ${fault.times === 1 ? "the whole range" : `1/${fault.times} of the range`}` };
+  const heard = fault.sounds.length > 0;
+  const titles = { ...TITLES, difference: heard ? "difference in decibels; white: 30 or more" : `difference × ${fault.times}; white: ${fault.times === 1 ? "the whole range" : `1/${fault.times} of the range`}` };
   byId("views").replaceChildren(
-    ...fault.pictures.map((view) => element("figure", {}, picture(number, view, titles[view]), element("figcaption", {}, titles[view]))),
+    ...fault.pictures.map((view) => element("figure", {}, picture(number, view, titles[view]), ...(fault.sounds.includes(view) ? [element("audio", { src: `/api/faults/${number}/${view}/sound`, controls: "", preload: "none", "aria-label": titles[view] })] : []), element("figcaption", {}, titles[view]))),
   );
   if (!fault.pictures.includes("fault")) byId("views").append(element("p", { class: "quiet" }, "Of this fault no picture was kept; its recipe is below."));
   byId("facts").replaceChildren();
