@@ -93,11 +93,19 @@ def decibels(x: NDArray[Any], rate: int = NOMINAL, *, window: int = WINDOW, hop:
     return np.asarray(10 * np.log10(power.T + 1e-10))
 
 
+def picture_hop(samples: int) -> int:
+    """Samples from one column of a picture to the next."""
+    return max(WINDOW // 4, -(-samples // WIDEST))
+
+
+def picture_size(samples: int) -> tuple[int, int]:
+    """Height and width of a picture: bands and times."""
+    return BANDS, 1 + max(0, -(-(samples - WINDOW) // picture_hop(samples)))
+
+
 def picture(x: NDArray[Any], rate: int = NOMINAL) -> NDArray[np.uint8]:
     """(3, BANDS, frames): time from left to right, low tones below; black is FLOOR decibels under the loudest place."""
-    count = x.size
-    hop = max(WINDOW // 4, -(-count // WIDEST))
-    loud = decibels(x, rate, hop=hop)
+    loud = decibels(x, rate, hop=picture_hop(x.size))
     share = np.clip(1 + (loud - max(float(loud.max()), -60.0)) / FLOOR, 0, 1)[::-1]
     return coloured(share)
 
@@ -107,7 +115,7 @@ def difference(x: NDArray[Any], seed: NDArray[Any], rate: int = NOMINAL) -> NDAr
 
     Places where both are FLOOR decibels under the loudest are black: nobody hears them.
     """
-    hop = max(WINDOW // 4, -(-x.size // WIDEST))
+    hop = picture_hop(x.size)
     one, other = decibels(x, rate, hop=hop), decibels(seed, rate, hop=hop)
     least = max(float(one.max()), float(other.max())) - FLOOR
     apart = np.abs(np.maximum(one, least) - np.maximum(other, least))

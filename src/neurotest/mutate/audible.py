@@ -26,20 +26,24 @@ def ratio(sound: Tensor, reference: Tensor) -> Tensor:
 
 
 def heard(sound: Tensor, reference: Tensor) -> Tensor:
-    """(n,) decibels by which the mel bands differ, root mean square over places where the reference is to be heard.
+    """(n,) decibels by which the mel bands differ, root mean square over places where one of the two is to be heard.
 
-    Places within 40 dB of the loudest count; a change of volume as a whole does not.
+    What lies 40 dB under the loudest place of the reference is silence; a change of volume as a whole does not count.
     """
     window = min(WINDOW, 1 << (sound.shape[1].bit_length() - 1))
     front = LogMel(NOMINAL, window=window, hop=max(1, window // 2), bands=min(BANDS, window // 4), mean=0.0, spread=1.0)
     ours, theirs = (front.double()(x.double()).flatten(1) for x in (sound, reference))  # (n, places) in decibels
-    counts = theirs > theirs.amax(1, keepdim=True) - HEARD
-    size = counts.sum(1).clamp_min(1)
-    apart = torch.where(counts, ours - theirs, torch.zeros_like(ours))
-    volume = apart.sum(1, keepdim=True) / size[:, None]
-    squares: Tensor = torch.where(counts, apart - volume, torch.zeros_like(apart)).square().sum(1)
-    distance: Tensor = (squares / size).sqrt()
-    return distance
+    floor = theirs.amax(1, keepdim=True) - HEARD
+    present = theirs > floor
+    volume = _mean(ours - theirs, present)
+    ours, theirs = torch.maximum(ours - volume[:, None], floor), torch.maximum(theirs, floor)
+    return _mean((ours - theirs).square(), (ours > floor) | (theirs > floor)).sqrt()
+
+
+def _mean(values: Tensor, counts: Tensor) -> Tensor:
+    """(n,) over the places that count."""
+    total: Tensor = torch.where(counts, values, torch.zeros_like(values)).sum(1)
+    return total / counts.sum(1).clamp_min(1)
 
 
 @registry.register("validity", "audible", paper="", cost="two short-time spectra per mutant")

@@ -109,7 +109,7 @@ def neurons(run: Run) -> Row:
 def fault_families(run: Run) -> Row:
     grouped = families(run.path)
     x, rows_of_seeds = Store(run).seeds()
-    shrunk, bounds = shrunk_of(run), pictures.bounds_of(run)
+    shrunk, bounds, rate = shrunk_of(run), pictures.bounds_of(run), run.rate
     rows: list[Row] = []
     for family, row in list(zip(grouped.families, grouped.table(), strict=True))[:SHOWN]:
         small, seed = shrunk.get(family.key), rows_of_seeds.get(family.representative.root)
@@ -117,12 +117,12 @@ def fault_families(run: Run) -> Row:
         original = None if seed is None else np.array(x[seed])
         played = len(rows) < PLAYED
         row["picture"] = pictures.of_file(file, sound=played)
-        row["seed"] = None if original is None else pictures.of_input(original, bounds, run.rate if played else None)
+        row["seed"] = None if original is None else pictures.of_input(original, bounds, rate if played else None)
         row["difference"] = None if original is None or file is None else pictures.of_difference(decode(file), original, bounds)
         row["shrunk"] = small and {**small, "picture": pictures.of_file(small["file"], sound=played)}
         rows.append(row)
     swarm = run["command"] == "swarm"
     title = "Fault families" if len(rows) == len(grouped.families) else f"Fault families, {len(rows)} of {len(grouped.families)}"
     unshrunk = swarm and not any(row["shrunk"] for row in rows)
-    about = {"title": title, "total": len(grouped.families), "first": FIRST}
-    return {**about, "families": rows, "mutated": not swarm, "unshrunk": unshrunk}  # a swarm moves pixels: no mutation
+    about = {"title": title, "total": len(grouped.families), "first": FIRST, "heard": rate is not None}
+    return {**about, "families": rows, "mutated": not swarm, "unshrunk": unshrunk}  # a swarm moves values: no mutation

@@ -141,4 +141,4 @@ def strips(run: Run) -> Row | None:
             "difference": None if seed is None else pictures.of_difference(fault, seed, bounds),
         })  # fmt: skip
     title = "Seed, fault, difference" if len(shown) == len(faults) else f"Seed, fault, difference: {len(shown)} of {len(faults)}"
-    return {"strips": shown, "total": run["summary"]["faults"], "title": title}
+    return {"strips": shown, "total": run["summary"]["faults"], "title": title, "heard": run.rate is not None}
