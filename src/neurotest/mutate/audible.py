@@ -15,14 +15,19 @@ from neurotest.zoo.audio import LogMel
 WINDOW, BANDS = 256, 32
 HEARD = 40.0  # decibels below the loudest place that still count
 LEAST = 1e-12
+QUIETEST = 0.05  # a sound in which there is less of the reference is another one, not a softer one
+
+
+def scale(sound: Tensor, reference: Tensor) -> Tensor:
+    """(n, 1) how much of the reference is in a sound."""
+    return (sound * reference).sum(1, keepdim=True) / reference.square().sum(1, keepdim=True).clamp_min(LEAST)
 
 
 def ratio(sound: Tensor, reference: Tensor) -> Tensor:
     """(n,) decibels of the reference over what was added to it, waveforms (n, samples); another volume adds nothing."""
     sound, reference = sound.double(), reference.double()
-    scale = (sound * reference).sum(1, keepdim=True) / reference.square().sum(1, keepdim=True).clamp_min(LEAST)
-    kept, added = (scale * reference).square().sum(1), (sound - scale * reference).square().sum(1)
-    return 10 * torch.log10((kept + LEAST) / (added + LEAST))
+    present = scale(sound, reference) * reference
+    return 10 * torch.log10((present.square().sum(1) + LEAST) / ((sound - present).square().sum(1) + LEAST))
 
 
 def heard(sound: Tensor, reference: Tensor) -> Tensor:
@@ -30,20 +35,16 @@ def heard(sound: Tensor, reference: Tensor) -> Tensor:
 
     What lies 40 dB under the loudest place of the reference is silence; a change of volume as a whole does not count.
     """
+    sound, reference = sound.double(), reference.double()
+    sound = sound / scale(sound, reference).clamp_min(QUIETEST)
     window = min(WINDOW, 1 << (sound.shape[1].bit_length() - 1))
     front = LogMel(NOMINAL, window=window, hop=max(1, window // 2), bands=min(BANDS, window // 4), mean=0.0, spread=1.0)
-    ours, theirs = (front.double()(x.double()).flatten(1) for x in (sound, reference))  # (n, places) in decibels
+    ours, theirs = (front.double()(x).flatten(1) for x in (sound, reference))  # (n, places) in decibels
     floor = theirs.amax(1, keepdim=True) - HEARD
-    present = theirs > floor
-    volume = _mean(ours - theirs, present)
-    ours, theirs = torch.maximum(ours - volume[:, None], floor), torch.maximum(theirs, floor)
-    return _mean((ours - theirs).square(), (ours > floor) | (theirs > floor)).sqrt()
-
-
-def _mean(values: Tensor, counts: Tensor) -> Tensor:
-    """(n,) over the places that count."""
-    total: Tensor = torch.where(counts, values, torch.zeros_like(values)).sum(1)
-    return total / counts.sum(1).clamp_min(1)
+    ours, theirs = torch.maximum(ours, floor), torch.maximum(theirs, floor)
+    counts = ((ours > floor) | (theirs > floor)).sum(1).clamp_min(1)
+    squares: Tensor = (ours - theirs).square().sum(1) / counts
+    return squares.sqrt()
 
 
 @registry.register("validity", "audible", paper="", cost="two short-time spectra per mutant")

@@ -45,6 +45,7 @@ WORDS = {
     "six": "s ih closed k s", "seven": "s eh v ah n", "eight": "eh iy closed t", "nine": "n aa iy n",
 }  # fmt: skip
 CLASSES = tuple(WORDS)
+CORDS = 100.0  # Hz above which the voice falls by 12 decibels an octave, before the lips
 WIDTHS = (70.0, 100.0, 160.0, 250.0)  # of the resonances, Hz; the fourth stands still
 GLIDE = 30.0  # milliseconds from one phone to the next
 
@@ -148,14 +149,19 @@ def _rendered(tracks: dict[str, Floats], random: np.random.Generator) -> Floats:
     n = len(tracks["voice"])
     turns = np.cumsum(tracks["pitch"] / RATE, axis=1)
     pulses = np.diff(np.floor(turns), axis=1, prepend=0.0) * tracks["voice"] * np.sqrt(RATE / tracks["pitch"])
-    source = pulses + tracks["breath"] * random.standard_normal((n, SAMPLES))
-    formants = np.stack([np.minimum(tracks[f"f{k}"], 3700.0) for k in range(4)])
-    voiced = source
-    for formant, width in zip(formants, WIDTHS, strict=True):
-        voiced = _resonance(voiced, formant, width)
+    # Vocal cords open and close smoothly: of high tones there is little.
+    voiced = _resonance(pulses, np.zeros_like(pulses), CORDS) + 0.02 * tracks["breath"] * random.standard_normal((n, SAMPLES))
+    for number, width in enumerate(WIDTHS):
+        voiced = _resonance(voiced, np.minimum(tracks[f"f{number}"], 3700.0), width)
+    voiced = np.diff(voiced, axis=1, prepend=0.0)  # lips radiate the difference of what reaches them
     hissed = _resonance(tracks["noise"] * random.standard_normal((n, SAMPLES)), np.minimum(tracks["hiss"], 3700.0), 900.0)
-    # Lips radiate the difference of what reaches them.
-    return np.asarray(np.diff(voiced, axis=1, prepend=0.0) + 0.5 * hissed)
+    loud, noisy = _loudness(voiced), _loudness(hissed) / _loudness(tracks["noise"])
+    return np.asarray(voiced / loud + 0.4 * hissed / noisy)
+
+
+def _loudness(x: Floats) -> Floats:
+    """(n, 1) root mean square, where there is any."""
+    return np.asarray(np.sqrt((x**2).mean(axis=1, keepdims=True)) + 1e-9)
 
 
 def _resonance(x: Floats, frequency: Floats, width: float) -> Floats:
@@ -175,8 +181,7 @@ def _recorded(sound: Floats, levels: Floats, random: np.random.Generator) -> NDA
     """As 16 bits: peaks at a level in decibels, the noise of a room below the voice by others."""
     room = np.cumsum(random.standard_normal(sound.shape), axis=1)
     room = 0.3 * (room - _smooth(room)) + random.standard_normal(sound.shape)  # more of the low tones
-    loud = np.sqrt((sound**2).mean(axis=1, keepdims=True))
-    room *= loud / np.sqrt((room**2).mean(axis=1, keepdims=True)) * 10 ** (-levels[:, 1:] / 20)
+    room *= _loudness(sound) / _loudness(room) * 10 ** (-levels[:, 1:] / 20)
     mixed = sound + room
     mixed *= 10 ** (levels[:, :1] / 20) / np.abs(mixed).max(axis=1, keepdims=True)
     return np.asarray(np.rint(mixed * 32767), np.int16)

@@ -195,7 +195,7 @@ def test_a_generated_split_knows_its_originals(made_split: None, small_zoo: None
 
 def test_every_data_source_is_listed() -> None:
     entries = registry.entries("data source")
-    assert {"npz", "idx", "dir", "zoo"} <= set(entries)
+    assert {"npz", "idx", "dir", "wav", "zoo"} <= set(entries)
     assert all(entry.summary and entry.cost for entry in entries.values())
 
 

@@ -33,7 +33,7 @@ def test_digits_are_where_they_should_be() -> None:
     x = source.read(np.arange(250))
     assert 0.05 < np.abs(x).max() / 32768 < 1
     assert np.abs(x.astype(np.int32)).max(axis=2).min() > 1000
-    # "six" hisses: more of it above 2.5 kHz than of "one", in every mean
+    # "six" hisses: more of it lies above 2.5 kHz than of "one"
     power = np.abs(np.fft.rfft(x[:, 0])) ** 2
     high = power[:, int(2500 * 4800 / 8000) :].sum(axis=1) / power.sum(axis=1)
     assert high[source.labels == 6].mean() > 2 * high[source.labels == 1].mean()
