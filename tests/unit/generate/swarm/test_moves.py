@@ -149,3 +149,15 @@ def test_l2_beyond_the_range_and_presets() -> None:
         Settings(norm="l2", radius=3.0).check_shape((4,))
     for preset in PRESETS.values():
         Settings(**{key: value for key, value in preset.items() if key != "fitness"})
+
+
+def test_decibels_by_hand() -> None:
+    # 20 dB: a tenth of the length of the seed from silence, which is 0.4 for the first and 0.04 for the second
+    seeds = torch.tensor([[0.5, 0.9], [0.5, 0.54]])
+    ball = Ball("snr", 20.0, None)
+    assert ball.length(seeds)[:, 0].tolist() == pytest.approx([0.04, 0.004], abs=1e-6)
+    out = ball.project(torch.tensor([[0.9, 0.9], [0.5, 0.542]]), seeds)
+    assert out[0].tolist() == pytest.approx([0.54, 0.9], abs=1e-6)
+    assert out[1].tolist() == pytest.approx([0.5, 0.542], abs=1e-6)
+    noise = ball.noise(seeds, torch.Generator().manual_seed(0))
+    assert (noise - seeds).norm(dim=1).tolist() == pytest.approx([0.04, 0.004], rel=1e-3)
