@@ -61,8 +61,8 @@ def test_the_rules_of_sound_are_chosen_by_themselves(campaign: Path) -> None:
     with Run.open(campaign) as run:
         options = run["config"]["options"]
         operators = {name for (name,) in run.rows("SELECT DISTINCT operator FROM mutant")}
-    assert "AudioMutations" in str(options["mutations"])
-    assert "Audible" in str(options["validity"])
+    assert str(options["mutations"]).startswith("audio")
+    assert str(options["validity"]).startswith("audible")
     assert operators <= set(neurotest.registry.build("mutation", "audio").names)
 
 
@@ -83,7 +83,8 @@ def test_explain_shows_time_and_band(campaign: Path) -> None:
     content = page.read_text()
     assert "<audio" in content
     assert "where neuron" in content
-    assert "no map" not in content.split("dense")[0].split("maps.0")[1]
+    assert content.count("data:image/png") >= 4  # seed, fault, and maps over both
+    assert "no map" not in content.split("dense")[0]
 
 
 def test_files_of_a_folder(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
     assert "<audio" in (tmp_path / "run" / "report.html").read_text()
 
 
-@pytest.mark.parametrize("method", ["nss", "nss+", "adaptive", "mc-dropout", "lsa", "random"])
+@pytest.mark.parametrize("method", ["nss", "nss+", "adaptive", "lsa", "random"])
 def test_selectors(method: str) -> None:
     result = command("select", TARGET, SEEDS, "--method", method, "--budget", "10", "--train", TRAIN)
     assert len(result["indices"]) == 10
@@ -126,7 +127,7 @@ def test_commands(words: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_describe_draws_spectrograms(tmp_path: Path) -> None:
     command("describe", TARGET, SEEDS, "--out", str(tmp_path / "run"))
-    assert list((tmp_path / "run").glob("**/*maps.0*.png"))
+    assert list((tmp_path / "run").glob("**/*maps*.png"))
 
 
 def test_evaluate_a_campaign(campaign: Path, tmp_path: Path) -> None:

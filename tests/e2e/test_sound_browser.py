@@ -67,8 +67,7 @@ def test_the_labelling_page_plays_and_answers(page: Any, tmp_path: Path) -> None
         for key in "01234":
             before = page.locator("#picture").get_attribute("data-position")
             page.keyboard.press(key)
-            page.wait_for_function(f"document.getElementById('picture').dataset.position !== '{before}'")
-            page.wait_for_selector("#picture audio")
+            page.wait_for_selector(f"#picture:not([data-position='{before}']) audio")
         page.click("#many")
         page.wait_for_selector("#cells button audio", state="attached")
         page.keyboard.press("ArrowRight")
@@ -78,6 +77,7 @@ def test_the_labelling_page_plays_and_answers(page: Any, tmp_path: Path) -> None
         assert (answer.status, answer.headers["content-type"], answer.body[:4]) == (200, "audio/wav", b"RIFF")
         assert server.ask("/api/inputs/0/sound", token=False).status in (401, 403)
         assert server.ask("/api/inputs/4000/sound").status == 404
+        page.goto("about:blank")  # a page without its server says so on the console
         server.stop()
     with Run.open(tmp_path / "run") as run:
         assert len({row.position for row in run.labels()}) == 5
@@ -100,4 +100,5 @@ def test_reports_and_the_live_page_have_players(page: Any, tmp_path: Path) -> No
         page.wait_for_selector("#views audio")
         assert page.evaluate(LOADED, page.locator("#views audio").first.element_handle()) == pytest.approx(0.6, abs=0.01)
         shot(page, "serve-sound")
+        page.goto("about:blank")
         server.stop()
