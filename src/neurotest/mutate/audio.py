@@ -169,7 +169,7 @@ CLEAN = 100.0  # decibels at which nothing of 16 bits is changed
 )
 @dataclass(frozen=True, kw_only=True)
 class AudioMutations(RuleMutations):
-    """Gain (6), time shift (6) and speed (6) once per lineage, white (5) and pink (5) noise, low (4) and high (3) pass,
+    """Gain (6), time shift (6) and speed (6), one of them once per lineage; white (5) and pink (5) noise, low (4) and high (3) pass,
     reverberation (3), clipping (4), companding (4): what keeps a word the same word and a voice the same voice.
 
     decay: of reverberation, the share of a clip after which echoes have fallen by 60 decibels.
@@ -185,7 +185,7 @@ class AudioMutations(RuleMutations):
     def _families(self) -> Sequence[Family]:
         shares = (-0.1, -0.05, -0.02, 0.02, 0.05, 0.1)
         return (
-            Family("gain", Gain(), single((-12, -9, -6, -3, 3, 6)), (0.0,), exempt=True),
+            Family("gain", Gain(), single((-12, -9, -6, -3, 3, 6)), (0.0,), once=True),
             Family("time-shift", TimeShift(), single(shares), (0.0,), once=True),
             Family("speed", Speed(), single((0.85, 0.9, 0.95, 1.05, 1.1, 1.15)), (1.0,), once=True),
             Family("noise", Background(), single(RATIOS), (CLEAN,), seeded=True),

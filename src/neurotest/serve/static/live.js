@@ -134,7 +134,7 @@ async function open(number) {
   if (!fault.pictures.includes("fault")) byId("views").append(element("p", { class: "quiet" }, "Of this fault no picture was kept; its recipe is below."));
   byId("facts").replaceChildren();
   pair(byId("facts"), "change", fault.change);
-  pair(byId("facts"), "how far", `${(100 * fault.l0).toFixed(1)} % of the values changed, the largest change is ${(100 * fault.linf).toFixed(fault.linf < 0.1 ? 1 : 0)} % of the range from black to white; L2 ${fault.l2.toFixed(2)}`);
+  pair(byId("facts"), "how far", `${(100 * fault.l0).toFixed(1)} % of the values changed, the largest change is ${(100 * fault.linf).toFixed(fault.linf < 0.1 ? 1 : 0)} % ${heard ? "of the range of samples" : "of the range from black to white"}; L2 ${fault.l2.toFixed(2)}`);
   pair(byId("facts"), "seed", /^\d+$/.test(fault.seed) ? `input ${fault.seed} of the data` : fault.seed);
   pair(byId("facts"), "judged by", fault.judged);
   if (fault.shrunk) pair(byId("facts"), "smallest change", fault.shrunk);
