@@ -169,8 +169,8 @@ CLEAN = 100.0  # decibels at which nothing of 16 bits is changed
 )
 @dataclass(frozen=True, kw_only=True)
 class AudioMutations(RuleMutations):
-    """Gain (6), time shift (6) and speed (6), one of them once per lineage; white (5) and pink (5) noise, low (4) and high (3) pass,
-    reverberation (3), clipping (4), companding (4): what keeps a word the same word and a voice the same voice.
+    """Gain (6), time shift (6) and speed (6), one of them once per lineage; white (5) and pink (5) noise, low (4) and high (3)
+    pass, reverberation (3), clipping (4), companding (4): what keeps a word the same word and a voice the same voice.
 
     decay: of reverberation, the share of a clip after which echoes have fallen by 60 decibels.
     """
