@@ -51,12 +51,13 @@ def selection() -> None:
     print("| pool | faults in it | " + " | ".join(METHODS) + " | adaptive over deepgini |")
     print("|---" * (len(METHODS) + 3) + "|")
     for kind in ("operators", "voices"):
-        shares = {method: [] for method in METHODS}
+        shares: dict[str, list[float]] = {method: [] for method in METHODS}
         faulty = []
         for seed in SEEDS:
             pool = changed(test, kind, seed)
             for method in METHODS:
                 result = neurotest.select(target, pool, method, BUDGET, train=train, seed=seed)
+                assert result.quality is not None
                 shares[method].append(100 * result.quality.fdr.value)
             faulty.append(100 * float((result.predictions != pool.labels).mean()))
             print(kind, seed, {name: values[-1] for name, values in shares.items()}, file=sys.stderr)

@@ -24,7 +24,8 @@ def restored(seed: NDArray[np.generic], text: str) -> NDArray[np.generic]:
     """The changed input; a text that does not fit the seed is a ValueError, however much it would unpack to."""
     if seed.dtype not in WIDER:
         raise ValueError(f"a difference of data of 8 or 16 bits, and the seeds are {seed.dtype}")
-    wider, limits = np.dtype(WIDER[seed.dtype]), np.iinfo(seed.dtype)
+    wider = np.dtype(WIDER[seed.dtype])
+    limits = np.iinfo(np.uint8) if seed.dtype == np.uint8 else np.iinfo(np.int16)
     size = wider.itemsize * seed.size
     try:
         unpacker = zlib.decompressobj()

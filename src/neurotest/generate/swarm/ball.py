@@ -28,7 +28,8 @@ class Ball:
         """(n, 1) the radius around each seed."""
         if self.norm != "snr":
             return torch.full((len(seed), 1), self.radius, device=seed.device)
-        return (seed - 0.5).flatten(1).norm(dim=1, keepdim=True) * 10 ** (-self.radius / 20)  # silence is 1/2
+        loud: Tensor = (seed - 0.5).flatten(1).norm(dim=1, keepdim=True)  # silence is 1/2
+        return loud * 10 ** (-self.radius / 20)
 
     @property
     def reach(self) -> float:
