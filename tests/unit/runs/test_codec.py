@@ -221,7 +221,7 @@ def test_a_damaged_file_is_refused_or_read_but_never_breaks_anything(tmp_path: P
 def test_views_missing_files_and_other_endings_are_refused(tmp_path: Path) -> None:
     view = codec.picture(codec.encode(np.zeros((2, 1, 1), np.uint8), tmp_path / "x"))
     assert view is not None
-    with pytest.raises(BadInput, match=r"x\.npy beside it"):
+    with pytest.raises(BadInput, match=r"x\.npy or \.wav beside it"):
         codec.decode(view)
     with pytest.raises(BadInput, match="does not exist"):
         codec.decode(tmp_path / "gone.png")
