@@ -115,7 +115,7 @@ def test_selectors(method: str) -> None:
         ("doctor", TARGET, SEEDS),
         ("cover", TARGET, SEEDS, "--train", TRAIN, "--criteria", "kmnc:10", "--criteria", "nlc"),
         ("attack", TARGET, "zoo:spoken-digits/test[:6]", "--attack", "pgd", "--eps", "0.001"),
-        ("swarm", TARGET, "zoo:spoken-digits/test[:2]", "--radius", "0.002", "--particles", "4", "--iterations", "2"),
+        ("swarm", TARGET, "zoo:spoken-digits/test[:2]", "--norm", "snr", "--radius", "20", "--evaluations", "40"),
         ("suspects", TARGET, SEEDS),
     ],
     ids=lambda words: words[0],
