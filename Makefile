@@ -9,9 +9,9 @@ JOBS ?= auto
 NUMERIC := tests/peers $(addprefix tests/unit/,attribute coverage evaluate generate mutate select semantics target zoo)
 
 BIN := $(VENV)/bin
-# Other people's packages that the tests compare with stay out of the environment of the work.
+# Other people's packages that the tests compare with stay out of the environment of the work, and so do model libraries: they bring
+# torchvision, whose presence breaks other packages. Both see what is installed in $(VENV), so that torch is there once.
 PEERS := $(VENV)-peers
-# Model libraries bring torchvision, whose presence breaks other packages.
 MODELS := $(VENV)-models
 # Errors are shown; for everything pip says: make QUIET= ...
 QUIET ?= -qq
@@ -106,7 +106,7 @@ $(VENV)/.made $(PEERS)/.made $(MODELS)/.made:
 	echo "Making $(@D) with $$("$$chosen" -V)"; "$$chosen" -m venv "$(@D)"; touch "$@"
 
 # torch alone and first: once the pinned one is there, nothing that follows can pull in another.
-$(VENV)/.torch $(PEERS)/.torch $(MODELS)/.torch: %/.torch: %/.made constraints.txt
+$(VENV)/.torch: $(VENV)/.made constraints.txt
 	@echo 'Installing torch (a few minutes the first time)'
 	$(PIP) install $(WITH) torch hatchling editables
 	@touch "$@"
@@ -121,13 +121,19 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	$(PIP) install $(WITH) --no-build-isolation --editable '.[dev]'
 	@touch "$(VENV)/.runtime" "$@"
 
-$(PEERS)/.peers: $(PEERS)/.torch pyproject.toml
-	@echo 'Installing neurotest and the packages to compare it with'
+# In a rule: let the environment see the packages of $(VENV), after its own.
+SITE := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+BORROW = @$(BIN)/python $(SITE) > "$$($(@D)/bin/python $(SITE))/borrowed.pth"
+
+$(PEERS)/.peers: $(PEERS)/.made $(VENV)/.dev
+	@echo 'Installing the packages to compare neurotest with'
+	$(BORROW)
 	$(PIP) install $(WITH) --no-build-isolation --editable '.[peers]'
 	@touch "$@"
 
-$(MODELS)/.models: $(MODELS)/.torch pyproject.toml
-	@echo 'Installing neurotest and the model libraries'
+$(MODELS)/.models: $(MODELS)/.made $(VENV)/.dev
+	@echo 'Installing the model libraries'
+	$(BORROW)
 	$(PIP) install $(WITH) --no-build-isolation --editable '.[onnx,models,hf,test]'
 	@touch "$@"
 

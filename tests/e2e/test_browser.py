@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,19 +19,13 @@ from neurotest.data.source import ArraySource
 from neurotest.report.page import write_report
 from neurotest.select import compare
 
-sync_api = pytest.importorskip(
-    "playwright.sync_api", reason="a browser is driven by playwright: pip install 'neurotest[browser]'"
-)
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("there is no chromium here: install it, or name one in CHROMIUM", allow_module_level=True)
 pytestmark = [pytest.mark.browser, pytest.mark.plain]
 PATIENCE = 120_000  # milliseconds; machines may be busy
 SERIOUS = ("serious", "critical")
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:  # no page is made where none can be opened
     """Pages of runs whose class names and file names would break them if they were markup."""
     root = tmp_path_factory.mktemp("pages")
     pool = inputs(wrong=6)
@@ -57,14 +49,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def write_page(run: Path) -> Path:
     page = run / "report.html"
     return page if page.exists() else write_report(run)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 Open = Callable[..., Any]

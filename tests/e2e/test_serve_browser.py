@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,22 +13,10 @@ from tests.unit.serve.subjects import adaptive_run, campaign
 
 from neurotest.runs.store import Run
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="a browser is driven by playwright: pip install playwright")
 pytest.importorskip("fastapi", reason="the pages need fastapi: pip install 'neurotest[serve]'")
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("there is no chromium here: install it, or name one in CHROMIUM", allow_module_level=True)
 pytestmark = pytest.mark.slow
 ENDED = "ERR_CONNECTION_REFUSED"  # tabs ask on until they are closed, which is after the end of their server
 PATIENCE = 120_000  # milliseconds; machines may be busy
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_a_class_trained_on_few_images(name: str, number: int) -> None:
 @pytest.mark.parametrize(("network", "data"), [("mnist-lenet5", "mnist"), ("fashion-lenet5", "fashion-mnist")])
 def test_wrong_labels(network: str, data: str) -> None:
     source = defects.wrong_labels(f"zoo:{data}/test[:4000]", 0.03, seed=1)
-    result = neurotest.check(f"zoo:{network}", source, time=30, only=["accuracy", "labels", "slices", "first"])
+    result = neurotest.check(f"zoo:{network}", source, time=300, only=["accuracy", "labels", "slices", "first"])
     assert any(text.startswith("labels: about ") for text in alarms(result)), result.table()
 
 

@@ -7,7 +7,6 @@ import re
 import numpy as np
 
 from neurotest import registry
-from neurotest.campaign.believed import sentence as believed
 from neurotest.campaign.families import families
 from neurotest.campaign.shrink import shrunk_of
 from neurotest.campaign.store import Store
@@ -26,10 +25,9 @@ PLAYED = 30  # of them, if they are sound, can be played: a page has to stay sma
 
 
 @section("merge", title="Merged campaigns", order=0, commands=("merge",), template="fuzz.html.j2")
-@section("fuzz", title="Fuzzing", order=0, commands=("fuzz",))
+@section("fuzz", title="Changed inputs that break the network", order=0, commands=("fuzz",))
 def fuzz(run: Run) -> Row:
-    valid = believed(run["summary"].get("believed_valid"))
-    return {"subject": run["config"]["target"], "valid": valid, "conclusion": _conclusion(run)}
+    return {"subject": run["config"]["target"], "conclusion": _conclusion(run)}
 
 
 def _conclusion(run: Run) -> Conclusion:
@@ -42,20 +40,16 @@ def _conclusion(run: Run) -> Conclusion:
         longer = (("Look longer", command("fuzz", "--resume", name, "--forwards", passes_then)),)
         return Conclusion(f"No fault was found in {passes}.", steps=longer if run["command"] == "fuzz" else ())
     random = summary.get("random") or {}
-    beside = (
-        f"; random with as many forward passes finds {random['families']:,} families"
-        if random.get("families") is not None
-        else ""
-    )
+    beside = f"; random changes at equal cost give {random['families']:,} families" if random.get("families") is not None else ""
     sentence = (
-        f"{summary['roots']:,} of {seeds:,} seeds can be changed so that the network errs: {summary['faults']:,} faults in "
-        f"{summary['families']:,} fault families{beside}.{_believed(summary)}"
+        f"{summary['roots']:,} of {seeds:,} inputs can be changed so that the network gets them wrong: {summary['faults']:,} "
+        f"faults in {summary['families']:,} families (from which class to which, by which change){beside}.{_believed(summary)}"
     )
     smaller = () if shrunk_of(run) else (("The smallest change of each family", command("shrink", name)),)
     steps = (
         *smaller,
         ("Why they fail, neuron by neuron", command("explain", name)),
-        ("Natural, diverse, fair?", command("evaluate", name)),
+        ("Do they look natural, are they diverse, are all classes hit?", command("evaluate", name)),
     )
     return Conclusion(sentence, bad=True, steps=steps)
 

@@ -22,7 +22,7 @@ def check(run: Run) -> Row:
             _sentence(summary),
             summary["alarms"] > 0,
             tuple(deeper[:STEPS]),
-            good=not summary["alarms"] and not _unfinished(summary),
+            good=not summary["findings"] and not _unfinished(summary),
         ),
     }
 
@@ -36,8 +36,9 @@ def _sentence(summary: Row) -> str:
     verdict = str(summary["verdict"])
     right = summary.get("accuracy")
     accuracy = "" if right is None else f" {100 * right:.1f} % of the labelled inputs are answered right."
-    others = len(summary["findings"]) - summary["alarms"]
-    notes = f" {others} smaller {'finding is' if others == 1 else 'findings are'} below." if others else ""
+    others = [row["sentence"].rstrip(".") for row in summary["findings"] if row["severity"] != "alarm"]
+    first = "" if summary["alarms"] else f"; the first: {others[0]}" if others else ""
+    notes = f" {len(others)} {'weakness' if len(others) == 1 else 'weaknesses'} below{first}." if others else ""
     return f"{verdict[:1].upper()}{verdict[1:].rstrip('.')}.{accuracy}{notes}"
 
 

@@ -13,7 +13,7 @@ from neurotest.runs.store import Run
 COMMANDS = ("cover",)
 RISING = 0.01  # of the coverage, in the last step of a curve
 NEURONS = 40  # of a layer that are listed
-LEAST_POINTS = 5  # of a curve of which something is said
+LEAST_POINTS = 3  # of a curve of which something is said
 MOST = 4  # criteria in the first sentence
 GROWTH = (
     "How coverage grew, input by input. A curve that still rises says that more inputs would cover more; one that is flat says "
@@ -31,12 +31,13 @@ def _criteria(run: Run, entry: str) -> dict[str, Row]:
     return {name: row for name, row in run["summary"]["criteria"].items() if row.get(entry)}
 
 
-@section("coverage", title="Coverage", order=0, commands=COMMANDS)
+@section("coverage", title="How much of the network these inputs exercise", order=0, commands=COMMANDS)
 def coverage(run: Run) -> Row:
     """Criteria that did not fit have a row with the reason."""
     subject, criteria = run["config"]["data"], _criteria(run, "canonical")
     shares = [f"{100 * row['value']:.1f} % of {name}{_trend(row)}" for name, row in criteria.items() if row.get("total")]
     covered = f" cover {', '.join(shares[:MOST])}" if shares else " were measured"
+    meanings = _meanings(criteria)
     target = run["config"]["target"]
     steps = (
         (
@@ -44,12 +45,13 @@ def coverage(run: Run) -> Row:
             command("fuzz", target, subject, "--guide", next(iter(criteria), "kmnc:100")),
         ),
     )
-    conclusion = Conclusion(f"{run['summary']['inputs']:,} inputs{covered}.", steps=steps)
+    counted = next((f" {name}: {words[:1].lower()}{words[1:]}" for name, words in meanings if criteria[name].get("total")), "")
+    conclusion = Conclusion(f"{run['summary']['inputs']:,} inputs{covered}.{counted}", steps=steps)
     return {
         "subject": subject,
         "criteria": criteria,
         "unfit": _criteria(run, "error"),
-        "meanings": _meanings(criteria),
+        "meanings": meanings,
         "conclusion": conclusion,
     }
 

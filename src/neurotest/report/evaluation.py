@@ -18,6 +18,8 @@ SHOWN = {
     ("impartiality", "faults"): "evenness of faults (1: all classes alike)",
     ("diversity", "vendi"): "Vendi score (more: more diverse)",
 }  # fmt: skip
+SHARES = {title for (_, metric), title in SHOWN.items() if metric in ("seeds_failed", "ssim", "outside", "faults")}  # of 1
+FEW = {"tickCount": 5}
 NAMES = {
     "fault_rate": "faults per output", "roots": "seeds with a fault", "faults_per_seed": "faults per seed",
     "root_label_pairs": "different (seed, wrong class) pairs", "class_pairs": "different (true, predicted) pairs",
@@ -39,12 +41,13 @@ OVERVIEW_HIDES = "whether a fault matters to you, or which of two suites is bett
 CONFUSED = "How many faults go from which class to which, suite by suite."
 CONFUSED_HIDES = "how many inputs of each class there were: a class with more seeds can have more faults."
 OVERVIEW = (
-    "Every suite beside its random control and the clean inputs. Lines are 95 % intervals (shares: Wilson; evenness: bootstrap "
-    "over seeds). What random is stands above each table below; clean are the inputs the suite was made from."
+    "Every suite, beside its random control and the clean inputs where they were measured. Lines are 95 % intervals (shares: "
+    "Wilson; evenness: bootstrap over seeds). What random is stands above each table below; clean are the inputs the suite was "
+    "made from."
 )
 
 
-@section("evaluation", title="Suites judged", order=0, commands=COMMANDS)
+@section("evaluation", title="How good these tests are", order=0, commands=COMMANDS)
 def evaluation(run: Run) -> Row:
     return {"subject": run["config"]["target"], "conclusion": _conclusion(run["summary"]["rows"], run["summary"]["suites"])}
 
@@ -67,6 +70,8 @@ def _conclusion(rows: list[Row], suites: Row) -> Conclusion | None:
         if len(failed) == 1
     ]
     beyond = any(row["random"] is not None and row["interval"] and row["interval"][0] > row["random"] for row in failed)
+    alike = [row for row in rows if (row["part"], row["metric"]) == ("naturalness", "ssim") and row["value"] is not None]
+    spread += [f" Likeness to the originals (SSIM) is {row['value']:.2f} of 1." for row in alike[:1] if len(failed) == 1]
     steps = tuple((f"The faults of {name} as pictures", command("report", name)) for name in list(suites)[:SUITES])
     return Conclusion(f"{'; '.join(words)}.{''.join(spread)}", bad=beyond, steps=steps)
 
@@ -105,17 +110,18 @@ def overview(rows: list[Row]) -> charts.Spec:
 
 
 def _panel(title: str, points: list[Row], limits: list[Row]) -> charts.Spec:
+    whole = {"scale": {"domain": [0, 1]}} if title in SHARES else {}
     kinds = ["suite", "random", "clean"]
     scale = {"domain": kinds, "range": [charts.COLOURS[0], charts.GREY, charts.COLOURS[4]]}
     y = charts.names("suite")
     line = {
         "data": {"values": limits}, "mark": {"type": "rule", "color": charts.COLOURS[0], "strokeWidth": 2},
-        "encoding": {"x": charts.number("low"), "x2": {"field": "high"}, "y": y},
+        "encoding": {"x": charts.number("low", axis=FEW, **whole), "x2": {"field": "high"}, "y": y},
     }  # fmt: skip
     colour, shape = charts.names("what", scale=scale), charts.names("what", scale={"domain": kinds})
     dots = {
         "data": {"values": points}, "mark": {"type": "point", "filled": True, "size": 70},
-        "encoding": {"x": charts.number("at"), "y": y, "color": colour, "shape": shape},
+        "encoding": {"x": charts.number("at", axis=FEW, **whole), "y": y, "color": colour, "shape": shape},
     }  # fmt: skip
     heading = {"text": title, "fontSize": 12, "anchor": "start"}
     return {"title": heading, "width": 330, "height": {"step": 24}, "layer": [line, dots] if limits else [dots]}

@@ -8,11 +8,11 @@ from neurotest.runs.store import Run
 
 FALLEN = 5  # classes in the first sentence
 MOST = 30  # rows of the chart
-SHOWS = "How much better the new network is, row by row, with 95 % intervals of paired differences. Right of the line: better."
+SHOWS = "Accuracy of the new network minus that of the old one, row by row, with 95 % intervals of paired differences."
 HIDES = "which inputs changed; a row whose interval holds the line may be chance, and of many rows a few are beyond it by chance."
 
 
-@section("gate", title="Gate", order=0, commands=("gate",))
+@section("gate", title="May the new network replace the old one?", order=0, commands=("gate",))
 def gate(run: Run) -> Row:
     summary = run["summary"]
     rows = [("by class", summary["by_class"]), ("by fault family", summary["by_family"])]
@@ -27,17 +27,14 @@ def gate(run: Run) -> Row:
 
 
 def _worse(rows: list[Row] | None) -> str:
-    """The classes with a lower accuracy than before, and whether that is more than chance."""
-    fallen = [row for row in rows or [] if row["new"] < row["old"]]
-    if not fallen:
-        return ""
-    words = [
-        f"{row['name']} ({100 * (row['new'] - row['old']):+.1f} points"
-        + (", within chance)" if row["difference_interval"][1] is None or row["difference_interval"][1] >= 0 else ")")
-        for row in fallen[:FALLEN]
-    ]
-    more = f" and {len(fallen) - FALLEN} more" if len(fallen) > FALLEN else ""
-    return f" Worse than before: {', '.join(words)}{more}."
+    """The classes that lost more accuracy than chance explains, by name; those within chance are only counted."""
+    fallen = sorted((row for row in rows or [] if row["new"] < row["old"]), key=lambda row: float(row["new"] - row["old"]))
+    beyond = [row for row in fallen if row["difference_interval"][1] is not None and row["difference_interval"][1] < 0]
+    within = len(fallen) - len(beyond)
+    words = [f"{row['name']} ({100 * (row['new'] - row['old']):+.1f} points)" for row in beyond[:FALLEN]]
+    more = f" and {len(beyond) - FALLEN} more" if len(beyond) > FALLEN else ""
+    sentence = f" Worse than before, beyond chance: {', '.join(words)}{more}." if beyond else ""
+    return sentence + (f" {within} {'class is' if within == 1 else 'classes are'} lower within chance." if within else "")
 
 
 def differences(rows: list[Row]) -> charts.Chart | None:

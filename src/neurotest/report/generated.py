@@ -34,7 +34,7 @@ def beats_noise(summary: Row) -> bool | None:
     return None if not own or not noise else own[0] > noise[1]
 
 
-@section("attack", title="Attack", order=0, commands=("attack",), template="generated.html.j2")
+@section("attack", title="What an attack breaks", order=0, commands=("attack",), template="generated.html.j2")
 def attack(run: Run) -> Row:
     summary = run["summary"]
     size = summary["distance"]["linf"]
@@ -47,16 +47,19 @@ def attack(run: Run) -> Row:
 def diff(run: Run) -> Row:
     summary = run["summary"]
     by_target = ", ".join(f"{name} {count}" for name, count in summary["by_target"].items())
-    sentence = f"On {_seeds(summary)} a change makes one network answer otherwise than the others (odd one out: {by_target})"
+    left = f"faults by the network that left the others: {by_target}"
+    sentence = f"On {_seeds(summary)} a change makes one of the networks answer otherwise ({left})"
     return {"subject": ", ".join(summary["targets"]), "conclusion": _conclusion(run, sentence), "others": True}
 
 
-@section("illuminate", title="Illumination", order=0, commands=("illuminate",), template="generated.html.j2")
+@section(
+    "illuminate", title="Which classes can be turned into which", order=0, commands=("illuminate",), template="generated.html.j2"
+)
 def illuminate(run: Run) -> Row:
     summary = run["summary"]
     cells = summary["cells"]
     sentence = (
-        f"{cells['filled']} of {cells['possible']} possible confusions ({_possible(run)}) come about, in "
+        f"{cells['filled']} of {cells['possible']} possible confusions ({_possible(run)}) can be brought about, in "
         f"{plural(summary['faults'], 'fault')} from {plural(summary['roots'], 'seed')}"
     )
     return {"subject": run["config"]["target"], "conclusion": _conclusion(run, sentence)}
@@ -81,8 +84,8 @@ def _conclusion(run: Run, sentence: str) -> Conclusion:
     noise = f"noise of the same size breaks {summary['random']['faults']:,} of {summary['outputs']:,}"
     beats = beats_noise(summary)
     more = summary["faults"] > summary["random"]["faults"]
-    verdict = {True: "", False: " The difference is within chance.", None: ""}[beats]
-    steps = (("Are they natural, diverse, fair?", command("evaluate", name)),)
+    verdict = {True: "", False: " The difference from noise is within chance.", None: ""}[beats]
+    steps = (("Do they look natural, are they diverse, are all classes hit?", command("evaluate", name)),)
     return Conclusion(
         f"{sentence}; {noise}.{verdict}", bad=more if beats is None else beats, steps=steps if summary["faults"] else ()
     )

@@ -12,7 +12,7 @@ SHOWS = "For each input, how far another class is by estimate, and the smallest 
 HIDES = "that no smaller change exists. The estimate is no guarantee: where a smaller change than it was found, it is wrong."
 
 
-@section("robustness", title="Robustness", order=0, commands=("robustness",))
+@section("robustness", title="How small a change fools the network", order=0, commands=("robustness",))
 def robustness(run: Run) -> Row:
     summary = run["summary"]
     rows = sorted(summary["rows"], key=lambda row: (row["score"] is None, row["score"] or 0.0))
@@ -48,17 +48,16 @@ def distances(rows: list[Row], norm: str) -> charts.Chart | None:
 def _conclusion(run: Run) -> Conclusion:
     """The estimate, the bound from the other side, and how often the two contradict each other."""
     summary = run["summary"]
-    found = [row["upper"] for row in summary["rows"] if row["upper"] is not None]
-    upper = f"; attacks change it with {sum(found) / len(found):.3g} (mean of the {len(found)} where one did)" if found else ""
-    estimate = (
-        "an unknown amount"
-        if summary["score"] is None
-        else f"about {summary['score']:.3g} ({NORMS.get(summary['norm'], summary['norm'])})"
+    changes = sorted(row["upper"] for row in summary["rows"] if row["upper"] is not None)
+    norm = NORMS.get(summary["norm"], summary["norm"])
+    where = f"where one did, on {len(changes)} of {summary['inputs']:,} inputs"
+    attacks = (
+        f"Attacks change the answer with a change of {sum(changes) / len(changes):.3g} ({norm}; mean {where}), on the weakest "
+        f"with {changes[0]:.3g}."
+        if changes
+        else f"No attack changed the answer on {summary['inputs']:,} inputs."
     )
+    estimate = "" if summary["score"] is None else f" The estimate of the smallest change that does it is {summary['score']:.3g}."
     wrong = f" On {summary['contradicted']} a smaller change than the estimate was found." if summary["contradicted"] else ""
     steps = (("Changes that do it, as pictures", command("attack", run["config"]["target"], run["config"]["data"])),)
-    return Conclusion(
-        f"An input has to change by {estimate} before the answer changes, mean of {summary['inputs']:,} inputs{upper}.{wrong} "
-        "This is an estimate and no certificate.",
-        steps=steps,
-    )
+    return Conclusion(f"{attacks}{estimate}{wrong} An estimate is no certificate.", steps=steps)

@@ -15,16 +15,19 @@ COURSE = "How many seeds fail, and how high the best fitness of each seed has cl
 COURSE_HIDES = "whether more evaluations would break the others, or how the controls went (their ends are in the table)."
 
 
-@section("swarm", title="Swarm", order=0, commands=COMMANDS)
+@section("swarm", title="Inputs that a swarm search breaks", order=0, commands=COMMANDS)
 def swarm(run: Run) -> Row:
     summary, name = run["summary"], run.path.name
     ways = plural(summary["families"], "fault family", "fault families")
     sentence = f"{summary['roots']} of {plural(summary['seeds'], 'seed')} fail, in {ways}."
+    stronger = [NAMES.get(key, key) for key, row in summary["controls"].items() if _beyond(row, summary)]
     causes = () if "neurons" in run else (("Which neurons cause them", command("neurons", name)),)
+    attack = command("attack", run["config"]["target"], run["config"]["seeds"])
     steps = (
+        *((("A stronger test here", attack),) if stronger else ()),
         ("The smallest change of each family", command("shrink", name)),
         *causes,
-        ("Natural, diverse, fair?", command("evaluate", name)),
+        ("Do they look natural, are they diverse, are all classes hit?", command("evaluate", name)),
     )
     noise = summary["controls"].get("noise")
     bad = summary["faults"] > 0 and (noise is None or _beyond(summary, noise))
@@ -46,7 +49,9 @@ def _beside(summary: Row) -> str:
     failed = joined([words[0].replace(" with ", " fail with ", 1), *words[1:]])
     close = [name for name, row in controls.items() if not _beyond(summary, row) and not _beyond(row, summary)]
     chance = f" The difference from {joined(close)} is within chance (the 95 % intervals overlap)." if close else ""
-    return f" Of the same seeds {failed}.{chance}"
+    stronger = [name for name, row in controls.items() if _beyond(row, summary)]
+    beaten = f" This search is weaker here than {joined(stronger)}." if stronger else ""
+    return f" Of the same seeds {failed}.{beaten}{chance}"
 
 
 @section("controls", title="Beside controls on the same seeds", order=10, commands=COMMANDS)

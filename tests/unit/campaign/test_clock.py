@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 
@@ -35,7 +36,13 @@ def test_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert later.plain()["saving"] == 3.0
 
 
-def test_seconds_are_wall_clock_with_everything_included(target: Target, seeds: str, tmp_path: Path) -> None:
+def test_seconds_are_wall_clock_with_everything_included(
+    target: Target, seeds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that goes on a little with every look at it, so that no machine is too slow for this test."""
+    looks = itertools.count()
+    for clock in ("monotonic", "perf_counter"):
+        monkeypatch.setattr(time, clock, lambda: next(looks) * 0.01)
     began = time.monotonic()
     result = fuzz(target, seeds, "nlc", seconds=3.0, batch=64, out=tmp_path / "run")
     took = time.monotonic() - began
@@ -44,11 +51,8 @@ def test_seconds_are_wall_clock_with_everything_included(target: Target, seeds: 
     assert tuple(content["seconds_by"]) == NAMES
     assert content["seconds"] == pytest.approx(sum(content["seconds_by"].values()))
     assert content["seconds_by"]["random"] > 0
-    assert content["seconds"] < took + 0.01
-    start = content["seconds_by"]["start"]
-    assert content["seconds"] < max(3.0, start) + 2.0  # on a busy machine the start alone may take longer, and one batch is run
-    if start < 2.0:
-        assert content["seconds"] > 2.0
+    assert content["seconds"] < took
+    assert 2.0 < content["seconds"] < 5.0
 
 
 def test_resumed_seconds_go_on_from_those_before(target: Target, seeds: str, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def values(picture: str | None) -> np.ndarray[Any, Any]:
 
 def test_the_page_by_hand(attacked: Path) -> None:
     text = cells(write_report(attacked).read_text())
-    assert text[text.index("Attack") + 1 :][:2] == [
+    assert text[text.index("What an attack breaks") + 1 :][:2] == [
         "t",
         "3 of 4 seeds fail under pgd, their pixels changed by at most 50 % of the range; noise of the same size breaks 1 of 4.",
     ]  # fmt: skip
@@ -64,7 +64,7 @@ def test_chance_is_named(attacked: Path) -> None:
     with Run.open(attacked, write=True) as run:
         run.finish({**SUMMARY, "success_interval": [0.3, 0.9]})
     text = cells(write_report(attacked).read_text())
-    assert any(line.endswith("breaks 1 of 4. The difference is within chance.") for line in text)
+    assert any(line.endswith("breaks 1 of 4. The difference from noise is within chance.") for line in text)
 
 
 def test_a_cell_has_the_smallest_fault_and_the_count(attacked: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from neurotest import Run
 from neurotest.check.finding import Examined
 from neurotest.check.result import CheckResult
-from neurotest.report import repair, swarm, write_report
+from neurotest.report import check, repair, swarm, write_report
 from neurotest.report.campaign import _believed
 from neurotest.report.coverage import _meanings, _trend
-from neurotest.report.evaluation import _conclusion
+from neurotest.report.evaluation import _conclusion, overview
 from neurotest.report.gate import _worse
 from neurotest.report.section import joined, plural
 
@@ -111,5 +111,30 @@ def test_a_gate_names_the_classes_that_became_worse() -> None:
         {"name": "dog", "old": 0.9, "new": 0.5, "difference_interval": [-0.5, -0.3]},
         {"name": "eel", "old": 0.5, "new": 0.6, "difference_interval": [-0.1, 0.3]},
     ]
-    assert _worse(rows) == " Worse than before: cat (-10.0 points, within chance), dog (-40.0 points)."
+    assert _worse(rows) == " Worse than before, beyond chance: dog (-40.0 points). 1 class is lower within chance."
+    assert _worse(rows[:1]) == " 1 class is lower within chance."
     assert _worse(rows[2:]) == _worse(None) == ""
+
+
+def test_a_swarm_that_a_control_beats_says_so() -> None:
+    controls = {"pgd": {"failed": 17, "rate_interval": [0.7, 0.9]}}
+    sentence = swarm._beside({"rate_interval": [0.1, 0.3], "controls": controls})
+    assert sentence.endswith(" This search is weaker here than PGD of equal norm (gradients).")
+
+
+def test_a_check_without_alarm_names_its_first_weakness() -> None:
+    summary: dict[str, Any] = {"verdict": "no alarm in 2 examinations", "alarms": 0, "accuracy": 0.9, "examinations": {}}
+    weak = [{"severity": "note", "sentence": "shirts are mistaken."}, {"severity": "note", "sentence": "7 neurons are dead"}]
+    sentence = "No alarm in 2 examinations. 90.0 % of the labelled inputs are answered right."
+    assert check._sentence({**summary, "findings": weak}) == f"{sentence} 2 weaknesses below; the first: shirts are mistaken."
+    assert check._sentence({**summary, "findings": []}) == sentence
+    alarm = {"severity": "alarm", "sentence": "a patch is a sign of a class"}
+    assert check._sentence({**summary, "alarms": 1, "findings": [alarm, weak[0]]}) == f"{sentence} 1 weakness below."
+
+
+def test_shares_are_drawn_on_the_whole_scale() -> None:
+    row = {"suite": "s", "part": "naturalness", "metric": "ssim", "value": 0.29, "interval": None, "random": None, "clean": None}
+    (panel,) = overview([row])["concat"]
+    assert panel["layer"][0]["encoding"]["x"]["scale"] == {"domain": [0, 1]}
+    (panel,) = overview([{**row, "metric": "feature_distance"}])["concat"]
+    assert "scale" not in panel["layer"][0]["encoding"]["x"]

@@ -31,7 +31,7 @@ export class Grid {
     byId("grid-question").textContent = grid.inputs.length ? `Which of these are not “${grid.name}”?` : `Nothing is left that the network takes for “${grid.name}”.`;
     byId("cells").replaceChildren(
       ...grid.inputs.map((input, index) => {
-        const cell = element("button", { type: "button", "aria-pressed": "false", "data-index": String(index), "aria-label": `Input ${index + 1} of ${grid.inputs.length}` });
+        const cell = element("button", { type: "button", "aria-pressed": "false", "data-index": String(index), "data-mark": `not ${grid.name}`, "aria-label": `Input ${index + 1} of ${grid.inputs.length}` });
         show(cell, this.page.about.media, input, "", true);
         cell.addEventListener("focus", () => play(cell));
         return cell;
@@ -65,7 +65,7 @@ export class Grid {
   count(asked = false) {
     this.asked = asked;
     const words = this.words();
-    byId("grid-words").textContent = asked ? `Sure? ${words[0].toUpperCase()}${words.slice(1)}: enter again` : `${this.wrong().length} of ${this.inputs.length} marked as wrong: go on`;
+    byId("grid-words").textContent = asked ? `Sure? ${words[0].toUpperCase()}${words.slice(1)}: enter again` : `${this.wrong().length} of ${this.inputs.length} marked as not “${this.name}”: go on`;
     byId("grid-done").classList.toggle("sure", asked);
     byId("grid-back").hidden = !asked;
   }

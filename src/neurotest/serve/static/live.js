@@ -144,9 +144,9 @@ async function open(number) {
   if (!others || now.fault !== fault) return;
   const kept = others.faults.filter((one) => one.picture).length;
   const part = others.total > others.faults.length ? `, the ${others.faults.length} smallest changes` : "";
-  byId("others-title").textContent = `${others.total.toLocaleString("en")} ${others.total === 1 ? "fault" : "faults"} of this family${part}${kept < others.faults.length ? `; pictures were kept of ${kept}` : ""}`;
+  byId("others-title").textContent = `${others.total.toLocaleString("en")} ${others.total === 1 ? "fault" : "faults"} of this family${part}${kept < others.faults.length ? `${kept ? `; the ${kept} with a picture` : "; no picture was kept"}` : ""}`;
   byId("others").replaceChildren(
-    ...others.faults.map((one) => {
+    ...others.faults.filter((one) => one.picture || !kept).map((one) => {
       const card = element("button", { type: "button", "aria-current": String(one.number === number), "aria-label": `Fault ${one.number}` }, one.picture ? picture(one.number, "fault", "") : "", element("span", { class: "quiet" }, `${one.number}`));
       card.addEventListener("click", () => open(one.number));
       return card;
