@@ -67,21 +67,24 @@ class Campaign(Examination):
         if not first:
             return Examined(self.name, summary, (), numbers)
         limits = result["faults_per_1000_forwards_interval"]
+        broken = result["roots"] / max(1, result["seeds"])
         evidence = (
             ("faults per 1,000 forward passes", float(result["faults_per_1000_forwards"]), limits and tuple(limits)),
             ("families", float(result["families"]), None), ("random's families", float(control.get("families", 0)), None),
-            ("seeds broken", result["roots"] / max(1, result["seeds"]), None),
+            ("seeds broken", broken, None),
             *((share("faults believed valid", believed),) if believed else ()),
         )  # fmt: skip
         first.sort(key=lambda mutant: mutant.distance[1])
         pictures = tuple(self._picture(subject, mutant) for mutant in first[:SHOWN])
         untried = ", too few to try them all" if result["forwards"] < result["seeds"] else ""
         sentence = (
-            f"changed inputs break it: {summary}; they come from {result['roots']:,} of the {result['seeds']:,} seeds "
-            f"(inputs to be changed){untried}"
+            f"changed inputs break it: {result['roots']:,} of {result['seeds']:,} inputs can be changed so that it gets them "
+            f"wrong ({summary}){untried}"
         )
-        deeper = f"neurotest fuzz {subject.words} --forwards 20000"
-        return Examined(self.name, summary, (Finding(self.name, "note", 0.3, sentence, evidence, pictures, deeper),), numbers)
+        strength = 0.3 + 0.4 * broken * (believed.low if believed else 0.0)  # changes that nobody would accept are no weakness
+        deeper = f"neurotest fuzz {subject.words} --forwards {max(20_000, 2 * result['forwards'])}"
+        finding = Finding(self.name, "note", strength, sentence, evidence, pictures, deeper)
+        return Examined(self.name, summary, (finding,), numbers)
 
     def _picture(self, subject: Subject, mutant: Mutant) -> Picture:
         true, predicted = subject.class_name(mutant.expected), subject.class_name(mutant.predicted)

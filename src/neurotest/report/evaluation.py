@@ -58,8 +58,8 @@ def _conclusion(rows: list[Row], suites: Row) -> Conclusion | None:
     if not failed:
         return None
     words = [
-        f"{row['suite']}: {100 * row['value']:.0f} % of the seeds have a fault"
-        + (f", {100 * row['random']:.0f} % at random" if row["random"] is not None else "")
+        f"{row['suite']}: {100 * row['value']:.0f} % of the inputs it started from have a fault"
+        + (f", {100 * row['random']:.0f} % with random changes at equal cost" if row["random"] is not None else "")
         for row in failed
     ]
     even = [row for row in rows if (row["part"], row["metric"]) == ("impartiality", "faults") and row["value"] is not None]
@@ -69,11 +69,10 @@ def _conclusion(rows: list[Row], suites: Row) -> Conclusion | None:
         for row in even[:1]
         if len(failed) == 1
     ]
-    beyond = any(row["random"] is not None and row["interval"] and row["interval"][0] > row["random"] for row in failed)
     alike = [row for row in rows if (row["part"], row["metric"]) == ("naturalness", "ssim") and row["value"] is not None]
     spread += [f" Likeness to the originals (SSIM) is {row['value']:.2f} of 1." for row in alike[:1] if len(failed) == 1]
     steps = tuple((f"The faults of {name} as pictures", command("report", name)) for name in list(suites)[:SUITES])
-    return Conclusion(f"{'; '.join(words)}.{''.join(spread)}", bad=beyond, steps=steps)
+    return Conclusion(f"{'; '.join(words)}.{''.join(spread)}", steps=steps)
 
 
 @section("suites-overview", title="At a glance", order=10, commands=COMMANDS, template="chart.html.j2")

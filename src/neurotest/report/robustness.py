@@ -57,7 +57,10 @@ def _conclusion(run: Run) -> Conclusion:
         if changes
         else f"No attack changed the answer on {summary['inputs']:,} inputs."
     )
-    estimate = "" if summary["score"] is None else f" The estimate of the smallest change that does it is {summary['score']:.3g}."
+    score = summary["score"]
+    estimate = (
+        "" if score is None else f" No change below about {score:.3g} is expected to do it on average: an estimate, no proof."
+    )
     wrong = f" On {summary['contradicted']} a smaller change than the estimate was found." if summary["contradicted"] else ""
     steps = (("Changes that do it, as pictures", command("attack", run["config"]["target"], run["config"]["data"])),)
-    return Conclusion(f"{attacks}{estimate}{wrong} An estimate is no certificate.", steps=steps)
+    return Conclusion(f"{attacks}{estimate}{wrong}", steps=steps)

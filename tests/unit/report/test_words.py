@@ -96,12 +96,13 @@ def test_two_points_show_no_trend() -> None:
     assert _trend({"growth": [[n, 0.5] for n in range(1, 6)]}) == " (flat)"
 
 
-def test_an_evaluation_is_bad_news_only_beyond_random() -> None:
+def test_an_evaluation_is_a_measurement_beside_random() -> None:
     row = {"suite": "s", "part": "defects", "metric": "seeds_failed", "value": 0.5, "interval": [0.4, 0.6]}
-    for random, bad in ((0.3, True), (0.45, False), (None, False)):
+    for random, beside in ((0.3, ", 30 % with random changes at equal cost."), (None, " have a fault.")):
         conclusion = _conclusion([{**row, "random": random}], {"s": {}})
         assert conclusion is not None
-        assert conclusion.bad is bad
+        assert conclusion.sentence.endswith(beside)
+        assert not conclusion.bad
         assert conclusion.steps[0][1] == "neurotest report s"
 
 
