@@ -53,6 +53,7 @@ FIXED: list[dict[str, str]] = [
     {"Robustness": "robustness.md"},
     {"Gate": "gate.md"},
     {"In pytest and CI": "pytest.md"},
+    {"Sound": "sound.md"},
     {"Pages": "reports.md"},
     {"Live page": "serve.md"},
     {"The papers' claims": "claims.md"},

@@ -194,7 +194,7 @@ def unbroken(target: Target, seeds: Seeds) -> np.ndarray:
         some = seeds.take(right)
         draws = draws_of(mutations, [step])[np.zeros(len(some), dtype=int)]
         with torch.inference_mode():
-            mutants = mutations.apply(some.unit(some.x, target.device), draws, eight_bit=seeds.eight_bit)
+            mutants = mutations.apply(some.unit(some.x, target.device), draws, levels=seeds.levels)
             right = right[target.logits(target.prepare(seeds.stored(mutants))).argmax(1).numpy() == some.expected]
     return right
 

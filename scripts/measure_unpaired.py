@@ -18,11 +18,11 @@ from torch import Tensor
 from neurotest import rng, zoo
 from neurotest.data.source import Source
 from neurotest.data.spec import data
+from neurotest.levels import EIGHT
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.operators import BoxBlur, Contrast, Operator, Rotation, Shift
 from neurotest.mutate.pools import nss_pool
-from neurotest.mutate.space import round8
 from neurotest.scan import batches
 from neurotest.stats.bootstrap import mean_interval
 from neurotest.target import Probe, Want
@@ -40,7 +40,7 @@ FIXED: dict[str, tuple[Operator, list[float]]] = {
 
 
 def apply(operator: Operator, parameters: Sequence[float], x: Tensor) -> Tensor:
-    return round8(operator.apply(x, torch.tensor(parameters).expand(len(x), 2)))
+    return EIGHT.nearest(operator.apply(x, torch.tensor(parameters).expand(len(x), 2)))
 
 
 def measure(subject: str, source: Source) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:

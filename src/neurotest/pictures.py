@@ -1,4 +1,7 @@
-"""How a picture of any size and colour mode becomes an 8-bit input: turned upright, resized, cropped, in grey or colour."""
+"""How a picture of any size and colour mode becomes an 8-bit input: turned upright, resized, cropped, in grey or colour.
+
+The same settings say at which rate and how cropped sounds become 16-bit inputs; `data.sound` does it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from numpy.typing import NDArray
 
 from neurotest.checks import one_of
 from neurotest.errors import BadInput
+from neurotest.sounds import RATES
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -32,7 +36,7 @@ TURNS = {
 
 
 class Unusable(Exception):
-    """Why one picture cannot be used; others still can."""
+    """Why one picture or sound cannot be used; others still can."""
 
 
 class Pixels(NamedTuple):
@@ -48,13 +52,15 @@ class Preprocess:
 
     resize: `224` or `224x320` (height x width). With crop the shorter side becomes `resize` and the shape of the picture is kept;
     without, the whole picture is fitted into `resize` exactly. crop: `centre`, the middle of the picture in the size the network
-    takes (`resize`, where that is unknown). grey: one channel. interpolation: antialiased, as Pillow does it.
+    takes (`resize`, where that is unknown). grey: one channel. interpolation: antialiased, as Pillow does it. Of sounds,
+    crop is the middle of those that are too long, and rate the samples a second they are resampled to.
     """
 
     resize: int | str | None = None
     crop: Literal["centre"] | None = None
     grey: bool = False
     interpolation: Interpolation = "bilinear"
+    rate: int | None = None
 
     def __post_init__(self) -> None:
         if self.resize is not None:
@@ -68,6 +74,11 @@ class Preprocess:
         elif self.crop is not None:
             raise BadInput(f"crop={self.crop!r}: expected centre.")
         one_of("interpolation", self.interpolation, get_args(Interpolation))
+        if self.rate is not None:
+            text = str(self.rate)
+            if not re.fullmatch(r"\d{1,6}", text) or not RATES[0] <= int(text) <= RATES[1]:
+                raise BadInput(f"rate={self.rate!r}: expected samples a second, {RATES[0]} to {RATES[1]}, for example 16000.")
+            object.__setattr__(self, "rate", int(text))
 
     @property
     def sides(self) -> tuple[int, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -69,11 +70,23 @@ def fit(target: Target, source: Source) -> int:
     if target.shape is None:
         target.shape = source.shape
     check_shape(source, target.shape)
+    _fit_sound(target, source)
     few = target.prepare(source.read(np.arange(min(4, len(source)))))
     classes = target.check_outputs(few)
     target.check_steady(few)
     target.check_reference(few)
     return classes
+
+
+def _fit_sound(target: Target, source: Source) -> None:
+    """Let a target of unknown rate learn it; what is no waveform around 0 is refused."""
+    if source.rate is None:
+        return
+    low, high = target.bounds
+    if low != -high:
+        reach = f"the target's bounds are {low:g} to {high:g}"
+        raise BadInput(f"{source.what} is sound, samples on both sides of 0, and {reach}: pass --bounds -1 1.")
+    target.preprocess = dataclasses.replace(target.preprocess, rate=source.rate)
 
 
 def check_labels(source: Source, classes: int) -> None:

@@ -25,7 +25,8 @@ from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_bytes
-from neurotest.zoo import faulty
+from neurotest.levels import EIGHT, SIXTEEN
+from neurotest.zoo import embedded, faulty
 from neurotest.zoo.faulty import Faulty
 from neurotest.zoo.recipes import Recipe
 
@@ -106,7 +107,7 @@ class Images:
         """Images are cut and mirrored batch by batch."""
 
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor:
-        images = _augment(self.x[rows], self.recipe, self.random).to(self.device).float().div_(255)
+        images = _prepared(_augment(self.x[rows], self.recipe, self.random).to(self.device))
         images = images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
         return functional.cross_entropy(module(images), self.y[rows].to(self.device))
 
@@ -267,7 +268,13 @@ def accuracy(module: nn.Module, source: Source, *, batch: int = 500) -> float:
 
 def _predicted(module: nn.Module, x: Tensor, batch: int = 500) -> Tensor:
     with torch.inference_mode():
-        return torch.cat([module(images.float().div_(255)).argmax(1) for images in x.split(batch)])
+        return torch.cat([module(_prepared(images)).argmax(1) for images in x.split(batch)])
+
+
+def _prepared(x: Tensor) -> Tensor:
+    """Stored inputs as the zoo's networks take them: pictures in 0 .. 1, sound in -1 .. 1."""
+    levels = SIXTEEN if x.dtype == torch.int16 else EIGHT
+    return levels.unit(x) if levels is EIGHT else levels.unit(x).mul_(2).sub_(1)
 
 
 def _tensors(source: Source, most: int | None) -> tuple[Tensor, Tensor]:
@@ -319,7 +326,8 @@ def train_subject(
     """Train a network of the zoo on its complete data set; returns the weights file and what its header says."""
     subject = zoo.find(name)
     place = out or cache_dir() / "zoo" / f"{name}.safetensors"
-    train_set, test_set = (data(f"zoo:{subject.dataset}-full/{split}") for split in ("train", "test"))
+    full = "-full" if subject.dataset in embedded.PARTS else ""  # what is synthesised is complete
+    train_set, test_set = (data(f"zoo:{subject.dataset}{full}/{split}") for split in ("train", "test"))
     checkpoint = cache_dir() / "zoo" / f"{name}.checkpoint"
     training = Training(_initialised(subject, subject.recipe.seed), subject.recipe, checkpoint=checkpoint, device=device)
     module = _rounded(training.run(train_set, report).cpu(), subject.recipe.stored)

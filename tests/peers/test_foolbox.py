@@ -59,7 +59,7 @@ def test_cw_succeeds_as_often(subject: tuple[Target, torch.Tensor, torch.Tensor]
     theirs = foolbox.attacks.L2CarliniWagnerAttack(
         binary_search_steps=4, steps=60, stepsize=0.1, initial_const=0.01, abort_early=False
     )
-    with Engine(target, eight_bit=False) as engine:
+    with Engine(target, levels=None) as engine:
         moved = ours.run(engine, x, y, positions=range(len(x)), random=0)
     mine = (target.logits(moved).argmax(1) != y).double().mean().item()
     _, _, failed = theirs(foolbox.PyTorchModel(target.module, bounds=(0, 1)), x, y, epsilons=None)
@@ -68,7 +68,7 @@ def test_cw_succeeds_as_often(subject: tuple[Target, torch.Tensor, torch.Tensor]
 
 
 def _ours(target: Target, attack: FGSM | BIM, x: torch.Tensor, y: torch.Tensor, start: int) -> float:
-    with Engine(target, eight_bit=False) as engine:
+    with Engine(target, levels=None) as engine:
         moved = attack.run(engine, x, y, positions=range(N), random=start)
     return float((target.logits(moved).argmax(1) != y).double().mean())
 

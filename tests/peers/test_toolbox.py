@@ -35,7 +35,7 @@ def test_success_rates_agree_within_two_points() -> None:
         target.module, loss=nn.CrossEntropyLoss(), input_shape=(1, 28, 28), nb_classes=10, clip_values=(0, 1)
     )
     theirs = ProjectedGradientDescent(peer, eps=0.1, eps_step=0.01, max_iter=10, verbose=False, batch_size=N, num_random_init=0)
-    with Engine(target, eight_bit=False) as engine:
+    with Engine(target, levels=None) as engine:
         moved = BIM(eps=0.1, step=0.01, steps=10).run(engine, x, y, positions=range(N), random=0)
     other = torch.from_numpy(theirs.generate(x.numpy(), y=y.numpy()))
     mine, peers = (float((target.logits(each).argmax(1) != y).double().mean()) for each in (moved, other))

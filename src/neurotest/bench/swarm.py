@@ -13,6 +13,7 @@ import torch
 from neurotest import registry
 from neurotest.bench.ratio import Pair, counted, subject_of
 from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm
+from neurotest.levels import EIGHT
 from neurotest.target import Target
 
 SUBJECTS = ("mnist-lenet5",)
@@ -42,7 +43,7 @@ def swarm_pairs(name: str) -> Iterator[tuple[str, Pair]]:
 
 def _search(target: Target, u: torch.Tensor, y: torch.Tensor, fitness: str, settings: Settings) -> tuple[int, int, int]:
     """Forward passes, positions, and how many positions went through the network at once."""
-    problem = Problem(target, u, y, Ball(settings.norm, settings.radius, True))
+    problem = Problem(target, u, y, Ball(settings.norm, settings.radius, EIGHT))
     measure = registry.build("fitness", fitness).begin(problem)
     before = measure.forwards
     swarm = Swarm(measure, settings)

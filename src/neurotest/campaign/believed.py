@@ -93,8 +93,8 @@ class Believed:
     def recognition(self) -> Recognition:
         with torch.inference_mode():
             first, classes = self.seeds.x[:LEARNED], self.seeds.expected[:LEARNED]
-            x = torch.from_numpy(first) if self.seeds.eight_bit else self.seeds.unit(first)
-            return Recognition.of(x, classes, self.seeds.classes, self.mutations, eight_bit=self.seeds.eight_bit)
+            x = torch.from_numpy(first) if first.dtype == np.uint8 else self.seeds.unit(first)
+            return Recognition.of(x, classes, self.seeds.classes, self.mutations, levels=self.seeds.levels)
 
     @cached_property
     def on_seeds(self) -> float:

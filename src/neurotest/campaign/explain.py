@@ -49,6 +49,7 @@ class Explanation(Outcome):
     images: tuple[NDArray[Any], NDArray[Any]] = field(repr=False)  # seed and fault as they are stored
     seed: str = ""  # where it stands in the data, and the name of its file
     exemplars: dict[tuple[str, int], NDArray[Any]] = field(default_factory=dict, repr=False)  # of (layer, neuron), best first
+    rate: int | None = None  # samples a second, of sound
 
     def to_dict(self) -> dict[str, Any]:
         about = {"run": str(self.run), "fault": self.fault, "seed": self.seed, "true": self.true, "change": self.change}
@@ -215,6 +216,7 @@ def _one(reader: FaultReader, semantics: Semantics, fault: StoredMutant, train: 
         (seed[0], x[0]),
         place,
         exemplars_of(semantics, pair, train),
+        reader.target.preprocess.rate,
     )
 
 

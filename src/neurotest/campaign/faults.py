@@ -244,7 +244,7 @@ def _made(mutations: Mutations, roots: NDArray[np.generic], recipe: list[Chain],
     if not len(roots):
         return roots
     with torch.inference_mode():
-        return seeds.stored(chains.replay(mutations, seeds.unit(roots), recipe, eight_bit=seeds.eight_bit))
+        return seeds.stored(chains.replay(mutations, seeds.unit(roots), recipe, levels=seeds.levels))
 
 
 def _set(images: list[NDArray[np.generic]], kept: Sequence[Kept], classes: tuple[str, ...], path: str) -> FaultSet:

@@ -114,7 +114,8 @@ class _Merge:
         self.added.add((mutant.content, mutant.family))
         number, name = len(self.rows), None
         if mutant.file is not None:
-            name = codec.encode(codec.decode(mutant.file), self.run.file(f"{FAULTS}/fault-{number:06d}")).name
+            place, rate = self.run.file(f"{FAULTS}/fault-{number:06d}"), codec.rate(mutant.file)
+            name = codec.encode(codec.decode(mutant.file), place, rate=rate).name
         self.rows.append(
             (
                 number, mutant.batch, mutant.iteration, root, mutant.content, mutant.expected, mutant.predicted, mutant.oracle,

@@ -22,11 +22,13 @@ from neurotest.jobs.life import other_setting
 from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import open_target, stored_spec
 from neurotest.mutate.base import Mutations
+from neurotest.mutate.validity import Validity
 from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
 MUTATIONS = "mutation"
+SOUND = {"mutations": "audio", "validity": "audible"}  # what published guides bring along is for pictures
 PLAIN = ("keep_wrong", "limit", "layers", "neuron", "keep", "disk", "control")
 
 
@@ -145,9 +147,10 @@ class FuzzPlan(Plan):
     def effective(self) -> Settings:
         return self.settings(self.read_guide())
 
-    def settings(self, guide: Guide) -> Settings:
-        """The guide's published settings, over which the user's options go."""
-        options = _options("fuzz", Settings, {"mutations": self.base, **guide.defaults, **self.options})
+    def settings(self, guide: Guide, *, sound: bool = False) -> Settings:
+        """The guide's published settings, over which the user's options go; of sound, its mutations and validity."""
+        defaults = {"mutations": self.base, **guide.defaults, **(SOUND if sound else {})}
+        options = _options("fuzz", Settings, {**defaults, **self.options})
         return Settings(**{name: _option(name, value) for name, value in options.items()})
 
     def fitted(self, settings: Settings, seeds: Tensor) -> tuple[FuzzPlan, Settings]:
@@ -155,8 +158,10 @@ class FuzzPlan(Plan):
         mutations = settings.mutations.fitted(seeds)
         changes: dict[str, Any] = {"mutations": mutations}
         contrast = getattr(mutations, "contrast", None)
-        if contrast is not None and "validity" not in self.options:
+        if contrast is not None and "validity" not in self.options and isinstance(settings.validity, Validity):
             changes["validity"] = dataclasses.replace(settings.validity, contrast=contrast)
+        if mutations.sound:
+            changes["validity"] = settings.validity
         plan = dataclasses.replace(self, options={**self.options, **changes})
         return plan, dataclasses.replace(settings, **changes)
 

@@ -89,7 +89,7 @@ class FaultReader:
     def make(self, roots: NDArray[np.generic], chains: list[Chain]) -> NDArray[np.generic]:
         """Mutants as they would be saved, from seeds (n, *shape)."""
         with torch.inference_mode():
-            return self.stored(make(self.mutations, self.unit(roots), chains, eight_bit=self._seeds.eight_bit))
+            return self.stored(make(self.mutations, self.unit(roots), chains, levels=self._seeds.levels))
 
     def again(self, mutants: Sequence[StoredMutant]) -> NDArray[np.generic]:
         """Mutants as they would be saved: from their chains or, where nothing but the image says what was done, read back."""

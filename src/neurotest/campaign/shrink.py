@@ -80,6 +80,7 @@ class Shrunk:
         return [*self.key, self.fault, self.content, dumps(chains.plain(self.after)), dumps(about), self.file]
 
 
+Form = tuple[tuple[float, float], int | None]  # bounds and rate of the target's inputs
 Result = tuple[Shrunk, NDArray[np.generic]]  # and the image
 
 
@@ -108,8 +109,8 @@ def shrink(
             results.append((_ValueSearch if free(first.operator) else _ChainSearch)(reader, key, first).shrunk())
             if progress is not None:
                 progress(done, len(groups))
-        classes, bounds = reader.classes, reader.target.bounds
-    return {"run": str(path), "families": [s.to_dict(classes) for s in _store(Path(path), results, bounds)]}
+        classes, form = reader.classes, (reader.target.bounds, reader.target.preprocess.rate)
+    return {"run": str(path), "families": [s.to_dict(classes) for s in _store(Path(path), results, form)]}
 
 
 class _Search(ABC):
@@ -250,25 +251,25 @@ def _cuts(region: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
     return sorted(dict.fromkeys(cuts), key=lambda box: box[2] * box[3])
 
 
-def _store(path: Path, results: list[Result], bounds: tuple[float, float]) -> list[Shrunk]:
+def _store(path: Path, results: list[Result], form: Form) -> list[Shrunk]:
     """Into the run, if nobody writes it; otherwise into RUN/jobs, from where its owner takes it."""
     try:
         run = Run.open(path, write=True)
     except BadInput:
         folder, job = Folder(path), f"{JOBS}/shrink-{os.getpid()}"
-        families = _write(folder, job, results, bounds)
+        families = _write(folder, job, results, form)
         folder.file(f"{job}/{ROWS}").write(json.dumps([family.row() for family in families]))
         return families
     with run:
-        families = _write(run.folder, FAULTS, results, bounds)
+        families = _write(run.folder, FAULTS, results, form)
         Store(run).add_shrunk([family.row() for family in families])
     return families
 
 
-def _write(folder: Folder, place: str, results: list[Result], bounds: tuple[float, float]) -> list[Shrunk]:
+def _write(folder: Folder, place: str, results: list[Result], form: Form) -> list[Shrunk]:
     families = []
     for family, image in results:
-        file = codec.encode(image, folder.file(f"{place}/shrunk-{family.fault:06d}"), bounds)
+        file = codec.encode(image, folder.file(f"{place}/shrunk-{family.fault:06d}"), *form)
         families.append(dataclasses.replace(family, file=file.name))
     return families
 

@@ -163,7 +163,7 @@ class Store:
 
     def save(self, mutant: Mutant, bounds: tuple[float, float]) -> tuple[str, int]:
         """Write a fault's image, read it back, and give its name and size; what reads back otherwise is refused."""
-        file = codec.encode(np.asarray(mutant.x), self.run.file(f"{FAULTS}/fault-{mutant.number:06d}"), bounds)
+        file = codec.encode(np.asarray(mutant.x), self.run.file(f"{FAULTS}/fault-{mutant.number:06d}"), bounds, self.run.rate)
         if not np.array_equal(codec.decode(file), np.asarray(mutant.x)):
             raise BadInput(f"{file} does not read back as it was written: is the disk in order?")
         files = {file, codec.picture(file) or file}

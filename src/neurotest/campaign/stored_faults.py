@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neurotest.arrays import read_npz
 from neurotest.campaign.api import campaign_config
-from neurotest.campaign.differences import difference
+from neurotest.campaign.differences import WIDER, difference
 from neurotest.campaign.families import best, grouped
 from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.store import Store
@@ -63,11 +63,11 @@ class StoredFaults:
         return np.asarray(self.seeds[fault.position])
 
     def portable(self, fault: Kept) -> Kept | None:
-        """A fault as it can be made again without the run; None for one that cannot: no rule, and no 8-bit image of it."""
+        """A fault as it can be made again without the run; None for one that cannot: no rule, and no levels to count."""
         if fault.content not in self.images:
             return None if self.mutations is None or any(free(step.operator) for step in fault.chain) else fault
         image, seed = np.asarray(self.images[fault.content]), self.seed(fault)
-        if image.dtype != np.uint8 or seed.dtype != np.uint8 or image.shape != seed.shape:
+        if image.dtype not in WIDER or seed.dtype != image.dtype or image.shape != seed.shape:
             return None
         return dataclasses.replace(fault, chain=(), difference=difference(seed, image))
 

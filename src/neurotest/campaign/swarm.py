@@ -130,10 +130,10 @@ class _SwarmJob(Job[SwarmResult]):
             raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
         chosen = choose_seeds(target, source, build_oracles(target, plan.oracle(source)), keep_wrong=plan.keep_wrong)
         settings.check_shape(tuple(chosen.x.shape[1:]))
-        if chosen.eight_bit and settings.norm == "linf" and settings.radius * 255 < 1 - 1e-6:
+        if chosen.levels and settings.norm == "linf" and settings.radius * chosen.levels.steps < 1 - 1e-6:
             raise BadInput(
-                f"radius={settings.radius:g}: less than one step of 8-bit data (1/255, 0.0039): no saved image could differ "
-                "from its seed."
+                f"radius={settings.radius:g}: less than one step of {chosen.levels.words}: no saved input could differ from its "
+                "seed."
             )
         spread = train = None
         if plan.train is not None and getattr(fitness, "scale", None) == "std":
@@ -198,7 +198,7 @@ class _SwarmJob(Job[SwarmResult]):
         number = int(rows[0]) // self.group
         u = self.seeds.unit(self.seeds.x[rows], self.target.device)
         y = torch.from_numpy(self.expected[rows]).to(self.target.device)
-        ball = Ball(self.settings.norm, self.settings.radius, self.seeds.eight_bit)
+        ball = Ball(self.settings.norm, self.settings.radius, self.seeds.levels)
         problem = Problem(self.target, u, y, ball, self.plan.layers, self.plan.neuron, self.profile, self.settings.seed)
         measure = self.fitness.begin(problem)
         search = Swarm(measure, self.settings, number, self.stop)

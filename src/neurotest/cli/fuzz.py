@@ -74,10 +74,14 @@ def fuzz(
         list[str] | None, typer.Option("--oracle", help="label (default), metamorphic, quantised:int8, ...; repeat for several.")
     ] = None,
     mutations: Annotated[
-        str | None, typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz, nss, mild.")
+        str | None,
+        typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz, nss, mild; of sound audio."),
     ] = None,
     validity: Annotated[
-        str | None, typer.Option("--validity", help="valid:alpha=0.2,beta=0.4, or nsgen-paper, nsgen-code, nlc-code, deephunter.")
+        str | None,
+        typer.Option(
+            "--validity", help="valid:alpha=0.2,beta=0.4, or nsgen-paper, nsgen-code, nlc-code, deephunter; of sound audible."
+        ),
     ] = None,
     energy: Annotated[str | None, typer.Option("--energy", help="constant or potential.")] = None,
     tries: Annotated[int | None, typer.Option("--tries", help="Mutants per turn of a seed (default 64).")] = None,

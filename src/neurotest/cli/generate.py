@@ -257,9 +257,9 @@ def swarm(
         str | None,
         typer.Option("--fitness", help="excitability (default), sensitivity or margin, with options: sensitivity:q0.9."),
     ] = None,
-    norm: Annotated[str | None, typer.Option("--norm", help="The ball: linf (default), l2 or none.")] = None,
+    norm: Annotated[str | None, typer.Option("--norm", help="The ball: linf (default), l2, none or, of sound, snr.")] = None,
     radius: Annotated[
-        float | None, typer.Option("--radius", help="Its radius, a share of the input range (default 0.1).")
+        float | None, typer.Option("--radius", help="Its radius, a share of the input range (default 0.1); of snr decibels, 30.")
     ] = None,
     preset: Annotated[
         str, typer.Option("--preset", help="default, sensitivity-paper, sensitivity-code, excitability-paper or -gradient.")

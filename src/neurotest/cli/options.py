@@ -46,12 +46,16 @@ Resize = Annotated[
     str | None, typer.Option("--resize", help="Fit pictures of any size: 224 or 224x320 (height x width), antialiased.")
 ]
 Crop = Annotated[
-    str | None, typer.Option("--crop", help="centre: the middle of each picture, its shorter side resized to --resize before.")
+    str | None,
+    typer.Option(
+        "--crop", help="centre: the middle of each picture, its shorter side resized to --resize before; of long sounds."
+    ),
 ]
 Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
 Interpolation = Annotated[
     str | None, typer.Option("--interpolation", help="Of --resize: bilinear (default), bicubic, nearest or lanczos.")
 ]
+Rate = Annotated[str | None, typer.Option("--rate", help="Samples a second of the sound that the network takes, e.g. 16000.")]
 Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network returns: logits, probs, sigmoid or regression.")]
 Span = Annotated[
     tuple[float, float] | None, typer.Option("--span", help="Range of the quantity of a regression network, e.g. -0.4 0.4.")
@@ -97,6 +101,7 @@ _TARGET: dict[str, tuple[Any, Any]] = {
     "crop": (Crop, None),
     "grey": (Grey, False),
     "interpolation": (Interpolation, None),
+    "rate": (Rate, None),
     "layout": (Layout, None),
     "precision": (Precision, None),
     "device": (Device, "cpu"),

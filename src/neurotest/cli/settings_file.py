@@ -8,7 +8,7 @@ from typing import Any
 # What ./neurotest.toml may say.
 DESCRIPTION = (
     "weights", "bounds", "mean", "std", "size", "classes", "outputs", "span", "bins", "resize", "crop", "grey", "interpolation",
-    "layout", "precision",
+    "rate", "layout", "precision",
 )  # fmt: skip
 
 
@@ -51,6 +51,7 @@ TOML = {
     "span": "two numbers, [-0.4, 0.4]",
     "bins": "an integer",
     "grey": "true or false",
+    "rate": "an integer, samples a second",
 }
 
 
@@ -65,7 +66,7 @@ def _fits_toml(key: str, value: Any) -> bool:
         return all(isinstance(one, str) for one in values)
     if key in ("size", "resize") and isinstance(value, str):
         return True
-    if key in ("resize", "bins"):
+    if key in ("resize", "bins", "rate"):
         return type(value) is int and abs(value) < 2**63
     kinds = (int,) if key == "size" else (int, float)
     fits = all(isinstance(one, kinds) and not isinstance(one, bool) and abs(one) < 2**63 for one in values)

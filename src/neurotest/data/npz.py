@@ -13,6 +13,7 @@ from neurotest.arrays import AGAIN, ARRAYS, MAGIC, Header, open_archive, opened
 from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
 from neurotest.data.stream import check_needed, fill
 from neurotest.errors import BadInput, near
+from neurotest.levels import levels_of
 from neurotest.reading import reading, user_path
 
 
@@ -31,7 +32,7 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
         if y is not None and y.shape[:1] != header.shape[:1]:
             raise BadInput(f"{what}: {y_name} has shape {y.shape}, {x_name} {header.shape}; each input needs exactly one label.")
         x = _read(archive, x_name, what, wanted.first, nhwc=nhwc)
-    grey = x.ndim == 3 and (wanted.shape is None or len(wanted.shape) == 3)
+    grey = x.ndim == 3 and x.dtype != np.int16 and (wanted.shape is None or len(wanted.shape) == 3)
     return ArraySource(x[:, None] if grey else x, None if y is None else y[: len(x)], spec=f"npz:{rest}")
 
 
@@ -93,19 +94,19 @@ def _check_inputs(header: Header, what: str, name: str, nhwc: bool) -> None:
         )
     if nhwc and len(header.shape) != 4:
         raise BadInput(f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}.")
-    check_input_dtype(header.dtype, f"{what}: {name}", len(header.shape))
+    check_input_dtype(header.dtype, f"{what}: {name}", header.shape)
 
 
 def _read(
     archive: zipfile.ZipFile, name: str, what: str, first: int | None, *, nhwc: bool = False, keep_type: bool = False
 ) -> Array:
-    """The first rows of an array; inputs become uint8 or float32 while they are read, a chunk at a time."""
+    """The first rows of an array; inputs become uint8, int16 or float32 while they are read, a chunk at a time."""
     what = f"{what}: {name}"
     with opened(archive, name, what) as (stream, header):
         count = header.shape[0] if header.shape else 1
         rows = count if first is None or header.fortran else min(count, first)
         check_needed(what, header.nbytes // max(1, count) * rows)
-        kept = header.dtype if keep_type or header.dtype == np.uint8 else np.dtype(np.float32)
+        kept = header.dtype if keep_type or levels_of(header.dtype) else np.dtype(np.float32)
         if header.fortran:  # the first axis varies fastest: no rows to read one by one
             flat = fill(stream, np.empty(math.prod(header.shape), kept), (), header.dtype, what)
             array = flat.reshape(header.shape[::-1]).T

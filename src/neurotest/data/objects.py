@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from neurotest.data.folder import IN_MEMORY, File, open_files
+from neurotest.data.decoded import IN_MEMORY
+from neurotest.data.folder import Picture, open_files
 from neurotest.data.source import Array, ArraySource, Source, Wanted, as_inputs, content_ids, shape_text
 from neurotest.errors import BadInput
 
@@ -74,7 +75,7 @@ def _is_input(thing: Any) -> bool:
 
 
 def _held(x: Array, labels: Any, wanted: Wanted) -> Source:
-    grey = x.ndim == 3 and (wanted.shape is None or len(wanted.shape) == 3)
+    grey = x.ndim == 3 and x.dtype != np.int16 and (wanted.shape is None or len(wanted.shape) == 3)
     numbers, classes = _numbered(labels, len(x))
     return ArraySource(x[:, None] if grey else x, numbers, classes=classes)
 
@@ -175,12 +176,12 @@ def _classes(items: Any) -> tuple[str, ...] | None:
     return tuple(names) if usable and names else None
 
 
-def _file(items: Any, index: int, label: int | None) -> File:
+def _file(items: Any, index: int, label: int | None) -> Picture:
     thing = _split(items[index])[0]
     if isinstance(thing, (str, os.PathLike)):
         path = Path(thing).expanduser()
-        return File(path, str(thing), label)
-    return File(Path(f"item {index}"), f"item {index}", label, image=partial(_picture, items, index))
+        return Picture(path, str(thing), label)
+    return Picture(Path(f"item {index}"), f"item {index}", label, image=partial(_picture, items, index))
 
 
 def _picture(items: Any, index: int) -> Image.Image:

@@ -9,7 +9,7 @@ from neurotest.data import cifar, idx
 from neurotest.data.fetch import COMPLETE, NAMES
 from neurotest.data.source import ArraySource, Source, Wanted
 from neurotest.errors import BadInput, near
-from neurotest.zoo import embedded
+from neurotest.zoo import embedded, speech
 
 FULL = "-full"
 
@@ -18,7 +18,7 @@ FULL = "-full"
 def open_zoo(rest: str, wanted: Wanted) -> Source:
     """Data sets by name: `zoo:NAME/SPLIT` (embedded), `zoo:NAME-full/SPLIT` (complete), `zoo:NAME/nss-pool@SEED` (generated)."""
     name, _, split = rest.partition("/")
-    sets = [*embedded.PARTS, *(complete + FULL for complete in NAMES)]
+    sets = [*embedded.PARTS, speech.NAME, *(complete + FULL for complete in NAMES)]
     if name not in sets:
         raise BadInput(f"zoo:{rest}: there is no data set {name!r}. {near(name, sets)} Write zoo:NAME/SPLIT, like zoo:mnist/test")
     if not split:
@@ -40,6 +40,10 @@ def open_zoo(rest: str, wanted: Wanted) -> Source:
 
 def _plain(name: str, split: str, wanted: Wanted) -> Source:
     spec = f"zoo:{name}/{split}"
+    if name == speech.NAME:
+        source = ArraySource(*speech.load(split, wanted.first), spec=spec, classes=speech.CLASSES)
+        source.rate = speech.RATE
+        return source
     if not name.endswith(FULL):
         x, y, classes = embedded.load(name, split)
         return ArraySource(x[: wanted.first], y[: wanted.first], spec=spec, classes=classes)

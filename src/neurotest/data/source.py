@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from neurotest.errors import BadInput
+from neurotest.levels import levels_of
 from neurotest.pictures import Preprocess
+from neurotest.sounds import is_sound
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data
@@ -103,6 +105,7 @@ class Source:
         self.skipped = tuple(skipped)
         self.names = None if names is None else np.asarray(names, dtype=object)
         self.positions = np.arange(count)
+        self.rate: int | None = None  # samples a second, of sound
         # Labels that are no integers are quantities, which only a network that predicts one can use.
         self.quantities: npt.NDArray[np.floating[Any]] | None = None
         self.labels: npt.NDArray[np.int64] | None = None
@@ -230,7 +233,7 @@ class Source:
 
 
 class ArraySource(Source):
-    """Inputs held in memory: `x` is (n, *shape), uint8 or floating point (kept as float32, all finite)."""
+    """Inputs held in memory: `x` is (n, *shape): uint8, int16 of sound, or floating point (kept as float32, all finite)."""
 
     def __init__(self, x: npt.ArrayLike, labels: npt.ArrayLike | None = None, **about: Any) -> None:
         array = as_inputs(np.asarray(x), about.get("spec") or "the data")
@@ -245,13 +248,13 @@ class ArraySource(Source):
 
 
 def as_inputs(x: Array, what: str) -> Array:
-    """`x` as C-contiguous uint8 or finite float32, or a sentence that says why it cannot be."""
+    """`x` as C-contiguous uint8, int16 or finite float32, or a sentence that says why it cannot be."""
     if x.ndim < 2:
         raise BadInput(f"{what}: inputs of shape {x.shape}; expected (count, channels, height, width) or (count, features).")
     if 0 in x.shape[1:]:
         raise BadInput(f"{what}: inputs of shape {x.shape} are empty; each needs at least one value.")
-    check_input_dtype(x.dtype, what, x.ndim)
-    if x.dtype == np.uint8:
+    check_input_dtype(x.dtype, what, x.shape)
+    if levels_of(x.dtype) is not None:
         return np.ascontiguousarray(x)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows becomes infinite and is refused below
         x = np.ascontiguousarray(x, dtype=np.float32)
@@ -259,11 +262,11 @@ def as_inputs(x: Array, what: str) -> Array:
     return x
 
 
-def check_input_dtype(dtype: np.dtype[Any], what: str, sides: int = 4) -> None:
-    """sides: of the whole array; rows of integers are the usual form of text."""
-    if dtype != np.uint8 and dtype.kind != "f":
-        tokens = " (numbers of tokens? Text models are not supported)" if dtype.kind in "iu" and sides == 2 else ""
-        raise BadInput(f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255) or float32.")
+def check_input_dtype(dtype: np.dtype[Any], what: str, shape: Sequence[int]) -> None:
+    """shape: of the whole array; rows of integers are the usual form of text, those of 16 bits of sound."""
+    if dtype != np.uint8 and dtype.kind != "f" and not is_sound(dtype, tuple(shape[1:])):
+        tokens = " (numbers of tokens? Text models are not supported)" if dtype.kind in "iu" and len(shape) == 2 else ""
+        raise BadInput(f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255), float32 or, of sound, int16.")
 
 
 def _check_finite(x: Array, what: str) -> None:

@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from neurotest import registry
-from neurotest.data import folder, idx, npz, sets
+from neurotest.data import folder, idx, npz, sets, sound
 from neurotest.data.objects import AnyData, from_object
 from neurotest.data.source import Source, Wanted, check_shape
 from neurotest.errors import BadInput, near
@@ -17,11 +17,12 @@ from neurotest.pictures import Preprocess
 # Importing a reader registers it.
 from neurotest.public import public
 from neurotest.reading import user_path
+from neurotest.sounds import is_sound
 from neurotest.zoo import embedded
 
-__all__ = ["data", "folder", "idx", "npz", "sets"]
+__all__ = ["data", "folder", "idx", "npz", "sets", "sound"]
 
-SPELLINGS = "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"
+SPELLINGS = "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, wav:FOLDER, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"
 _BRACKETS = re.compile(r"(.*)\[([^\[\]]*)\]")
 _AT = re.compile(r"(.*)@([^@]*:[^@]*)")
 
@@ -39,7 +40,8 @@ def data(
 
     spec: text such as `dir:photos` or `npz:pool.npz#x,y`, an array or tensor, a pair (inputs, labels), a torch Dataset or
     DataLoader, a Dataset of Hugging Face, or a column of paths. shape: of one input, as the target has it; others are refused.
-    preprocess: how pictures of another size are fitted. strict: fail on a damaged file instead of leaving it out.
+    preprocess: how pictures of another size, or sounds of another rate, are fitted. strict: fail on a damaged file instead of
+    leaving it out.
     """
     if limit is not None and limit < 1:
         raise BadInput(f"limit={limit}: expected an integer of at least 1.")
@@ -51,12 +53,28 @@ def data(
         source = _open(where, _wanted(shape, preprocess, strict, _first(part, limit)))
     else:
         source, part = from_object(spec, _wanted(shape, preprocess, strict, limit)), slice(None)
+    _check_rate(source, preprocess)
     if shape is not None:
         check_shape(source, shape)
     source = _cut(source, part, limit)
     if isinstance(spec, (str, os.PathLike)):
         source.spec = text
     return source
+
+
+def _check_rate(source: Source, preprocess: Preprocess | None) -> None:
+    """Let sound whose rate nobody knows have the target's, and refuse one that has another."""
+    if not is_sound(source.dtype, source.shape):
+        return
+    rate = None if preprocess is None else preprocess.rate
+    if source.rate is None and rate is None:
+        raise BadInput(f"{source.what} holds 16-bit samples, that is sound: say how many there are a second, --rate 16000.")
+    if source.rate is not None and rate is not None and source.rate != rate:
+        raise BadInput(
+            f"{source.what} has {source.rate} samples a second, the target takes {rate}: bring it at that rate, or as files "
+            "(wav:FOLDER), which are resampled."
+        )
+    source.rate = source.rate or rate
 
 
 def _wanted(shape: tuple[int, ...] | None, preprocess: Preprocess | None, strict: bool, first: int | None) -> Wanted:

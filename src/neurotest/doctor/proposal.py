@@ -12,6 +12,7 @@ import numpy as np
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
+from neurotest.levels import levels_of
 from neurotest.public import public
 from neurotest.scan import fit, read
 from neurotest.target import Target
@@ -29,6 +30,7 @@ KEYS = {
     "crop": "centre: the middle of each picture",
     "interpolation": "of resize: bilinear, bicubic, nearest or lanczos",
     "grey": "read pictures in grey",
+    "rate": "samples a second of the sound it takes",
     "classes": "names in the network's order: a file with one per line, or a list",
     "outputs": "what the network returns: logits, probs, sigmoid or regression",
     "span": "the range of the quantity of a regression network",
@@ -36,7 +38,7 @@ KEYS = {
     "layout": "channels_last: faster convolutions on some processors",
     "precision": "bfloat16: faster where the processor has it; some predictions change",
 }
-TYPED = ("resize", "crop", "interpolation", "grey")
+TYPED = ("resize", "crop", "interpolation", "grey", "rate")
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def _own(target: Target) -> dict[str, Any]:
 def _bounds(target: Target, source: Source) -> tuple[float, float] | None:
     """The range of the data, where they leave the target's bounds: 0 to 255, or what is there, rounded outwards."""
     x = source.read(np.arange(len(source)))
-    if x.dtype == np.uint8 or (x.min() >= target.bounds[0] and x.max() <= target.bounds[1]):
+    if levels_of(x.dtype) or (x.min() >= target.bounds[0] and x.max() <= target.bounds[1]):
         return None
     if x.min() >= 0 and 1 < x.max() <= 255:
         return 0.0, 255.0

@@ -43,7 +43,7 @@ def nearest(
     """
     best, best_size = u.clone(), torch.full((len(u),), torch.inf).to(u)
     by = ["none"] * len(u)
-    with Engine(leads.target, eight_bit=False) as engine:
+    with Engine(leads.target, levels=None) as engine:
 
         def offer(x: Tensor, name: str) -> None:
             nonlocal best, best_size

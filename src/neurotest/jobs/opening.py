@@ -56,7 +56,7 @@ def known_training(target: Target) -> Source | None:
         return None
     name = zoo.find(target.spec[4:]).dataset
     specs = [f"zoo:{name}/train", f"zoo:{name}-full/train"]
-    few = embedded.PARTS[name]["train"].count < ENOUGH
+    few = name in embedded.PARTS and embedded.PARTS[name]["train"].count < ENOUGH
     for spec in reversed(specs) if few else specs:
         with suppress(BadInput):  # embedded sets may be removed, complete ones need not be here
             return open_counted(target, spec)[0]
@@ -75,7 +75,7 @@ def stored_spec(source: AnyData | None) -> str | None:
     if not colon or prefix not in FILES:
         return spec or None
     where, mark, table = rest.rpartition("#")
-    if prefix == "dir" and mark and os.path.isfile(split_slice(f"dir:{table}")[0][4:]):  # otherwise it lies in the folder
+    if prefix in ("dir", "wav") and mark and os.path.isfile(split_slice(f"dir:{table}")[0][4:]):  # or it lies in the folder
         rest = f"{where}#{_absolute(table)}"
     return f"{prefix}:{_absolute(rest)}"
 

@@ -66,6 +66,7 @@ def stored_data(run: Run, source: AnyData) -> Source:
     """Data of a run, in the size and fitted as its target takes them; the target itself is not loaded."""
     _, (description, *_) = _stored(run)
     fitting = {"resize": description.resize, "crop": description.crop, "interpolation": description.interpolation}
+    fitting |= {"rate": description.rate}
     preprocess = Preprocess(grey=description.grey, **{name: value for name, value in fitting.items() if value is not None})  # type: ignore[arg-type]
     return data(source, shape=description.size, preprocess=preprocess)
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from neurotest import checks
 from neurotest.errors import BadInput
+from neurotest.levels import EIGHT, Levels
 from neurotest.mutate.operators import Affine, Operator, RangeOperator, warp
-from neurotest.mutate.space import round8
 
 UNIFORMS = 3  # per draw: which family or rule, which value, which noise
 WIDTH = 3  # columns of a parameter row
@@ -98,6 +98,7 @@ class Mutations(ABC):
     """Base of all mutations: a subclass says its families."""
 
     formerly: ClassVar[tuple[str, ...]] = ()  # names of the class in the runs of older versions
+    sound: ClassVar[bool] = False  # whether it changes waveforms
 
     @abstractmethod
     def _families(self) -> Sequence[Family]: ...
@@ -177,13 +178,14 @@ class Mutations(ABC):
         """How often a family is drawn beside the others."""
         return 1
 
-    def apply(self, x: Tensor, draws: Draws, *, root: Tensor | None = None, eight_bit: bool = True) -> Tensor:
-        """Apply each item's draw to a batch in [0, 1], clipped and, for 8-bit data, rounded to 1/255."""
+    def apply(self, x: Tensor, draws: Draws, *, root: Tensor | None = None, levels: Levels | None = EIGHT) -> Tensor:
+        """Apply each item's draw to a batch in [0, 1], clipped and rounded to the levels a file holds."""
         self.check(tuple(x.shape[1:]))
         if len(draws) != len(x) or draws.names != self.names:
             raise BadInput(
                 f"{len(draws)} draws of {', '.join(draws.names)} do not fit {len(x)} inputs and {', '.join(self.names)}."
             )
+        dtype, x = x.dtype, self._working(x)
         out = x.clone()
         parameters = torch.from_numpy(draws.parameters)
         parameters = parameters if self.exact else parameters.to(x)
@@ -201,21 +203,27 @@ class Mutations(ABC):
         if moved:  # one call for every affine item of a batch
             index = torch.cat(moved)
             out[index] = warp(x[index], torch.cat(matrices).to(x))
-        return self._finish(out, root, eight_bit)
+        return self._finish(out, root, levels).to(dtype)
 
-    def _finish(self, x: Tensor, root: Tensor | None, eight_bit: bool) -> Tensor:
+    def _working(self, x: Tensor) -> Tensor:
+        """In the precision that the operators need."""
+        return x
+
+    def _finish(self, x: Tensor, root: Tensor | None, levels: Levels | None) -> Tensor:
         """Clip and round, in place: x belongs to `apply`."""
-        if eight_bit and not self.exact:
-            return round8(x)
+        if levels and not self.exact:
+            return levels.nearest(x)
         x = x.nan_to_num_()
-        return x.mul_(255).add_(0.5 + NUDGE).clamp_(0, 255).floor_().div_(255) if eight_bit else x.clamp_(0, 1)
+        if levels is None:
+            return x.clamp_(0, 1)
+        return x.mul_(levels.steps).add_(0.5 + NUDGE).clamp_(0, levels.highest).floor_().div_(levels.steps)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse inputs that cannot be changed so."""
         if len(shape) != 3:
             raise BadInput(
                 f"these mutations need images (channels, height, width), not inputs of shape {shape}; `fuzz --mutations "
-                "tensorfuzz` takes any."
+                "audio` takes sound, `--mutations tensorfuzz` anything."
             )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from neurotest.errors import BadInput
+from neurotest.levels import EIGHT, Levels
 from neurotest.mutate.base import WIDTH, Draws, Mutations
 
 REGION = "region"  # only this rectangle differs from the seed: top, left, height, width; written by shrinking
@@ -66,7 +67,7 @@ def words(chain: Chain) -> str:
     return ", ".join(shown)
 
 
-def replay(mutations: Mutations, roots: Tensor, chains: Sequence[Chain], *, eight_bit: bool = True) -> Tensor:
+def replay(mutations: Mutations, roots: Tensor, chains: Sequence[Chain], *, levels: Levels | None = EIGHT) -> Tensor:
     """The mutants (n, ...) that these chains make of their seeds (n, ...) in [0, 1]."""
     x = roots.clone()
     for depth in range(max((len(chain) for chain in chains), default=0)):
@@ -77,7 +78,7 @@ def replay(mutations: Mutations, roots: Tensor, chains: Sequence[Chain], *, eigh
         if mine:
             index = torch.tensor(mine, device=x.device)
             draws = draws_of(mutations, [chains[i][depth] for i in mine])
-            x[index] = mutations.apply(x[index], draws, root=roots[index], eight_bit=eight_bit)
+            x[index] = mutations.apply(x[index], draws, root=roots[index], levels=levels)
     return x
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurotest import rng
+from neurotest.levels import EIGHT, Levels
 from neurotest.mutate.base import UNIFORMS, Draws, Mutations
 from neurotest.mutate.chain import Chain, draws_of
 from neurotest.mutate.operators import Affine, warp
@@ -107,7 +108,14 @@ class Recognition:
 
     @classmethod
     def of(
-        cls, seeds: Tensor, classes: NDArray[Any], count: int, mutations: Mutations, *, eight_bit: bool = True, seed: int = 0
+        cls,
+        seeds: Tensor,
+        classes: NDArray[Any],
+        count: int,
+        mutations: Mutations,
+        *,
+        levels: Levels | None = EIGHT,
+        seed: int = 0,
     ) -> Recognition:
         """Learned from mutants of images (n, c, h, w), 8-bit or in [0, 1], with these classes, of `count`."""
         halves = []
@@ -119,7 +127,7 @@ class Recognition:
             looked = []
             for rows_of_part in np.split(drawn, range(at_once(seeds), len(drawn), at_once(seeds))):
                 part = _unit(seeds[torch.from_numpy(rows_of_part)])
-                looked.append(_looked_at(mutated(part, mutations, random, eight_bit=eight_bit)))
+                looked.append(_looked_at(mutated(part, mutations, random, levels=levels)))
             halves.append(Recogniser.learned(torch.cat(looked), np.asarray(classes)[drawn], count, random))
         return cls((halves[0], halves[1]), mutations)
 
@@ -168,7 +176,7 @@ def _unit(x: Tensor) -> Tensor:
     return x.float().div_(255) if x.dtype == torch.uint8 else x
 
 
-def mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, eight_bit: bool) -> Tensor:
+def mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, levels: Levels | None) -> Tensor:
     """Images with none to STEPS mutations, drawn at random.
 
     Moves are left out: they are undone before a mutant is looked at, and a learner that had seen halves of images would know a
@@ -178,6 +186,6 @@ def mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, eig
     steps, used = random.integers(0, STEPS + 1, len(x)), np.full(len(x), not mutations.once.all())
     for step in range(STEPS):
         draws = mutations.draw_from(random.random((len(x), UNIFORMS)), used)
-        changed = mutations.apply(x, draws, root=roots, eight_bit=eight_bit)
+        changed = mutations.apply(x, draws, root=roots, levels=levels)
         x = torch.where(torch.from_numpy(steps > step).view(-1, 1, 1, 1), changed, x)
     return x

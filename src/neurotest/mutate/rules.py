@@ -11,6 +11,7 @@ from torch import Tensor
 
 from neurotest import checks, registry
 from neurotest.errors import BadInput
+from neurotest.levels import Levels
 from neurotest.mutate.base import Family, RuleMutations, single
 from neurotest.mutate.operators import Affine, Contrast, Paste, Rotation, ShareTranslation, Slant, Translation
 from neurotest.mutate.pixel import BILATERAL, Add, Blur, Noise, PixelChange, SharedBlur, WhiteNoise
@@ -171,10 +172,10 @@ class TensorFuzzMutations(RuleMutations):
     def needs_root(self) -> bool:
         return self.constraint is not None
 
-    def _finish(self, x: Tensor, root: Tensor | None, eight_bit: bool) -> Tensor:
+    def _finish(self, x: Tensor, root: Tensor | None, levels: Levels | None) -> Tensor:
         if self.constraint is not None and root is not None:
             x = torch.minimum(torch.maximum(x, root - self.constraint), root + self.constraint)
-        return super()._finish(x, root, eight_bit)
+        return super()._finish(x, root, levels)
 
     def check(self, shape: tuple[int, ...]) -> None:
         return None

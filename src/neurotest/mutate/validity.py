@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,18 @@ from neurotest.mutate.distances import SAME
 
 CODE = {"mode": "or", "l0_unit": "value", "l0_base": "nonzero", "check_once": True, "style_exempt": True}
 NSGEN = {**CODE, "alpha": 0.2, "beta": 0.4}
+
+
+class ValidityRule(ABC):
+    """Decides whether mutants are still what their references are."""
+
+    check_once: bool  # also operators that are allowed once per lineage
+    style_exempt: bool  # not families that say that they are exempt
+    beta: float = 1.0  # the largest change of a value that is allowed
+
+    @abstractmethod
+    def check(self, mutants: Tensor, references: Tensor) -> Tensor:
+        """(n,) bool, from inputs (n, ...) in [0, 1]."""
 
 
 @registry.register(
@@ -33,7 +46,7 @@ NSGEN = {**CODE, "alpha": 0.2, "beta": 0.4}
     },
 )
 @dataclass(frozen=True, kw_only=True)
-class Validity:
+class Validity(ValidityRule):
     """A mutant is valid if it changes less than `alpha` of its reference image or (and) no value by more than `beta`.
 
     l0_unit: what is counted, `value` or `pixel`. l0_base: of what alpha is a share, of the `nonzero` ones of the reference or

@@ -15,6 +15,7 @@ from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.engine import Engine
+from neurotest.levels import levels_of
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.repair.operators import Operators, unit
 from neurotest.target import Target
@@ -216,8 +217,8 @@ class Lessons:
         first, second, share = (values[rows] for values in self.mixtures[:3])
         one, other = (unit(self.parts.base.read(index), self.target.bounds) for index in (first, second))
         mixed = torch.lerp(one, other, torch.from_numpy(share).to(one).view(-1, *[1] * (one.ndim - 1)))
-        eight_bit = self.parts.base.dtype == np.uint8
-        mixed = self.parts.aim.operators.apply(mixed, self.mixtures[3][rows], eight_bit=eight_bit)
+        levels = levels_of(self.parts.base.dtype)
+        mixed = self.parts.aim.operators.apply(mixed, self.mixtures[3][rows], levels=levels)
         return from_unit(mixed, self.target.bounds).to(self.target.device)
 
     def _inputs(self, module: nn.Module, parts: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
@@ -245,12 +246,12 @@ class Lessons:
         """Images changed as it was drawn."""
         assert self.parts.base is not None
         assert self.parts.aim is not None
-        eight_bit, bounds = self.parts.base.dtype == np.uint8, self.target.bounds
+        levels, bounds = levels_of(self.parts.base.dtype), self.target.bounds
         x = unit(self.parts.base.read(self.images[rows % self.parts.copies]), bounds)
         for depth, changes in enumerate(self.changes):
             deeper = np.flatnonzero(self.deeper[rows]) if depth else np.arange(len(rows))
             if len(deeper):
-                x[deeper] = self.parts.aim.operators.apply(x[deeper], changes[rows[deeper]], eight_bit=eight_bit)
+                x[deeper] = self.parts.aim.operators.apply(x[deeper], changes[rows[deeper]], levels=levels)
         return from_unit(x, bounds).to(self.target.device)
 
     def _attacked(self, module: nn.Module, x: Tensor, y: Tensor, index: NDArray[np.int64]) -> Tensor:

@@ -14,12 +14,15 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.data.source import ArraySource, Source
+from neurotest.levels import Levels, levels_of
+from neurotest.mutate.audio import AudioMutations
 from neurotest.mutate.base import WIDTH, Draws, Mutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.rules import TensorFuzzMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.repair.broad import BroadMutations
+from neurotest.sounds import is_sound
 
 # Names that campaigns have for what is the same change here.
 SAME = {"translation": "shift", "pixels": "noise", "white noise": "noise"}
@@ -46,8 +49,15 @@ class Operators:
     sets: tuple[Mutations, ...]
 
     @classmethod
+    def of_source(cls, source: Source) -> Operators:
+        """All that its inputs can be changed by."""
+        if is_sound(source.dtype, source.shape):
+            return cls(AudioMutations().names, (AudioMutations(),))
+        return cls.of_shape(source.shape)
+
+    @classmethod
     def of_shape(cls, shape: tuple[int, ...]) -> Operators:
-        """All that inputs of this shape can be changed by: 13 for images, noise for everything else."""
+        """Of what is no sound: 13 for images, noise for everything else."""
         if len(shape) != 3:
             return cls(("noise",), (TensorFuzzMutations(sigma=0.1),))
         sets = (NssMutations(), ViewMutations(), CorruptionMutations())
@@ -56,7 +66,7 @@ class Operators:
 
     def broader(self) -> Operators:
         """These, and changes of no particular kind, which nothing is judged by; images only."""
-        if self.names == ("noise",) and len(self.sets) == 1:  # inputs that are no images
+        if any(one.sound or isinstance(one, TensorFuzzMutations) for one in self.sets):  # inputs that are no images
             return self
         broad = BroadMutations()
         return Operators((*self.names, *broad.names), (*self.sets, broad))
@@ -101,7 +111,7 @@ class Operators:
             parameters[mine, : len(neutral)] = np.round(row) if one.operator.integers else row
         return Changes(changes.kind, parameters)
 
-    def apply(self, x: Tensor, changes: Changes, *, eight_bit: bool) -> Tensor:
+    def apply(self, x: Tensor, changes: Changes, *, levels: Levels | None) -> Tensor:
         """A batch in [0, 1], each item changed as it was drawn."""
         out = x.clone()
         places = np.array(self._places)[changes.kind]  # (n, 2)
@@ -110,7 +120,7 @@ class Operators:
             if len(mine):
                 draws = Draws(one.names, places[mine, 1].astype(np.int8), changes.parameters[mine])
                 rows = torch.from_numpy(mine).to(x.device)
-                out[rows] = one.apply(x[rows], draws, root=x[rows], eight_bit=eight_bit)
+                out[rows] = one.apply(x[rows], draws, root=x[rows], levels=levels)
         return out
 
     def changed(self, source: Source, changes: Changes, bounds: tuple[float, float]) -> Source:
@@ -118,7 +128,7 @@ class Operators:
         x = np.empty((len(source), *source.shape), source.dtype)
         for start in range(0, len(source), CHUNK):
             rows = np.arange(start, min(start + CHUNK, len(source)))
-            x[rows] = stored(self.apply(unit(source.read(rows), bounds), changes[rows], eight_bit=x.dtype == np.uint8), x, bounds)
+            x[rows] = stored(self.apply(unit(source.read(rows), bounds), changes[rows], levels=levels_of(x.dtype)), x, bounds)
         return ArraySource(x, source.labels, classes=source.classes, spec=source.spec, originals=source)
 
     def pool(self, source: Source, seed: int, bounds: tuple[float, float], purpose: str) -> tuple[Source, Changes]:
@@ -130,13 +140,14 @@ class Operators:
 def unit(x: NDArray[np.generic], bounds: tuple[float, float]) -> Tensor:
     """Inputs as a source gives them, in [0, 1]."""
     tensor = torch.from_numpy(np.ascontiguousarray(x))
-    return tensor.float().div_(255) if x.dtype == np.uint8 else to_unit(tensor, bounds).clamp(0, 1)
+    levels = levels_of(x.dtype)
+    return levels.unit(tensor) if levels else to_unit(tensor, bounds).clamp(0, 1)
 
 
 def stored(x: Tensor, like: NDArray[np.generic], bounds: tuple[float, float]) -> NDArray[np.generic]:
     """The inverse, in the number format of `like`."""
-    if like.dtype == np.uint8:
-        return np.asarray(x.mul(255).round_().to(torch.uint8).cpu().numpy())
+    if (levels := levels_of(like.dtype)) is not None:
+        return levels.stored(x)
     return np.asarray(from_unit(x, bounds).clamp(*bounds).float().cpu().numpy())
 
 

@@ -123,7 +123,7 @@ def make_plan(
     for name, source in (("train", train), ("holdout", holdout), ("shift", shift)):
         if source is not None and source.labels is None:
             raise BadInput(f"--{name} {source.what} has no labels: give labelled data.")
-    every = Operators.of_shape(holdout.shape)
+    every = Operators.of_source(holdout)
     withheld = withheld_operators(every, unseen, seed)
     operators = every.without(withheld)
     parts = split(material, withheld, seed)

@@ -13,6 +13,7 @@ from neurotest.data.source import ArraySource, Source
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.attacks import PGD, Attack
 from neurotest.generate.gradient.engine import Engine
+from neurotest.levels import levels_of
 from neurotest.repair.lessons import Ingredients
 from neurotest.repair.operators import stored, unit
 from neurotest.repair.plan import Plan, some
@@ -109,7 +110,7 @@ def attacked(target: Target, source: Source, attack: Attack, seed: int) -> Sourc
     x = np.empty((len(source), *source.shape), source.dtype)
     import torch
 
-    with Engine(target, eight_bit=x.dtype == np.uint8) as engine:
+    with Engine(target, levels=levels_of(x.dtype)) as engine:
         for start in range(0, len(source), BATCH):
             rows = np.arange(start, min(start + BATCH, len(source)))
             seeds = unit(source.read(rows), target.bounds).to(target.device)

@@ -21,6 +21,7 @@ COMMANDS = ("fuzz", "merge")
 SHOWN = 60  # families with pictures
 SURE = 0.8  # of the faults believed valid: below, the first sentence says so
 FIRST = 12  # of them in view, the others folded
+PLAYED = 30  # of them, if they are sound, can be played: a page has to stay small
 
 
 @section("merge", title="Merged campaigns", order=0, commands=("merge",), template="fuzz.html.j2")
@@ -102,19 +103,20 @@ def neurons(run: Run) -> Row:
 def fault_families(run: Run) -> Row:
     grouped = families(run.path)
     x, rows_of_seeds = Store(run).seeds()
-    shrunk, bounds = shrunk_of(run), pictures.bounds_of(run)
-    rows = []
+    shrunk, bounds, rate = shrunk_of(run), pictures.bounds_of(run), run.rate
+    rows: list[Row] = []
     for family, row in list(zip(grouped.families, grouped.table(), strict=True))[:SHOWN]:
         small, seed = shrunk.get(family.key), rows_of_seeds.get(family.representative.root)
         file = family.representative.file
         original = None if seed is None else np.array(x[seed])
-        row["picture"] = pictures.of_file(file)
-        row["seed"] = None if original is None else pictures.of_input(original, bounds)
+        played = len(rows) < PLAYED
+        row["picture"] = pictures.of_file(file, sound=played)
+        row["seed"] = None if original is None else pictures.of_input(original, bounds, rate if played else None)
         row["difference"] = None if original is None or file is None else pictures.of_difference(decode(file), original, bounds)
-        row["shrunk"] = small and {**small, "picture": pictures.of_file(small["file"])}
+        row["shrunk"] = small and {**small, "picture": pictures.of_file(small["file"], sound=played)}
         rows.append(row)
     swarm = run["command"] == "swarm"
     title = "Fault families" if len(rows) == len(grouped.families) else f"Fault families, {len(rows)} of {len(grouped.families)}"
     unshrunk = swarm and not any(row["shrunk"] for row in rows)
-    about = {"title": title, "total": len(grouped.families), "first": FIRST}
-    return {**about, "families": rows, "mutated": not swarm, "unshrunk": unshrunk}  # a swarm moves pixels: no mutation
+    about = {"title": title, "total": len(grouped.families), "first": FIRST, "heard": rate is not None}
+    return {**about, "families": rows, "mutated": not swarm, "unshrunk": unshrunk}  # a swarm moves values: no mutation

@@ -17,6 +17,7 @@ from neurotest.report import paths, pictures
 from neurotest.report.page import Block, assemble
 from neurotest.report.rendering import render
 from neurotest.report.section import Conclusion, command
+from neurotest.sounds import is_sound, picture
 
 SHOWN = 60  # substitutions
 HEAT = np.array([213, 94, 0], dtype=np.float32)  # vermilion
@@ -92,10 +93,14 @@ def page(explained: Explanation | Patterns) -> str:
         conclusion = _common(explained)
     else:
         title, template = f"Fault {explained.fault}", "explanation.html.j2"
-        images = [_embed(_colours(x)) for x in explained.images]
+        images = [
+            pictures.of_input(x, rate=explained.rate) if is_sound(x.dtype, x.shape) else _embed(_colours(x))
+            for x in explained.images
+        ]
         changed = pictures.of_difference(explained.images[1], explained.images[0])
         content = {
             "parting": parting(explained), "images": images, "difference": changed, "layers": _layers(explained),
+            "heard": explained.rate is not None,
             "path": paths.paths(explained), "read": READ_FOR_EXEMPLARS,
         }  # fmt: skip
         conclusion = _why(explained)
@@ -140,7 +145,7 @@ def _layers(explained: Explanation) -> list[dict[str, Any]]:
     for pair in explained.pair.layers:
         sides = [(side, _map(image, side.map)) for image, side in zip(images, (pair.seed, pair.fault), strict=True)]
         best = [
-            [picture for x in explained.exemplars.get((pair.layer, side.neuron), ()) if (picture := _embed(_colours(x)))]
+            [drawn for x in explained.exemplars.get((pair.layer, side.neuron), ()) if (drawn := _embed(_colours(x)))]
             for side, _ in sides
         ]
         rows.append({"layer": pair.layer, "same": pair.same, "sides": sides, "exemplars": best, "complete": pair.completeness})
@@ -153,7 +158,9 @@ def _map(picture: NDArray[np.float32] | None, values: NDArray[np.float32] | None
 
 
 def _colours(x: NDArray[Any]) -> NDArray[np.float32] | None:
-    """An image (height, width, 3) in 0..255, where the input is one."""
+    """An image (height, width, 3) in 0..255, where the input is one or a sound."""
+    if is_sound(x.dtype, x.shape):
+        return np.asarray(picture(x), np.float32).transpose(1, 2, 0)
     if x.ndim != 3 or x.shape[0] not in (1, 3):
         return None
     values = x.astype(np.float32)

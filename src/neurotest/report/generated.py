@@ -139,9 +139,9 @@ def strips(run: Run) -> Row | None:
         assert row.predicted is not None
         shown.append({
             "position": row.words, "true": class_name(row.label, classes), "predicted": class_name(row.predicted, classes),
-            "l2": row.extra.get("l2"), "linf": row.extra.get("linf"), "fault": pictures.of_input(fault, bounds),
-            "seed": None if seed is None else pictures.of_input(seed, bounds),
+            "l2": row.extra.get("l2"), "linf": row.extra.get("linf"), "fault": pictures.of_input(fault, bounds, run.rate),
+            "seed": None if seed is None else pictures.of_input(seed, bounds, run.rate),
             "difference": None if seed is None else pictures.of_difference(fault, seed, bounds),
         })  # fmt: skip
     title = "Seed, fault, difference" if len(shown) == len(faults) else f"Seed, fault, difference: {len(shown)} of {len(faults)}"
-    return {"strips": shown, "total": run["summary"]["faults"], "title": title}
+    return {"strips": shown, "total": run["summary"]["faults"], "title": title, "heard": run.rate is not None}

@@ -38,7 +38,8 @@ def matrix(run: Run) -> Row | None:
     names = list(run["classes"]) if "classes" in run else []
     rows, columns = _most((g.true, g.faults) for g in groups), _most((g.predicted, g.faults) for g in groups)
     cells = {
-        (g.true, g.predicted): {"faults": g.faults, "picture": pictures.of_file(g.file)} for g in _shown(groups, rows, columns)
+        (g.true, g.predicted): {"faults": g.faults, "picture": pictures.of_file(g.file, sound=False)}
+        for g in _shown(groups, rows, columns)
     }
     left_out = sum(g.faults for g in groups if (g.true, g.predicted) not in cells)
     return {

@@ -84,7 +84,8 @@ def policy() -> str:
     """What a page may load: pictures and styles it holds itself, and of scripts these two by their hash. No request, no eval."""
     hashes = " ".join(f"'sha256-{_hash(text)}'" for text in (str(script()).encode(), gzip.decompress(asset(BUNDLE))))
     return (
-        f"default-src 'none'; script-src {hashes}; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {hashes}; img-src data:; media-src data:; style-src 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 

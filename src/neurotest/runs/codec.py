@@ -1,7 +1,7 @@
 """One input as a file that a person can open and that reads back exactly as it was tested.
 
-uint8 with 1 or 3 channels is a PNG. Everything else is a `.npy` with a picture beside it, `STEM.view.png`, which is for
-eyes only and never read back.
+uint8 with 1 or 3 channels is a PNG, sound a WAV of 16 bits. Everything else is a `.npy`. Beside what is no picture itself lies
+one, `STEM.view.png` (of sound its spectrogram), which is for eyes only and never read back.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest import sounds
 from neurotest.arrays import DEFLATE
 from neurotest.errors import BadInput
 from neurotest.runs.folder import Folder, RunFile
@@ -26,11 +27,12 @@ from neurotest.runs.folder import Folder, RunFile
 if TYPE_CHECKING:
     from PIL import Image
 
-Input = NDArray[np.uint8] | NDArray[np.float32]
+Input = NDArray[np.uint8] | NDArray[np.int16] | NDArray[np.float32]
 Array = TypeVar("Array", bound=np.ndarray)
 Place = TypeVar("Place", Path, RunFile)  # a file of a run or, in a program of one's own, any file
 
 VIEW = ".view.png"
+VIEWED = (".npy", ".wav")  # what may have one
 MAX_PIXELS = 64_000_000
 MAX_BYTES = 1 << 30
 MAX_TILES = 16
@@ -40,8 +42,13 @@ SHAPE = rf"{SIDE},|{SIDE}(?:, {SIDE}){{1,31}}"
 HEADER = re.compile(rf"\{{'descr': '(?P<type>\|u1|<f4)', 'fortran_order': False, 'shape': \((?P<shape>{SHAPE})\), \}} *\n")
 
 
-def encode(x: np.ndarray, stem: Place, bounds: tuple[float, float] = (0.0, 1.0)) -> Place:
-    """Write one input to `stem` plus the ending that fits, and return that file. `bounds` are black and white of the view."""
+def encode(x: np.ndarray, stem: Place, bounds: tuple[float, float] = (0.0, 1.0), rate: int | None = None) -> Place:
+    """Write one input to `stem` plus the ending that fits, and return that file. `bounds` are black and white of the view.
+
+    rate: samples a second, of sound.
+    """
+    if sounds.is_sound(x.dtype, x.shape):
+        return _encode_sound(x, stem, rate)
     if x.dtype not in (np.uint8, np.float32) or x.ndim == 0 or x.size == 0:
         raise BadInput(f"cannot store an input of {x.dtype} and shape {x.shape}: expected uint8 or float32, not empty.")
     if x.nbytes > MAX_BYTES or (x.ndim == 3 and x.shape[1] * x.shape[2] > MAX_PIXELS):
@@ -55,6 +62,17 @@ def encode(x: np.ndarray, stem: Place, bounds: tuple[float, float] = (0.0, 1.0))
     file = _named(stem, ".npy")
     with _opened(file).writing() as out:
         np.lib.format.write_array(out, np.ascontiguousarray(x), version=(1, 0), allow_pickle=False)
+    return file
+
+
+def _encode_sound(x: np.ndarray, stem: Place, rate: int | None) -> Place:
+    if rate is None or x.nbytes > MAX_BYTES:
+        raise BadInput(
+            f"cannot store a sound of {x.size:,} samples, {rate or 'nobody knows how many'} a second: say --rate 16000."
+        )
+    _write_png(sounds.picture(x, rate), _opened(_named(stem, VIEW)))
+    file = _named(stem, ".wav")
+    _opened(file).write(sounds.wav(x, rate))
     return file
 
 
@@ -73,10 +91,26 @@ def decode(place: Path | RunFile) -> Input:
     """Exactly the array that `encode` wrote to this file. Sizes are checked before anything is unpacked."""
     file = _opened(place)
     if file.base.endswith(VIEW):
-        raise BadInput(f"{file} is only a view: the input itself is {file.base.removesuffix(VIEW)}.npy beside it.")
-    if not file.base.endswith((".png", ".npy")):
-        raise BadInput(f"{file}: expected a .png or .npy that neurotest wrote.")
-    return _read(file, _read_png if file.base.endswith(".png") else _read_npy)
+        raise BadInput(f"{file} is only a view: the input itself is {file.base.removesuffix(VIEW)}.npy or .wav beside it.")
+    reader = READERS.get(file.base[-4:])
+    if reader is None:
+        raise BadInput(f"{file}: expected a .png, .wav or .npy that neurotest wrote.")
+    return _read(file, reader)
+
+
+def rate(place: Path | RunFile) -> int | None:
+    """Samples a second of a stored sound; None for what is none."""
+    file = _opened(place)
+    return _read(file, lambda sound: np.array(sounds.read_wav(sound.read(MAX_BYTES))[1])).item() if is_wav(file) else None
+
+
+def is_wav(file: RunFile) -> bool:
+    """Whether it is a stored sound."""
+    return file.base.endswith(".wav")
+
+
+def _read_wav(file: RunFile) -> NDArray[np.int16]:
+    return sounds.read_wav(file.read(MAX_BYTES))[0]
 
 
 def decode_picture(file: RunFile) -> NDArray[np.uint8]:
@@ -94,7 +128,7 @@ def _read(file: RunFile, reader: Callable[[RunFile], Array]) -> Array:
 
 def picture(place: Place) -> Place | None:
     """The file beside (or equal to) an encoded input that a browser can show; None for what is no image."""
-    shown = _named(place, "") if str(place).endswith(".png") else _named(place, VIEW, ".npy")
+    shown = _named(place, "") if str(place).endswith(".png") else _named(place, VIEW, str(place)[-4:])
     return shown if _opened(shown).exists() else None
 
 
@@ -155,8 +189,19 @@ def _npy_header(path: RunFile, stream: BinaryIO) -> tuple[tuple[int, ...], np.dt
     return tuple(int(side) for side in header["shape"].split(",") if side), np.dtype(header["type"])
 
 
+READERS: dict[str, Callable[[RunFile], Input]] = {".png": _read_png, ".npy": _read_npy, ".wav": _read_wav}
+
+
+def viewable(x: np.ndarray) -> bool:
+    """Whether `view` has a picture of it."""
+    return bool(x.size) and (x.ndim == 3 or sounds.is_sound(x.dtype, x.shape))
+
+
 def view(x: np.ndarray, bounds: tuple[float, float]) -> NDArray[np.uint8]:
-    """A picture of x: channels that are neither grey nor RGB stand side by side, the first 16 of them."""
+    """A picture of x: channels that are neither grey nor RGB stand side by side, the first 16 of them; of sound its
+    spectrogram."""
+    if sounds.is_sound(x.dtype, x.shape):
+        return sounds.picture(x)
     if x.dtype == np.uint8:
         grey = x
     else:

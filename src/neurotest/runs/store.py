@@ -36,7 +36,7 @@ FIXED = ("id", "command", "config")  # what `made_here` looks at is what is used
 # What taking apart values of other types raises.
 UNFIT = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 ROLE = re.compile(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*")
-ENDING = r"(png|npy|view\.png)"
+ENDING = r"(png|npy|wav|view\.png)"
 own(r"run\.json|selection\.csv")  # exports
 STORED = own(rf"{INPUTS}/{ROLE.pattern}-[0-9]{{6,}}\.{ENDING}|faults/(fault|shrunk)-[0-9]{{6,}}\.{ENDING}", INPUTS, "faults")
 
@@ -294,6 +294,14 @@ class Run(Labels, Rankings):
 
     # inputs and their files
 
+    @property
+    def rate(self) -> int | None:
+        """Samples a second of the sound that its target takes; None where it takes something else."""
+        config = self["config"]
+        described = config.get("description") if isinstance(config, dict) else None
+        rate = described.get("rate") if isinstance(described, dict) else None
+        return int(rate) if isinstance(rate, str) and rate.isdecimal() and len(rate) < 7 else None
+
     def add_inputs(self, rows: Iterable[InputRow | Mapping[str, Any]]) -> None:
         """Rows with position, content and, where known, label, predicted, extra. All or none of the call are kept."""
         inputs = (row if isinstance(row, InputRow) else InputRow(**row) for row in rows)
@@ -311,14 +319,14 @@ class Run(Labels, Rankings):
         return [read(InputRow, (*row[:4], loads(row[4], self._file)), self._file) for row in rows]
 
     def save_input(self, position: int, x: np.ndarray, role: str = "picked", bounds: tuple[float, float] = (0.0, 1.0)) -> Path:
-        """Store the input itself as RUN/inputs/ROLE-POSITION.png (or .npy); the same position and role again replaces it."""
+        """Store the input itself as RUN/inputs/ROLE-POSITION.png, .wav or .npy; the same position and role again replaces it."""
         if not ROLE.fullmatch(role):
             raise BadInput(f"role={role!r}: expected lower-case words joined by - (picked, original).")
         position = int(position)
         if not self.rows("SELECT 1 FROM input WHERE position = ?", position):
             raise BadInput(f"position {position} is no input of {self.path}: add_inputs comes first.")
         with self.transaction():
-            file = codec.encode(x, self.file(f"{INPUTS}/{role}-{position:06d}"), bounds)
+            file = codec.encode(x, self.file(f"{INPUTS}/{role}-{position:06d}"), bounds, self.rate)
             self._db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", (position, role, file.name))
         return file.path
 
@@ -347,8 +355,8 @@ class Run(Labels, Rankings):
         rows = self.rows("SELECT path FROM file UNION SELECT file FROM mutant UNION SELECT file FROM shrunk")
         names = {str(name) for (name,) in rows}
         for name in list(self.folder.names()):
-            owner = name.removesuffix(codec.VIEW) + ".npy" if name.endswith(codec.VIEW) else name
-            if STORED.fullmatch(name) and owner not in names:
+            owners = {name.removesuffix(codec.VIEW) + own for own in codec.VIEWED} if name.endswith(codec.VIEW) else {name}
+            if STORED.fullmatch(name) and not owners & names:
                 self.file(name).remove()
 
     def export(self) -> None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -14,13 +15,17 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
+from neurotest.levels import EIGHT, levels_of
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
+from neurotest.mutate.audio import AudioMutations, mild_variants
+from neurotest.mutate.base import Mutations
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.select.thinning import Thinned
+from neurotest.sounds import is_sound
 from neurotest.target import Probe, Target, Trace, Want
 
 Partners = Callable[[Probe, Batch], list[Trace]]
@@ -238,14 +243,19 @@ def _partners(pool: Pool, partner: Partner) -> Partners:
     if partner.reference == "dropout":
         thinned = Thinned(target, pool.seed)
         return lambda probe, part: thinned.traces(part.x, mutants)
+    sound, levels = is_sound(pool.source.dtype, pool.source.shape), levels_of(pool.source.dtype)
+    if partner.reference == "mild" and sound:
+        return lambda probe, part: [
+            probe(from_unit(x, bounds)) for x in islice(mild_variants(to_unit(part.x, bounds), levels), mutants)
+        ]
     if partner.reference == "mild":
         mild = MildMutations(rounding="pool")
         return lambda probe, part: [probe(from_unit(x, bounds)) for x in mild.variants(to_unit(part.x, bounds))[:mutants]]
-    mutations = NssMutations(rounding="pool")
+    mutations: Mutations = AudioMutations() if sound else NssMutations(rounding="pool")
     draws = [mutations.draw(rng.stream("select.remutate", pool.seed, number), len(pool)) for number in range(mutants)]
 
     def mutated(probe: Probe, part: Batch) -> list[Trace]:
         unit = to_unit(part.x, bounds)
-        return [probe(from_unit(mutations.apply(unit, draw[part.index]), bounds)) for draw in draws]
+        return [probe(from_unit(mutations.apply(unit, draw[part.index], levels=levels or EIGHT), bounds)) for draw in draws]
 
     return mutated

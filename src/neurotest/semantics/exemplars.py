@@ -23,6 +23,7 @@ from neurotest import checks
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.scan import BATCH
+from neurotest.sounds import is_sound, picture_size
 from neurotest.target import Layer, Probe, Target, Trace, Want
 
 K = 15
@@ -289,6 +290,11 @@ def has_map(layer: Layer, shape: tuple[int, ...]) -> bool:
     return len(places(layer)) == len(shape) - 1 > 0 and math.prod(places(layer)) > 1
 
 
+def plane_of(dtype: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The sides over which maps of such inputs lie: those of a picture, of sound those of its spectrogram."""
+    return picture_size(shape[-1]) if is_sound(dtype, shape) else shape[1:]
+
+
 def enlarged(layer: Layer, tensor: Tensor, image: tuple[int, ...]) -> Tensor:
     """A layer's output (n, neurons, places) as maps of image size: (n, neurons, *image), bilinear between places."""
     flat = maps(layer, tensor)
@@ -317,7 +323,7 @@ def regions(
     about = next(one for one in exemplars.layers if one.name == layer)
     index, _ = exemplars.top(layer)
     chosen = np.arange(len(index)) if neurons is None else np.asarray(neurons)
-    image = source.shape[1:]
+    image, sound = plane_of(source.dtype, source.shape), is_sound(source.dtype, source.shape)
     step = max(1, MEMORY // max(1, 4 * index.shape[1] * int(np.prod(image))))
     with Probe(target, Want(layers=layer, keep="map")) as probe:
         for start in range(0, len(chosen), step):
@@ -332,6 +338,8 @@ def regions(
                     with torch.inference_mode():
                         (here,) = probe(target.prepare(inputs[at : at + batch])).values.values()
                     _cut_batch(masks, here.movedim(about.axis, 1), rows - at, some, gamma)
+            if sound:
+                masks = masks[..., ::-1, :].copy()  # low tones are below in the picture and first in the network
             masks[index[some] < 0] = False
             yield Regions(layer, some, index[some], inputs, np.minimum(rows, len(needed) - 1), masks)
 

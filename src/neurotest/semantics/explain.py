@@ -13,6 +13,7 @@ from torch import Tensor
 
 from neurotest.semantics.exemplars import enlarged, globs, has_map
 from neurotest.semantics.guidance import Semantics
+from neurotest.sounds import picture_size
 from neurotest.stats.comparison import holm
 from neurotest.target import Layer, Probe, Want
 
@@ -110,15 +111,18 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
 
 
 def _maps(ready: Semantics, x: Tensor) -> dict[str, NDArray[np.float32]]:
-    """Activation maps at image size (2, neurons, height, width), of layers that have maps."""
-    layers = [layer for layer in ready.layers if has_map(layer, tuple(x.shape[1:]))]
-    if not layers or x.ndim != 4:
+    """Activation maps at image size (2, neurons, height, width), of layers that have maps; of sound, over its spectrogram."""
+    sound = ready.target.preprocess.rate is not None
+    image = picture_size(x.shape[-1]) if sound else tuple(x.shape[2:])
+    layers = [layer for layer in ready.layers if has_map(layer, (1, *image))]
+    if not layers or (x.ndim != 4 and not sound):
         return {}
     want = Want(layers=globs(layers), keep="map")
     with Probe(ready.target, want) as probe:
         trace = probe(x)
-    image = tuple(x.shape[2:])
-    return {layer.name: enlarged(layer, trace[want][layer.name].float(), image).cpu().numpy() for layer in layers}
+    grown = {layer.name: enlarged(layer, trace[want][layer.name].float(), image).cpu().numpy() for layer in layers}
+    # Low tones are first in a network and below in a picture.
+    return {name: values[..., ::-1, :].copy() for name, values in grown.items()} if sound else grown
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from neurotest import checks, rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
+from neurotest.levels import levels_of
 from neurotest.mutate.base import Draws, Mutations
 from neurotest.mutate.chain import Step, draws_of
 from neurotest.mutate.rules import Rules95
@@ -166,7 +167,7 @@ class _Part:
         x, every = target.prepare(raw), self.draws[np.tile(np.arange(rules), n)]
         with torch.inference_mode():
             unit = to_unit(x, target.bounds).repeat_interleave(rules, 0)
-            changed = from_unit(self.mutations.apply(unit, every, eight_bit=raw.dtype == np.uint8), target.bounds)
+            changed = from_unit(self.mutations.apply(unit, every, levels=levels_of(raw.dtype)), target.bounds)
         references = reader.references(x, labels)
         return references, reader.mutants(changed, references[np.repeat(np.arange(n), rules)])
 

@@ -21,6 +21,7 @@ from neurotest.serve.owner import Owner
 from neurotest.serve.refusals import Missing
 
 PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "the input as a picture"}}
+SOUND: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}, "description": "the input as a sound"}}
 SUMMARY = "Labels for an adaptive selection: the next input, answers, undo, a grid, progress, exports."
 Format = Literal["csv", "folder", "label-studio"]
 
@@ -31,8 +32,8 @@ def application(path: Path, labelling: Labelling, owner: Owner, by: str = "") ->
     target = str(labelling.run["config"].get("target", ""))
     pictures = labelling.pictures
     about = {
-        "run": path.name, "target": target, "pool": len(labelling.predicted), "classes": labelling.classes, "media": "image/png",
-        "by": by, "version": __version__, "note": pictures.problem,
+        "run": path.name, "target": target, "pool": len(labelling.predicted), "classes": labelling.classes,
+        "media": pictures.kind, "by": by, "version": __version__, "note": pictures.problem,
     }  # fmt: skip
     _add_reading(app, labelling, owner, about, path)
     _add_answering(app, labelling, owner)
@@ -59,6 +60,14 @@ def _add_reading(app: FastAPI, labelling: Labelling, owner: Owner, about: dict[s
             raise Missing(f"the run has no picture of input {position}.")
         shown = pictures.shown(position)
         return Response(shown.content, media_type=shown.kind, headers={"cache-control": "private, max-age=3600"})
+
+    @app.get("/api/inputs/{position}/sound", response_class=Response, responses=SOUND)
+    def get_sound(position: models.Position) -> Response:
+        """One input of the pool, to be played."""
+        known = position < len(pictures.contents) and pictures.has(position)
+        if not known or (heard := pictures.heard(position)) is None:
+            raise Missing(f"the run has no sound of input {position}.")
+        return Response(heard.content, media_type=heard.kind, headers={"cache-control": "private, max-age=3600"})
 
     @app.get("/api/inputs/{position}/guess", response_model=models.Guess)
     def get_guess(position: models.Position) -> object:

@@ -27,8 +27,9 @@ from neurotest.runs import codec, lock
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import UNFIT, Run
 from neurotest.serve.facts import budget_words, caution, change_words, judged_by, random_words
-from neurotest.serve.media import LARGEST, Shown, apart, differing, picture, times_of
+from neurotest.serve.media import LARGEST, WAV, Shown, apart, differing, picture, times_of
 from neurotest.serve.refusals import Missing
+from neurotest.sounds import difference, is_sound, wav
 
 Entry = dict[str, Any]
 CAMPAIGNS = ("fuzz", "merge", "swarm")
@@ -222,13 +223,14 @@ class Live:
             small = shrunk_of(run).get(mutant.family)
             views = [view for view in VIEWS if self._view(run, mutant, view) is not None]
             share = self._apart(run, mutant)
-            change = change_words(run, mutant.chain)
+            change, rate = change_words(run, mutant.chain), run.rate
         true, predicted = (class_name(one, classes or None) for one in mutant.family[:2])
         return {
             "number": number, "true": true, "predicted": predicted, "operator": mutant.operator, "key": key_text(mutant.family),
             "change": change, "oracle": mutant.oracle or "", "judged": judged_by(mutant.oracle or ""),
             "times": None if share is None else times_of(share), "seed": names.get(mutant.root, str(mutant.root)),
             "l0": mutant.distance[0], "l2": mutant.distance[1], "linf": mutant.distance[2], "pictures": views,
+            "sounds": [view for view in views if view != "difference"] if rate is not None else [],
             "shrunk": None if small is None else str(small["after"]),
         }  # fmt: skip
 
@@ -238,6 +240,19 @@ class Live:
         if shown is None:
             raise Missing(f"the run has no picture {view!r} of fault {number}.")
         return shown
+
+    def sound(self, number: int, view: str) -> Shown:
+        """What is heard of a fault, of its seed or of the fault when it was shrunk."""
+        with Run.open(self.path) as run:
+            mutant = self._mutant(run, number)
+            small = shrunk_of(run).get(mutant.family) if view == "shrunk" else None
+            file = mutant.file if view == "fault" else None if small is None else small["file"]
+            seed = _seed(run, mutant.root) if view == "seed" else None
+            if file is not None and codec.is_wav(file):
+                return Shown(WAV, file.read(LARGEST))
+            if seed is not None and is_sound(seed.dtype, seed.shape) and run.rate is not None:
+                return Shown(WAV, wav(seed, run.rate))
+        raise Missing(f"the run has no sound {view!r} of fault {number}.")
 
     def _mutant(self, run: Run, number: int) -> StoredMutant:
         self._refuse_others()
@@ -255,10 +270,12 @@ class Live:
             shown = None if file is None else codec.picture(file)
             return None if shown is None else Shown("image/png", shown.read(LARGEST))
         seed = _seed(run, mutant.root)
-        if seed is None or seed.ndim != 3:
+        if seed is None or not codec.viewable(seed):
             return None
         if view == "seed":
             return picture(seed, bounds_of(run))
+        if is_sound(seed.dtype, seed.shape) and file is not None:
+            return picture(difference(np.asarray(codec.decode(file)), seed))
         share = self._apart(run, mutant)
         return None if share is None else differing(share)
 

@@ -13,11 +13,14 @@ from neurotest.serve.access import Access
 from neurotest.serve.live import Live
 from neurotest.serve.sidejobs import Jobs
 
+SOUND: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}, "description": "a sound"}}
 PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "a picture"}}
 HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}, "description": "a page of its own"}}
 SUMMARY = "A run while it is written: how it stands, its fault families, its faults, and jobs that explain or shrink them."
 # An explanation is a page of its own: no script, no request, pictures and styles inside it.
-PAGE_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; sandbox"
+PAGE_POLICY = (
+    "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; sandbox"
+)
 Word = Annotated[str, Query(max_length=200)]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 Limit = Annotated[int, Query(ge=1, le=200)]
@@ -66,6 +69,12 @@ def _add_faults(app: FastAPI, live: Live) -> None:
         """The seed, the fault, their difference (`times` of the fault as large), or the smallest change of the family."""
         shown = live.picture(number, view)
         return Response(shown.content, media_type=shown.kind)
+
+    @app.get("/api/faults/{number}/{view}/sound", response_class=Response, responses=SOUND)
+    def get_sound(number: models.Position, view: Literal["seed", "fault", "shrunk"]) -> Response:
+        """The same to be played, where inputs are sound."""
+        heard = live.sound(number, view)
+        return Response(heard.content, media_type=heard.kind)
 
 
 def _add_jobs(app: FastAPI, live: Live, jobs: Jobs) -> None:

@@ -1,4 +1,4 @@
-"""An input as a browser shows it. A further kind of input (sound, say) is one more function here and one in `media.js`."""
+"""An input as a browser shows it: a picture, or a sound with its spectrogram. `media.js` knows the same kinds."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from neurotest.jobs.stored import stored_data
 from neurotest.runs import codec
 from neurotest.runs.folder import RunFile
 from neurotest.runs.store import Run
+from neurotest.sounds import is_sound, wav
 
 LARGEST = 1 << 28  # bytes of a picture
 TIMES = (1, 2, 5, 10, 20, 50, 100)  # how many times as large differences are drawn
@@ -31,11 +32,16 @@ class Shown:
     content: bytes
 
 
-def kind_of(shape: tuple[int, ...]) -> str:
-    """How inputs of this shape are shown."""
+PNG, WAV = "image/png", "audio/wav"
+
+
+def kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
+    """How such inputs are shown; of sound there is a picture, too."""
+    if is_sound(dtype, shape):
+        return WAV
     if len(shape) == 3:
-        return "image/png"
-    raise BadInput(f"inputs of shape {shape} are no pictures (channels, height, width): the page cannot show them yet.")
+        return PNG
+    raise BadInput(f"inputs of shape {shape} are no pictures (channels, height, width) and no sound: the page cannot show them.")
 
 
 def picture(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Shown:
@@ -44,7 +50,7 @@ def picture(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Shown:
     grey = codec.view(x, bounds)
     out = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(grey[0] if grey.shape[0] == 1 else grey.transpose(1, 2, 0))).save(out, format="PNG")
-    return Shown(kind_of(x.shape), out.getvalue())
+    return Shown(PNG, out.getvalue())
 
 
 class Pictures:
@@ -55,13 +61,14 @@ class Pictures:
         self.contents, self.bounds = contents, bounds
         self.files: dict[int, RunFile] = {row.position: row.file for row in run.files("picked")}
         self.source: Source | None = None
-        self.problem = ""
+        self.problem, self.rate = "", run.rate
+        self.kind = WAV if any(codec.is_wav(file) for file in self.files.values()) else PNG
         self._reading = threading.Lock()  # sources keep files open
         try:
             self.source = stored_data(run, stored_source(run, run["config"].get("pool"), pool, "pool"))
             if len(self.source) < len(contents):
                 raise BadInput(f"{self.source.what} has {len(self.source)} inputs, the run {len(contents)}.")
-            kind_of(self.source.shape)
+            self.kind = kind_of(self.source.dtype, self.source.shape)
         except BadInput as error:
             if pool is not None:
                 raise
@@ -82,8 +89,16 @@ class Pictures:
 
     def shown(self, position: int) -> Shown:
         if (file := self.files.get(position)) is not None and (stored := codec.picture(file)) is not None:
-            return Shown("image/png", stored.read(LARGEST))
+            return Shown(PNG, stored.read(LARGEST))
         return picture(self.read(position), self.bounds)
+
+    def heard(self, position: int) -> Shown | None:
+        """The sound; None where inputs are something else."""
+        if self.kind != WAV:
+            return None
+        if (file := self.files.get(position)) is not None and codec.is_wav(file):
+            return Shown(WAV, file.read(LARGEST))
+        return None if self.rate is None else Shown(WAV, wav(self.read(position), self.rate))
 
 
 def apart(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64] | None:

@@ -247,6 +247,7 @@ class Fault(BaseModel):
     l2: float
     linf: float
     pictures: list[str]
+    sounds: list[str]
     shrunk: str | None
 
 

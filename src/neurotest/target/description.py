@@ -49,6 +49,7 @@ class Description:
     crop: str | None = None
     grey: bool = False
     interpolation: str | None = None
+    rate: str | None = None
     layout: str | None = None
     precision: str | None = None
     device: str | None = None
@@ -124,7 +125,7 @@ class Description:
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
                 span=self.span, bins=self.bins, resize=self.resize, crop=self.crop, grey=self.grey or None,
-                interpolation=self.interpolation, layout=self.layout, precision=self.precision,
+                interpolation=self.interpolation, rate=self.rate, layout=self.layout, precision=self.precision,
             )  # fmt: skip
 
     def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:
@@ -156,6 +157,7 @@ def _fitting(preprocess: Preprocess) -> dict[str, Any]:
     return {
         "resize": resize, "crop": preprocess.crop, "grey": preprocess.grey,
         "interpolation": None if usual else preprocess.interpolation,
+        "rate": None if preprocess.rate is None else str(preprocess.rate),
     }  # fmt: skip
 
 

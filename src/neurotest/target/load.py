@@ -58,6 +58,7 @@ class LoadOptions(TypedDict, total=False):
     crop: str | None
     grey: bool | None
     interpolation: str | None
+    rate: int | str | None
     layout: str | None
     precision: str | None
     device: str | None
@@ -81,6 +82,7 @@ def load(
     crop: str | None = None,
     grey: bool | None = None,
     interpolation: str | None = None,
+    rate: int | str | None = None,
     layout: str | None = None,
     precision: str | None = None,
     device: str | None = None,
@@ -90,6 +92,7 @@ def load(
 
     span, bins: of outputs="regression", the range of the quantity and into how many classes it is cut (25 by default).
     resize, crop, grey, interpolation: how pictures of any size become its inputs, see `neurotest.pictures.Preprocess`.
+    rate: samples a second of the sound it takes.
     layout, precision: `channels_last`, `bfloat16`: faster on some processors, with other rounding.
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
@@ -97,7 +100,7 @@ def load(
     described: dict[str, Any] = {"bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "outputs": outputs}
     described |= {"classes": read_classes(classes), "span": span, "bins": bins, "layout": layout, "precision": precision}
     options = {key: value for key, value in described.items() if value is not None}
-    fitting: dict[str, Any] = {"resize": resize, "crop": crop, "grey": grey, "interpolation": interpolation}
+    fitting: dict[str, Any] = {"resize": resize, "crop": crop, "grey": grey, "interpolation": interpolation, "rate": rate}
     fitting = {key: value for key, value in fitting.items() if value is not None}
     device = _device(device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
     if isinstance(spec, Target) and not options and not fitting and weights is None and spec.device == torch.device(device):
@@ -214,7 +217,8 @@ def from_zoo(name: str) -> Target:
 
     subject = zoo.find(name)
     module = subject.load()
-    return Target(module, shape=subject.shape, classes=subject.classes)
+    fitting = Preprocess(rate=subject.rate)
+    return Target(module, shape=subject.shape, classes=subject.classes, bounds=subject.bounds, preprocess=fitting)
 
 
 @registry.register("target source", "py", paper="", cost="runs your code")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from neurotest.checks import shown
 from neurotest.errors import BadInput, NeurotestError
+from neurotest.levels import levels_of
 from neurotest.pictures import Preprocess
 from neurotest.target import chunks
 from neurotest.target.failures import ForwardError, failure, ours
@@ -123,11 +124,11 @@ class Target:
     # -- running it
 
     def prepare(self, x: np.ndarray) -> Tensor:
-        """What a source gives (uint8, or float in bounds) as the float tensor the target is tested on: (n, *shape)."""
+        """What a source gives (uint8, int16, or float in bounds) as the float tensor the target is tested on: (n, *shape)."""
         low, high = self.bounds
         tensor = torch.from_numpy(x)
-        if tensor.dtype == torch.uint8:
-            tensor = tensor.to(self.device).float().div_(255)
+        if (levels := levels_of(x.dtype)) is not None:
+            tensor = levels.unit(tensor.to(self.device))
             return tensor if (low, high) == (0.0, 1.0) else tensor.mul_(high - low).add_(low)
         if tensor.numel():
             least, most = (float(v) for v in torch.aminmax(tensor))

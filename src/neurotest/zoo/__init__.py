@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from neurotest.errors import BadInput, near
 from neurotest.files import cache_dir
+from neurotest.zoo import speech
 from neurotest.zoo.recipes import RECIPES, Recipe
 
 if TYPE_CHECKING:
@@ -19,9 +20,13 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "mnist": tuple("0123456789"),
     "fashion": ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
     "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    "spoken": tuple(speech.WORDS),
 }
-SHAPES: dict[str, tuple[int, ...]] = {"mnist": (1, 28, 28), "fashion": (1, 28, 28), "cifar10": (3, 32, 32)}
-DATASETS = {"mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10"}  # zoo word -> data set
+SHAPES: dict[str, tuple[int, ...]] = {
+    "mnist": (1, 28, 28), "fashion": (1, 28, 28), "cifar10": (3, 32, 32), "spoken": (1, speech.SAMPLES),
+}  # fmt: skip
+RATES = {"spoken": speech.RATE}  # samples a second, of those that are sound
+DATASETS = {"mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10", "spoken": speech.NAME}  # zoo word -> data set
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,15 @@ class Subject:
     @property
     def shape(self) -> tuple[int, ...]:
         return SHAPES[self.family]
+
+    @property
+    def rate(self) -> int | None:
+        """Samples a second, where it takes sound."""
+        return RATES.get(self.family)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return (0.0, 1.0) if self.rate is None else (-1.0, 1.0)
 
     @property
     def recipe(self) -> Recipe:

@@ -64,4 +64,5 @@ RECIPES: dict[str, Recipe] = {
     "mnist-fcnet10": Recipe(epochs=10, batch=128, stored="float8_e4m3fn"),  # 7.4 MB otherwise, too much to embed
     "mnist-conv1d": Recipe(epochs=5, batch=128),
     "mnist-conv2d": Recipe(epochs=5, batch=128),
+    "spoken-melnet": Recipe(epochs=3, batch=32, rate=2e-3, stored="float16"),
 }

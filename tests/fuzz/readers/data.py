@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import importlib.util
 import io
 import struct
 import zipfile
@@ -137,6 +138,37 @@ class Images:
         return lambda: data(f"dir:{folder}", strict=strict).read([0])
 
 
+class Sounds:
+    name, outside = "sounds", False
+
+    def prepare(self, folder: Path) -> None:
+        import soundfile
+
+        samples = 0.3 * np.sin(np.arange(400) / 5)
+        self.seeds: list[tuple[str, bytes]] = []
+        for form, subtypes in (
+            ("WAV", ("PCM_16", "PCM_24", "FLOAT", "ULAW")),
+            ("FLAC", ("PCM_16", "PCM_24")),
+            ("OGG", ("VORBIS",)),
+        ):
+            for subtype in subtypes:
+                out = io.BytesIO()
+                soundfile.write(out, samples, 8000, format=form, subtype=subtype)
+                self.seeds.append((form.lower(), out.getvalue()))
+
+    def case(self, rng: Rng, folder: Path) -> Read:
+        for file in folder.iterdir():
+            file.unlink()
+        form, content = pick(rng, self.seeds)
+        content = mutate_bytes(rng, content, [one for _, one in self.seeds])
+        (folder / f"a.{pick(rng, (form, 'wav', 'flac', 'ogg'))}").write_bytes(content)
+        (folder / "b.wav").write_bytes(self.seeds[0][1])
+        self.last = content
+        strict = bool(rng.integers(2))
+        return lambda: data(f"wav:{folder}", strict=strict).read([0])
+
+
+SOUNDS = (Sounds,) if importlib.util.find_spec("soundfile") else ()
 ROWS = [["rank", "position", "content", "score", "predicted", "label", "file"]]
 ROWS += [[str(i), str(i), f"{i:016x}", "0.5", "shirt", pick, ""] for i, pick in enumerate(("coat", "3", "", "'=a"))]
 
@@ -301,4 +333,4 @@ class Descriptions:
         return lambda: self.read(folder / "descriptions.csv", self.target)
 
 
-KINDS = (Npz, Idx, Images, LabelsCsv, LabelStudio, LabelsJson, LabelsLines, LabelsFolder, LabelledFolder, Descriptions)
+KINDS = (Npz, Idx, Images, *SOUNDS, LabelsCsv, LabelStudio, LabelsJson, LabelsLines, LabelsFolder, LabelledFolder, Descriptions)

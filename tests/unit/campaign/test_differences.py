@@ -53,5 +53,14 @@ def test_any_text_gives_an_input_or_a_value_error(text: str) -> None:
 
 
 def test_only_8_bits() -> None:
-    with pytest.raises(ValueError, match="8-bit"):
+    with pytest.raises(ValueError, match="8 or 16 bits"):
         restored(np.zeros((1, 2, 2), np.float32), text_of(b"\x00" * 8))
+
+
+def test_sound_comes_back_too() -> None:
+    seed, changed = np.array([[-32768, 0, 32767]], np.int16), np.array([[32767, -5, -32768]], np.int16)
+    back = restored(seed, difference(seed, changed))
+    assert back.dtype == np.int16
+    assert np.array_equal(back, changed)
+    with pytest.raises(ValueError, match="leaves the 16 bits"):
+        restored(changed, difference(seed, changed))

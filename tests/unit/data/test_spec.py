@@ -142,7 +142,7 @@ def test_the_package_can_be_called() -> None:
         ("sets/t10k-images-idx3-ubyte.gz", "sets/t10k", "sets/t10k has no source. Did you mean idx:sets/t10k ?"),
         (None, "mnist", "mnist has no source. Did you mean zoo:mnist/test ?"),
         (None, "fashion-mnist/train", "fashion-mnist/train has no source. Did you mean zoo:fashion-mnist/train ?"),
-        (None, "whatever", "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"),
+        (None, "whatever", "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, wav:FOLDER, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"),
         (None, "", "the empty text has no source. Write npz:"),
         ("notes.txt", "notes.txt", "notes.txt has no source. Write npz:"),
         (None, "nzp:pool.npz", "there is no data source 'nzp'. Did you mean npz"),
@@ -195,7 +195,7 @@ def test_a_generated_split_knows_its_originals(made_split: None, small_zoo: None
 
 def test_every_data_source_is_listed() -> None:
     entries = registry.entries("data source")
-    assert {"npz", "idx", "dir", "zoo"} <= set(entries)
+    assert {"npz", "idx", "dir", "wav", "zoo"} <= set(entries)
     assert all(entry.summary and entry.cost for entry in entries.values())
 
 

@@ -18,12 +18,12 @@ from neurotest.campaign.replay import replay
 from neurotest.campaign.shrink import shrink
 from neurotest.cli.tools import list_kind
 from neurotest.errors import BadInput
+from neurotest.levels import EIGHT
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Draws
 from neurotest.mutate.chain import Chain, Step
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.operators import Rotation
-from neurotest.mutate.space import round8
 from neurotest.runs.store import Run
 
 NSS, POOL = NssMutations(), NssMutations(rounding="pool")
@@ -106,8 +106,8 @@ def test_each_item_gets_its_own_operator() -> None:
     ]
     x = pictures(3)
     out = chains.replay(POOL, x, [chains.read([one]) for one in described])
-    assert torch.equal(out[0], round8(x[0] * 0.5))
-    assert torch.equal(out[1], round8(x[1] + 0.25))
+    assert torch.equal(out[0], EIGHT.nearest(x[0] * 0.5))
+    assert torch.equal(out[1], EIGHT.nearest(x[1] + 0.25))
     assert torch.allclose(out[2, :, :-1, 2:], x[2, :, 1:, :-2], atol=1e-6)
     assert float(out[2, :, -1].max()) == float(out[2, :, :, :2].max()) == 0
 

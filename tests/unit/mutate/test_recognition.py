@@ -77,7 +77,7 @@ def test_moves_are_undone_by_hand() -> None:
     """Three pixels to the right and back: the last three columns had left the image."""
     x = torch.rand(1, 1, 20, 20, generator=torch.Generator().manual_seed(1))
     chain = (Step("translation", (0.15, 0.0)), Step("contrast", (1.0,)))
-    back = undone(replay(RULES, x, [chain], eight_bit=False), moves(RULES, [chain], 20, 20))
+    back = undone(replay(RULES, x, [chain], levels=None), moves(RULES, [chain], 20, 20))
     assert torch.allclose(back[..., :17], x[..., :17], atol=1e-5)
     assert float(back[..., 17:].abs().max()) < 1e-5
 

@@ -154,7 +154,7 @@ def test_runs_that_store_the_repr_are_read(mutations: Mutations) -> None:
 
 def test_every_mutation_is_of_one_kind() -> None:
     entries = registry.entries("mutation")
-    assert set(entries) == {"rules95", "rules98", "deephunter", "tensorfuzz", "nss", "mild", "views", "corruptions"}
+    assert set(entries) == {"rules95", "rules98", "deephunter", "tensorfuzz", "nss", "mild", "views", "corruptions", "audio"}
     assert all(isinstance(registry.build("mutation", name), Mutations) for name in entries)
 
 
@@ -236,7 +236,7 @@ def test_tensorfuzz_constraint_holds_against_the_seed() -> None:
     out = mutations.apply(x, mutations.draw_from(uniforms(5)), root=x)
     assert float((out - x).abs().max()) <= 0.1 + 2 / 255
     vectors = torch.rand(3, 7)
-    assert TensorFuzzMutations().apply(vectors, mutations.draw_from(uniforms(3)), eight_bit=False).shape == (3, 7)
+    assert TensorFuzzMutations().apply(vectors, mutations.draw_from(uniforms(3)), levels=None).shape == (3, 7)
 
 
 @pytest.mark.parametrize(

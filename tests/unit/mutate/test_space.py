@@ -7,13 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neurotest.mutate.space import from_unit, round8, to_unit
+from neurotest.levels import EIGHT
+from neurotest.mutate.space import from_unit, to_unit
 
 
 def test_rounding_clips_and_agrees_with_reading() -> None:
-    assert round8(torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0])).tolist() == pytest.approx([0, 0, 128 / 255, 1, 1])
+    assert EIGHT.nearest(torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0])).tolist() == pytest.approx([0, 0, 128 / 255, 1, 1])
     every = torch.arange(256, dtype=torch.uint8).float().div(255)
-    assert torch.equal(round8(every), every)
+    assert torch.equal(EIGHT.nearest(every), every)
 
 
 @given(low=st.floats(-300, 300), width=st.floats(0.1, 600))

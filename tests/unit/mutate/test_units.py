@@ -83,7 +83,7 @@ def test_brightness_is_a_share_of_the_contrast() -> None:
     x = torch.full((1, 1, 8, 8), 0.5)
     dim = Rules95(units="image", contrast=0.2)
     draws = draws_of(dim, [Step("brightness", (50.0,))])
-    assert float(dim.apply(x, draws, eight_bit=False)[0, 0, 0, 0]) == pytest.approx(0.5 + 0.2 * 50 / 255)
+    assert float(dim.apply(x, draws, levels=None)[0, 0, 0, 0]) == pytest.approx(0.5 + 0.2 * 50 / 255)
 
 
 def test_contrast_is_learned_from_the_seeds() -> None:

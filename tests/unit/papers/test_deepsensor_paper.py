@@ -24,7 +24,7 @@ def test_sensitivity_counts_the_neurons_of_table_1_by_equations_1_and_2(name: st
     generator = torch.Generator().manual_seed(0)
     x = (torch.rand(1, 1, 28, 28, generator=generator) * 255).round() / 255
     moved = torch.rand(4, 1, 28, 28, generator=generator)
-    problem = Problem(target, x, torch.tensor([0]), Ball("l2", 1.0, False))
+    problem = Problem(target, x, torch.tensor([0]), Ball("l2", 1.0, None))
     measure: Any = registry.build("fitness", str(PRESETS["sensitivity-paper"]["fitness"])).begin(problem)
     outputs: list[Tensor] = []
     module: Any = target.module
@@ -98,7 +98,7 @@ def test_excitability_is_equations_3_to_6() -> None:
             every.append(total)
         return every
 
-    problem = Problem(target, x, y, Ball("l2", 1.0, False))
+    problem = Problem(target, x, y, Ball("l2", 1.0, None))
     preset = registry.build("fitness", str(PRESETS["excitability-paper"]["fitness"]))
     assert (preset.estimate, preset.value, preset.lam, preset.layers) == ("shapley", "count", 0.5, "every")
     measure = Excitability(**{**vars(preset), "orders": 400}).begin(problem)

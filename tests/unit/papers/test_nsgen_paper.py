@@ -16,6 +16,7 @@ from neurotest.campaign.plan import FuzzPlan
 from neurotest.data.source import ArraySource
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.semantic import NSGen, NSGenState
+from neurotest.levels import EIGHT
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.validity import Validity
@@ -140,7 +141,7 @@ def test_nsgen_takes_tau_as_section_4_3_4_does() -> None:
     empty = torch.zeros(1, 12, 12)
     for i in range(3):
         x = target.prepare(part.read(np.array([i])))
-        changed = space.apply(x.repeat_interleave(95, 0), draws, eight_bit=True)
+        changed = space.apply(x.repeat_interleave(95, 0), draws, levels=EIGHT)
         one, _ = sentence(*contributions(module, x[0] - 0.3, empty), texts)
         values += [cosine(one, sentence(*contributions(module, m - 0.3, empty), texts)[0]) for m in changed]
     # Where images are as few as here one near tie may move the quartile to the next of its values.

@@ -94,12 +94,12 @@ def test_a_batch_is_changed_item_by_item_and_stays_in_range(seed: int, n: int) -
     mutations = BroadMutations()
     x, random = images(n), np.random.default_rng(seed)
     draws = mutations.draw(random, n)
-    together = mutations.apply(x, draws, eight_bit=False)
+    together = mutations.apply(x, draws, levels=None)
     assert float(together.min()) >= 0
     assert float(together.max()) <= 1
     for i in range(n):
         one = Draws(draws.names, draws.kind[i : i + 1], draws.parameters[i : i + 1])
-        assert torch.allclose(mutations.apply(x[i : i + 1], one, eight_bit=False), together[i : i + 1], atol=1e-5)
+        assert torch.allclose(mutations.apply(x[i : i + 1], one, levels=None), together[i : i + 1], atol=1e-5)
 
 
 def test_broader_operators_keep_the_others_in_front() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.repair.subjects import SHAPE, bars
 
+from neurotest.levels import EIGHT
 from neurotest.repair.operators import Operators, stored, unit
 
 EVERY = Operators.of_shape(SHAPE)
@@ -18,8 +19,8 @@ EVERY = Operators.of_shape(SHAPE)
 def test_a_batch_is_changed_item_by_item(seed: int, n: int) -> None:
     x = unit(bars(n, 0).read(np.arange(n)), (0.0, 1.0))
     changes = EVERY.draw_any(np.random.default_rng(seed), n)
-    together = EVERY.apply(x, changes, eight_bit=True)
-    alone = [EVERY.apply(x[i : i + 1], changes[np.array([i])], eight_bit=True) for i in range(n)]
+    together = EVERY.apply(x, changes, levels=EIGHT)
+    alone = [EVERY.apply(x[i : i + 1], changes[np.array([i])], levels=EIGHT) for i in range(n)]
     assert torch.equal(together, torch.cat(alone))
 
 
@@ -62,4 +63,4 @@ def test_a_milder_change_is_so_much_of_it() -> None:
     assert np.array_equal(mild.parameters[jpeg, 0], np.round(100 - 0.25 * (100 - changes.parameters[jpeg, 0])))
     x = unit(bars(60, 0).read(np.arange(60)), (0.0, 1.0))
     still = torch.from_numpy(~jpeg)  # even the best JPEG is no identity
-    assert (EVERY.apply(x, none, eight_bit=True) - x).abs()[still].max() <= 1.01 / 255
+    assert (EVERY.apply(x, none, levels=EIGHT) - x).abs()[still].max() <= 1.01 / 255

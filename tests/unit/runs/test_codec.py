@@ -221,9 +221,26 @@ def test_a_damaged_file_is_refused_or_read_but_never_breaks_anything(tmp_path: P
 def test_views_missing_files_and_other_endings_are_refused(tmp_path: Path) -> None:
     view = codec.picture(codec.encode(np.zeros((2, 1, 1), np.uint8), tmp_path / "x"))
     assert view is not None
-    with pytest.raises(BadInput, match=r"x\.npy beside it"):
+    with pytest.raises(BadInput, match=r"x\.npy or \.wav beside it"):
         codec.decode(view)
     with pytest.raises(BadInput, match="does not exist"):
         codec.decode(tmp_path / "gone.png")
-    with pytest.raises(BadInput, match=r"expected a \.png or \.npy"):
+    with pytest.raises(BadInput, match=r"expected a \.png, \.wav or \.npy"):
         codec.decode(tmp_path / "x.pkl")
+
+
+@pytest.mark.parametrize("shape", [(300,), (1, 300)])
+def test_sound_is_a_wav_with_its_spectrogram_beside_it(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(-32768, 32768, shape).astype(np.int16)
+    file = codec.encode(x, tmp_path / "a", rate=8000)
+    back = codec.decode(file)
+    assert file.name == "a.wav"
+    assert (back.shape, back.dtype) == (x.shape, x.dtype)
+    assert (back == x).all()
+    assert codec.rate(file) == 8000
+    assert codec.picture(file) == tmp_path / "a.view.png"
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(BadInput, match="cannot be read back"):
+        codec.decode(file)
+    with pytest.raises(BadInput, match="--rate"):
+        codec.encode(x, tmp_path / "b")

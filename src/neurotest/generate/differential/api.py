@@ -154,7 +154,7 @@ class _Diff(Batches[DiffResult]):
         return cls(targets=targets, source=source, seeds=chosen, disagreed=disagreed, method=method, settings=settings)
 
     def work(self, run: Run | None, progress: Progress | None) -> DiffResult:
-        with Ensemble(self.targets, self.method.layers, eight_bit=self.seeds.eight_bit) as ensemble:
+        with Ensemble(self.targets, self.method.layers, levels=self.seeds.levels) as ensemble:
             search = self.method.begin(ensemble, self.seed)
             if self.done:
                 search.restore(self.done[-1])

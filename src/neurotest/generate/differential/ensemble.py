@@ -14,6 +14,7 @@ from torch import Tensor
 
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.engine import NOT_FINITE, Passes, gradient_of
+from neurotest.levels import Levels
 from neurotest.mutate.space import from_unit
 from neurotest.oracles import predicted
 from neurotest.target import Probe, Target, Want
@@ -124,9 +125,9 @@ class Output:
 class Ensemble(Passes):
     """Targets that take the same inputs, each within its own bounds. Inputs here are in [0, 1]. A context manager."""
 
-    def __init__(self, targets: Sequence[Target], layers: str, *, eight_bit: bool) -> None:
+    def __init__(self, targets: Sequence[Target], layers: str, *, levels: Levels | None) -> None:
         super().__init__()
-        self.targets, self.eight_bit = tuple(targets), eight_bit
+        self.targets, self.levels = tuple(targets), levels
         self.neurons = [Neurons(target, layers) for target in targets]
         self._probes = [Probe(t, n.want, grad=True) for t, n in zip(targets, self.neurons, strict=True)]
         self._open = ExitStack()
@@ -179,6 +180,6 @@ class Ensemble(Passes):
         return tuple(specs)
 
     def quantise(self, u: Tensor) -> Tensor:
-        """What will be saved: 8-bit data on its grid, other data as it is."""
+        """What will be saved: on the levels of 8 or 16 bits, floating point as it is."""
         u = u.detach().clamp(0, 1)
-        return u.mul(255).round().div(255) if self.eight_bit else u
+        return self.levels.nearest(u) if self.levels else u

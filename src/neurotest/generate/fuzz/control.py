@@ -89,6 +89,6 @@ class Control:
             part = lineages[start : start + AT_ONCE]
             roots = seeds.unit(np.ascontiguousarray(seeds.x[[root for root, _ in part]]))
             with torch.inference_mode():
-                x = chains.replay(mutations, roots, [chain for _, chain in part], eight_bit=seeds.eight_bit)
+                x = chains.replay(mutations, roots, [chain for _, chain in part], levels=seeds.levels)
             images += [image.copy() for image in seeds.stored(x)]
         return images

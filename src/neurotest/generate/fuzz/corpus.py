@@ -89,9 +89,10 @@ class Corpus:
         """How much room for change is left: what validity allows in all, less what was changed."""
         if self.settings.energy == "constant":
             return 0.0
-        scale = 255.0 if self.seeds.eight_bit else self.seeds.bounds[1] - self.seeds.bounds[0]
+        levels = self.seeds.levels
+        scale = levels.steps if levels else self.seeds.bounds[1] - self.seeds.bounds[0]
         change = np.abs(np.asarray(x, dtype=np.float64) - np.asarray(reference, dtype=np.float64)).sum() / scale
-        nonzero = np.count_nonzero(np.asarray(reference) > (0 if self.seeds.eight_bit else self.seeds.bounds[0]))
+        nonzero = np.count_nonzero(np.asarray(reference) > (levels.lowest if levels else self.seeds.bounds[0]))
         return max(0.0, float(self.settings.validity.beta * nonzero - change))
 
     def weights(self) -> NDArray[np.float64]:

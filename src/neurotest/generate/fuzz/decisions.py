@@ -115,7 +115,7 @@ class Decisions:
             before = seeds.unit(np.stack([entry.reference for entry in entries]))
             roots = seeds.unit(np.stack([seeds.x[entry.root] for entry in entries]))
             with torch.inference_mode():
-                references = iter(seeds.stored(space.apply(before, draws[rows], root=roots, eight_bit=seeds.eight_bit)))
+                references = iter(seeds.stored(space.apply(before, draws[rows], root=roots, levels=seeds.levels)))
         planner = fuzzer.guide.planner
         for (turn, row, mutant), first in zip(self.admitted, once, strict=True):
             reference = turn.entry.reference if not first else next(references).copy() if turn.entry.chain else mutant.x

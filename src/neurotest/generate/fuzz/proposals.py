@@ -145,9 +145,9 @@ class Proposer:
         checked = np.flatnonzero(~self._unchecked[draws.kind])
         with torch.inference_mode():
             before = seeds.unit(parents, device)
-            x = settings.mutations.apply(before, draws, root=roots, eight_bit=seeds.eight_bit)
+            x = settings.mutations.apply(before, draws, root=roots, levels=seeds.levels)
             stored = seeds.stored(x)
-            if seeds.eight_bit:
+            if seeds.levels:
                 valid = (stored != parents).reshape(len(parents), -1).any(1)
             else:
                 valid = distances.changed(x, before).flatten(1).any(1).cpu().numpy()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
+from neurotest.levels import Levels, levels_of
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.oracles import Oracles, Roots, build_oracles, default_oracle, predicted
 from neurotest.scan import aligned, batches, check_labels, fit
@@ -19,7 +20,7 @@ from neurotest.target import Target
 
 @dataclass(frozen=True, eq=False)
 class Seeds:
-    """Inputs as they lie in the source (uint8, or float32 in bounds), with their labels and predictions."""
+    """Inputs as they lie in the source (uint8, int16, or float32 in bounds), with their labels and predictions."""
 
     x: NDArray[np.generic]  # (n, *shape)
     positions: NDArray[np.int64]  # (n,) in the source
@@ -34,8 +35,8 @@ class Seeds:
         return len(self.x)
 
     @property
-    def eight_bit(self) -> bool:
-        return self.x.dtype == np.uint8
+    def levels(self) -> Levels | None:
+        return levels_of(self.x.dtype)
 
     @cached_property
     def expected(self) -> NDArray[np.int64]:
@@ -54,12 +55,12 @@ class Seeds:
     def unit(self, x: NDArray[np.generic], device: torch.device | str = "cpu") -> torch.Tensor:
         """Stored inputs in [0, 1], where mutations work."""
         tensor = torch.from_numpy(x).to(device)
-        return tensor.float().div_(255) if self.eight_bit else to_unit(tensor, self.bounds).clamp(0, 1)
+        return self.levels.unit(tensor) if self.levels else to_unit(tensor, self.bounds).clamp(0, 1)
 
     def stored(self, x: torch.Tensor) -> NDArray[np.generic]:
         """The inverse: what is tested is what is saved."""
-        if self.eight_bit:
-            return np.asarray(x.mul(255).round_().to(torch.uint8).cpu().numpy())
+        if self.levels:
+            return self.levels.stored(x)
         return np.asarray(from_unit(x, self.bounds).clamp(*self.bounds).float().cpu().numpy())
 
 

@@ -9,7 +9,7 @@ from neurotest.checks import integer, number, one_of
 from neurotest.errors import BadInput
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.rules import Rules95
-from neurotest.mutate.validity import Validity
+from neurotest.mutate.validity import Validity, ValidityRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Settings:
     """
 
     mutations: Mutations = field(default_factory=Rules95)
-    validity: Validity = field(default_factory=Validity)
+    validity: ValidityRule = field(default_factory=Validity)
     energy: Literal["constant", "potential"] = "constant"
     tries: int = 64
     priority: Literal["uses", "deephunter", "uniform", "recent"] = "uses"
@@ -87,7 +87,7 @@ class FuzzOptions(TypedDict, total=False):
     """The fields of `Settings` and `Budget` as `neurotest.fuzz` takes them; mutations and validity may be text."""
 
     mutations: Mutations | str | None
-    validity: Validity | str | None
+    validity: ValidityRule | str | None
     energy: Literal["constant", "potential"] | None
     tries: int | None
     priority: Literal["uses", "deephunter", "uniform", "recent"] | None

@@ -138,7 +138,7 @@ class _Attack(Batches[AttackResult]):
         }
 
     def work(self, run: Run | None, progress: Progress | None) -> AttackResult:
-        with Engine(self.target, self.diversity, eight_bit=self.seeds.eight_bit) as engine:
+        with Engine(self.target, self.diversity, levels=self.seeds.levels) as engine:
             if self.done:
                 engine.restore(self.done[-1]["counts"])
             self.each(functools.partial(self._one, engine), lambda last: engine.refuse_flat(last=last), run, progress)
@@ -166,7 +166,7 @@ class _Attack(Batches[AttackResult]):
         x = self.seeds.unit(saved, device)  # as it will be read back
         predictions = predicted(engine.predict(x))
         lost = 0
-        if self.seeds.eight_bit:
+        if self.seeds.levels:
             lost = int(((predicted(engine.predict(moved)) != expected) & (predictions == expected)).sum())
         control = self.seeds.stored(shuffle(seed, x, positions, self.seed))
         noise = predicted(engine.predict(self.seeds.unit(control, device)))
@@ -181,7 +181,7 @@ class _Attack(Batches[AttackResult]):
             notes.append(
                 f"{engine.flat} of {len(self.seeds)} seeds have a gradient of exactly 0 at the start: the attack is blind there."
             )
-        radius = self.method.radius
-        if self.seeds.eight_bit and radius is not None and 0 < radius * 255 < 1 - 1e-6:
-            notes.append(f"eps={radius:g} is less than one step of 8-bit data (1/255): no saved image can differ from its seed.")
+        radius, levels = self.method.radius, self.seeds.levels
+        if levels and radius is not None and 0 < radius * levels.steps < 1 - 1e-6:
+            notes.append(f"eps={radius:g} is less than one step of {levels.words}: no saved input can differ from its seed.")
         return tuple(notes)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.diversity import Diversity, DiversityGradient
+from neurotest.levels import EIGHT, Levels
 from neurotest.mutate.space import from_unit
 from neurotest.target import Probe, Target
 
@@ -83,10 +84,10 @@ class Output:
 class Engine(Passes):
     """Runs the target for an attack. A context manager."""
 
-    def __init__(self, target: Target, diversity: Diversity | None = None, *, eight_bit: bool = True) -> None:
+    def __init__(self, target: Target, diversity: Diversity | None = None, *, levels: Levels | None = EIGHT) -> None:
         super().__init__()
         self.target, self.targets = target, (target,)
-        self.eight_bit = eight_bit
+        self.levels = levels
         self.diversity = diversity if diversity is not None and diversity.weight > 0 else None
         self._regulariser: DiversityGradient | None = None
         self._probe = Probe(target, grad=True)
@@ -135,15 +136,15 @@ class Engine(Passes):
         return self.backward(objective, u, first=first)
 
     def quantise(self, u: Tensor, seed: Tensor, eps: float | None = None) -> Tensor:
-        """What will be saved: 8-bit data on its grid, still within eps of the seed; other data as it is."""
-        if not self.eight_bit:
+        """What will be saved: on the levels of 8 or 16 bits, still within eps of the seed; floating point as it is."""
+        if (levels := self.levels) is None:
             return u.clamp(0, 1)
-        base = (seed * 255).round()
-        change = (u * 255 - base).round()
+        base = (seed * levels.steps).round()
+        change = (u * levels.steps - base).round()
         if eps is not None:
-            most = int(eps * 255 + 1e-6)  # rounding to the nearest could leave the ball by half a level
+            most = int(eps * levels.steps + 1e-6)  # rounding to the nearest could leave the ball by half a level
             change = change.clamp(-most, most)
-        return (base + change).clamp(0, 255).div(255)
+        return (base + change).clamp(0, levels.highest).div(levels.steps)
 
     def quantise_through(self, x: Tensor, seed: Tensor) -> Tensor:
         """Exactly what is saved of x, with x's gradient."""

@@ -163,7 +163,7 @@ class _Illumination(Work[IlluminateResult]):
 
     def work(self, run: Run | None, progress: Progress | None) -> IlluminateResult:
         parts, budget = None if run is None else Parts(run), int(self.settings["forwards"])
-        with Engine(self.target, eight_bit=self.seeds.eight_bit) as engine:
+        with Engine(self.target, levels=self.seeds.levels) as engine:
             generator = Generator(engine, self.seeds, self.method)
             for stored in parts or ():
                 generator.absorb(stored)

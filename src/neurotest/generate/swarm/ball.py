@@ -1,4 +1,4 @@
-"""The ball around each seed: where positions may lie, and the grid on which 8-bit ones do. Everything is in [0, 1]."""
+"""The ball around each seed: where positions may lie, and the levels on which stored ones do. Everything is in [0, 1]."""
 
 from __future__ import annotations
 
@@ -8,60 +8,78 @@ import torch
 from torch import Tensor
 
 from neurotest.generate.swarm.settings import Norm
-
-LEVELS = 255
+from neurotest.levels import Levels
 
 
 @dataclass(frozen=True)
 class Ball:
-    """norm and radius; `eight_bit` positions are rounded to 1/255 and stay inside."""
+    """norm and radius; positions are rounded to `levels`, where there are any, and stay inside."""
 
     norm: Norm
     radius: float
-    eight_bit: bool
+    levels: Levels | None
+
+    @property
+    def round(self) -> bool:
+        """Whether it is a sphere: `l2`, and `snr`, where each seed has a radius of its own."""
+        return self.norm in ("l2", "snr")
+
+    def length(self, seed: Tensor) -> Tensor:
+        """(n, 1) the radius around each seed."""
+        if self.norm != "snr":
+            return torch.full((len(seed), 1), self.radius, device=seed.device)
+        loud: Tensor = (seed - 0.5).flatten(1).norm(dim=1, keepdim=True)  # silence is 1/2
+        return loud * 10 ** (-self.radius / 20)
 
     @property
     def reach(self) -> float:
         """The largest change of a single value."""
-        if self.norm == "none":
+        if self.norm in ("none", "snr"):
             return 1.0
-        return int(self.radius * LEVELS + 1e-6) / LEVELS if self.eight_bit and self.norm == "linf" else self.radius
+        steps = self.levels.steps if self.levels and self.norm == "linf" else None
+        return int(self.radius * steps + 1e-6) / steps if steps else self.radius
+
+    @property
+    def speed(self) -> float:
+        """How far a value may move in one round."""
+        return 10 ** (-self.radius / 20) if self.norm == "snr" else min(self.radius, 1.0)
 
     def project(self, u: Tensor, seed: Tensor) -> Tensor:
-        """The positions as they are tested: inside the ball, the bounds and, if 8-bit, on the grid. Same shapes."""
+        """The positions as they are tested: inside the ball, the bounds and, on the levels of a file. Same shapes."""
         u = u.clamp(0, 1)
         if self.norm == "linf":
             u = torch.minimum(torch.maximum(u, seed - self.reach), seed + self.reach)
-        elif self.norm == "l2":
+        elif self.round:
             u = self._shrink(u, seed)
         return self._on_grid(u, seed).clamp_(0, 1)
 
     def _shrink(self, u: Tensor, seed: Tensor) -> Tensor:
         change = (u - seed).flatten(1)
         size = change.norm(dim=1, keepdim=True).clamp_min(1e-12)
-        inside: Tensor = seed + (change * (self.radius / size).clamp_max(1)).view_as(seed)
+        inside: Tensor = seed + (change * (self.length(seed) / size).clamp_max(1)).view_as(seed)
         return inside
 
     def _on_grid(self, u: Tensor, seed: Tensor) -> Tensor:
-        if not self.eight_bit:
+        if self.levels is None:
             return u
-        if self.norm != "l2":
-            return u.mul(LEVELS).round_().div_(LEVELS)
+        if not self.round:
+            return self.levels.nearest(u)
         # Towards the seed: rounding to the nearest could leave the ball. Integers, because truncating floats is ten times slower.
         change = u - seed
-        steps = change.mul(LEVELS).add_(change.sign().mul_(1e-4)).int()
-        return (seed * LEVELS).round_().add_(steps).div_(LEVELS)
+        steps = self.levels.steps
+        moved = change.mul(steps).add_(change.sign().mul_(1e-4)).int()
+        return (seed * steps).round_().add_(moved).clamp_(max=self.levels.highest).div_(steps)
 
     def corner(self, signs: Tensor, seed: Tensor) -> Tensor:
         """The farthest position in the direction of signs (-1, 0, 1): at each value's bound, or on the sphere."""
-        if self.norm != "l2":
+        if not self.round:
             return self._on_grid((seed + signs * self.reach).clamp_(0, 1), seed)
         base = seed.flatten(1)
         direction = signs.flatten(1)
-        step = torch.full((len(seed), 1), self.radius, device=seed.device)
+        step = radius = self.length(seed)
         for _ in range(3):  # values at their bound do not move, so the others go farther
             size = ((base + step * direction).clamp(0, 1) - base).norm(dim=1, keepdim=True)
-            step = torch.where(size > 0, step * (self.radius / size.clamp_min(1e-12)), step).clamp_max(10.0)
+            step = torch.where(size > 0, step * (radius / size.clamp_min(1e-12)), step).clamp_max(10.0)
         return self.project((base + step * direction).view_as(seed), seed)
 
     def stripes(self, seed: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -72,8 +90,8 @@ class Ball:
 
     def noise(self, seed: Tensor, generator: torch.Generator) -> Tensor:
         """Random changes of the ball's own size: every value at its bound, or a Gaussian direction on the sphere."""
-        if self.norm == "l2":
+        if self.round:
             change = torch.randn(seed.shape, generator=generator).to(seed)
-            size = change.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (seed.ndim - 1))
-            return self.project(seed + change * (self.radius / size), seed)
+            size = change.flatten(1).norm(dim=1, keepdim=True).clamp_min(1e-12)
+            return self.project(seed + change * (self.length(seed) / size).view(-1, *[1] * (seed.ndim - 1)), seed)
         return self.corner((torch.randint(0, 2, seed.shape, generator=generator) * 2 - 1).to(seed), seed)

@@ -71,15 +71,16 @@ def noise(target: Target, seeds: Tensor, y: Tensor, ball: Ball, tries: int, *, r
 
 def pgd(target: Target, seeds: Tensor, y: Tensor, ball: Ball, *, random: int) -> Control:
     """Projected gradient ascent on the cross-entropy; projection stands outside the graph, where it hides no gradient."""
-    step = (ball.radius if ball.norm != "none" else 1.0) / 4
-    u = ball.noise(seeds, rng.torch_stream("swarm.pgd", random)) if ball.norm == "l2" else _random_start(seeds, ball, random)
-    free = Ball(ball.norm, ball.radius, False)
+    step = (ball.length(seeds) if ball.norm != "none" else torch.ones(len(seeds), 1)).to(seeds) / 4
+    step = step.view(-1, *[1] * (seeds.ndim - 1))
+    u = ball.noise(seeds, rng.torch_stream("swarm.pgd", random)) if ball.round else _random_start(seeds, ball, random)
+    free = Ball(ball.norm, ball.radius, None)
     for _ in range(STEPS):
         with torch.enable_grad():
             at = u.detach().clone().requires_grad_()
             loss = torch.nn.functional.cross_entropy(target.logits(from_unit(at, target.bounds)).double(), y, reduction="sum")
             direction = gradient(loss, at)
-        if ball.norm == "l2":
+        if ball.round:
             direction = direction / direction.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (direction.ndim - 1))
         else:
             direction = direction.sign()

@@ -288,7 +288,7 @@ class Swarm:
 
     def _run_lattices(self, rows: Tensor, labels: int | None, footprint: Footprint) -> None:
         """Turns of lattices, until a seed is done or no share of its flips helps any more."""
-        kind = Slope if self.ball.norm == "l2" else Lattice
+        kind = Slope if self.ball.round else Lattice
         moves = kind(self.seeds[rows], self.ball, footprint, self.settings.start == "fixed")
         self._start(moves, rows)
         helped = torch.ones(len(rows), dtype=torch.bool, device=rows.device)

@@ -177,6 +177,7 @@ class Slope(Lattice):
         at_bound = ((slope > 0) & (self.best >= 1)) | ((slope < 0) & (self.best <= 0))
         direction = torch.where(at_bound, 0.0, slope).flatten(1)
         direction = (direction / direction.norm(dim=1, keepdim=True).clamp_min(1e-12)).view_as(self.seeds)
-        positions = [self.ball.project(self.best + step * self.ball.radius * direction, self.seeds) for step in STEPS]
+        length = self.ball.length(self.seeds).view(-1, *[1] * (self.seeds.ndim - 1))
+        positions = [self.ball.project(self.best + step * length * direction, self.seeds) for step in STEPS]
         x = torch.stack(positions, 1)
         return x, x

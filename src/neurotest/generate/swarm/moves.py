@@ -52,7 +52,7 @@ class Velocity(PerSeed):
 
     @property
     def fastest(self) -> float:
-        return self.settings.speed if self.settings.speed is not None else min(self.settings.radius, 1.0)
+        return self.settings.speed if self.settings.speed is not None else self.ball.speed
 
     def _uniform(self, generator: torch.Generator) -> Tensor:
         return (torch.rand(self.x.shape, generator=generator) * 2 - 1).to(self.x)
@@ -66,7 +66,7 @@ class Velocity(PerSeed):
         if self.number == 0:
             step = self.v = self._uniform(generator) * self.fastest
             if settings.start == "random":
-                step = self._uniform(generator) * min(settings.radius, 1.0)
+                step = self._uniform(generator) * self.ball.speed
         else:
             first, last = settings.inertia
             weight = (first - last) * (self.rounds - self.number) / self.rounds + last
@@ -122,7 +122,7 @@ class Tiles(PerSeed):
 
     def start(self, generator: torch.Generator) -> Tensor:
         """The first positions: one per seed."""
-        if self.ball.norm != "l2" and not self.fixed:
+        if not self.ball.round and not self.fixed:
             self.signs, self.best = self.ball.stripes(self.seeds, generator)
         return self.best
 
@@ -144,7 +144,7 @@ class Tiles(PerSeed):
         self.place += self.particles
         self.at = (self.tiles[None, None, :] == which[:, :, None]).view(*which.shape, *self.seeds.shape[1:])
         single = (*which.shape, *[1] * (self.seeds.ndim - 1))
-        if self.ball.norm == "l2":
+        if self.ball.round:
             turn = torch.randint(1, 3, which.shape, generator=stream()).to(self.signs).view(single)
             self.flipped = (self.signs[:, None] + 1 + turn) % 3 - 1  # to one of the two other values of -1, 0, 1
             tried = torch.where(self.at, self.flipped, self.signs[:, None])

@@ -10,14 +10,15 @@ from neurotest import checks
 from neurotest.checks import number, setting
 from neurotest.errors import BadInput
 
-Norm = Literal["linf", "l2", "none"]
+Norm = Literal["linf", "l2", "snr", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(checks.Settings):
     """Everything that shapes a swarm beside target, seeds and fitness.
 
-    norm, radius: the ball around each seed, in shares of the input range. moves: `tiles` flips tiles of the change, from large to
+    norm, radius: the ball around each seed, in shares of the input range; with `snr`, of sound, how many decibels each seed is
+    above what is added to it. moves: `tiles` flips tiles of the change, from large to
     small, and joins the flips that help; `lattice` flips values that lie far apart together, reads which help from the first
     layer's map and joins those (excitability on images; in l2 it moves them a little instead); `auto` is lattice where that is
     possible, else tiles; `velocity` is the papers' particle swarm. particles: positions per seed and iteration (not of lattices).
@@ -59,6 +60,8 @@ class Settings(checks.Settings):
     def check_shape(self, shape: tuple[int, ...]) -> None:
         """An L2 radius may not be longer than the diagonal of the input range."""
         longest = math.sqrt(math.prod(shape))
+        if self.norm == "snr" and len(shape) > 2:
+            raise BadInput(f"norm=snr: decibels are for sound (samples,) or (1, samples), not for inputs of shape {shape}.")
         if self.norm == "l2" and self.radius > longest:
             raise BadInput(f"radius={self.radius:g}: beyond the input range; l2 takes at most {longest:.4g} for this input.")
 

@@ -17,12 +17,15 @@ from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
+from neurotest.levels import levels_of
+from neurotest.mutate.audio import AudioMutations
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress, batches, recorded_at_once
 from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather
+from neurotest.sounds import is_sound
 from neurotest.target import Probe, Target
 from neurotest.target.layout import channels_last, laid_channels_last
 
@@ -32,6 +35,14 @@ TRIED = 2  # inputs on which a faster layout of the weights is tried
 TOGETHER, PIXELS = 10, 1 << 23  # blocks of images that are changed at a time, and values they may hold
 PLAIN = "plain"
 COPIES: tuple[Mutations | None, ...] = (None, NssMutations(), NssMutations(), ViewMutations(), CorruptionMutations())
+HEARD: tuple[Mutations | None, ...] = (None, *(AudioMutations(decay=decay) for decay in (0.15, 0.3, 0.5, 0.8)))
+
+
+def copies_of(source: Source) -> tuple[Mutations | None, ...] | None:
+    """How its inputs are changed; None for what is neither a picture nor a sound."""
+    if is_sound(source.dtype, source.shape):
+        return HEARD
+    return COPIES if len(source.shape) == 3 and source.shape[0] in (1, 3) else None
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ class _Copies:
             x = part.x
             if mutations is not None and draws is not None:
                 unit = to_unit(x, self.target.bounds)
-                changed = mutations.apply(unit, draws[part.index], eight_bit=self.source.dtype == np.uint8)
+                changed = mutations.apply(unit, draws[part.index], levels=levels_of(self.source.dtype))
                 x = from_unit(changed, self.target.bounds)
             yield from x.split(BLOCK)
 
@@ -175,11 +186,14 @@ def _read(place: Path, names: tuple[str, ...]) -> tuple[Bank, Basis] | None:
     return (bank, basis) if len(rows) == 1 and bank.operators.max(initial=0) < len(names) else None
 
 
-def of_pool(target: Target, pool: Source, facts: Facts, basis: Basis, *, progress: Progress | None = None) -> Bank:
+def of_pool(
+    target: Target, pool: Source, facts: Facts, basis: Basis, *, copies: Sequence[Mutations | None] = COPIES,
+    progress: Progress | None = None,
+) -> Bank:  # fmt: skip
     """Without training data: the half of the pool of which the network is surest, its predictions taken for the truth."""
     outputs = facts.outputs
     surest = np.argsort(outputs.gini_odds().numpy(), kind="stable")[: len(facts) // 2]
     if len(surest) > MOST:
         surest = rng.stream("select.bank.images", 0).permutation(surest)[:MOST]
     surest = np.sort(surest)
-    return build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, progress=progress)[0]
+    return build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, copies=copies, progress=progress)[0]

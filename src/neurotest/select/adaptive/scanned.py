@@ -29,7 +29,9 @@ class Scanned:
         basis = None
         if self.mode == "train":
             assert pool.train is not None
-            self.bank, basis = banks.of_training(pool.target, pool.train, progress=pool.progress)
+            self.bank, basis = banks.of_training(
+                pool.target, pool.train, copies=banks.copies_of(pool.source) or banks.COPIES, progress=pool.progress
+            )
         self.gather = Gather(len(pool), basis)
 
     @classmethod
@@ -55,7 +57,8 @@ class Scanned:
         if self.bank is not None:
             return priors.learn(self.bank, self.facts, ridge=self.ridge)
         assert self.gather.basis is not None
-        bank = banks.of_pool(self.pool.target, self.pool.source, self.facts, self.gather.basis, progress=self.pool.progress)
+        pool, copies = self.pool, banks.copies_of(self.pool.source) or banks.COPIES
+        bank = banks.of_pool(pool.target, pool.source, self.facts, self.gather.basis, copies=copies, progress=pool.progress)
         return priors.from_pool(bank, ridge=self.ridge)
 
     def loop(self, *, ridge: float, seed: int, audit: float) -> Loop:
@@ -116,10 +119,10 @@ def _mode(pool: Pool, wanted: str | None) -> tuple[str, str]:
     shape = pool.source.shape
     if wanted is None:
         return "none", ""
-    if len(shape) != 3 or shape[0] not in (1, 3):
+    if banks.copies_of(pool.source) is None:
         return (
             "none",
-            f"no prior: inputs of shape {'x'.join(map(str, shape))} are no grey or colour images, so no change can be simulated.",
+            f"no prior: inputs of shape {'x'.join(map(str, shape))} are no pictures and no sound: no change can be simulated.",
         )
     if len(pool) < 2:
         return "none", "no prior: a pool of one input."

@@ -15,7 +15,8 @@ from scipy.ndimage import binary_dilation
 from neurotest.runs.folder import Folder, own
 from neurotest.semantics.describe.material import Material
 from neurotest.semantics.descriptions import SHEETS, Descriptions
-from neurotest.semantics.exemplars import regions
+from neurotest.semantics.exemplars import plane_of, regions
+from neurotest.sounds import is_sound, picture
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -41,8 +42,8 @@ class Sheet:
 
 
 def write_sheets(folder: Folder, material: Material, table: Descriptions) -> list[Sheet]:
-    """Write every layer's pictures into a run's folder; nothing for inputs that are no images."""
-    if len(material.shape) != 3:
+    """Write every layer's pictures into a run's folder; of sound, spectrograms; nothing for other inputs."""
+    if len(material.shape) != 3 and not is_sound(material.source.dtype, material.source.shape):
         return []
     sheets = []
     for number, layer in enumerate(material.layers):
@@ -76,7 +77,7 @@ def _picture(material: Material, table: Descriptions, layer: str, neurons: NDArr
 
 def tiles(material: Material, layer: str, neurons: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
     """Per neuron its exemplars as one strip (side, k * (side + 2), 3)."""
-    scale, side = _scale(material.shape[1:])
+    scale, side = _scale(plane_of(material.source.dtype, material.source.shape))
     for some in regions(material.exemplars, material.target, material.source, layer, neurons, batch=material.safe_batch()):
         seen = _shown(some.inputs, material.target.bounds)  # (m, 3, h, w)
         for rows, masks, positions in zip(some.rows, some.masks, some.positions, strict=True):
@@ -90,7 +91,9 @@ def tiles(material: Material, layer: str, neurons: NDArray[np.int64]) -> Iterato
 
 
 def _shown(x: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64]:
-    """Inputs (m, channels, h, w) as RGB in 0 .. 255; what is neither grey nor RGB is shown as the mean of its channels."""
+    """Inputs (m, channels, h, w) or sounds as RGB in 0 .. 255; what is neither grey nor RGB as the mean of its channels."""
+    if is_sound(x.dtype, x.shape[1:]):
+        return np.stack([picture(one) for one in x]).astype(np.float64)
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else bounds
     seen = np.clip((x.astype(np.float64) - low) / (high - low), 0, 1) * 255
     return seen if x.shape[1] == 3 else np.repeat(seen.mean(axis=1, keepdims=True), 3, axis=1)

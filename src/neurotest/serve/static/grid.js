@@ -1,6 +1,6 @@
 // Thirty inputs of one predicted class: mark the wrong ones; what is stored is said, and confirmed, before it is.
 import { byId, element, post } from "/static/api.js";
-import { show } from "/static/media.js";
+import { play, show } from "/static/media.js";
 
 const COLUMNS = () => getComputedStyle(byId("cells")).gridTemplateColumns.split(" ").length;
 
@@ -32,7 +32,8 @@ export class Grid {
     byId("cells").replaceChildren(
       ...grid.inputs.map((input, index) => {
         const cell = element("button", { type: "button", "aria-pressed": "false", "data-index": String(index), "data-mark": `not ${grid.name}`, "aria-label": `Input ${index + 1} of ${grid.inputs.length}` });
-        show(cell, this.page.about.media, input, "");
+        show(cell, this.page.about.media, input, "", true);
+        cell.addEventListener("focus", () => play(cell));
         return cell;
       }),
     );

@@ -3,7 +3,7 @@ import { byId, element, events, get, holder, post } from "/static/api.js";
 import { draw } from "/static/chart.js";
 import { fitting } from "/static/classes.js";
 import { Grid } from "/static/grid.js";
-import { show } from "/static/media.js";
+import { play, show } from "/static/media.js";
 
 const DIGITS = 10; // classes up to which a digit answers at once
 const whole = (value) => Math.round(value).toLocaleString("en");
@@ -25,7 +25,8 @@ class Page {
     byId("by").addEventListener("change", () => localStorage.setItem("by", byId("by").value));
     this.classes();
     this.grid = new Grid(this);
-    const actions = { guess: () => this.guess(), unclear: () => this.answer(null), invalid: () => this.answer(null, false), skip: () => this.skip(), undo: () => (byId("single").hidden ? this.grid.undo() : this.undo()), one: () => this.turn("one"), many: () => this.turn("many") };
+    byId("play").hidden = about.media !== "audio/wav";
+    const actions = { play: () => play(byId("picture")), guess: () => this.guess(), unclear: () => this.answer(null), invalid: () => this.answer(null, false), skip: () => this.skip(), undo: () => (byId("single").hidden ? this.grid.undo() : this.undo()), one: () => this.turn("one"), many: () => this.turn("many") };
     for (const [id, action] of Object.entries(actions)) byId(id).addEventListener("click", action);
     document.addEventListener("keydown", (event) => this.key(event));
     byId("search").addEventListener("input", () => { this.searching = true; this.matches(); });
@@ -99,7 +100,10 @@ class Page {
     this.clear();
     byId("name").textContent = input?.name ?? (input ? `input ${input.position}` : "");
     byId("picture").dataset.position = input ? String(input.position) : "";
-    if (input) show(byId("picture"), this.about.media, input, "The input to label");
+    if (input) {
+      show(byId("picture"), this.about.media, input, "The input to label");
+      play(byId("picture"));
+    }
     else byId("picture").replaceChildren(element("p", {}, words));
     for (const button of document.querySelectorAll("#classes button, .actions button")) button.disabled = !input && !["grid-back", "grid-done"].includes(button.id);
     if (document.activeElement === document.body || document.activeElement?.closest("#single")) this.rest();
@@ -216,8 +220,8 @@ class Page {
       if (!event.repeat && Number(event.key) < this.about.classes.length) this.answer(Number(event.key));
       return true;
     }
-    const commands = { " ": "guess", "?": "unclear", Delete: "invalid", ArrowRight: "skip", Backspace: "undo" };
-    if (!(event.key in commands)) return false;
+    const commands = { ArrowDown: "play", " ": "guess", "?": "unclear", Delete: "invalid", ArrowRight: "skip", Backspace: "undo" };
+    if (!(event.key in commands) || byId(commands[event.key]).hidden) return false;
     if (!event.repeat) byId(commands[event.key]).click(); // a key held down acts once
     return true;
   }

@@ -126,14 +126,15 @@ async function open(number) {
   if (!fault) return;
   now.fault = fault;
   byId("dialog-title").textContent = `Fault ${number}: ${fault.true} taken for ${fault.predicted}`;
-  const titles = { ...TITLES, difference: `difference × ${fault.times}; white: ${fault.times === 1 ? "the whole range" : `1/${fault.times} of the range`}` };
+  const heard = fault.sounds.length > 0;
+  const titles = { ...TITLES, difference: heard ? "difference in decibels; white: 30 or more" : `difference × ${fault.times}; white: ${fault.times === 1 ? "the whole range" : `1/${fault.times} of the range`}` };
   byId("views").replaceChildren(
-    ...fault.pictures.map((view) => element("figure", {}, picture(number, view, titles[view]), element("figcaption", {}, titles[view]))),
+    ...fault.pictures.map((view) => element("figure", {}, picture(number, view, titles[view]), ...(fault.sounds.includes(view) ? [element("audio", { src: `/api/faults/${number}/${view}/sound`, controls: "", preload: "none", "aria-label": titles[view] })] : []), element("figcaption", {}, titles[view]))),
   );
   if (!fault.pictures.includes("fault")) byId("views").append(element("p", { class: "quiet" }, "Of this fault no picture was kept; its recipe is below."));
   byId("facts").replaceChildren();
   pair(byId("facts"), "change", fault.change);
-  pair(byId("facts"), "how far", `${(100 * fault.l0).toFixed(1)} % of the values changed, the largest change is ${(100 * fault.linf).toFixed(fault.linf < 0.1 ? 1 : 0)} % of the range from black to white; L2 ${fault.l2.toFixed(2)}`);
+  pair(byId("facts"), "how far", `${(100 * fault.l0).toFixed(1)} % of the values changed, the largest change is ${(100 * fault.linf).toFixed(fault.linf < 0.1 ? 1 : 0)} % ${heard ? "of the range of samples" : "of the range from black to white"}; L2 ${fault.l2.toFixed(2)}`);
   pair(byId("facts"), "seed", /^\d+$/.test(fault.seed) ? `input ${fault.seed} of the data` : fault.seed);
   pair(byId("facts"), "judged by", fault.judged);
   if (fault.shrunk) pair(byId("facts"), "smallest change", fault.shrunk);

@@ -14,6 +14,7 @@ from neurotest.campaign.neurons import of_pairs
 from neurotest.coverage import cover
 from neurotest.data.source import ArraySource, Source
 from neurotest.generate.swarm import Ball, Settings, Trajectory, controls
+from neurotest.levels import EIGHT
 from neurotest.studies.deepsensor.generators import CLOSE, GENERATORS, generate
 from neurotest.studies.deepsensor.subjects import Subject, about, climbed, first_faults, search, subject
 from neurotest.studies.frame import Row, split_of
@@ -50,7 +51,7 @@ def reach(name: str, scale: str, draw: int, n: int, norm: str, radius: float, me
     """Seeds that fail, by method, with at most so many evaluations each."""
     on = subject(name, scale, draw, n)
     settings = Settings(norm=norm, radius=radius, evaluations=most, seed=draw)  # type: ignore[arg-type]
-    ball = Ball(settings.norm, radius, True)
+    ball = Ball(settings.norm, radius, EIGHT)
     row: Row = {"seeds": len(on.x)}
     for method in methods:
         if method == "noise":
@@ -120,7 +121,7 @@ def polluted(name: str, scale: str, draw: int, n: int) -> Row:
     on = subject(name, scale, draw, n, avoid=label)
     trajectory = search(on, "excitability", Settings(seed=draw))
     with torch.inference_mode():
-        noisy = on.target.logits(Ball("linf", 0.1, True).noise(on.x, rng.torch_stream("study.deepsensor.noise", draw))).argmax(1)
+        noisy = on.target.logits(Ball("linf", 0.1, EIGHT).noise(on.x, rng.torch_stream("study.deepsensor.noise", draw))).argmax(1)
     row: Row = {
         "seeds": len(on.x), "failed": len(trajectory.failed), "towards": sum(f.predicted == label for f in trajectory.hits),
         "faults": len(trajectory.hits), "noise towards": int((noisy == label).sum()), "noise failed": int((noisy != on.y).sum()),
@@ -172,7 +173,7 @@ def faulty(name: str, scale: str, draw: int, n: int, method: str, particles: int
 
 def wide(on: Subject, method: str, draw: int, radius: float) -> Tensor:
     """One input per seed in an Linf ball: the first fault of our swarm, one random noise, or the end of PGD."""
-    ball = Ball("linf", radius, True)
+    ball = Ball("linf", radius, EIGHT)
     if method == "noise, linf":
         return ball.noise(on.x, rng.torch_stream("study.deepsensor.noise", draw))
     if method == "pgd, linf":

@@ -15,6 +15,7 @@ from neurotest.attribute.shapley.permutation import permutation
 from neurotest.errors import BadInput
 from neurotest.generate.swarm import PRESETS, Ball, Settings, Trajectory
 from neurotest.generate.swarm.settings import PAPER
+from neurotest.levels import EIGHT
 from neurotest.studies.deepsensor.cells import gained
 from neurotest.studies.deepsensor.generators import PAPERS
 from neurotest.studies.deepsensor.subjects import climbed, first_faults, paper_search, search, subject
@@ -35,7 +36,7 @@ def excited(name: str, scale: str, draw: int, n: int, pairs: int = PAIRS) -> Row
     mask gradients, and for the first of them by sampled Shapley values."""
     on = subject(name, scale, draw, n)
     rows, faults = first_faults(search(on, "excitability", Settings(evaluations=300, seed=draw)))  # what fails soon is enough
-    benign = Ball("linf", 0.1, True).noise(on.x[rows], rng.torch_stream("study.deepsensor.benign", draw))
+    benign = Ball("linf", 0.1, EIGHT).noise(on.x[rows], rng.torch_stream("study.deepsensor.benign", draw))
     with torch.inference_mode():
         calm = torch.nonzero(on.target.logits(benign).argmax(1) == on.y[rows])[:pairs, 0]
     row: Row = {"pairs": len(calm), "seeds": len(on.x)}
@@ -119,7 +120,7 @@ def overlap(name: str, scale: str, draw: int, n: int) -> Row:
     """Figure 7: how many of the ten most excitable neurons two ways of changing an input share: of each seed on which all
     fail (and of noise, which seldom does), by Shapley values of the first of them and by mask gradients of all."""
     on = subject(name, scale, draw, n)
-    ball = Ball("linf", 0.1, True)
+    ball = Ball("linf", 0.1, EIGHT)
     moved: dict[str, dict[int, Tensor]] = {}
     for method in ("excitability", "margin"):
         rows, faults = first_faults(search(on, method, Settings(seed=draw, evaluations=600)))

@@ -15,6 +15,7 @@ from neurotest.campaign import fuzz
 from neurotest.errors import BadInput
 from neurotest.generate.differential import diff
 from neurotest.generate.swarm import Ball, Settings
+from neurotest.levels import EIGHT
 from neurotest.studies import material
 from neurotest.studies.deepsensor.subjects import Subject, paper_search, search, slope
 from neurotest.studies.frame import Row
@@ -24,7 +25,7 @@ PAPERS = ("sensitivity-paper", "excitability-gradient")
 BASELINES = ("deepxplore", "dlfuzz", "deephunter")  # not bound to a ball
 GENERATORS = (*PAPERS, "swarm", *BASELINES, "random", "pgd")
 ROUNDS = 20  # the papers' iterations
-CLOSE = Ball("l2", 1.0, True)  # of the papers' coverage experiment, the only ball they state
+CLOSE = Ball("l2", 1.0, EIGHT)  # of the papers' coverage experiment, the only ball they state
 BORROWED = "cifar10-resnet56"
 # As the papers say: by blackout; and always away from the network under test, because only its errors are counted here.
 XPLORE = "deepxplore:preset=mnist-paper,push=0,constraint=blackout"
@@ -87,7 +88,7 @@ def _steps(on: Subject, method: str, draw: int) -> Made:
         else:
             way = slope(on, u)
             size = way.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, 1, 1, 1)
-            u = Ball("l2", 1.0, False).project(u + 0.25 * way / size, on.x)
+            u = Ball("l2", 1.0, None).project(u + 0.25 * way / size, on.x)
         with torch.inference_mode():
             predicted = on.target.logits(CLOSE.project(u, on.x)).argmax(1)
         wrong = torch.nonzero(predicted != on.y)[:, 0].tolist()

@@ -16,6 +16,7 @@ from neurotest import registry, rng, zoo
 from neurotest.data.source import Source
 from neurotest.files import cache_dir, one_at_a_time
 from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm, Trajectory
+from neurotest.levels import EIGHT
 from neurotest.studies.frame import Row, split_of
 from neurotest.target import Target
 from neurotest.target.load import load
@@ -99,7 +100,7 @@ def subject(name: str, scale: str, draw: int, n: int, *, avoid: int | None = Non
 
 def search(on: Subject, fitness: str, settings: Settings, course: list[list[float]] | None = None) -> Trajectory:
     """A swarm from every seed; into `course` goes the fitness of each seed's best position after every round."""
-    problem = Problem(on.target, on.x, on.y, Ball(settings.norm, settings.radius, True), random=settings.seed)
+    problem = Problem(on.target, on.x, on.y, Ball(settings.norm, settings.radius, EIGHT), random=settings.seed)
 
     def watch() -> bool:
         if course is not None and swarm.round > len(course):

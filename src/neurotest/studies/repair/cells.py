@@ -55,7 +55,7 @@ def campaign(target: Target, seeds: Source, seed: int, most: int) -> Material:
     assert seeds.labels is not None
     seeds = seeds.take(predictions(target, seeds) == seeds.labels)
     assert seeds.labels is not None
-    operators, rows = Operators.of_shape(seeds.shape), np.tile(np.arange(len(seeds)), TIMES)
+    operators, rows = Operators.of_source(seeds), np.tile(np.arange(len(seeds)), TIMES)
     pool, changes = operators.pool(seeds.take(rows), seed, target.bounds, "study")
     predicted, labels = predictions(target, pool), seeds.labels[rows]
     wrong = np.flatnonzero(predicted != labels)
@@ -72,7 +72,7 @@ def campaign(target: Target, seeds: Source, seed: int, most: int) -> Material:
 
 def picks(target: Target, seeds: Source, seed: int, method: str, train: Source) -> tuple[Material, Source]:
     """A tenth of a mutated pool, selected by a method, and the pool."""
-    operators = Operators.of_shape(seeds.shape)
+    operators = Operators.of_source(seeds)
     pool, changes = operators.pool(seeds, seed, target.bounds, "picks")
     chosen = select(target, pool, method, "10%", train=train, seed=seed)
     rows = np.sort(chosen.order[: max(1, len(pool) // 10)])

@@ -20,6 +20,7 @@ from neurotest.generate.differential import DeepXplore, DiffResult, DLFuzz, deep
 from neurotest.generate.differential.api import deviant, differs
 from neurotest.generate.differential.ensemble import EPSILON, Ensemble
 from neurotest.jobs.parts import FOLDER
+from neurotest.levels import EIGHT
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
@@ -276,7 +277,7 @@ def test_written_as_text() -> None:
 
 
 def test_an_ensemble_counts_every_pass() -> None:
-    with Ensemble(PAIR, "pre_activation", eight_bit=True) as ensemble:
+    with Ensemble(PAIR, "pre_activation", levels=EIGHT) as ensemble:
         free = torch.rand(5, 1, 6, 6, requires_grad=True)
         seen = ensemble.forward(free)
         with torch.enable_grad():

@@ -106,7 +106,7 @@ def test_cw_finds_the_least_change_of_a_linear_network() -> None:
     target = linear()
     x = torch.tensor([[0.8, 0.2, 0.5, 0.2]])
     # z0 - z1 = 2 x0 - 3 x1 - 3 x3 + 0.5 = 0.9; all three move by d: 0.9 = 8 d.
-    with Engine(target, eight_bit=False) as engine:
+    with Engine(target, levels=None) as engine:
         x_adv = CW(steps=100, searches=7, rate=0.01).run(engine, x, torch.tensor([0]), positions=[0], random=0)
     assert int(target.logits(x_adv).argmax()) == 1
     assert float((x_adv - x).abs().max()) == pytest.approx(0.9 / 8, abs=0.01)
@@ -115,7 +115,7 @@ def test_cw_finds_the_least_change_of_a_linear_network() -> None:
 def test_cw_keeps_its_margin_and_never_calls_the_seed_a_success() -> None:
     target, x = linear(), torch.tensor([[0.8, 0.2, 0.5, 0.2]])
     y = torch.tensor([0])
-    with Engine(target, eight_bit=False) as engine:
+    with Engine(target, levels=None) as engine:
         x_adv = CW(kappa=1.0, steps=60, searches=5).run(engine, x, y, positions=[0], random=0)
         lead = target.logits(x_adv)[0].detach()
         assert float(lead[1] - lead[0]) >= 1

@@ -110,7 +110,7 @@ def test_one_step_reaches_the_border_of_a_linear_network() -> None:
         module.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     network = Target(module.eval(), shape=(2,))
     seed = torch.tensor([[0.52, 0.5]])
-    with Engine(network, eight_bit=False) as engine:
+    with Engine(network, levels=None) as engine:
         faults = Climb(engine, Noise(), seed, torch.tensor([0]), torch.tensor([1])).run(8, first=True)
     # The lead of class 1 is x1 - x0: the step goes along (-1, 1), capped at .05 sqrt(2) = .0707.
     assert faults.rows.tolist() == [0]

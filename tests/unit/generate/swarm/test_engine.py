@@ -10,6 +10,7 @@ from torch import nn
 
 from neurotest import registry
 from neurotest.generate.swarm import Ball, Problem, Settings, Swarm, Trajectory, controls
+from neurotest.levels import EIGHT
 from neurotest.target import Target
 
 
@@ -34,7 +35,7 @@ def problem(target: Target, n: int, ball: Ball) -> Problem:
 
 def flown(fitness: str, shape: tuple[int, ...] = (1, 8, 8), n: int = 12, **options: object) -> tuple[Trajectory, Problem]:
     settings = Settings(**options)  # type: ignore[arg-type]
-    on = problem(net(shape), n, Ball(settings.norm, settings.radius, True))
+    on = problem(net(shape), n, Ball(settings.norm, settings.radius, EIGHT))
     return Swarm(registry.build("fitness", fitness).begin(on), settings).run(), on
 
 
@@ -99,6 +100,6 @@ def test_the_best_fitness_never_falls(particles: int, evaluations: int, moves: s
 
 def test_pgd_control_stays_in_both_balls() -> None:
     for norm in ("linf", "l2"):
-        on = problem(net(), 10, Ball(norm, 0.3, True))  # type: ignore[arg-type]
+        on = problem(net(), 10, Ball(norm, 0.3, EIGHT))  # type: ignore[arg-type]
         control = controls.pgd(on.target, on.seeds, on.y, on.ball, random=0)
         assert 0 < control.failed <= 10

@@ -12,7 +12,7 @@ from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Measure, Problem
 from neurotest.target import Target
 
-BALL = Ball("linf", 0.2, False)
+BALL = Ball("linf", 0.2, None)
 
 
 def by_hand() -> Target:

@@ -13,9 +13,10 @@ from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Problem, Settings, Swarm
 from neurotest.generate.swarm.excitability import ByWeights
 from neurotest.generate.swarm.lattice import SHARES, STEPS, Footprint, Lattice, Slope
+from neurotest.levels import EIGHT
 from neurotest.target import Target
 
-BALL = Ball("linf", 0.1, True)
+BALL = Ball("linf", 0.1, EIGHT)
 
 
 def target(kernel: int = 3, stride: int = 1, padding: int = 0, channels: int = 1) -> Target:
@@ -112,7 +113,7 @@ def test_steps_along_the_slope_stay_in_an_l2_ball_and_on_the_grid(seed: int, rad
     with on:
         footprint = Footprint.of(on)
     assert footprint is not None
-    moves = Slope(on.problem.seeds, Ball("l2", radius, True), footprint)
+    moves = Slope(on.problem.seeds, Ball("l2", radius, EIGHT), footprint)
     moves.helps = torch.randn(moves.helps.shape, generator=rng.torch_stream("t", seed))
     _, x = moves.join()
     assert x.shape == (3, len(STEPS), 1, 12, 12)
@@ -129,7 +130,7 @@ def test_in_an_l2_ball_every_hit_lies_inside() -> None:
     on = target()
     with torch.inference_mode():
         y = on.logits(x).argmax(1)
-    measure_ = registry.build("fitness", "excitability").begin(Problem(on, x, y, Ball("l2", 0.6, True)))
+    measure_ = registry.build("fitness", "excitability").begin(Problem(on, x, y, Ball("l2", 0.6, EIGHT)))
     trajectory = Swarm(measure_, Settings(norm="l2", radius=0.6, evaluations=200)).run()
     assert trajectory.hits
     for hit in trajectory.hits:

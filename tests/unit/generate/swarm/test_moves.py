@@ -12,6 +12,7 @@ from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Settings
 from neurotest.generate.swarm.moves import Tiles, Velocity, grid
 from neurotest.generate.swarm.settings import PRESETS
+from neurotest.levels import EIGHT, SIXTEEN, Levels
 
 
 def images(n: int, seed: int, shape: tuple[int, ...] = (1, 6, 6)) -> torch.Tensor:
@@ -20,11 +21,15 @@ def images(n: int, seed: int, shape: tuple[int, ...] = (1, 6, 6)) -> torch.Tenso
 
 @settings(max_examples=40, deadline=None)
 @given(
-    norm=st.sampled_from(["linf", "l2", "none"]), radius=st.floats(0.01, 1.0), seed=st.integers(0, 999), eight_bit=st.booleans()
+    norm=st.sampled_from(["linf", "l2", "none"]),
+    radius=st.floats(0.01, 1.0),
+    seed=st.integers(0, 999),
+    levels=st.sampled_from([None, EIGHT, SIXTEEN]),
 )
-def test_positions_stay_in_the_ball_the_bounds_and_on_the_grid(norm: str, radius: float, seed: int, eight_bit: bool) -> None:
-    ball = Ball(norm, radius, eight_bit)  # type: ignore[arg-type]
-    base, generator = images(5, seed), torch.Generator().manual_seed(seed)
+def test_positions_stay_in_the_ball_the_bounds_and_on_levels(norm: str, radius: float, seed: int, levels: Levels | None) -> None:
+    ball = Ball(norm, radius, levels)  # type: ignore[arg-type]
+    base = images(5, seed) if levels is None else levels.nearest(images(5, seed))
+    generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(-1, 2, base.shape, generator=generator).float()
     for u in (
         ball.project(base + torch.randn(base.shape, generator=generator), base),
@@ -37,17 +42,18 @@ def test_positions_stay_in_the_ball_the_bounds_and_on_the_grid(norm: str, radius
             assert float(away.abs().max()) <= radius + 1e-6
         if norm == "l2":
             assert float(away.norm(dim=1).max()) <= radius + 1e-5
-        if eight_bit:
-            assert torch.allclose(u * 255, (u * 255).round(), atol=1e-3)
+        if levels:
+            assert torch.allclose(u * levels.steps, (u * levels.steps).round(), atol=1e-2)
+            assert float(u.max()) <= levels.top
 
 
 def test_corners_by_hand() -> None:
     base = torch.tensor([[0.0, 0.4, 1.0]])
     signs = torch.tensor([[-1.0, 1.0, -1.0]])
-    assert Ball("linf", 0.1, False).corner(signs, base)[0].tolist() == pytest.approx([0.0, 0.5, 0.9])
+    assert Ball("linf", 0.1, None).corner(signs, base)[0].tolist() == pytest.approx([0.0, 0.5, 0.9])
     # the first value cannot fall, so two values share the length 0.2: each moves by 0.2 / sqrt(2)
-    assert Ball("l2", 0.2, False).corner(signs, base)[0].tolist() == pytest.approx([0.0, 0.4 + 0.1414, 1 - 0.1414], abs=1e-3)
-    assert Ball("linf", 0.1, True).reach == 25 / 255  # 0.1 is 25.5 steps
+    assert Ball("l2", 0.2, None).corner(signs, base)[0].tolist() == pytest.approx([0.0, 0.4 + 0.1414, 1 - 0.1414], abs=1e-3)
+    assert Ball("linf", 0.1, EIGHT).reach == 25 / 255  # 0.1 is 25.5 steps
 
 
 def test_velocity_is_the_papers_formula_in_plain_loops() -> None:
@@ -55,7 +61,7 @@ def test_velocity_is_the_papers_formula_in_plain_loops() -> None:
         moves="velocity", particles=2, iterations=5, evaluations=None, inertia=(0.4, 0.9), norm="linf", radius=0.3
     )
     base = images(1, 0, (3,))
-    ball = Ball("linf", 0.3, False)
+    ball = Ball("linf", 0.3, None)
     moves = Velocity(base, ball, settings, 5)
     first = moves.propose(lambda: rng.torch_stream("t", 0, 0)).clone()
     moves.learn(torch.ones(1, 2, dtype=torch.bool))
@@ -88,7 +94,7 @@ def test_a_grid_gives_every_value_one_tile_and_channels_the_same(shape: tuple[in
 
 def test_a_sweep_flips_every_tile_once() -> None:
     base = images(2, 1)
-    moves = Tiles(base, Ball("linf", 0.1, True), particles=3)
+    moves = Tiles(base, Ball("linf", 0.1, EIGHT), particles=3)
     generator = torch.Generator().manual_seed(0)
     moves.start(generator)
     moves.begin(generator)
@@ -102,7 +108,7 @@ def test_a_sweep_flips_every_tile_once() -> None:
 
 def test_joined_flips_take_what_helped() -> None:
     base = torch.full((1, 4), 0.5)
-    moves = Tiles(base, Ball("linf", 0.1, False), particles=4, fixed=True)
+    moves = Tiles(base, Ball("linf", 0.1, None), particles=4, fixed=True)
     generator = torch.Generator().manual_seed(0)
     moves.start(generator)
     moves.signs = torch.tensor([[1.0, 1.0, -1.0, -1.0]])
@@ -143,3 +149,15 @@ def test_l2_beyond_the_range_and_presets() -> None:
         Settings(norm="l2", radius=3.0).check_shape((4,))
     for preset in PRESETS.values():
         Settings(**{key: value for key, value in preset.items() if key != "fitness"})
+
+
+def test_decibels_by_hand() -> None:
+    # 20 dB: a tenth of the length of the seed from silence, which is 0.4 for the first and 0.04 for the second
+    seeds = torch.tensor([[0.5, 0.9], [0.5, 0.54]])
+    ball = Ball("snr", 20.0, None)
+    assert ball.length(seeds)[:, 0].tolist() == pytest.approx([0.04, 0.004], abs=1e-6)
+    out = ball.project(torch.tensor([[0.9, 0.9], [0.5, 0.542]]), seeds)
+    assert out[0].tolist() == pytest.approx([0.54, 0.9], abs=1e-6)
+    assert out[1].tolist() == pytest.approx([0.5, 0.542], abs=1e-6)
+    noise = ball.noise(seeds, torch.Generator().manual_seed(0))
+    assert (noise - seeds).norm(dim=1).tolist() == pytest.approx([0.04, 0.004], rel=1e-3)
