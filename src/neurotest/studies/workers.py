@@ -73,11 +73,14 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     try:
         yield pool
     except BaseException:
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()
+        pool.shutdown(wait=False, cancel_futures=True)
+        while left := set(multiprocessing.active_children()) - others:
+            for process in left:
+                process.kill()
+            for process in left:
+                process.join(LOOK)
         raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    pool.shutdown()
 
 
 def _begin(threads: int) -> None:
