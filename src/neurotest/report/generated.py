@@ -47,8 +47,8 @@ def attack(run: Run) -> Row:
 def diff(run: Run) -> Row:
     summary = run["summary"]
     by_target = ", ".join(f"{name} {count}" for name, count in summary["by_target"].items())
-    left = f"faults by the network that left the others: {by_target}"
-    sentence = f"On {_seeds(summary)} a change makes one of the networks answer otherwise ({left})"
+    wrong = f"the one that is wrong: {by_target}; on one input several can be"
+    sentence = f"On {_seeds(summary)} a change makes the networks disagree ({wrong})"
     return {"subject": ", ".join(summary["targets"]), "conclusion": _conclusion(run, sentence), "others": True}
 
 
