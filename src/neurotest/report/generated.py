@@ -46,8 +46,8 @@ def attack(run: Run) -> Row:
 @section("diff", title="Networks that disagree", order=0, commands=("diff",), template="generated.html.j2")
 def diff(run: Run) -> Row:
     summary = run["summary"]
-    by_target = ", ".join(f"{name} {count}" for name, count in summary["by_target"].items())
-    wrong = f"the one that is wrong: {by_target}; on one input several can be"
+    by_target = ", ".join(f"{name} on {count}" for name, count in summary["by_target"].items())
+    wrong = f"wrong is {by_target}; on one input several can be"
     sentence = f"On {_seeds(summary)} a change makes the networks disagree ({wrong})"
     return {"subject": ", ".join(summary["targets"]), "conclusion": _conclusion(run, sentence), "others": True}
 

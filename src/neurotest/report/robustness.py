@@ -59,7 +59,7 @@ def _conclusion(run: Run) -> Conclusion:
     )
     score = summary["score"]
     estimate = (
-        "" if score is None else f" No change below about {score:.3g} is expected to do it on average: an estimate, no proof."
+        "" if score is None else f" The estimated least change, a mean over the same inputs, is {score:.3g}; it is no proof."
     )
     wrong = f" On {summary['contradicted']} a smaller change than the estimate was found." if summary["contradicted"] else ""
     steps = (("Changes that do it, as pictures", command("attack", run["config"]["target"], run["config"]["data"])),)
