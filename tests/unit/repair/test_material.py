@@ -49,8 +49,10 @@ def test_seeds_of_the_run_are_no_holdout() -> None:
         make_plan(NETWORK, 3, FAULTS, bars(60, 2), bars(160, 1), unseen=0.3, seed=0)
 
 
-def test_different_data_are_accepted() -> None:
+def test_only_different_data_are_accepted() -> None:
     refuse_leaks({"training data": bars(20, 0), "none": None}, {"holdout": bars(20, 1), "shift": None})
+    with pytest.raises(BadInput, match="shift"):
+        refuse_leaks({"training data": bars(20, 0), "none": None}, {"holdout": bars(20, 1), "shift": bars(20, 0)})
 
 
 def test_roots_of_held_out_faults_are_not_trained_on() -> None:
