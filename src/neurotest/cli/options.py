@@ -27,6 +27,10 @@ Plan = Annotated[
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Write no page (RUN/report.html) at the end; `neurotest report RUN` can later.")
 ]
+Track = Annotated[
+    str | None,
+    typer.Option("--track", help="Hand the finished run to mlflow or wandb; with an experiment or project: mlflow:nightly."),
+]
 FailIf = Annotated[
     list[str] | None, typer.Option("--fail-if", help="Exit 1 if this holds, e.g. 'fdr>0.05' (any number of the JSON).")
 ]
@@ -149,7 +153,7 @@ def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
-    """Add --fail-if, --json and --quiet to a command that returns a `Result`, and --no-report where it makes a run.
+    """Add --fail-if, --json and --quiet to a command that returns a `Result`, and --no-report and --track where it makes a run.
 
     The runs that it finishes get their page here, those that it changes a new one if they had one. Mistakes in conditions and
     sizes are reported before the work; notes in the JSON become remarks. A command that declares one of the options itself
@@ -157,7 +161,7 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
     """
     added = _without_own(command, _REPORT)
     if "out" in _own(command) and _own(command)["out"].annotation == Out:
-        added["no_report"] = (NoReport, False)
+        added |= {"no_report": (NoReport, False), "track": (Track, None)}
 
     def run(**values: Any) -> None:
         from neurotest.cli import show
@@ -174,6 +178,10 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
         show.check_names(fail_if, None if others else getattr(command, "numbers", None))
         for name in ("limit", "batch"):
             at_least(name, values.get(name))
+        if values.get("track") is not None:
+            from neurotest.report.track import check_tracker
+
+            check_tracker(values["track"])
         own = {name: value for name, value in values.items() if name not in added}
         content, print_result, *code = with_pages(lambda: command(**own), values, quiet=bool(quiet))
         for note in content.get("notes", ()):
