@@ -210,7 +210,7 @@ def _check_batch(probe: Probe, batch: int) -> None:
     if sizes:
         widest = max(sizes, key=lambda name: sizes[name])
         what = f"recording {len(sizes)} layers of {batch:,} inputs (the widest, {widest!r}, has {sizes[widest]:,} neurons)"
-        check_memory(4 * batch * sum(sizes.values()), what, "use --neuron channel, fewer --layers or a smaller --batch")
+        check_memory(4 * batch * sum(sizes.values()), what, "use --neuron channel or sample, fewer --layers or a smaller --batch")
 
 
 @public()

@@ -19,7 +19,10 @@ Batch = Annotated[int, typer.Option("--batch", help="Inputs per forward pass.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the forward pass (default: torch's choice).")]
 Device = Annotated[str, typer.Option("--device", help="Where the network runs: cpu, cuda, mps.")]
 Layers = Annotated[str | None, typer.Option("--layers", help="Globs over layer names, pre_activation or post_activation.")]
-Neuron = Annotated[str | None, typer.Option("--neuron", help="channel (one value per map) or unit (every element).")]
+Neuron = Annotated[
+    str | None,
+    typer.Option("--neuron", help="channel (one value per map), unit (every element) or sample (1,000 units a layer)."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on a corrupt or odd-sized file instead of skipping it.")]
 Plan = Annotated[
     bool, typer.Option("--plan", help="Say what it will take (passes, memory, minutes), from a small piece of it, and stop.")
