@@ -33,7 +33,7 @@ help:
 	@echo 'make demo       what neurotest does, on the embedded subject (under two minutes after installation)'
 	@echo 'make test       the test suite without the slow tests      make test-all   all of it'
 	@echo 'make fuzz       generated inputs through every reader (N=100000 READERS=npz,idx)'
-	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip, ART and onnxruntime, in $(PEERS)'
+	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip, ART, onnxruntime, MLflow and W&B, in $(PEERS)'
 	@echo 'make test-models networks of timm, torchvision and transformers, in $(MODELS)'
 	@echo 'make test-kernels  the numeric tests with the instructions of an older processor'
 	@echo 'make check      lint, types, contracts, docs               make bench      costs as ratios (ARGS="probe --json")'

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from neurotest.generate.illuminate import illuminate as illuminate
     from neurotest.repair import RepairResult as RepairResult
     from neurotest.repair import repair as repair
+    from neurotest.report.track import track as track
     from neurotest.runs.store import Run as Run
     from neurotest.scan import profile as profile
     from neurotest.scan import scan as scan
@@ -96,6 +97,7 @@ _HOME = {
     "select": "select",
     "suspects": "select.suspects",
     "swarm": "campaign",
+    "track": "report.track",
 }
 
 __all__ = [*sorted(_HOME), "__version__"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,6 +27,7 @@ from neurotest.target.load import load
 from neurotest.target.outputs import Bins
 
 BATCH = 250  # on two cores LeNets and ResNet-20 gain nothing beyond
+INPUTS = 1 << 26  # bytes of a batch of inputs: those of photographs come in parts
 Progress = Callable[[int, int], None]  # done, total
 
 
@@ -47,14 +49,17 @@ class Batch:
 
 
 def batches(target: Target, source: Source, *, batch: int = BATCH, order: np.ndarray | None = None) -> Iterator[Batch]:
-    """The source in batches ready for the target, in `order` (default: as it lies)."""
+    """The source in batches ready for the target, in `order` (default: as it lies); a batch of large inputs in several parts."""
     if batch < 1:
         raise BadInput(f"batch={batch}: expected an integer >= 1.")
     order = np.arange(len(source)) if order is None else order
+    most = max(1, INPUTS // (4 * math.prod(source.shape)))
     for start in range(0, len(order), batch):
-        interrupts.check()
-        index = order[start : start + batch]
-        yield Batch(index, target.prepare(source.read(index)))
+        whole = order[start : start + batch]
+        for part in range(0, len(whole), most):
+            interrupts.check()
+            index = whole[part : part + most]
+            yield Batch(index, target.prepare(source.read(index)))
 
 
 def read(target: Target, source: AnyData, *, limit: int | None = None, strict: bool = False) -> Source:
@@ -210,7 +215,7 @@ def _check_batch(probe: Probe, batch: int) -> None:
     if sizes:
         widest = max(sizes, key=lambda name: sizes[name])
         what = f"recording {len(sizes)} layers of {batch:,} inputs (the widest, {widest!r}, has {sizes[widest]:,} neurons)"
-        check_memory(4 * batch * sum(sizes.values()), what, "use --neuron channel, fewer --layers or a smaller --batch")
+        check_memory(4 * batch * sum(sizes.values()), what, "use --neuron channel or sample, fewer --layers or a smaller --batch")
 
 
 @public()

@@ -89,6 +89,14 @@ def test_batches_cover_the_source_in_the_order_asked_for() -> None:
         list(batches(network, data, batch=0))
 
 
+def test_a_batch_of_large_inputs_comes_in_parts_that_end_where_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neurotest.scan.INPUTS", 4 * 16 * 3)  # bytes of three inputs
+    network, data = target(), source()
+    parts = list(batches(network, data, batch=7))
+    assert [len(p.index) for p in parts] == [3, 3, 1] * 3 + [3, 1]
+    assert torch.equal(torch.cat([p.x for p in parts]), network.prepare(data.read(np.arange(25))))
+
+
 def test_a_target_of_unknown_size_learns_it() -> None:
     network = target()
     assert fit(network, source()) == 3

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurotest.bench.ratio import Pair, passes
+from neurotest.bench.ratio import Job, Pair
 from neurotest.bench.selection import fresh
 from neurotest.coverage import cover
 from neurotest.data.source import ArraySource, Source
@@ -25,6 +25,7 @@ from neurotest.target.speed import Layout, arranged
 
 SUBJECTS = ("photographs",)
 SHAPE, CLASSES = (3, 224, 224), 1000
+MEAN, STD = 0.5, 0.25
 IMAGES, TRAIN = 256, 32
 PEAK = 1000  # inputs of which the memory is measured
 BARE, TRIED = (8, 16, 32), 32  # inputs per pass of the bare loop: the quickest of these on the first so many
@@ -81,16 +82,28 @@ def photographs(count: int) -> Source:
 
 
 def _target(layout: Layout | None) -> Target:
-    return Target(network(), shape=SHAPE, mean=[0.5] * 3, std=[0.25] * 3, layout=layout)
+    return Target(network(), shape=SHAPE, mean=[MEAN] * 3, std=[STD] * 3, layout=layout)
 
 
-def _tuned(x: Tensor) -> tuple[Layout | None, int]:
+def _bare(target: Target, pixels: Tensor, layout: Layout | None, batch: int) -> Job:
+    """What anybody's loop over decoded photographs does: 8-bit pixels to floats, normalised, laid out, through the network."""
+    mean, scale = (torch.full((3, 1, 1), 255 * value) for value in (MEAN, STD))
+
+    def job() -> None:
+        with torch.inference_mode():
+            for part in pixels.split(batch):
+                target.module(arranged(part.float().sub_(mean).div_(scale), layout))
+
+    return job
+
+
+def _tuned(pixels: Tensor) -> tuple[Layout | None, int]:
     """The layout and the batch with which a bare loop takes the least processor time."""
     seconds: dict[tuple[Layout | None, int], float] = {}
     for layout in LAYOUTS:
         target = _target(layout)
         for batch in BARE:
-            loop = passes(target, arranged(x, layout).split(batch))
+            loop = _bare(target, pixels, layout, batch)
             loop()
             began = time.process_time()
             loop()
@@ -105,11 +118,11 @@ def imagenet_pairs(name: str) -> Iterator[tuple[str, Pair]]:
     """
     keep_freed()
     pool = photographs(IMAGES)
-    x = torch.from_numpy(pool.read(np.arange(len(pool)))).float().div_(255)
-    layout, batch = _tuned(x[:TRIED])
+    pixels = torch.from_numpy(pool.read(np.arange(len(pool))))
+    layout, batch = _tuned(pixels[:TRIED])
     target = _target(layout)
     ranges = profile(target, pool.take(np.arange(TRAIN)))
-    bare = passes(target, arranged(x, layout).split(batch))
+    bare = _bare(target, pixels, layout, batch)
     way = f"{layout or 'channels first'}, bare batch {batch}"
     yield f"deepgini ({way})", (functools.partial(fresh, target, pool, "deepgini", "5%"), bare)
     covering = functools.partial(cover, target, pool, "kmnc:1000", profile=ranges, cache=False)

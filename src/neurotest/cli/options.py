@@ -19,13 +19,20 @@ Batch = Annotated[int, typer.Option("--batch", help="Inputs per forward pass.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the forward pass (default: torch's choice).")]
 Device = Annotated[str, typer.Option("--device", help="Where the network runs: cpu, cuda, mps.")]
 Layers = Annotated[str | None, typer.Option("--layers", help="Globs over layer names, pre_activation or post_activation.")]
-Neuron = Annotated[str | None, typer.Option("--neuron", help="channel (one value per map) or unit (every element).")]
+Neuron = Annotated[
+    str | None,
+    typer.Option("--neuron", help="channel (one value per map), unit (every element) or sample (1,000 units a layer)."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on a corrupt or odd-sized file instead of skipping it.")]
 Plan = Annotated[
     bool, typer.Option("--plan", help="Say what it will take (passes, memory, minutes), from a small piece of it, and stop.")
 ]
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Write no page (RUN/report.html) at the end; `neurotest report RUN` can later.")
+]
+Track = Annotated[
+    str | None,
+    typer.Option("--track", help="Hand the finished run to mlflow or wandb; with an experiment or project: mlflow:nightly."),
 ]
 FailIf = Annotated[
     list[str] | None, typer.Option("--fail-if", help="Exit 1 if this holds, e.g. 'fdr>0.05' (any number of the JSON).")
@@ -149,7 +156,7 @@ def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
-    """Add --fail-if, --json and --quiet to a command that returns a `Result`, and --no-report where it makes a run.
+    """Add --fail-if, --json and --quiet to a command that returns a `Result`, and --no-report and --track where it makes a run.
 
     The runs that it finishes get their page here, those that it changes a new one if they had one. Mistakes in conditions and
     sizes are reported before the work; notes in the JSON become remarks. A command that declares one of the options itself
@@ -157,7 +164,7 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
     """
     added = _without_own(command, _REPORT)
     if "out" in _own(command) and _own(command)["out"].annotation == Out:
-        added["no_report"] = (NoReport, False)
+        added |= {"no_report": (NoReport, False), "track": (Track, None)}
 
     def run(**values: Any) -> None:
         from neurotest.cli import show
@@ -174,6 +181,10 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
         show.check_names(fail_if, None if others else getattr(command, "numbers", None))
         for name in ("limit", "batch"):
             at_least(name, values.get(name))
+        if values.get("track") is not None:
+            from neurotest.report.track import check_tracker
+
+            check_tracker(values["track"])
         own = {name: value for name, value in values.items() if name not in added}
         content, print_result, *code = with_pages(lambda: command(**own), values, quiet=bool(quiet))
         for note in content.get("notes", ()):

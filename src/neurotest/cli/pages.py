@@ -17,7 +17,8 @@ RUNS = ("run", "resume")  # parameters that name a run
 def with_pages(command: Callable[[], Any], values: Mapping[str, Any], *, quiet: bool) -> Any:
     """Do the work, then write the pages of its runs: `report` in the JSON, and a line for people, name the last one.
 
-    --no-report leaves them out. A run that was finished before, has a page and is changed by the command gets a new one.
+    --no-report leaves them out. A run that was finished before, has a page and is changed by the command gets a new one. With
+    --track the finished runs go to the tracker, pages and all.
     """
     from neurotest.jobs.finished import finished_runs
     from neurotest.jobs.life import Finished
@@ -35,14 +36,18 @@ def with_pages(command: Callable[[], Any], values: Mapping[str, Any], *, quiet: 
     places = [*([] if values.get("no_report") else finished), *changed]
     layout = "tsne" if time.process_time() - begin > MAP_AFTER else None
     pages = [page for path in places if (page := _page(path, layout, quiet=quiet)) is not None]
-    if not pages:
-        return (content, print_result, *code)
+    wanted = finished if values.get("track") else []
+    tracked = [place for path in wanted if (place := _tracked(path, values["track"], quiet=quiet)) is not None]
+    added = {name: str(places[-1]) for name, places in (("report", pages), ("tracked", tracked)) if places}
 
-    def print_both() -> None:
+    def print_all() -> None:
         print_result()
-        print(f"report: open {pages[-1]} in a browser")
+        if pages:
+            print(f"report: open {pages[-1]} in a browser")
+        for place in tracked:
+            print(f"tracked: {place}")
 
-    return ({**content, "report": str(pages[-1])}, print_both, *code)
+    return ({**content, **added}, print_all, *code)
 
 
 def _only_page() -> None:
@@ -83,4 +88,18 @@ def _page(path: Path, layout: str | None, *, quiet: bool) -> Path | None:
         show.remark(f"interrupted while its page was written; the run is whole: neurotest report {path}", quiet=quiet)
     except Exception as error:
         show.remark(f"its page could not be written ({error}); the run is whole: neurotest report {path}", quiet=quiet)
+    return None
+
+
+def _tracked(path: Path, tracker: str, *, quiet: bool) -> str | None:
+    """A tracker that cannot be reached costs nothing of the run, which is finished."""
+    from neurotest.report.track import track
+
+    try:
+        return track(path, tracker)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    except Exception as error:
+        reason = str(error)
+    show.remark(f"not tracked ({reason}); the run is whole: neurotest runs track {path} {tracker}", quiet=quiet)
     return None

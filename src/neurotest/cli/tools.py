@@ -257,6 +257,19 @@ def _time(when: datetime | None) -> str:
     return "" if when is None else f"{when:%Y-%m-%d %H:%M}"
 
 
+@runs.command("track")
+@opt.reports_result
+def runs_track(
+    run: Annotated[Path, typer.Argument(help="A finished run.")],
+    tracker: Annotated[str, typer.Argument(help="mlflow or wandb; with an experiment or project: mlflow:nightly.")],
+) -> opt.Result:
+    """Hand a finished run to an experiment tracker: its numbers, its settings and the files people open."""
+    from neurotest.report.track import track
+
+    place = track(run, tracker)
+    return {"run": str(run), "tracked": place}, lambda: print(f"tracked: {place}")
+
+
 @runs.command("clean")
 @opt.reports_result
 def runs_clean(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.coverage.criterion import Criterion, State
+from neurotest.coverage.criterion import Criterion, State, Value
 from neurotest.coverage.result import Coverage, Measured
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
@@ -227,7 +227,20 @@ class _Measurement:
         by_class = {names.get(n, str(n)): states[name].value() for n, states in sorted(self.per_class.items())}
         growth = tuple(self.growth.get(name, ()))
         about = (repr(criterion), criterion.layers, criterion.neuron, criterion.mergeable, trained)
-        return Measured(*about, state.value(), growth, by_class)
+        return Measured(*about, self._of_layers(criterion, state.value()), growth, by_class)
+
+    def _of_layers(self, criterion: Criterion, value: Value) -> Value:
+        """A value whose neurons are numbered as the layers have them, and which says of how many units it was measured."""
+        if criterion.neuron != "sample":
+            return value
+        layers = self.context.need_target().survey().find(criterion.layers)
+        samples = {layer.name: chosen for layer in layers if (chosen := layer.sample()) is not None}
+        if not samples:
+            return value
+        never = {name: tuple(samples[name][list(ids)].tolist()) for name, ids in value.never.items() if name in samples}
+        kept, units = (sum(layer.neurons(neuron) for layer in layers) for neuron in ("sample", "unit"))
+        note = f"measured on a random sample of {kept:,} of {units:,} units."
+        return dataclasses.replace(value, never={**value.never, **never}, notes=(*value.notes, note))
 
 
 def _steps(total: int, batch: int) -> Iterator[int]:

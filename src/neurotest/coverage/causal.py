@@ -133,7 +133,7 @@ class CAC(Criterion):
     include_train: bool = False
 
     needs: ClassVar[str] = "source"
-    shrink: ClassVar[str] = "fewer sections than {sections} or fewer --layers"
+    shrink: ClassVar[str] = "fewer sections than {sections}, --neuron sample or fewer --layers"
     growing: ClassVar[bool] = False  # more inputs can take a dependence away
 
     def __post_init__(self) -> None:

@@ -170,15 +170,16 @@ class State(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Criterion(Settings, ABC):
-    """Settings of a criterion. layers: a preset or globs. neuron: `channel` or `unit`."""
+    """Settings of a criterion. layers: a preset or globs. neuron: `channel`, `unit` or `sample`."""
 
     layers: str = "pre_activation"
-    neuron: Literal["channel", "unit"] = "channel"
+    neuron: Literal["channel", "unit", "sample"] = "channel"
 
     needs: ClassVar[str] = ""  # what training data has to give: profile, traces or source; empty: none is needed
     growing: ClassVar[bool] = True  # more inputs never lower the value
     obligations: ClassVar[bool] = False  # its states say which input covers what: `obligations(trace)`
-    shrink: ClassVar[str] = "--neuron channel or fewer --layers"  # what to do when the memory is too much; {setting} is filled in
+    # What to do when the memory is too much; {setting} is filled in.
+    shrink: ClassVar[str] = "--neuron channel, --neuron sample or fewer --layers"
     starts_empty: ClassVar[bool] = False  # published fuzzers begin with nothing covered, not with the training data
 
     @property

@@ -39,7 +39,7 @@ class KMNC(Criterion):
 
     needs: ClassVar[str] = "profile"
     obligations: ClassVar[bool] = True
-    shrink: ClassVar[str] = "fewer sections than {sections}, --neuron channel or fewer --layers"
+    shrink: ClassVar[str] = "fewer sections than {sections}, --neuron channel, --neuron sample or fewer --layers"
 
     def start(self, context: Context) -> SectionState:
         return SectionState(self, context.layout(self.want), context.profile(self.want, "kmnc"))

@@ -295,10 +295,8 @@ def plane_of(dtype: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return picture_size(shape[-1]) if is_sound(dtype, shape) else shape[1:]
 
 
-def enlarged(layer: Layer, tensor: Tensor, image: tuple[int, ...]) -> Tensor:
-    """A layer's output (n, neurons, places) as maps of image size: (n, neurons, *image), bilinear between places."""
-    flat = maps(layer, tensor)
-    sides = places(layer)
+def enlarge(flat: Tensor, sides: tuple[int, ...], image: tuple[int, ...]) -> Tensor:
+    """Maps (n, neurons, places), whose places have these sides, in image size: (n, neurons, *image), bilinear between places."""
     mode = {1: "linear", 2: "bilinear", 3: "trilinear"}.get(len(sides))
     if mode is None or len(sides) != len(image):
         return flat.amax(dim=2).view(*flat.shape[:2], *(1 for _ in image)).expand(*flat.shape[:2], *image)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from neurotest.semantics.exemplars import enlarged, globs, has_map
+from neurotest.semantics.exemplars import enlarge, globs, has_map, maps, places
 from neurotest.semantics.guidance import Semantics
 from neurotest.sounds import picture_size
 from neurotest.stats.comparison import holm
@@ -86,16 +86,19 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
     changed = ready.reader.mutants(fault, reference)
     both = torch.cat([seed, fault])
     attribution = ready.reader.critic(both, torch.from_numpy(reference.classes).to(both.device).repeat(2))
-    maps = _maps(ready, both)
+    chosen = {
+        layer.name: [int(paths.units[0, number, 0]) for paths in (reference, changed)]
+        for number, layer in enumerate(ready.layers)
+    }
+    shown_maps = _maps(ready, both, chosen)
     complete = attribution.completeness()
     pairs = []
-    for number, layer in enumerate(ready.layers):
+    for layer in ready.layers:
         scores = attribution.scores[layer.name].detach()
-        chosen = [int(reference.units[0, number, 0]), int(changed.units[0, number, 0])]
         sides = []
-        for who, unit in enumerate(chosen):
+        for who, unit in enumerate(chosen[layer.name]):
             ranks = tuple(int((scores[i] > scores[i, unit]).sum()) + 1 for i in range(2))
-            shown = maps[layer.name][who, unit] if layer.name in maps else None
+            shown = shown_maps[layer.name][who] if layer.name in shown_maps else None
             text = ready.bank[layer.name, unit].text
             sides.append(Side(unit, text, float(scores[who, unit]), (ranks[0], ranks[1]), shown))
         gained = complete.get(layer.name)
@@ -110,8 +113,8 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
     return PathPair(tuple(pairs), predicted, confidence, attributed, similarity, ready.tau, texts)  # type: ignore[arg-type]
 
 
-def _maps(ready: Semantics, x: Tensor) -> dict[str, NDArray[np.float32]]:
-    """Activation maps at image size (2, neurons, height, width), of layers that have maps; of sound, over its spectrogram."""
+def _maps(ready: Semantics, x: Tensor, chosen: Mapping[str, Sequence[int]]) -> dict[str, NDArray[np.float32]]:
+    """Per layer that has maps, that of one neuron for each of two inputs, at image size; of sound, over its spectrogram."""
     sound = ready.target.preprocess.rate is not None
     image = picture_size(x.shape[-1]) if sound else tuple(x.shape[2:])
     layers = [layer for layer in ready.layers if has_map(layer, (1, *image))]
@@ -120,7 +123,10 @@ def _maps(ready: Semantics, x: Tensor) -> dict[str, NDArray[np.float32]]:
     want = Want(layers=globs(layers), keep="map")
     with Probe(ready.target, want) as probe:
         trace = probe(x)
-    grown = {layer.name: enlarged(layer, trace[want][layer.name].float(), image).cpu().numpy() for layer in layers}
+    grown = {}
+    for layer in layers:
+        flat = maps(layer, trace[want][layer.name].float())[torch.arange(len(x)), list(chosen[layer.name])]  # (2, places)
+        grown[layer.name] = enlarge(flat.unsqueeze(1), places(layer), image)[:, 0].cpu().numpy()
     # Low tones are first in a network and below in a picture.
     return {name: values[..., ::-1, :].copy() for name, values in grown.items()} if sound else grown
 

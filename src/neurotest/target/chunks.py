@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 20  # values of a batch of inputs: smaller ones need no thought
 BUDGET = 1 << 28  # bytes of a layer's input, its output and what its kernel keeps beside them
-COPIES = 2  # a convolution lays its input out anew
+COPIES = 2  # a convolution lays its input out anew, unless its channels lie last already
 LEAST = 4  # inputs: smaller parts leave the processor idle
 GRAPH = 1 << 29  # bytes that all layers of a pass keep for its gradient, as values and again while it is taken
 
 
-def chunk(layers: Iterable[Layer]) -> int:
+def chunk(layers: Iterable[Layer], *, copies: int = COPIES) -> int:
     """Inputs per part, for a network with these layers."""
     widest = max((math.prod(layer.shape) + math.prod(layer.input_shape) for layer in layers), default=1)
-    return max(LEAST, BUDGET // (4 * COPIES * widest))
+    return max(LEAST, BUDGET // (4 * copies * widest))
 
 
 def graph(layers: Iterable[Layer]) -> int:

@@ -10,8 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from neurotest import rng
 from neurotest.errors import BadInput, near
 
+SAMPLE = 1000  # units of a layer in a sample: a share among them is known to 3 points
 KINDS = {"pre_activation": ("convolution", "dense"), "post_activation": ("activation",)}
 PRESETS = (*KINDS, "features", "last_hidden", "every", "encoder")
 
@@ -42,7 +47,16 @@ class Layer:
 
     def neurons(self, neuron: str = "channel", *, inputs: bool = False) -> int:
         shape, axis = (self.input_shape, self.input_axis) if inputs else (self.shape, self.axis)
+        if neuron == "sample":
+            return min(SAMPLE, math.prod(shape))
         return math.prod(shape) if neuron == "unit" or not shape else shape[axis - 1]
+
+    def sample(self, *, inputs: bool = False) -> NDArray[np.int64] | None:
+        """Which units `sample` means, in their order; None for all. They depend on the layer's name and size only."""
+        units = self.neurons("unit", inputs=inputs)
+        if units <= SAMPLE:
+            return None
+        return np.sort(rng.stream(f"target.sample.{self.name}", units).choice(units, SAMPLE, replace=False))
 
     @property
     def operation(self) -> bool:

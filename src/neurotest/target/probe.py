@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from neurotest.errors import BadInput
 from neurotest.target import chunks
 from neurotest.target.functions import Functions
+from neurotest.target.layers import SAMPLE
 
 if TYPE_CHECKING:
     from neurotest.target.layers import Layer
@@ -43,17 +44,19 @@ class Job(NamedTuple):
 class Want:
     """What somebody wants recorded: which layers, what a neuron is, reduced values or whole maps, outputs or inputs.
 
-    `layers` is a preset (`pre_activation`, `post_activation`, `features`, `last_hidden`) or globs over layer names.
+    `layers` is a preset (`pre_activation`, `post_activation`, `features`, `last_hidden`) or globs over layer names. A neuron is a
+    `channel`, a `unit`, or one of a `sample` of each layer's units, which bounds what is recorded of large maps.
     """
 
     layers: str = "pre_activation"
-    neuron: Literal["channel", "unit"] = "channel"
+    neuron: Literal["channel", "unit", "sample"] = "channel"
     keep: Literal["reduced", "map"] = "reduced"
     inputs: bool = False
 
     def __post_init__(self) -> None:
-        if self.neuron not in ("channel", "unit"):
-            raise BadInput(f"neuron={self.neuron!r}: expected channel (one value per feature map) or unit (every element).")
+        if self.neuron not in ("channel", "unit", "sample"):
+            kinds = f"channel (one value per feature map), unit (every element) or sample ({SAMPLE:,} units of each layer)"
+            raise BadInput(f"neuron={self.neuron!r}: expected {kinds}.")
         if self.keep not in ("reduced", "map"):
             raise BadInput(f"keep={self.keep!r}: expected reduced or map.")
         object.__setattr__(self, "_hash", hash((self.layers, self.neuron, self.keep, self.inputs)))
@@ -97,7 +100,7 @@ def reducer(want: Want, axis: int, ndim: int) -> Keep:
         return torch.clone
     if ndim == 1:  # one number per input
         return lambda tensor: tensor.unsqueeze(1).clone()
-    if want.neuron == "unit":
+    if want.neuron != "channel":
         return lambda tensor: tensor.flatten(1).clone()
     others = tuple(d for d in range(1, ndim) if d != axis)
     if not others:
@@ -169,8 +172,8 @@ class Probe:
         if self.record is not None:
             return partial(self.record, layer.name)
         if self.target.precision is not None:
-            return self._in_float32(reducer(want, axis, ndim))
-        reduce = reducer(want, axis, ndim)
+            return self._in_float32(self._reducer(want, layer, axis, ndim))
+        reduce = self._reducer(want, layer, axis, ndim)
         overwritten = layer.input_overwritten if want.inputs else layer.overwritten
         if self.grad and want.keep == "map" and not (want.inputs and overwritten):
             return _same  # the tensor of the graph itself, so that gradients of the logits towards it can be taken
@@ -182,6 +185,13 @@ class Probe:
         if want.keep == "reduced" and want.neuron == "unit" and ndim > 1:
             return _flat
         return reduce
+
+    def _reducer(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
+        units = layer.sample(inputs=want.inputs) if want.neuron == "sample" and want.keep == "reduced" else None
+        if units is None:
+            return reducer(want, axis, ndim)
+        chosen = torch.from_numpy(units).to(self.target.device)
+        return lambda tensor: tensor.flatten(1).index_select(1, chosen)
 
     def _in_float32(self, reduce: Keep) -> Keep:
         """Layers run in lower precision are read in the usual one: nobody else has to know."""

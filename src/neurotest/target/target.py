@@ -158,7 +158,8 @@ class Target:
         if size not in self._chunks:
             self._chunks[size] = len(x) + 2  # while the layers are looked at
             try:
-                self._chunks[size] = chunks.chunk(self.survey(size).everything)
+                copies = chunks.COPIES if self.layout is None else 1
+                self._chunks[size] = chunks.chunk(self.survey(size).everything, copies=copies)
             except NeurotestError:
                 self._chunks[size] = 1 << 62  # whoever runs it will learn why it has no layers
         return self._chunks[size]

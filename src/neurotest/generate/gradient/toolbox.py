@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from neurotest import rng
@@ -94,7 +95,13 @@ class _Toolbox(Attack):
         return torch.where(result.isfinite(), result, seed).clamp(0, 1)
 
     def _labels(self, y: Tensor, classes: int) -> Any:
-        return np.eye(classes, dtype=np.float32)[y.cpu().numpy()]
+        return one_hot(y.cpu().numpy(), classes)
+
+
+def one_hot(numbers: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
+    rows = np.zeros((len(numbers), classes), dtype=np.float32)
+    rows[np.arange(len(numbers)), numbers] = 1
+    return rows
 
 
 def _modules(name: str) -> tuple[Any, Any]:
@@ -158,7 +165,7 @@ class JSMA(_Toolbox):
     def _labels(self, y: Tensor, classes: int) -> Any:
         """It takes the class to reach: any other than the own one."""
         step = np.random.randint(1, classes, size=len(y))  # inside our own randomness
-        return np.eye(classes, dtype=np.float32)[(y.cpu().numpy() + step) % classes]
+        return one_hot((y.cpu().numpy() + step) % classes, classes)
 
 
 @register(

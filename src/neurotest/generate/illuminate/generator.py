@@ -129,21 +129,26 @@ Numbers = NDArray[np.int64]
 
 
 class Archive:
-    """Cells (classes, classes, ways). Seeds of a class are tried for a cell in the order of how little the other class lags."""
+    """Cells (classes with seeds, classes, ways). Seeds of a class are tried for a cell in the order of how far the other lags."""
 
     def __init__(self, labels: Numbers, logits: NDArray[np.float64], ways: int) -> None:
         classes = logits.shape[1]
-        self.labels, self.classes, self.ways = labels, classes, ways
-        self.smallest = np.full((classes, classes, ways), np.inf)
-        self.elite = np.full((classes, classes, ways), -1, dtype=np.int64)
-        self.attempts = np.zeros((classes, classes, ways), dtype=np.int64)
-        self.seeds = np.bincount(labels, minlength=classes)  # of each class
+        self.classes, self.ways = classes, ways
+        self.present, place, self.seeds = np.unique(labels, return_inverse=True, return_counts=True)
+        cells = (len(self.present), classes, ways)
+        self.smallest = np.full(cells, np.inf)
+        self.elite = np.full(cells, -1, dtype=np.int64)
+        self.attempts = np.zeros(cells, dtype=np.int64)
         lag = logits[np.arange(len(logits)), labels][:, None] - logits  # (n, classes)
         # order[p] holds all seeds, class by class, each class by its lag behind p; first[t] is where class t begins.
-        self.order = np.stack([np.lexsort((lag[:, p], labels)) for p in range(classes)])
+        self.order = np.stack([np.lexsort((lag[:, p], place)) for p in range(classes)])
         self.first = np.concatenate([[0], np.cumsum(self.seeds)[:-1]])
-        self.lag = np.full((classes, classes), np.inf)
-        np.minimum.at(self.lag, labels, lag)
+        self.lag = np.full(cells[:2], np.inf)
+        np.minimum.at(self.lag, place, lag)
+
+    def place(self, true: Any) -> Any:
+        """Of classes with seeds, in the first axis of the cells."""
+        return np.searchsorted(self.present, true)
 
     @property
     def filled(self) -> NDArray[np.bool_]:
@@ -157,14 +162,19 @@ class Archive:
     @property
     def possible(self) -> int:
         """How many pairs there are: each class that has seeds with every other."""
-        return int((self.seeds > 0).sum()) * (int(self.classes) - 1)
+        return len(self.present) * (int(self.classes) - 1)
 
     def offer(self, true: int, predicted: int, way: int, size: float, number: int) -> bool:
         """A fault; whether it is the smallest of its cell so far."""
-        if size >= self.smallest[true, predicted, way]:
+        cell = self.place(true), predicted, way
+        if size >= self.smallest[cell]:
             return False
-        self.smallest[true, predicted, way], self.elite[true, predicted, way] = size, number
+        self.smallest[cell], self.elite[cell] = size, number
         return True
+
+    def tried(self, true: Numbers, aim: Numbers, way: int) -> None:
+        """One attempt more, at different cells."""
+        self.attempts[self.place(true), aim, way] += 1
 
     def next(self, most: int) -> tuple[int, Numbers, Numbers]:
         """A way and at most so many (seed, aimed class): empty pairs first, then empty cells, then those tried least."""
@@ -185,7 +195,7 @@ class Archive:
     def _open(self) -> NDArray[np.bool_]:
         """Cells with seeds that were not tried yet."""
         left = self.attempts < self.seeds[:, None, None]
-        left[np.arange(self.classes), np.arange(self.classes)] = False
+        left[np.arange(len(self.present)), self.present] = False
         return np.asarray(left)
 
 
@@ -254,7 +264,7 @@ class Generator:
         """Of a round's faults the smallest of each cell, where it is smaller than what the archive has; new pairs first."""
         best: dict[tuple[int, int], int] = {}
         for i in np.argsort(size, kind="stable").tolist():
-            cell = (int(true[i]), int(classes[i]))
+            cell = (int(self.archive.place(true[i])), int(classes[i]))
             if cell[1] >= 0 and 1e-6 < size[i] < self.archive.smallest[(*cell, way)]:
                 best.setdefault(cell, i)
         some = np.asarray(self.archive.filled.any(axis=2))
@@ -264,7 +274,7 @@ class Generator:
     def absorb(self, part: Arrays) -> None:
         """A round that was done before: tried seeds are counted, faults offered, passes taken over."""
         true, aim, way = self.true[part["tried"]], part["aim"], int(part["way"])
-        self.archive.attempts[true, aim, way] += 1
+        self.archive.tried(true, aim, way)
         self.engine.restore(part["counts"])
         self._take(part)
 

@@ -17,7 +17,7 @@ from neurotest.registry import register
 from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.describe.probes import DIRECTIONS, FAMILIES, Probes, probes
 from neurotest.semantics.descriptions import Description
-from neurotest.semantics.exemplars import Exemplars, enlarged, globs, maps
+from neurotest.semantics.exemplars import Exemplars, enlarge, globs, maps, places
 from neurotest.target import Layer, Probe, Trace, Want
 
 WORDS = tuple((family, word) for family, words in FAMILIES.items() for word in words)
@@ -25,6 +25,7 @@ STARTS = dict(zip(FAMILIES, np.cumsum([0, *(len(words) for words in FAMILIES.val
 WIDTH = len(WORDS)
 SURE = 4.0  # standard errors: with some forty words per neuron, two would let chance speak
 WHOLE_QUANTILE = 0.95  # for neurons without a map: one value per image, so that 1 % of them would be a handful
+LARGE = 1 << 27  # bytes of maps that are enlarged at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,12 +201,20 @@ def _dissect(settings: Attributes, material: Material, layers: tuple[Layer, ...]
             true += np.bincount(labels[labels >= 0], minlength=WIDTH)
             total += labels.shape[1]
             for layer in layers:
-                here = maps(layer, trace[want][layer.name])
-                here = here.amax(dim=2, keepdim=True) if whole else enlarged(layer, trace[want][layer.name], material.shape[1:])
-                each = _count(here.flatten(2), gammas[layer.name], labels, together[layer.name])
-                lit[layer.name] += each.sum(axis=0)
-                squares[layer.name] += np.square(each, dtype=float).sum(axis=0)
+                flat = maps(layer, trace[want][layer.name])
+                for some in _parts(flat, labels.shape[1]):
+                    part = flat[:, some]
+                    here = part.amax(dim=2, keepdim=True) if whole else enlarge(part, places(layer), material.shape[1:])
+                    each = _count(here.flatten(2), gammas[layer.name][some], labels, together[layer.name][some])
+                    lit[layer.name][some] += each.sum(axis=0)
+                    squares[layer.name][some] += np.square(each, dtype=float).sum(axis=0)
     return {name: Dissection(together[name], lit[name], true, total, squares[name]) for name in together}
+
+
+def _parts(flat: Tensor, size: int) -> Iterator[slice]:
+    """Some neurons of maps after the other, so many at once as may be enlarged to `size` places of all images together."""
+    step = max(1, LARGE // (4 * size))
+    return (slice(start, start + step) for start in range(0, flat.shape[1], step))
 
 
 def _passes(settings: Attributes, material: Material, probe: Probe) -> Iterator[tuple[Probes, Trace]]:
