@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from neurotest.repair import RepairResult as RepairResult
     from neurotest.repair import repair as repair
     from neurotest.runs.store import Run as Run
+    from neurotest.scale.opening import workers as workers
     from neurotest.scan import profile as profile
     from neurotest.scan import scan as scan
     from neurotest.select import Selection as Selection
@@ -96,6 +97,7 @@ _HOME = {
     "select": "select",
     "suspects": "select.suspects",
     "swarm": "campaign",
+    "workers": "scale.opening",
 }
 
 __all__ = [*sorted(_HOME), "__version__"]

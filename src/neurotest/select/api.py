@@ -23,7 +23,8 @@ from neurotest.select.adaptive.stored import keep_open
 from neurotest.select.estimation import Estimate
 from neurotest.select.exchange import labels_of
 from neurotest.select.record import record
-from neurotest.select.scorer import Pool, Scorer, Scores, score
+from neurotest.select.scorer import Pool, Scorer, Scores
+from neurotest.select.scoring import score
 from neurotest.select.selection import Comparison, Quality, Selection
 from neurotest.select.spread import spread as dispersed
 from neurotest.stats.faults import budget as read_budget
