@@ -90,12 +90,10 @@ def test_the_executor_of_a_block_ends_with_it(helpers: ModuleType) -> None:
     assert set(multiprocessing.active_children()) <= before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"), [((0, None), "--workers 0: expected"), ((5000, None), "--workers 5000: expected")]
-)
-def test_bad_numbers_are_refused(arguments: tuple[int, str | None], says: str) -> None:
-    with pytest.raises(BadInput, match=says):
-        open_executor(*arguments)
+@pytest.mark.parametrize("workers", [0, -1, 5000])
+def test_bad_numbers_are_refused(workers: int) -> None:
+    with pytest.raises(BadInput, match=f"--workers {workers}: expected an integer from 1"):
+        open_executor(workers)
 
 
 def test_without_ray_the_option_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,10 @@ from neurotest.select.api import compare
 
 POOL, TRAIN = "zoo:mnist/test[:1300]", "zoo:mnist/train[:500]"
 CRITERIA = ["nc", "nac", "kmnc:100", "nbc", "snac", "tknc", "tknp", "nlc", "nlc:gated", "cc", "lsc", "dsc", "cac", "npc"]
-METHODS = ["deepgini", "margin", "random", "nss", "nss+", "lsa", "dsa", "mdsa", "mlsa", "nearest", "cam:nac", "ctm:kmnc:100", "cam:dsc", "ats", "ces"]  # fmt: skip
+METHODS = [
+    "deepgini", "margin", "random", "nss", "nss+", "lsa", "dsa", "mdsa", "mlsa", "nearest", "cam:nac", "ctm:kmnc:100", "cam:dsc",
+    "ats", "ces",
+]  # fmt: skip
 
 
 @contextmanager
