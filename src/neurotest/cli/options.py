@@ -84,9 +84,7 @@ Workers = Annotated[
 ]
 Ray = Annotated[
     str | None,
-    typer.Option(
-        "--ray", help="Workers of a Ray cluster instead: local, auto, HOST:PORT or ray://HOST:PORT."
-    ),
+    typer.Option("--ray", help="Workers of a Ray cluster instead: local, auto, HOST:PORT or ray://HOST:PORT."),
 ]
 Resume = Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")]
 

@@ -154,6 +154,12 @@ class Source:
             self._ids = np.concatenate(parts) if parts else np.empty(0, dtype="U16")
         return self._ids
 
+    def keys(self, index: npt.ArrayLike) -> list[str]:
+        """What identifies these inputs within their source: their names, or their positions in it."""
+        places = self._checked(index)
+        known = self.positions if self.names is None else self.names
+        return [str(one) for one in known[places]]
+
     def contained(self, other: Source) -> npt.NDArray[np.int64]:
         """Positions of the inputs that `other` holds, too, byte for byte. Hashed is only what agrees at first sight."""
         if (self.dtype, self.shape) != (other.dtype, other.shape):

@@ -8,9 +8,9 @@ import re
 import numpy as np
 
 from neurotest import registry
-from neurotest.data import folder, idx, npz, sets, sound
+from neurotest.data import folder, idx, npz, parquet, sets, sound, webdataset
 from neurotest.data.objects import AnyData, from_object
-from neurotest.data.source import Origin, Source, Wanted, check_shape
+from neurotest.data.source import ArraySource, Origin, Source, Wanted, check_shape
 from neurotest.errors import BadInput, near
 from neurotest.pictures import Preprocess
 
@@ -20,10 +20,14 @@ from neurotest.reading import user_path
 from neurotest.sounds import is_sound
 from neurotest.zoo import embedded
 
-__all__ = ["data", "folder", "idx", "npz", "sets", "sound"]
+__all__ = ["data", "folder", "idx", "npz", "parquet", "sets", "sound", "webdataset"]
 
-SPELLINGS = "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, wav:FOLDER, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"
+SPELLINGS = (
+    "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, parquet:FILE#image,label, webdataset:FILES.tar, wav:FOLDER, "
+    "idx:FOLDER/PREFIX or zoo:NAME/SPLIT"
+)
 FILES = ("npz", "dir", "idx", "parquet", "webdataset", "wav")  # sources whose spec begins with a path
+READERS = {".npz": "npz", ".parquet": "parquet", ".tar": "webdataset"}  # of single files
 _BRACKETS = re.compile(r"(.*)\[([^\[\]]*)\]")
 _AT = re.compile(r"(.*)@([^@]*:[^@]*)")
 
@@ -53,7 +57,8 @@ def data(
         where, part = split_slice(text)
         wanted = _wanted(shape, preprocess, strict, _first(part, limit))
         source = open_source(where, wanted)
-        source._origin = Origin(absolute(where), wanted, np.arange(len(source)))
+        if isinstance(source, ArraySource):  # others travel as what they know of their files
+            source._origin = Origin(absolute(where), wanted, np.arange(len(source)))
     else:
         source, part = from_object(spec, _wanted(shape, preprocess, strict, limit)), slice(None)
     _check_rate(source, preprocess)
@@ -163,8 +168,8 @@ def _suggestion(where: str) -> str:
     likely: list[str] = []
     if where and path.is_dir():
         likely += [f"idx:{where.rstrip('/')}/{prefix}" for prefix in idx.prefixes(path)] or [f"dir:{where}"]
-    elif where and (path.suffix == ".npz" or path.is_file()):
-        likely += [f"npz:{where}"] if path.suffix == ".npz" else []
+    elif where and (path.suffix in READERS or path.is_file()):
+        likely += [f"{READERS[path.suffix]}:{where}"] if path.suffix in READERS else []
     elif where and idx.find_file(path, idx.IMAGES):
         likely.append(f"idx:{where}")
     name, _, split = where.partition("/")

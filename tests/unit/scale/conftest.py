@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,10 +66,13 @@ def helpers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     folder = tmp_path_factory.mktemp("helpers")
     (folder / "scale_helpers.py").write_text(HELPERS)
     sys.path.insert(0, str(folder))
+    before = os.environ.get("PYTHONPATH")  # processes take over sys.path, a Ray that is started here the variable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *([before] if before else [])])
     try:
         yield importlib.import_module("scale_helpers")
     finally:
         sys.path.remove(str(folder))
+        os.environ["PYTHONPATH"] = before or ""
 
 
 def _executor(kind: str) -> Executor:
