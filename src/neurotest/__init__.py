@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from neurotest.scan import scan as scan
     from neurotest.select import Selection as Selection
     from neurotest.select import select as select
+    from neurotest.select.large import score as score
     from neurotest.select.suspects import Suspects as Suspects
     from neurotest.select.suspects import suspects as suspects
     from neurotest.semantics.descriptions import Description as Description
@@ -94,6 +95,7 @@ _HOME = {
     "repair": "repair",
     "robustness": "evaluate.robustness",
     "scan": "scan",
+    "score": "select.large",
     "select": "select",
     "suspects": "select.suspects",
     "swarm": "campaign",

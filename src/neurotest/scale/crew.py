@@ -18,6 +18,9 @@ LOOK = 0.5  # seconds between two looks at whether somebody asked to stop
 AHEAD = 4  # tasks per worker that may be finished before one that is still at work; their results wait here
 
 
+_END: Any = object()
+
+
 class Died(Exception):
     """A worker is gone; the text says why."""
 
@@ -89,7 +92,7 @@ class Crew(Executor, Generic[W]):
     def _work(
         self, key: str, function: Callable[..., Any], tasks: Iterable[Any], patience: float | None, ordered: bool
     ) -> Iterator[tuple[Any, Any]]:
-        jobs = (Job(number, task) for number, task in enumerate(tasks))
+        left, numbers = iter(tasks), itertools.count()  # who reads the results may add tasks, so the end may move
         again: list[Job] = []
         finished: dict[int, tuple[Any, Any]] = {}
         due = 0  # the next result in order
@@ -97,10 +100,12 @@ class Crew(Executor, Generic[W]):
             interrupts.check()
             while len(self._busy) < self.workers:
                 far = ordered and len(finished) >= AHEAD * self.workers
-                job = again.pop(0) if again else None if far else next(jobs, None)
-                if job is None:
+                if again:
+                    self._begin(key, function, again.pop(0))
+                    continue
+                if far or (task := next(left, _END)) is _END:
                     break
-                self._begin(key, function, job)
+                self._begin(key, function, Job(next(numbers), task))
             if not self._busy and not finished:
                 return
             for job, result in self._answers(patience):

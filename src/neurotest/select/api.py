@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def compare(
     source = _pair(target, source, originals, limit=limit)
     picked = read_budget(budget, len(source))
     several = Several(scorers)
-    scorers, notes = _for_pool(scorers, source, {"layer": layers, "neuron": neuron}, several)
+    scorers, notes = adapted(scorers, source, several, {"layer": layers, "neuron": neuron})
     check_labels(source, classes)
     trained = known_training(target) if train is None else open_data(target, train)
     duplicates = () if trained is None else tuple(source.contained(trained).tolist())
@@ -197,8 +198,8 @@ def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:
     return np.argsort(-scores, kind="stable")
 
 
-def _for_pool(
-    scorers: dict[str, Any], source: Source, overrides: dict[str, str | None], several: Several
+def adapted(
+    scorers: dict[str, Any], source: Source, several: Several, overrides: Mapping[str, str | None] = MappingProxyType({})
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """Each method with the user's layers, as it fits the pool, and sentences about that."""
     fitting: dict[str, Any] = {}
