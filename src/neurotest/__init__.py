@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from neurotest.repair import repair as repair
     from neurotest.report.track import track as track
     from neurotest.runs.store import Run as Run
+    from neurotest.scale.opening import workers as workers
     from neurotest.scan import profile as profile
     from neurotest.scan import scan as scan
     from neurotest.select import Selection as Selection
     from neurotest.select import select as select
+    from neurotest.select.large import score as score
     from neurotest.select.suspects import Suspects as Suspects
     from neurotest.select.suspects import suspects as suspects
     from neurotest.semantics.descriptions import Description as Description
@@ -94,10 +96,12 @@ _HOME = {
     "repair": "repair",
     "robustness": "evaluate.robustness",
     "scan": "scan",
+    "score": "select.large",
     "select": "select",
     "suspects": "select.suspects",
     "swarm": "campaign",
     "track": "report.track",
+    "workers": "scale.opening",
 }
 
 __all__ = [*sorted(_HOME), "__version__"]

@@ -47,6 +47,9 @@ class Batch:
     index: np.ndarray  # (n,) positions in the source
     x: Tensor  # (n, *shape) in the target's bounds
 
+    def __getitem__(self, rows: slice) -> Batch:
+        return Batch(self.index[rows], self.x[rows])
+
 
 def batches(target: Target, source: Source, *, batch: int = BATCH, order: np.ndarray | None = None) -> Iterator[Batch]:
     """The source in batches ready for the target, in `order` (default: as it lies); a batch of large inputs in several parts."""
@@ -185,7 +188,7 @@ def each_batch(
         _check_batch(probe, min(batch, total, most))
         for part in batches(target, source, batch=batch, order=order):
             for start in range(0, len(part.index), most):
-                some = Batch(part.index[start : start + most], part.x[start : start + most]) if len(part.index) > most else part
+                some = part[start : start + most] if len(part.index) > most else part
                 step(some, probe(some.x), probe)
                 done += len(some.index)
             if progress is not None:
@@ -222,15 +225,15 @@ def _check_batch(probe: Probe, batch: int) -> None:
 def scan(
     target: Target, source: AnyData, consumers: Sequence[Consumer], *, batch: int = BATCH, progress: Progress | None = None
 ) -> None:
-    """Forward the source once, recording what any consumer wants, and update each of them per batch."""
+    """Forward the source once, recording what any consumer wants, and update each of them per batch.
+
+    Consumers that can be merged (`fresh`, `merge`) see the source piece by piece, each piece by whichever worker there is.
+    """
+    from neurotest.pieces import Updates, pass_over
+
     inputs = read(target, source)
     fit(target, inputs)
-
-    def update(part: Batch, trace: Trace, probe: Probe) -> None:
-        for consumer in consumers:
-            consumer.update(trace)
-
-    each_batch(target, inputs, update, wants=wanted(consumers), batch=batch, progress=progress)
+    pass_over(target, inputs, Updates(consumers), batch=batch, progress=progress)
 
 
 def wanted(consumers: Iterable[Any]) -> tuple[Want, ...]:

@@ -26,6 +26,7 @@ from neurotest.cli import (
     neurons,
     repair,
     robustness,
+    score,
     select,
     serve,
     show,
@@ -61,7 +62,8 @@ app = typer.Typer(
     help="Test trained neural networks from the inside.",
 )
 COMMANDS = (
-    tools.demo, init.init, check.check, tools.doctor, cover.cover, describe.describe, select.select, suspects.suspects,
+    tools.demo, init.init, check.check, tools.doctor, cover.cover, describe.describe, select.select, score.score,
+    suspects.suspects,
     generate.attack,
     generate.diff, generate.illuminate, generate.swarm, neurons.neurons, evaluate.evaluate, robustness.robustness, gate.gate,
     labels.labels, study.study,

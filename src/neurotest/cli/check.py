@@ -17,6 +17,7 @@ SHOWN = 12  # findings on the terminal
 
 
 @opt.takes_target
+@opt.takes_workers
 @opt.reports_result
 @opt.holds("alarms", "accuracy", "inputs", "of", "seconds", "examinations.*", "findings.*")
 def check(

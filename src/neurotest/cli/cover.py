@@ -20,6 +20,7 @@ CLASSES = 24  # rows of a table by class
 
 
 @opt.takes_target
+@opt.takes_workers
 @opt.reports_result
 @opt.holds("criteria.*", "inputs", "memory")
 def cover(

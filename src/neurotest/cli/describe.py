@@ -18,6 +18,7 @@ SHOWN = 5  # descriptions per layer on the screen
 
 
 @opt.takes_target
+@opt.takes_workers
 @opt.reports_result
 def describe(
     target: opt.Target = None,

@@ -12,6 +12,7 @@ from neurotest.cli import show
 
 
 @opt.overrides_target
+@opt.takes_workers
 @opt.reports_result
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Runs of attack, diff, fuzz, illuminate, select, swarm; several: compared.")],

@@ -245,6 +245,7 @@ def _show_illuminate(content: dict[str, Any], cells: list[dict[str, Any]], quiet
 
 
 @opt.takes_target
+@opt.takes_workers
 @opt.reports_result
 @opt.holds(
     "outputs", "faults", "families", "roots", "by_predicted.*", "forwards", "seconds", "radius", "seeds", "set_aside", "rate",

@@ -86,12 +86,20 @@ TargetAgain = Annotated[
     str | None, typer.Option("--target", help="The target, if the run may not name it itself (made elsewhere, moved).")
 ]
 Files = Annotated[int, typer.Option("--files", help="How many faults are stored as images.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", help="Share the work among so many processes; the result does not depend on it.")
+]
+Ray = Annotated[
+    str | None,
+    typer.Option("--ray", help="Workers of a Ray cluster instead: local, auto, HOST:PORT or ray://HOST:PORT."),
+]
 Resume = Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")]
 
 # What a command returns: the result as JSON, a function that prints it for people and, if it may be other than 0, the exit code.
 Result = tuple[dict[str, Any], Callable[[], None]] | tuple[dict[str, Any], Callable[[], None], int]
 
 _REPORT: dict[str, tuple[Any, Any]] = {"fail_if": (FailIf, None), "json": (Json, False), "quiet": (Quiet, False)}
+_WORKERS: dict[str, tuple[Any, Any]] = {"workers": (Workers, None), "ray": (Ray, None)}
 _CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
 _TARGET: dict[str, tuple[Any, Any]] = {
     "weights": (Weights, None),
@@ -136,6 +144,22 @@ def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(**values, description={**read_description(**options, toml=resume is None), **loading})
 
     return with_options(command, run, {**added, **_CONTEXT}, hidden=("description",))
+
+
+def takes_workers(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --workers and --ray: what the command does is done by them."""
+
+    def run(**values: Any) -> Any:
+        workers, ray = (values.pop(name) for name in _WORKERS)
+        if workers is None and ray is None:
+            return command(**values)
+        from neurotest.scale.opening import workers as sharing
+
+        set_threads(values.get("threads"))  # workers share them
+        with sharing(workers, ray=ray):
+            return command(**values)
+
+    return with_options(command, run, _WORKERS)
 
 
 def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,6 +26,7 @@ NUMBERS = (
 
 
 @opt.takes_target
+@opt.takes_workers
 @opt.reports_result
 @opt.holds(*NUMBERS, unless=("resume", "status"))
 def select(

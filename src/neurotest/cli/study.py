@@ -14,6 +14,7 @@ from neurotest.cli import show
 SHOWN = 80  # rows of a table on the screen; the run holds all
 
 
+@opt.takes_workers
 @opt.reports_result
 def study(
     name: Annotated[str, typer.Argument(help="nss, fuzzing, coverage, ... (`neurotest list study`)")],
@@ -24,7 +25,6 @@ def study(
         Path | None, typer.Option("--from-csv", help="coverage: run the statistics on these published suites only.")
     ] = None,
     out: opt.Out = None,
-    workers: Annotated[int, typer.Option("--workers", help="Cells computed at the same time, each in its own process.")] = 1,
     threads: opt.Threads = None,
     quiet: opt.Quiet = False,
 ) -> opt.Result:
@@ -37,7 +37,7 @@ def study(
 
     options = {} if from_csv is None else {"from_csv": str(from_csv)}
     say = functools.partial(show.remark, quiet=quiet)
-    result = run_study(name, scale, out=out, resume=resume, only=only, options=options, workers=workers, say=say)
+    result = run_study(name, scale, out=out, resume=resume, only=only, options=options, say=say)
     return result, lambda: print_tables(result)
 
 

@@ -136,12 +136,12 @@ class LSA(Adequacy):
 
     def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         kernels = {c: Kernels(group, self.bandwidth, self.inverse) for c, group in _groups(points, classes, self.per).items()}
-        models = {c: _negative(k.log_density) for c, k in kernels.items()}
+        models: dict[int, Model] = {c: partial(_negative, k.log_density) for c, k in kernels.items()}
         return partial(_by_class, models), _shrunk(kernels)
 
 
-def _negative(log_density: Model) -> Model:
-    return lambda values: -log_density(values)
+def _negative(log_density: Model, values: Floats) -> Floats:
+    return -log_density(values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +218,11 @@ def _mahalanobis(groups: dict[int, Floats], inverse: Inverse, squared: bool) -> 
 
 
 def _distance(gaussian: Gaussian, squared: bool) -> Model:
-    return gaussian.squared_distance if squared else lambda values: np.sqrt(gaussian.squared_distance(values))
+    return gaussian.squared_distance if squared else partial(_root, gaussian.squared_distance)
+
+
+def _root(squared: Model, values: Floats) -> Floats:
+    return np.asarray(np.sqrt(squared(values)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,37 +244,37 @@ class MLSA(Adequacy):
         from sklearn.mixture import GaussianMixture
 
         if len(points) < 2:  # one point has no spread: its density is a kernel's of width 1
-            return _negative(Kernels(points, 1.0).log_density)
+            return partial(_negative, Kernels(points, 1.0).log_density)
         components = min(self.components, len(points))
         mixture = GaussianMixture(components, random_state=seed, reg_covar=self.regularise).fit(points)
-        return _unlikelihood(mixture)
+        return _Unlikelihood(mixture).score
 
 
-def _unlikelihood(mixture: Any) -> Model:
+class _Unlikelihood:
     """-log likelihood under a fitted mixture, all components in one matrix product: inputs come in many small batches."""
-    roots = mixture.precisions_cholesky_  # (components, d, d), upper triangular
-    count, d, _ = roots.shape
-    half = (d + 1) // 2
-    # What lies below the diagonal is zero: the first half of the columns needs only the first half of the neurons.
-    parts = [(half, _side_by_side(roots[:, :half, :half])), (d, _side_by_side(roots[:, :, half:]))]
-    centres = np.einsum("kd,kde->ke", mixture.means_, roots)
-    shifts = [centres[:, :half].reshape(-1), centres[:, half:].reshape(-1)]
-    log_roots = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-    constants = np.log(mixture.weights_) + log_roots - 0.5 * d * np.log(2 * np.pi)  # (components,)
 
-    def rule(values: Floats) -> Floats:
-        squared = np.zeros((len(values), count))
-        for (neurons, wide), shift in zip(parts, shifts, strict=True):
+    def __init__(self, mixture: Any) -> None:
+        roots = mixture.precisions_cholesky_  # (components, d, d), upper triangular
+        self.count, d, _ = roots.shape
+        half = (d + 1) // 2
+        # What lies below the diagonal is zero: the first half of the columns needs only the first half of the neurons.
+        self.parts = [(half, _side_by_side(roots[:, :half, :half])), (d, _side_by_side(roots[:, :, half:]))]
+        centres = np.einsum("kd,kde->ke", mixture.means_, roots)
+        self.shifts = [centres[:, :half].reshape(-1), centres[:, half:].reshape(-1)]
+        log_roots = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        self.constants = np.log(mixture.weights_) + log_roots - 0.5 * d * np.log(2 * np.pi)  # (components,)
+
+    def score(self, values: Floats) -> Floats:
+        squared = np.zeros((len(values), self.count))
+        for (neurons, wide), shift in zip(self.parts, self.shifts, strict=True):
             white = values[:, :neurons] @ wide
             white -= shift
-            white = white.reshape(len(values), count, wide.shape[1] // count)
+            white = white.reshape(len(values), self.count, wide.shape[1] // self.count)
             squared += np.einsum("nkd,nkd->nk", white, white)
-        exponents = constants - 0.5 * squared
+        exponents = self.constants - 0.5 * squared
         most = exponents.max(axis=1)
         likelihood: Floats = most + np.log(np.exp(exponents - most[:, None]).sum(axis=1))
         return -likelihood
-
-    return rule
 
 
 def _side_by_side(blocks: Floats) -> Floats:
@@ -292,12 +296,8 @@ class MMDSA(Adequacy):
 
     def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         means = self._cluster(points, seed)
-
-        def assign(values: Floats) -> Classes:
-            return np.asarray(means.predict(np.ascontiguousarray(values)), dtype=np.int64)
-
-        rule, notes = _mahalanobis(_groups(points, assign(points), "class"), self.inverse, self.squared)
-        return lambda values, _: rule(values, assign(values)), notes
+        rule, notes = _mahalanobis(_groups(points, _assign(means, points), "class"), self.inverse, self.squared)
+        return partial(_by_cluster, means, rule), notes
 
     def _cluster(self, points: Floats, seed: int) -> Any:
         from sklearn.cluster import KMeans
@@ -309,3 +309,11 @@ class MMDSA(Adequacy):
         fits = [KMeans(k, n_init=10, random_state=seed).fit(points) for k in range(2, most + 1)]
         sample = min(2000, len(points))
         return max(fits, key=lambda f: silhouette_score(points, f.labels_, sample_size=sample, random_state=seed))
+
+
+def _assign(means: Any, values: Floats) -> Classes:
+    return np.asarray(means.predict(np.ascontiguousarray(values)), dtype=np.int64)
+
+
+def _by_cluster(means: Any, rule: Rule, values: Floats, classes: Classes) -> Floats:
+    return rule(values, _assign(means, values))

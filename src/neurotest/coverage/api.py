@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.coverage.criterion import Criterion, State, Value
+from neurotest.coverage.criterion import Criterion, Value
+from neurotest.coverage.measurement import Measurement
 from neurotest.coverage.result import Coverage, Measured
 from neurotest.data.objects import AnyData
-from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.context import Context
 from neurotest.measure.several import Several
-from neurotest.measure.traces import part
 from neurotest.memory import check_memory
 from neurotest.public import public
-from neurotest.scan import BATCH, Batch, Progress, each_batch, remarks, wanted
-from neurotest.target import Probe, Profile, Target, Trace, Want
+from neurotest.scan import BATCH, Progress, remarks
+from neurotest.target import Profile, Target, Want
 
 Criteria = Mapping[str, Criterion]  # as typed
 MEMORY = 2e9  # bytes a run may need before somebody has to say so
-POINTS = 40  # of the growth curve
 
 
 @public()
@@ -81,10 +77,10 @@ def cover(
         "criteria": {name: repr(criterion) for name, criterion in chosen.items()},
     }  # fmt: skip
     with whole("cover", out, config) as run:
-        measurement = _Measurement(chosen, context, several, classes, source)
-        measurement.scan(batch, progress)
+        measurement = Measurement.start(chosen, context, several, classes)
+        measurement.scan(source, batch, progress)
         result = Coverage(
-            measurement.measured(), *_common(several.left(chosen)), len(source), target.spec, source.spec,
+            _measured(measurement, context), *_common(several.left(chosen)), len(source), target.spec, source.spec,
             None if context.train is None else context.train.spec, needed, tuple(f"{s.file}: {s.reason}" for s in source.skipped),
             None if run is None else run.path, several.errors, remarks(target, source),
         )  # fmt: skip
@@ -94,6 +90,38 @@ def cover(
             unfit = [f"{name} did not run: {reason}" for name, reason in result.errors.items()]
             finish(run, {**result.to_dict(), "notes": [*result.notes, *unfit]})
     return result
+
+
+def _measured(measurement: Measurement, context: Context) -> dict[str, Measured]:
+    """Each criterion's value with its growth, and its values by class."""
+    measured = {}
+    names = dict(enumerate(measurement.classes))
+    for name, state in measurement.several.left(measurement.states).items():
+        criterion = state.criterion
+        trained = None
+        if criterion.needs == "profile":
+            trained = context.profiles[criterion.want].count
+        elif criterion.needs and context.train is not None:
+            trained = len(context.train)
+        by_class = {names.get(n, str(n)): states[name].value() for n, states in sorted(measurement.per_class.items())}
+        growth = tuple(measurement.growth.get(name, ()))
+        about = (repr(criterion), criterion.layers, criterion.neuron, criterion.mergeable, trained)
+        measured[name] = Measured(*about, _of_layers(criterion, context, state.value()), growth, by_class)
+    return measured
+
+
+def _of_layers(criterion: Criterion, context: Context, value: Value) -> Value:
+    """A value whose neurons are numbered as the layers have them, and which says of how many units it was measured."""
+    if criterion.neuron != "sample":
+        return value
+    layers = context.need_target().survey().find(criterion.layers)
+    samples = {layer.name: chosen for layer in layers if (chosen := layer.sample()) is not None}
+    if not samples:
+        return value
+    never = {name: tuple(samples[name][list(ids)].tolist()) for name, ids in value.never.items() if name in samples}
+    kept, units = (sum(layer.neurons(neuron) for layer in layers) for neuron in ("sample", "unit"))
+    note = f"measured on a random sample of {kept:,} of {units:,} units."
+    return dataclasses.replace(value, never={**value.never, **never}, notes=(*value.notes, note))
 
 
 def _criteria(criteria: Any) -> dict[str, Criterion]:
@@ -160,91 +188,3 @@ def _check_memory(chosen: Criteria, context: Context, inputs: int, allowed: floa
     if total:
         check_memory(total, names, f"use {chosen[max(each, key=lambda name: each[name])].shrink}")
     return total
-
-
-@dataclass(eq=False)
-class _Measurement:
-    """The states of one measurement, all together and per class, and how they grow."""
-
-    chosen: dict[str, Criterion]
-    context: Context
-    several: Several
-    classes: tuple[str, ...]
-    source: Source
-    states: dict[str, State] = field(default_factory=dict)
-    per_class: dict[int, dict[str, State]] = field(default_factory=dict)
-    growth: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, criterion in self.chosen.items():
-            with self.several.attempt(name):
-                self.states[name] = criterion.start(self.context)
-        self._empty = {name: state.twin() for name, state in self.states.items()} if self.classes else {}
-
-    def scan(self, batch: int, progress: Progress | None) -> None:
-        done, steps = 0, set(_steps(len(self.source), batch))
-
-        def step(here: Batch, trace: Trace, probe: Probe) -> None:
-            nonlocal done
-            done += len(here.index)
-            classes = self._classes(here, trace) if self.classes else None
-            for name, state in list(self.states.items()):
-                with self.several.attempt(name):
-                    state.update(trace)
-                    if classes is not None:
-                        self._split(name, classes)
-                    if done in steps:
-                        self.growth.setdefault(name, []).append((done, state.value().value))
-            self.states = self.several.left(self.states)
-
-        wants = wanted(self.states.values())
-        each_batch(self.context.need_target(), self.source, step, wants=wants, batch=batch, progress=progress)
-
-    def _classes(self, here: Batch, trace: Trace) -> dict[int, Trace]:
-        """The trace of each class's inputs: by label, or by prediction where there are no labels."""
-        labels = self.source.labels
-        numbers: NDArray[Any] = trace.predictions.cpu().numpy() if labels is None else labels[here.index]
-        return {number: part(trace, numbers == number) for number in np.unique(numbers).tolist()}
-
-    def _split(self, name: str, classes: Mapping[int, Trace]) -> None:
-        for number, some in classes.items():
-            states = self.per_class.setdefault(number, {})
-            if name not in states:
-                states[name] = self._empty[name].twin()
-            states[name].update(some)
-
-    def measured(self) -> dict[str, Measured]:
-        return {name: self._measured(name, state) for name, state in self.states.items()}
-
-    def _measured(self, name: str, state: State) -> Measured:
-        criterion, context = self.chosen[name], self.context
-        trained = None
-        if criterion.needs == "profile":
-            trained = context.profiles[criterion.want].count
-        elif criterion.needs and context.train is not None:
-            trained = len(context.train)
-        names = dict(enumerate(self.classes))
-        by_class = {names.get(n, str(n)): states[name].value() for n, states in sorted(self.per_class.items())}
-        growth = tuple(self.growth.get(name, ()))
-        about = (repr(criterion), criterion.layers, criterion.neuron, criterion.mergeable, trained)
-        return Measured(*about, self._of_layers(criterion, state.value()), growth, by_class)
-
-    def _of_layers(self, criterion: Criterion, value: Value) -> Value:
-        """A value whose neurons are numbered as the layers have them, and which says of how many units it was measured."""
-        if criterion.neuron != "sample":
-            return value
-        layers = self.context.need_target().survey().find(criterion.layers)
-        samples = {layer.name: chosen for layer in layers if (chosen := layer.sample()) is not None}
-        if not samples:
-            return value
-        never = {name: tuple(samples[name][list(ids)].tolist()) for name, ids in value.never.items() if name in samples}
-        kept, units = (sum(layer.neurons(neuron) for layer in layers) for neuron in ("sample", "unit"))
-        note = f"measured on a random sample of {kept:,} of {units:,} units."
-        return dataclasses.replace(value, never={**value.never, **never}, notes=(*value.notes, note))
-
-
-def _steps(total: int, batch: int) -> Iterator[int]:
-    """After how many inputs the curve has a point: ends of batches, at most POINTS of them, the last included."""
-    ends = [*range(batch, total, batch), total]
-    chosen = np.unique(np.linspace(0, len(ends) - 1, min(POINTS, len(ends))).round().astype(int))
-    return (ends[i] for i in chosen)

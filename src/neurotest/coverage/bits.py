@@ -23,6 +23,10 @@ class PackedState(State):
 
     bits: Bits
 
+    @property
+    def exact(self) -> bool:
+        return True
+
     def _merge(self, other: Self) -> None:
         self.bits |= other.bits
 

@@ -157,6 +157,15 @@ class State(ABC):
         new.load(self.state_dict())
         return new
 
+    @property
+    def exact(self) -> bool:
+        """Whether merging gives what updating gives, bit for bit: sets do, sums round."""
+        return False
+
+    def fresh(self, start: int = 0) -> Self | None:
+        """An empty one that can be merged into this one; None where order matters, or this one has seen inputs already."""
+        return self.twin() if self.criterion.mergeable and not self.seen else None
+
     def nonfinite(self) -> dict[str, int]:
         if not self.bad.any():
             return {}

@@ -77,10 +77,33 @@ def decode_all(files: Sequence[F], decoder: Decoder[F], wanted: Wanted, skipped:
     labels = None if about["classes"] is None else np.array([file.label for file in good], np.int64)
     about |= {"skipped": skipped, "names": [file.name for file in good]}
     if keep:
-        source: Source = ArraySource(values[: len(good)], labels, **about)
+        source: Source = DecodedSource(values[: len(good)], good, decoder, labels, **about)
     else:
         source = FolderSource(good, decoder, labels, **about)
     source._ids = np.concatenate(ids)
+    return source
+
+
+class DecodedSource(ArraySource):
+    """Files that were decoded and kept. To a worker they travel as files."""
+
+    def __init__(
+        self, x: Array, files: Sequence[F], decoder: Decoder[F], labels: npt.ArrayLike | None = None, **about: Any
+    ) -> None:
+        super().__init__(x, labels, **about)
+        self._files, self._decoder = list(files), decoder
+
+    def _keep(self, index: npt.NDArray[np.int64]) -> None:
+        super()._keep(index)
+        self._files = [self._files[i] for i in index]
+
+    def __ship__(self) -> tuple[Any, ...]:
+        return _undecoded, ({name: value for name, value in vars(self).items() if name != "_x"},)
+
+
+def _undecoded(about: dict[str, Any]) -> FolderSource:
+    source = FolderSource.__new__(FolderSource)
+    vars(source).update(about)
     return source
 
 

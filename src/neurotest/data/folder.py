@@ -143,7 +143,7 @@ def _shape(files: Sequence[Picture], wanted: Wanted, what: str) -> tuple[int, ..
     return (1 if preprocess.grey or all(file.grey for file in files) else 3, *size)
 
 
-def _decode(file: Picture, shape: tuple[int, ...], preprocess: Preprocess) -> Pixels:
+def decode_picture(file: Picture, shape: tuple[int, ...], preprocess: Preprocess) -> Pixels:
     """One file as (channels, height, width) uint8."""
     with _open(file) as image:
         try:
@@ -167,4 +167,4 @@ class _Decoder:
         self.threads = 1 if any(file.image is not None for file in files) else None
 
     def decode(self, file: Picture) -> Pixels:
-        return _decode(file, self.shape, self._preprocess)
+        return decode_picture(file, self.shape, self._preprocess)

@@ -41,6 +41,18 @@ class Wanted:
     first: int | None = None  # only the first so many inputs are needed; a reader may stop there
 
 
+@dataclass(frozen=True)
+class Origin:
+    """How a source was opened, and which of its inputs these are."""
+
+    where: str
+    wanted: Wanted
+    places: npt.NDArray[np.int64]  # (n,)
+
+    def take(self, index: npt.NDArray[np.int64]) -> Origin:
+        return Origin(self.where, self.wanted, self.places[index])
+
+
 def shape_text(shape: Sequence[int]) -> str:
     return "x".join(str(side) for side in shape)
 
@@ -114,6 +126,7 @@ class Source:
             if self.quantities is None or self.classes is not None:
                 self.labels = _checked_labels(labels, count, self.classes, self.what)
         self._ids: npt.NDArray[np.str_] | None = None
+        self._origin: Origin | None = None  # where another process finds the same inputs
         self._inputs_digest: bytes | None = None
         if originals is not None:
             self._check_originals(originals)
@@ -140,6 +153,12 @@ class Source:
             parts = [content_ids(rows) for rows in self._chunks()]
             self._ids = np.concatenate(parts) if parts else np.empty(0, dtype="U16")
         return self._ids
+
+    def keys(self, index: npt.ArrayLike) -> list[str]:
+        """What identifies these inputs within their source: their names, or their positions in it."""
+        places = self._checked(index)
+        known = self.positions if self.names is None else self.names
+        return [str(one) for one in known[places]]
 
     def contained(self, other: Source) -> npt.NDArray[np.int64]:
         """Positions of the inputs that `other` holds, too, byte for byte. Hashed is only what agrees at first sight."""
@@ -190,6 +209,7 @@ class Source:
         part.originals = None if self.originals is None else self.originals.take(index)
         part._ids = None if self._ids is None else self._ids[index]
         part._inputs_digest = None
+        part._origin = None if self._origin is None else self._origin.take(index)
         part._keep(index)
         return part
 
@@ -245,6 +265,15 @@ class ArraySource(Source):
 
     def _keep(self, index: npt.NDArray[np.int64]) -> None:
         self._x = self._x[index]
+
+    def __ship__(self) -> tuple[Any, ...]:
+        """To a worker it travels as the spec it was opened by; data that only this process has travel themselves."""
+        from neurotest.data.reopening import reopened
+
+        if self._origin is None:
+            return object.__reduce_ex__(self, 2)  # type: ignore[return-value]
+        about = {name: value for name, value in vars(self).items() if name not in ("_x", "_ids", "_origin")}
+        return reopened, (self._origin, about)
 
 
 def as_inputs(x: Array, what: str) -> Array:

@@ -8,9 +8,9 @@ import re
 import numpy as np
 
 from neurotest import registry
-from neurotest.data import folder, idx, npz, sets, sound
+from neurotest.data import folder, idx, npz, parquet, sets, sound, webdataset
 from neurotest.data.objects import AnyData, from_object
-from neurotest.data.source import Source, Wanted, check_shape
+from neurotest.data.source import ArraySource, Origin, Source, Wanted, check_shape
 from neurotest.errors import BadInput, near
 from neurotest.pictures import Preprocess
 
@@ -20,9 +20,14 @@ from neurotest.reading import user_path
 from neurotest.sounds import is_sound
 from neurotest.zoo import embedded
 
-__all__ = ["data", "folder", "idx", "npz", "sets", "sound"]
+__all__ = ["data", "folder", "idx", "npz", "parquet", "sets", "sound", "webdataset"]
 
-SPELLINGS = "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, wav:FOLDER, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"
+SPELLINGS = (
+    "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, parquet:FILE#image,label, webdataset:FILES.tar, wav:FOLDER, "
+    "idx:FOLDER/PREFIX or zoo:NAME/SPLIT"
+)
+FILES = ("npz", "dir", "idx", "parquet", "webdataset", "wav")  # sources whose spec begins with a path
+READERS = {".npz": "npz", ".parquet": "parquet", ".tar": "webdataset"}  # of single files
 _BRACKETS = re.compile(r"(.*)\[([^\[\]]*)\]")
 _AT = re.compile(r"(.*)@([^@]*:[^@]*)")
 
@@ -50,7 +55,10 @@ def data(
     elif isinstance(spec, (str, os.PathLike)):
         text = os.fspath(spec).strip()
         where, part = split_slice(text)
-        source = _open(where, _wanted(shape, preprocess, strict, _first(part, limit)))
+        wanted = _wanted(shape, preprocess, strict, _first(part, limit))
+        source = open_source(where, wanted)
+        if isinstance(source, ArraySource):  # others travel as what they know of their files
+            source._origin = Origin(absolute(where), wanted, np.arange(len(source)))
     else:
         source, part = from_object(spec, _wanted(shape, preprocess, strict, limit)), slice(None)
     _check_rate(source, preprocess)
@@ -101,6 +109,21 @@ def split_slice(spec: str) -> tuple[str, slice]:
     return where, slice(*(int(piece) if piece else None for piece in pieces))
 
 
+def absolute(spec: str) -> str:
+    """The spec with absolute paths, so that it means the same from anywhere."""
+    prefix, colon, rest = spec.partition(":")
+    if not colon or prefix not in FILES:
+        return spec
+    where, mark, table = rest.rpartition("#")
+    if prefix in ("dir", "wav") and mark and os.path.isfile(split_slice(f"dir:{table}")[0][4:]):  # or it lies in the folder
+        rest = f"{where}#{_absolute(table)}"
+    return f"{prefix}:{_absolute(rest)}"
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith(("~", os.sep)) else os.path.join(os.getcwd(), path)
+
+
 def _exists(spec: str) -> bool:
     return user_path(spec.partition(":")[2], spec).exists()
 
@@ -125,7 +148,8 @@ def _cut(source: Source, part: slice, limit: int | None) -> Source:
     return source if len(index) == len(source) and part.step in (None, 1) else source.take(index)
 
 
-def _open(where: str, wanted: Wanted) -> Source:
+def open_source(where: str, wanted: Wanted) -> Source:
+    """What a spec without a slice stands for."""
     readers = registry.entries("data source")
     prefix, colon, rest = where.partition(":")
     if colon and prefix in readers:
@@ -144,8 +168,8 @@ def _suggestion(where: str) -> str:
     likely: list[str] = []
     if where and path.is_dir():
         likely += [f"idx:{where.rstrip('/')}/{prefix}" for prefix in idx.prefixes(path)] or [f"dir:{where}"]
-    elif where and (path.suffix == ".npz" or path.is_file()):
-        likely += [f"npz:{where}"] if path.suffix == ".npz" else []
+    elif where and (path.suffix in READERS or path.is_file()):
+        likely += [f"{READERS[path.suffix]}:{where}"] if path.suffix in READERS else []
     elif where and idx.find_file(path, idx.IMAGES):
         likely.append(f"idx:{where}")
     name, _, split = where.partition("/")

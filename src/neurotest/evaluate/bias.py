@@ -131,6 +131,9 @@ class Sums:
             here = values.relu().double().sum(0)
             self.sums[layer] = here + self.sums[layer] if layer in self.sums else here
 
+    def fresh(self, start: int = 0) -> Sums:
+        return Sums(self.want.layers)
+
     def merge(self, other: Sums) -> None:
         for layer, values in other.sums.items():
             self.sums[layer] = self.sums[layer] + values if layer in self.sums else values

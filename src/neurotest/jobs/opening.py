@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from contextlib import suppress
 from typing import Any
@@ -12,7 +11,7 @@ from torch import nn
 from neurotest import zoo
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
-from neurotest.data.spec import split_slice
+from neurotest.data.spec import absolute
 from neurotest.errors import BadInput, Remark
 from neurotest.runs.store import Run
 from neurotest.scan import aligned, fit, read, remarks
@@ -23,7 +22,6 @@ from neurotest.zoo import embedded
 
 AnyTarget = Target | Description | nn.Module | str
 ENOUGH = 5000  # training images; where fewer are embedded, the complete set is looked for
-FILES = ("npz", "dir", "idx", "parquet", "wav")  # data sources whose spec begins with a path
 
 
 def open_target(target: AnyTarget) -> Target:
@@ -71,17 +69,7 @@ def digests(**sources: Source | None) -> dict[str, str]:
 def stored_spec(source: AnyData | None) -> str | None:
     """A source as a run stores it: with absolute paths, so that it is found from anywhere; None for data in memory."""
     spec = source.spec if isinstance(source, Source) else source if isinstance(source, str) else None
-    prefix, colon, rest = (spec or "").partition(":")
-    if not colon or prefix not in FILES:
-        return spec or None
-    where, mark, table = rest.rpartition("#")
-    if prefix in ("dir", "wav") and mark and os.path.isfile(split_slice(f"dir:{table}")[0][4:]):  # or it lies in the folder
-        rest = f"{where}#{_absolute(table)}"
-    return f"{prefix}:{_absolute(rest)}"
-
-
-def _absolute(path: str) -> str:
-    return path if path.startswith(("~", os.sep)) else os.path.join(os.getcwd(), path)
+    return absolute(spec) if spec else None
 
 
 def stored_source(run: Run, stored: Any, repeated: AnyData | None, name: str = "seeds") -> AnyData:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
-from neurotest.measure.traces import joined
+from neurotest.measure.traces import Layout, joined
 from neurotest.memory import check_memory
-from neurotest.scan import BATCH, Batch, Progress, each_batch
-from neurotest.target import Probe, Target, Trace, Want
+from neurotest.pieces import Updates, pass_over
+from neurotest.scan import BATCH, Progress
+from neurotest.target import Target, Trace, Want
 
 Floats = NDArray[np.float64]
 LAST = Want(layers="last_hidden", neuron="unit", inputs=True)
@@ -59,20 +61,36 @@ def answers(target: Target, source: Source, *, batch: int = BATCH, progress: Pro
     """Forward the source once. Logits that are not finite are refused: nothing can be said about such inputs."""
     want, width = _last_hidden(target)
     check_memory(4 * len(source) * width, f"keeping {width:,} neurons of {len(source):,} inputs", "use --limit")
-    logits: list[Floats] = []
-    features: list[NDArray[np.float32]] = []
-    layout = None if want is None else Context(target=target).layout(want)
-
-    def step(part: Batch, trace: Trace, probe: Probe) -> None:
-        logits.append(trace.logits.double().cpu().numpy())
-        if want is not None and layout is not None:
-            features.append(np.array(joined(trace, want, layout).values, dtype=np.float32))
-
-    each_batch(target, source, step, wants=() if want is None else (want,), batch=batch, progress=progress)
+    gathered = _Gathered(want, None if want is None else Context(target=target).layout(want))
+    pass_over(target, source, Updates([gathered]), batch=batch, progress=progress)
+    logits, features = gathered.logits, gathered.features
     scores = np.concatenate(logits)
     if wrong := int((~np.isfinite(scores).all(axis=1)).sum()):
         raise BadInput(f"the network gives no finite scores for {wrong} of {len(scores)} inputs: `neurotest doctor` says where.")
     return Answers(scores, np.concatenate(features) if features else scores.astype(np.float32))
+
+
+@dataclass(eq=False)
+class _Gathered:
+    """Logits and features, in the order of the inputs."""
+
+    want: Want | None
+    layout: Layout | None
+    logits: list[Floats] = field(default_factory=list)
+    features: list[NDArray[np.float32]] = field(default_factory=list)
+    exact: ClassVar[bool] = True
+
+    def update(self, trace: Trace) -> None:
+        self.logits.append(trace.logits.double().cpu().numpy())
+        if self.want is not None and self.layout is not None:
+            self.features.append(np.array(joined(trace, self.want, self.layout).values, dtype=np.float32))
+
+    def fresh(self, start: int = 0) -> _Gathered:
+        return _Gathered(self.want, self.layout)
+
+    def merge(self, other: _Gathered) -> None:
+        self.logits += other.logits
+        self.features += other.features
 
 
 def _last_hidden(target: Target) -> tuple[Want | None, int]:

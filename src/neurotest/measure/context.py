@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +38,18 @@ class Collector:
     layout: Layout
     parts: list[Values] = field(default_factory=list)
     predicted: list[NDArray[np.int64]] = field(default_factory=list)
+    exact: ClassVar[bool] = True
 
     def update(self, trace: Trace) -> None:
         self.parts.append(np.array(joined(trace, self.want, self.layout).values))
         self.predicted.append(trace.predictions.cpu().numpy())
+
+    def fresh(self, start: int = 0) -> Collector:
+        return Collector(self.want, self.layout)
+
+    def merge(self, other: Collector) -> None:
+        self.parts += other.parts
+        self.predicted += other.predicted
 
     def traces(self, labels: NDArray[np.int64] | None) -> Traces:
         return Traces(np.concatenate(self.parts), np.concatenate(self.predicted), labels)

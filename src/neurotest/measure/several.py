@@ -32,6 +32,13 @@ class Several:
                 same = len(self.names) > 1 and len(set(self._refusals)) == 1
                 raise BadInput(str(error) if same else " ".join(self.errors.values())) from None
 
+    def join(self, other: Several) -> None:
+        """Those that dropped out elsewhere drop out here."""
+        for name, reason in other.errors.items():
+            if name not in self.errors:
+                with self.attempt(name):
+                    raise BadInput(reason)
+
     def left(self, methods: dict[str, T]) -> dict[str, T]:
         """Those of the methods that still take part."""
         return {name: method for name, method in methods.items() if name not in self.errors}

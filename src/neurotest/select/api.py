@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from neurotest.select.adaptive.stored import keep_open
 from neurotest.select.estimation import Estimate
 from neurotest.select.exchange import labels_of
 from neurotest.select.record import record
-from neurotest.select.scorer import Pool, Scorer, Scores, score
+from neurotest.select.scorer import Pool, Scorer, Scores
+from neurotest.select.scoring import score
 from neurotest.select.selection import Comparison, Quality, Selection
 from neurotest.select.spread import spread as dispersed
 from neurotest.stats.faults import budget as read_budget
@@ -103,7 +105,7 @@ def compare(
     source = _pair(target, source, originals, limit=limit)
     picked = read_budget(budget, len(source))
     several = Several(scorers)
-    scorers, notes = _for_pool(scorers, source, {"layer": layers, "neuron": neuron}, several)
+    scorers, notes = adapted(scorers, source, several, {"layer": layers, "neuron": neuron})
     check_labels(source, classes)
     trained = known_training(target) if train is None else open_data(target, train)
     duplicates = () if trained is None else tuple(source.contained(trained).tolist())
@@ -196,8 +198,8 @@ def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:
     return np.argsort(-scores, kind="stable")
 
 
-def _for_pool(
-    scorers: dict[str, Any], source: Source, overrides: dict[str, str | None], several: Several
+def adapted(
+    scorers: dict[str, Any], source: Source, several: Several, overrides: Mapping[str, str | None] = MappingProxyType({})
 ) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:
     """Each method with the user's layers, as it fits the pool, and sentences about that."""
     fitting: dict[str, Any] = {}

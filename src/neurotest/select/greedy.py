@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,18 @@ class Collected:
         rows, hit = self.state.obligations(trace)
         self.batches.append((index, np.bincount(rows, minlength=len(index)), hit.astype(np.int32)))
 
+    def fresh(self, n: int) -> Self:
+        part = copy.copy(self)
+        part.batches = []
+        return part
+
+    def result(self) -> Any:
+        """Positions in the piece, counts and obligations: a summary that greedy selection works on at the end."""
+        return self.batches
+
+    def merge(self, index: np.ndarray, result: Any) -> None:
+        self.batches += [(index[places], counts, ids) for places, counts, ids in result]
+
     def covers(self) -> Covers:
         index, counts, ids = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
         self.batches = []  # what is joined is not needed twice
@@ -164,6 +177,17 @@ class Bucketed(Collected):
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         self.scores[index] = self.state.score(trace)
+
+    def fresh(self, n: int) -> Self:
+        part = super().fresh(n)
+        part.scores = np.full(n, np.nan)
+        return part
+
+    def result(self) -> np.ndarray:
+        return self.scores
+
+    def merge(self, index: np.ndarray, result: np.ndarray) -> None:
+        self.scores[index] = result
 
     def covers(self) -> Covers:
         return bucketed(self.state, self.scores)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -238,6 +238,19 @@ class NearestState(PerInput):
     def value(self) -> np.ndarray:
         self._flush()
         return self.scores
+
+    def fresh(self, n: int) -> Self | None:
+        part = super().fresh(n)
+        assert part is not None
+        part.strangers, part.waiting = 0, []
+        return part
+
+    def result(self) -> tuple[np.ndarray, int]:
+        return self.value(), self.strangers
+
+    def merge(self, index: np.ndarray, result: tuple[np.ndarray, int]) -> None:
+        self.scores[index] = result[0]
+        self.strangers += result[1]
 
     def notes(self) -> tuple[str, ...]:
         if not self.strangers:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from torch import Tensor
@@ -15,20 +15,9 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.levels import EIGHT, levels_of
 from neurotest.measure.context import Context
-from neurotest.measure.several import Several
-from neurotest.mutate.audio import AudioMutations, mild_variants
-from neurotest.mutate.base import Mutations
-from neurotest.mutate.mild import MildMutations
-from neurotest.mutate.nss import NssMutations
-from neurotest.mutate.space import from_unit, to_unit
-from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
-from neurotest.select.thinning import Thinned
-from neurotest.sounds import is_sound
-from neurotest.target import Probe, Target, Trace, Want
-
-Partners = Callable[[Probe, Batch], list[Trace]]
+from neurotest.scan import BATCH, Batch, Progress
+from neurotest.target import Target, Trace, Want
 
 
 @dataclass(frozen=True)
@@ -125,6 +114,22 @@ class PerInput:
     def value(self) -> np.ndarray:
         return self.scores
 
+    # -- scored piece by piece, by any worker
+
+    def fresh(self, n: int) -> Self | None:
+        """An empty one for n candidates; None while it has to see more of the pool first."""
+        part = copy.copy(self)
+        part.scores = np.full(n, np.nan)
+        return part
+
+    def result(self) -> Any:
+        """What a fresh one gives of its candidates."""
+        return self.scores
+
+    def merge(self, index: np.ndarray, result: Any) -> None:
+        """Take in the result of the candidates at these positions."""
+        self.scores[index] = result
+
 
 def doubt(trace: Trace) -> np.ndarray:
     """(n,) DeepGini, for methods that add it to what they see in hidden neurons; of a quantity there is none."""
@@ -161,60 +166,6 @@ class Scores:
         return {} if details is None else details()
 
 
-def score(
-    pool: Pool, scorers: Mapping[str, Scorer], *, batch: int, several: Several | None = None, progress: Progress | None = None
-) -> Scores:
-    """Forward the pool once, and each kind of partner once, and let every scorer see what it needs.
-
-    Methods that do not fit drop out, with their reasons in `several`.
-    """
-    several = Several(scorers) if several is None else several
-    states, makers = _start(pool, scorers, several)
-    predictions = np.full(len(pool), -1)
-
-    def step(part: Batch, trace: Trace, probe: Probe) -> None:
-        check_outputs(trace, part)
-        traces: dict[Partner, list[Trace]] = {}
-        for name in [name for name in states if name not in several.errors]:
-            with several.attempt(name):
-                partner = scorers[name].partner
-                if partner is not None and partner not in traces:
-                    traces[partner] = makers[partner](probe, part)
-                states[name].update(part.index, trace, () if partner is None else traces[partner])
-        predictions[part.index] = trace.predictions.cpu().numpy()
-
-    running = several.left(dict(scorers))
-    order = sample_first(pool, {s.sample for s in running.values()})
-    each_batch(pool.target, pool.source, step, wants=wanted(running.values()), order=order, batch=batch, progress=progress)
-    scores = {}
-    for name, state in several.left(states).items():
-        with several.attempt(name):
-            scores[name] = state.value()
-    return Scores(scores, predictions, states)
-
-
-def _start(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> tuple[dict[str, State], dict[Partner, Partners]]:
-    """A state for each method whose layers and training data are there, after one pass over the training data for all."""
-    needs = []
-    for name, scorer in several.left(dict(scorers)).items():
-        with several.attempt(name):
-            if scorer.want is not None:
-                pool.target.survey().find(scorer.want.layers)
-            if (learns := getattr(scorer, "learns", None)) is not None:
-                pool.context.need_train(name)
-                needs.append(learns)
-    profiles, traces = ([want for kind, want in needs if kind == wanted_kind] for wanted_kind in ("profile", "traces"))
-    pool.context.gather(profiles, traces, "the selection")
-    states: dict[str, State] = {}
-    makers: dict[Partner, Partners] = {}
-    for name, scorer in several.left(dict(scorers)).items():
-        with several.attempt(name):
-            if scorer.partner is not None and scorer.partner not in makers:
-                makers[scorer.partner] = _partners(pool, scorer.partner)
-            states[name] = scorer.start(pool)
-    return states, makers
-
-
 def check_outputs(trace: Trace, part: Batch) -> None:
     finite = trace.logits.isfinite()
     if not bool(finite.all()):
@@ -233,29 +184,3 @@ def sample_first(pool: Pool, samples: Set[int | None]) -> np.ndarray:
         return np.arange(n)
     shuffled = rng.stream("select.sample", pool.seed).permutation(n)
     return np.concatenate([np.sort(part) for part in np.split(shuffled, ends)])
-
-
-def _partners(pool: Pool, partner: Partner) -> Partners:
-    """What gives the traces of a batch's partners."""
-    target, bounds, mutants = pool.target, pool.target.bounds, partner.mutants
-    if partner.reference == "original" and (originals := pool.source.originals) is not None:
-        return lambda probe, part: [probe(target.prepare(originals.read(part.index)))]
-    if partner.reference == "dropout":
-        thinned = Thinned(target, pool.seed)
-        return lambda probe, part: thinned.traces(part.x, mutants)
-    sound, levels = is_sound(pool.source.dtype, pool.source.shape), levels_of(pool.source.dtype)
-    if partner.reference == "mild" and sound:
-        return lambda probe, part: [
-            probe(from_unit(x, bounds)) for x in islice(mild_variants(to_unit(part.x, bounds), levels), mutants)
-        ]
-    if partner.reference == "mild":
-        mild = MildMutations(rounding="pool")
-        return lambda probe, part: [probe(from_unit(x, bounds)) for x in mild.variants(to_unit(part.x, bounds))[:mutants]]
-    mutations: Mutations = AudioMutations() if sound else NssMutations(rounding="pool")
-    draws = [mutations.draw(rng.stream("select.remutate", pool.seed, number), len(pool)) for number in range(mutants)]
-
-    def mutated(probe: Probe, part: Batch) -> list[Trace]:
-        unit = to_unit(part.x, bounds)
-        return [probe(from_unit(mutations.apply(unit, draw[part.index], levels=levels or EIGHT), bounds)) for draw in draws]
-
-    return mutated

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -120,6 +120,15 @@ class Sensitivity(PerInput):
         for waiting in self.queue:
             self._score(*waiting)
         self.queue.clear()
+
+    def fresh(self, n: int) -> Self | None:
+        """None until the sensitive neurons are known."""
+        if self.sensitive is None:
+            return None
+        part = super().fresh(n)
+        assert part is not None
+        part.queue = []
+        return part
 
     def _identify(self) -> Tensor:
         """Algorithm 1 on the sample: the share k of neurons with the largest summed change, or most often among the largest."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -79,6 +79,19 @@ class _Surprises(PerInput):
     def value(self) -> np.ndarray:
         self._flush()
         return self.scores
+
+    def fresh(self, n: int) -> Self | None:
+        part = super().fresh(n)
+        assert part is not None
+        part.unseen, part.waiting = 0, []
+        return part
+
+    def result(self) -> tuple[np.ndarray, int]:
+        return self.value(), self.unseen
+
+    def merge(self, index: np.ndarray, result: tuple[np.ndarray, int]) -> None:
+        self.scores[index] = result[0]
+        self.unseen += result[1]
 
     def notes(self) -> tuple[str, ...]:
         if not self.unseen:

@@ -73,5 +73,8 @@ class _Shuffle(PerInput):
     def __init__(self, pool: Pool) -> None:
         self.scores = rng.stream("select.random", pool.seed).random(len(pool))
 
+    def merge(self, index: np.ndarray, result: object) -> None:
+        return None
+
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         return None

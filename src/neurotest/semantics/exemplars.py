@@ -180,6 +180,10 @@ class Exemplars:
         ones = hashes(first, len(here), 1)
         best.inputs.take(ones[chosen := best.inputs.few(ones)], pooled[torch.from_numpy(chosen)])
 
+    def fresh(self, start: int = 0) -> Exemplars:
+        """An empty one for inputs that come so many after those this one has seen."""
+        return replace(self, start=self.start + self.seen + start)
+
     def merge(self, other: Exemplars) -> None:
         """Take in what another one saw of other inputs of the same data."""
         mine, theirs = ((e.k, e.samples, e.classes, e.pool, [layer.name for layer in e.layers]) for e in (self, other))

@@ -24,14 +24,12 @@ def run_study(
     resume: str | Path | None = None,
     only: str | None = None,
     options: dict[str, Any] | None = None,
-    workers: int = 1,
     say: Say | None = None,
 ) -> Row:
     """Compute the cells that are missing, and give the tables of all that are there.
 
     scale: quick (the default) or full. only: a beginning of cell names; others are left for another time. options: settings of
-    the study itself. workers: cells computed at the same time, each in a process of its own; what they hold does not depend on
-    it. Interrupt it whenever you like: a finished cell is kept.
+    the study itself. Interrupt it whenever you like: a finished cell is kept.
     """
     if scale is not None and scale not in SCALES:
         raise BadInput(f"--scale {scale}: expected quick or full.")
@@ -46,7 +44,7 @@ def run_study(
         study = _study(name, config.get("options"))
         cells = study.cells(scale)
         done |= {cell.key: run[_key(cell)] for cell in cells if _key(cell) in run}
-        _compute(run, cells, done, only, workers, say)
+        _compute(run, cells, done, only, say)
         done = {cell.key: done[cell.key] for cell in cells if cell.key in done}  # tables in one order, however often it went on
         results = study.tables(scale, done)
         missing = [cell.key for cell in cells if cell.key not in done and not cell.optional]
@@ -55,13 +53,13 @@ def run_study(
         return {"study": name, "scale": scale, "missing": missing, **results, "run": str(run.path)}
 
 
-def _compute(run: Run, cells: Sequence[Cell], done: dict[str, Any], only: str | None, workers: int, say: Say | None) -> None:
+def _compute(run: Run, cells: Sequence[Cell], done: dict[str, Any], only: str | None, say: Say | None) -> None:
     """What is missing, into the run and into `done`. What could not be computed the last time is tried again: its data or weights
     may be here by now."""
     finished = {key for key, value in done.items() if not (isinstance(value, dict) and ABSENT in value)}
     asked = [cell for cell in cells if (cell.key.startswith(only) if only else not cell.optional)]
     numbers = {cell.key: number for number, cell in enumerate(cells, start=1)}
-    for cell, value, seconds in contents([cell for cell in asked if cell.key not in finished], workers):
+    for cell, value, seconds in contents([cell for cell in asked if cell.key not in finished]):
         run[_key(cell)] = value
         done[cell.key] = run[_key(cell)]
         if say is not None:

@@ -64,6 +64,13 @@ class Want:
     def __hash__(self) -> int:  # wants key every trace: hashing four fields each time would be felt at batch 1
         return self._hash  # type: ignore[attr-defined, no-any-return]
 
+    def __reduce__(self) -> tuple[Any, ...]:  # hashes of text differ from process to process
+        return _want, (self.layers, self.neuron, self.keep, self.inputs)
+
+
+def _want(layers: str, neuron: Any, keep: Any, inputs: bool) -> Want:
+    return Want(layers=layers, neuron=neuron, keep=keep, inputs=inputs)
+
 
 class Trace:
     """What the network did on a batch: logits and, per want, one value per neuron and layer."""

@@ -53,6 +53,10 @@ class Profile:
         for name, moments in other.layers.items():
             self.layers.setdefault(name, Moments(moments.neurons)).merge(moments)
 
+    def fresh(self, start: int = 0) -> Profile:
+        """An empty one that can be merged into this one."""
+        return Profile(self.fingerprint, self.want, {})
+
     def check(self, target: Target) -> None:
         """Refuse a profile of another network, or of layers that `want` no longer stands for."""
         if self.fingerprint != target.fingerprint:

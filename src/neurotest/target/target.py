@@ -99,6 +99,7 @@ class Target:
             self._scale = torch.tensor(self.std, device=self.device)
         self._surveys: dict[tuple[int, ...], Survey] = {}
         self._chunks: dict[tuple[int, ...], int] = {}
+        self._own = False  # whether its module is another than `load` gives
         self._steady = False  # whether it was seen to answer equally to equal inputs
 
     def __repr__(self) -> str:
@@ -109,8 +110,15 @@ class Target:
         """The same target around another module: weights of the same architecture."""
         twin = copy.copy(self)
         twin.module, twin._surveys, twin._chunks, twin._steady, twin.reference = module, {}, {}, False, None
+        twin._own = True
         twin.__dict__.pop("fingerprint", None)
         return twin
+
+    def __ship__(self) -> tuple[Any, ...]:
+        """To a worker it travels as its description; a network that only this process has travels itself."""
+        from neurotest.target.reopening import shipped
+
+        return shipped(self)
 
     def check_mode(self) -> None:
         """Refuse a network in training mode: dropout and batch statistics would make every number random."""

@@ -15,6 +15,7 @@ import pytest
 from neurotest import interrupts, registry, zoo
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
+from neurotest.scale.opening import workers
 from neurotest.studies import frame
 from neurotest.studies.frame import Cell, Row, Study, Subjects
 from neurotest.studies.nss import cells as nss_cells
@@ -252,20 +253,19 @@ def test_cells_in_processes_of_their_own_hold_the_same() -> None:
     serial = {cell.key: value for cell, value, _ in contents(cells)}
     assert {key: serial[key] for key in "01234"} == {str(n): n * n for n in range(5)}
     assert "nothing" in serial["bad"][frame.ABSENT]
-    assert {cell.key: value for cell, value, _ in contents(cells, workers=2)} == serial
-    with pytest.raises(BadInput, match="--workers 0"):
-        next(contents(cells, workers=0))
+    with workers(2):
+        assert {cell.key: value for cell, value, _ in contents(cells)} == serial
 
 
 def test_a_process_that_dies_is_said_and_nothing_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(multiprocessing.active_children())
-    with pytest.raises(BadInput, match="--resume"):
-        list(contents([frame.cell("dies", os._exit, 1), frame.cell("sleeps", time.sleep, 60)], workers=2))
+    with workers(2), pytest.raises(BadInput, match=r"cell dies was lost .*exit code 1.*--resume"):
+        list(contents([frame.cell("dies", os._exit, 1), frame.cell("sleeps", time.sleep, 60)]))
     assert set(multiprocessing.active_children()) <= before
     monkeypatch.setattr(interrupts._state, "requested", False)
     threading.Timer(3, lambda: setattr(interrupts._state, "requested", True)).start()
-    with pytest.raises(KeyboardInterrupt):
-        list(contents([frame.cell(str(n), time.sleep, 60) for n in range(4)], workers=2))
+    with workers(2), pytest.raises(KeyboardInterrupt):
+        list(contents([frame.cell(str(n), time.sleep, 60) for n in range(4)]))
     monkeypatch.setattr(interrupts._state, "raised", False)
     assert set(multiprocessing.active_children()) <= before
 
@@ -274,10 +274,13 @@ def test_an_absent_cell_is_tried_again_in_processes_too(tmp_path: Path) -> None:
     registry.entries("study")
     registry.register("study", "waiting", paper="", cost="")(Waiting)
     try:
-        first = run_study("waiting", out=tmp_path / "run", workers=2)
+        with workers(2):
+            first = run_study("waiting", out=tmp_path / "run")
         assert first["tables"]["not rerun"][-1]["what"] == "b"
         Waiting.exists = True
-        assert run_study("waiting", resume=tmp_path / "run", workers=2)["tables"]["all"] == [{"cell": "a"}, {"cell": "b"}]
+        with workers(2):
+            again = run_study("waiting", resume=tmp_path / "run")
+        assert again["tables"]["all"] == [{"cell": "a"}, {"cell": "b"}]
     finally:
         registry._entries["study"].pop("waiting")
 

@@ -73,12 +73,36 @@ class Snapshots:
             return
         exemplars.load(state)
 
+    exact = True
+
+    def fresh(self, start: int = 0) -> Unwritten:
+        """Workers have exemplars of a piece only, and write nothing."""
+        return Unwritten()
+
+    def merge(self, other: Unwritten) -> None:
+        self._write()
+
     def update(self, trace: Trace) -> None:
+        self._write()
+
+    def _write(self) -> None:
         if self.exemplars is None or time.monotonic() - self.last < PAUSE:
             return
         with self.run.file(PASS).writing() as out:
             np.savez(out, allow_pickle=False, **self.exemplars.state_dict())
         self.last = time.monotonic()
+
+
+class Unwritten:
+    """In place of snapshots where there is no run."""
+
+    want: Want | None = None
+
+    def update(self, trace: Trace) -> None:
+        return None
+
+    def fresh(self, start: int = 0) -> Unwritten:
+        return self
 
 
 def _check(state: Mapping[str, NDArray[Any]], empty: Mapping[str, NDArray[Any]]) -> None:

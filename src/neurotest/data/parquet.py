@@ -1,0 +1,254 @@
+"""Rows of Parquet files: `parquet:FILE_OR_FOLDER`, `parquet:GLOB#image,label,id`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neurotest import registry
+from neurotest.data.objects import INPUT_KEYS, LABEL_KEYS
+from neurotest.data.records import Content, Format, Ints, RecordSource, find_files
+from neurotest.data.source import Array, Source, Wanted
+from neurotest.errors import BadInput, near
+from neurotest.reading import reading, user_path
+
+ID_KEYS = ("id", "key", "__key__", "image_id", "file_name", "filename")
+ROWS = 1024  # of a column read at once
+KIND, AGAIN = "a Parquet file", "write it again, or leave it out."
+
+
+@registry.register("data source", "parquet", paper="", cost="rows are read when they are needed; 24 bytes in memory for each")
+def open_parquet(rest: str, wanted: Wanted) -> Source:
+    """Rows of Parquet files: `parquet:FILE`, a folder or a pattern, `#image,label,id` names the columns. Inputs are encoded
+    pictures (bytes, or the image feature of Hugging Face), lists of numbers, or tensors."""
+    where, columns = _split(rest)
+    files = find_files(where, ".parquet", "parquet")
+    table = _Table(files, f"parquet:{where}")
+    image, label, key = _choose(table.names, columns, f"parquet:{where}")
+    count = table.rows if wanted.first is None else min(table.rows, wanted.first)
+    if not count:
+        raise BadInput(f"parquet:{where} has no rows; there is nothing to test.")
+    first = _contents(table.read(image, np.arange(1)), f"parquet:{where}, column {image}")[0]
+    form = Format.of(first, wanted, f"parquet:{where}, row 0")
+    labels, classes = (None, None) if label is None else _labels(table, label, count, f"parquet:{where}")
+    return ParquetSource(table, image, key, count, form, labels, spec=f"parquet:{rest}", classes=classes)
+
+
+def _split(rest: str) -> tuple[str, list[str]]:
+    where, mark, names = rest.rpartition("#")
+    if not mark or user_path(rest, f"parquet:{rest}").exists():
+        return rest, []
+    return where, [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _choose(names: list[str], columns: list[str], what: str) -> tuple[str, str | None, str | None]:
+    """The columns of inputs, labels and ids: those that are named, or those that are called so."""
+    if len(columns) > 3:
+        raise BadInput(f"{what}#{','.join(columns)}: expected #image, #image,label or #image,label,id.")
+    for column in columns:
+        if column not in names:
+            raise BadInput(f"{what} has no column {column!r}. {near(column, names)}")
+    if columns:
+        return columns[0], columns[1] if len(columns) > 1 else None, columns[2] if len(columns) > 2 else _known(names, ID_KEYS)
+    image = _known(names, INPUT_KEYS)
+    if image is None:
+        raise BadInput(f"{what} has no image column, only {', '.join(names)}: name it, parquet:FILE#IMAGE,LABEL")
+    return image, _known(names, LABEL_KEYS), _known([name for name in names if name != image], ID_KEYS)
+
+
+def _known(names: Sequence[str], keys: Sequence[str]) -> str | None:
+    return next((key for key in keys if key in names), None)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise BadInput("Parquet files need pyarrow: pip install 'neurotest[data]'.") from error
+    return pyarrow.parquet
+
+
+class _Table:
+    """The rows of all files, found by their number. What is open is not part of a copy, and does not travel."""
+
+    def __init__(self, files: Sequence[Path], what: str) -> None:
+        self.files, self.what = [str(file.resolve()) for file in files], what
+        self.groups: list[tuple[int, int]] = []  # file and row group of each part
+        counts, schema = [0], None
+        for number, file in enumerate(files):
+            with reading(f"{what} ({file.name})", KIND, hint=AGAIN), _pyarrow().ParquetFile(file) as opened:
+                metadata = opened.metadata
+                names = opened.schema_arrow.names
+                if schema is None:
+                    schema, self.names, self.about = opened.schema_arrow, names, opened.schema_arrow.metadata or {}
+                elif names != self.names:
+                    raise BadInput(f"{what}: {file.name} has other columns than {files[0].name}: keep them apart.")
+                for group in range(metadata.num_row_groups):
+                    self.groups.append((number, group))
+                    counts.append(metadata.row_group(group).num_rows)
+        self.starts: Ints = np.cumsum(counts)
+        self._cursors: dict[str, _Cursor] = {}
+
+    @property
+    def rows(self) -> int:
+        return int(self.starts[-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_cursors": {}}
+
+    def read(self, column: str, numbers: Ints) -> list[Any]:
+        """The values of a column, as arrow has them, one for each number."""
+        cursor = self._cursors.setdefault(column, _Cursor(self, column))
+        values: list[Any] = [None] * len(numbers)
+        for i in np.argsort(numbers, kind="stable").tolist():
+            values[i] = cursor.at(int(numbers[i]))
+        return values
+
+    def column(self, column: str, count: int) -> Iterator[Any]:
+        """The first rows of a column, in chunks."""
+        done = 0
+        for number in range(len(self.groups)):
+            for chunk in self.chunks(number, column):
+                if done >= count:
+                    return
+                yield chunk[: count - done]
+                done += len(chunk)
+
+    def chunks(self, number: int, column: str) -> Iterator[Any]:
+        file, group = self.groups[number]
+        where = f"{self.what} ({Path(self.files[file]).name})"
+        with reading(where, KIND, hint=AGAIN), _pyarrow().ParquetFile(self.files[file]) as opened:
+            for batch in opened.iter_batches(ROWS, row_groups=[group], columns=[column], use_threads=False):
+                yield batch.column(0)
+
+
+class _Cursor:
+    """A place in a column. Going on is cheap, going back begins the row group again."""
+
+    def __init__(self, table: _Table, column: str) -> None:
+        self.table, self.column = table, column
+        self.group, self.start = -1, 0
+        self.chunk: Any = None
+        self.left: Iterator[Any] = iter(())
+
+    def at(self, number: int) -> Any:
+        group = int(np.searchsorted(self.table.starts, number, side="right")) - 1
+        if group != self.group or number < self.start:
+            self.group, self.start, self.chunk = group, int(self.table.starts[group]), None
+            self.left = self.table.chunks(group, self.column)
+        while self.chunk is None or number >= self.start + len(self.chunk):
+            if self.chunk is not None:
+                self.start += len(self.chunk)
+            self.chunk = next(self.left, None)
+            if self.chunk is None:
+                raise BadInput(f"{self.table.what} has fewer rows than it promises: {AGAIN}")
+        return self.chunk[number - self.start]
+
+
+class ParquetSource(RecordSource):
+    """Rows of Parquet files."""
+
+    def __init__(
+        self, table: _Table, image: str, key: str | None, count: int, form: Format, labels: npt.ArrayLike | None, **about: Any
+    ) -> None:
+        super().__init__(count, form, labels, **about)
+        self._table, self._image, self._key = table, image, key
+
+    def fetch(self, numbers: Ints) -> Sequence[Content]:
+        return _contents(self._table.read(self._image, numbers), f"{self.what}, column {self._image}")
+
+    def record_names(self, numbers: Ints) -> list[str]:
+        if self._key is None:
+            return [f"row {number}" for number in numbers]
+        return [str(value.as_py()) for value in self._table.read(self._key, numbers)]
+
+    def keys(self, index: npt.ArrayLike) -> list[str]:
+        return super().keys(index) if self._key is not None else Source.keys(self, index)
+
+
+def _contents(scalars: Sequence[Any], what: str) -> list[Content]:
+    return [_content(scalar, what) for scalar in scalars]
+
+
+def _content(scalar: Any, what: str) -> Content:
+    """Bytes of a picture, or values."""
+    import pyarrow as pa
+
+    kind = scalar.type
+    if not scalar.is_valid:
+        raise BadInput(f"{what} holds an empty row: fill or drop it.")
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return np.asarray(scalar.to_numpy())
+    if pa.types.is_struct(kind):  # {"bytes": ..., "path": ...}, the image feature of Hugging Face
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        if "bytes" not in names or not scalar["bytes"].is_valid:
+            raise BadInput(f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.")
+        scalar = scalar["bytes"]
+        kind = scalar.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return bytes(scalar.as_py())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _values(scalar, what)
+    raise BadInput(f"{what} holds {kind}: expected pictures as bytes, lists of numbers, or tensors.")
+
+
+def _values(scalar: Any, what: str) -> Array:
+    """Nested lists as an array."""
+    import pyarrow as pa
+
+    shape, values = [], scalar.values
+    count = len(values)
+    shape.append(count)
+    while pa.types.is_list(values.type) or pa.types.is_large_list(values.type) or pa.types.is_fixed_size_list(values.type):
+        inner = values.flatten()
+        if count == 0 or len(inner) % count or not _even(values):
+            raise BadInput(f"{what} holds ragged lists: every input needs rows of one length.")
+        shape.append(len(inner) // count)
+        values, count = inner, len(inner)
+    if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        raise BadInput(f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers.")
+    array = values.to_numpy(zero_copy_only=False).reshape(shape)
+    return _eight_bit(array) if array.dtype.kind in "iu" else array
+
+
+def _even(values: Any) -> bool:
+    lengths = np.asarray(values.value_lengths())
+    return not values.null_count and bool((lengths == lengths[0]).all())
+
+
+def _eight_bit(array: Array) -> Array:
+    """Integers of any width as 8 bits, where they are; Python's lists of pixels come as 64."""
+    fits = array.dtype != np.uint8 and array.size and array.min() >= 0 and array.max() <= 255
+    return array.astype(np.uint8) if fits else array
+
+
+def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, tuple[str, ...] | None]:
+    """Class numbers and, where they are known, names."""
+    import pyarrow as pa
+
+    parts = list(table.column(column, count))
+    kind = parts[0].type
+    if any(part.null_count for part in parts):
+        raise BadInput(f"{what}: the column {column} has gaps: every row needs a label, or leave the column out.")
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+        text = np.concatenate([np.asarray(part.to_pylist(), dtype=str) for part in parts])
+        names, numbers = np.unique(text, return_inverse=True)
+        return numbers, tuple(str(name) for name in names)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise BadInput(f"{what}: the column {column} holds {kind}: labels are class numbers or class names.")
+    return np.concatenate([part.to_numpy(zero_copy_only=False) for part in parts]), _hugging_face(table.about, column)
+
+
+def _hugging_face(about: dict[bytes, bytes], column: str) -> tuple[str, ...] | None:
+    """Class names as `datasets` writes them into the file."""
+    try:
+        names = json.loads(about[b"huggingface"])["info"]["features"][column]["names"]
+    except (KeyError, TypeError, ValueError):
+        return None
+    usable = isinstance(names, list) and names and all(isinstance(name, str) for name in names)
+    return tuple(names) if usable else None

@@ -1,0 +1,181 @@
+"""Inputs in files that hold many: found by an index, decoded when they are read, and never all in memory."""
+
+from __future__ import annotations
+
+import glob
+import io
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neurotest.arrays import read_content, read_header
+from neurotest.data.ahead import ahead
+from neurotest.data.folder import Picture, decode_picture
+from neurotest.data.source import Array, Source, Wanted, as_inputs, shape_text
+from neurotest.errors import BadInput
+from neurotest.pictures import Preprocess, Unusable
+from neurotest.reading import user_path
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+Content = bytes | Array  # an encoded picture, or values
+Ints = npt.NDArray[np.int64]
+
+
+def find_files(where: str, suffix: str, prefix: str) -> list[Path]:
+    """The files that a path, a folder or a pattern stands for, in the order of their names."""
+    path = user_path(where, f"{prefix}:{where}")
+    if path.is_dir():
+        files = sorted(path.glob(f"**/*{suffix}"))
+    elif path.is_file():
+        return [path]
+    else:
+        files = [Path(name) for pattern in braces(str(path)) for name in sorted(glob.glob(pattern, recursive=True))]
+    if not files:
+        raise BadInput(f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()}).")
+    return files
+
+
+def braces(pattern: str) -> list[str]:
+    """Shards as WebDataset writes them.
+
+    >>> braces("train-{08..10}.tar")
+    ['train-08.tar', 'train-09.tar', 'train-10.tar']
+    """
+    head, opened, rest = pattern.partition("{")
+    inner, closed, tail = rest.partition("}")
+    first, dots, last = inner.partition("..")
+    if not (opened and closed and dots and first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 10**7):
+        return [pattern]
+    return [head + str(n).zfill(len(first)) + end for n in range(int(first), int(last) + 1) for end in braces(tail)]
+
+
+class Format:
+    """How contents become inputs of one shape and type."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], preprocess: Preprocess | None) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.preprocess = preprocess  # None: values, no pictures
+
+    @classmethod
+    def of(cls, content: Content, wanted: Wanted, name: str) -> Format:
+        """The format of all inputs, from the first and from what the target expects."""
+        if not isinstance(content, bytes):
+            checked = as_inputs(content[None], name)[0]
+            shape = _arranged(checked, wanted.shape, name).shape
+            return cls(shape, checked.dtype, None)
+        image = _opened(content, name)
+        channels = 1 if wanted.preprocess.grey or image.mode in ("1", "L", "I;16", "LA") else 3
+        size: tuple[int, ...] = image.size[::-1]
+        if wanted.shape is not None:
+            if len(wanted.shape) != 3 or wanted.shape[0] not in (1, 3):
+                expected = shape_text(wanted.shape)
+                raise BadInput(f"{name} is a picture of 1 or 3 channels, the target expects {expected}; save values instead.")
+            channels, size = wanted.shape[0], wanted.shape[1:]
+        if wanted.preprocess.fits_any_size:
+            size = wanted.preprocess.output(None if wanted.shape is None else size)  # type: ignore[arg-type]
+        return cls((channels, *size), np.dtype(np.uint8), wanted.preprocess)
+
+    def input(self, content: Content, name: str) -> Array:
+        if self.preprocess is None:
+            if isinstance(content, bytes):
+                raise BadInput(f"{name} is a picture, the first input holds values: keep them apart.")
+            values = _arranged(as_inputs(content[None], name)[0], self.shape, name)
+            if values.shape != self.shape or values.dtype != self.dtype:
+                raise BadInput(
+                    f"{name} holds {shape_text(values.shape)} {values.dtype}, the first input {shape_text(self.shape)} "
+                    f"{self.dtype}: all must be alike; resize or leave it out."
+                )
+            return values
+        if not isinstance(content, bytes):
+            raise BadInput(f"{name} holds values, the first input is a picture: keep them apart.")
+        picture = Picture(Path(name), name, None, image=partial(_opened, content, name))
+        try:
+            return decode_picture(picture, self.shape, self.preprocess).x
+        except Unusable as error:
+            resize = f"; --resize {self.shape[1]} fits pictures of any size" if "expected" in str(error) else ""
+            raise BadInput(f"{name} cannot be used ({error}): repair or leave it out{resize}.") from error
+
+
+def _opened(content: bytes, name: str) -> Image.Image:
+    from PIL import Image
+
+    try:
+        return Image.open(io.BytesIO(content), formats=("PNG", "JPEG", "WEBP"))
+    except Image.DecompressionBombError as error:
+        raise BadInput(f"{name}: too many pixels to be decoded (a bomb?); remove or shrink it.") from error
+    except Exception as error:
+        raise BadInput(f"{name} is no PNG, JPEG or WebP image: repair or leave it out.") from error
+
+
+def _arranged(values: Array, shape: tuple[int, ...] | None, name: str) -> Array:
+    """A flat list in the shape of an input; a grey picture gets its channel."""
+    if shape is None or values.shape == shape:
+        return values
+    if values.ndim == 1 and values.size == int(np.prod(shape)):
+        return values.reshape(shape)
+    return values[None] if (1, *values.shape) == shape else values
+
+
+def array_of(content: bytes, name: str) -> Array:
+    """The array in a `.npy`; its header is checked against what there is before anything is allocated."""
+    stream = io.BytesIO(content)
+    header = read_header(stream, name)
+    if header.nbytes != len(content) - stream.tell():
+        raise BadInput(f"{name}: its header promises {header.nbytes} bytes, it holds {len(content) - stream.tell()}: damaged?")
+    return read_content(stream, header, name)
+
+
+class RecordSource(Source):
+    """Inputs that are fetched by their number whenever they are read: a subclass says `fetch` and `record_names`."""
+
+    def __init__(self, count: int, form: Format, labels: npt.ArrayLike | None, **about: Any) -> None:
+        super().__init__(count, form.shape, form.dtype, labels, **about)
+        self._form, self._at = form, np.arange(count)
+
+    def fetch(self, numbers: Ints) -> Sequence[Content]:
+        """The contents of records."""
+        raise NotImplementedError
+
+    def record_names(self, numbers: Ints) -> list[str]:
+        """What people call these records."""
+        raise NotImplementedError
+
+    def keys(self, index: npt.ArrayLike) -> list[str]:
+        return self.record_names(self._at[self._checked(index)])
+
+    def _rows(self, index: Ints) -> Array:
+        rows = np.empty((len(index), *self.shape), self.dtype)
+        numbers = self._at[index]
+        names = _Names(self, numbers)
+        pairs = list(enumerate(self.fetch(numbers)))
+        for (i, _), decoded in ahead(partial(_input, self._form, names), pairs):
+            rows[i] = decoded()
+        return rows
+
+    def _keep(self, index: Ints) -> None:
+        self._at = self._at[index]
+
+
+class _Names:
+    """Names that are looked up when something is wrong."""
+
+    def __init__(self, source: RecordSource, numbers: Ints) -> None:
+        self.source, self.numbers = source, numbers
+
+    def __getitem__(self, i: int) -> str:
+        (name,) = self.source.record_names(self.numbers[i : i + 1])
+        return f"{self.source.what}, {name}"
+
+
+def _input(form: Format, names: _Names, numbered: tuple[int, Content]) -> Array:
+    i, content = numbered
+    try:
+        return form.input(content, "")
+    except BadInput:
+        return form.input(content, names[i])  # again, with its name in the sentence

@@ -1,0 +1,219 @@
+"""Samples in tar files, as WebDataset writes them: `webdataset:FILES.tar`, `webdataset:data-{000..012}.tar#jpg,cls`."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neurotest import registry
+from neurotest.data.records import Content, Format, Ints, RecordSource, array_of, find_files
+from neurotest.data.source import Source, Wanted
+from neurotest.errors import BadInput
+from neurotest.reading import reason, user_path
+
+PICTURES = ("png", "jpg", "jpeg", "webp")
+INPUTS = (*PICTURES, "npy")
+LABELS = ("cls", "json")
+LABEL_KEYS = ("label", "cls", "class", "y", "target")
+MAX_LABEL = 1 << 20  # bytes
+MAX_INPUT = 512 << 20
+KIND = "webdataset"
+
+
+@registry.register(
+    "data source", "webdataset", paper="", cost="the headers of the tar files are read once, samples when needed; ~100 bytes each"
+)
+def open_webdataset(rest: str, wanted: Wanted) -> Source:
+    """Tar files of samples `NAME.jpg` and `NAME.cls` (a class number) or `NAME.json` (with a key `label`): one file, a folder, a
+    pattern or `{000..012}`; `#jpg,cls` says which parts are meant."""
+    where, parts = _split(rest)
+    what = f"{KIND}:{where}"
+    if len(parts) > 2:
+        raise BadInput(f"{KIND}:{rest}: expected #IMAGE or #IMAGE,LABEL with the endings of the parts, such as #jpg,cls.")
+    files = find_files(where, ".tar", KIND)
+    inputs = (parts[0],) if parts else INPUTS
+    labels = (parts[1],) if len(parts) > 1 else () if parts else LABELS
+    index = _Index.of(files, inputs, labels, wanted.first, what)
+    content = index.content(0)
+    form = Format.of(content, wanted, f"{what}, {index.names[0]}")
+    numbers, classes = index.labels(what)
+    return TarSource(index, form, numbers, spec=f"{KIND}:{rest}", classes=classes)
+
+
+def _split(rest: str) -> tuple[str, list[str]]:
+    where, mark, names = rest.rpartition("#")
+    if not mark or user_path(rest, f"{KIND}:{rest}").exists():
+        return rest, []
+    return where, [name.strip().lower() for name in names.split(",") if name.strip()]
+
+
+@dataclass(frozen=True)
+class _Place:
+    file: int
+    offset: int
+    size: int
+    ending: str
+
+
+class _Index:
+    """Where every sample lies. Open files are not part of a copy, and do not travel."""
+
+    def __init__(self, files: Sequence[str], names: list[str], places: list[_Place], labels: list[_Place | None]) -> None:
+        self.files, self.names = list(files), np.asarray(names, dtype=object)
+        self.endings = sorted({place.ending for place in places})
+        codes = {ending: i for i, ending in enumerate(self.endings)}
+        self.places: Ints = np.array([(p.file, p.offset, p.size, codes[p.ending]) for p in places], np.int64)  # (n, 4)
+        self._labels = labels
+        self._open: dict[int, Any] = {}
+
+    @classmethod
+    def of(cls, files: list[Path], inputs: Sequence[str], labels: Sequence[str], first: int | None, what: str) -> _Index:
+        names: list[str] = []
+        places: list[_Place] = []
+        classes: list[_Place | None] = []
+        for number, file in enumerate(files):
+            for key, parts in _samples(file, number, f"{what} ({file.name})"):
+                found = [parts[ending] for ending in inputs if ending in parts]
+                if not found:
+                    continue
+                if len(found) > 1:
+                    both = " and ".join(place.ending for place in found[:2])
+                    raise BadInput(f"{what}: {key} has both {both}: say which is the input, {KIND}:FILES#{found[0].ending}")
+                names.append(key)
+                places.append(found[0])
+                classes.append(next((parts[ending] for ending in labels if ending in parts), None))
+                if first is not None and len(names) >= first:
+                    return cls([str(f.resolve()) for f in files], names, places, classes)
+        if not names:
+            raise BadInput(f"{what} holds no samples with a part {', '.join(inputs)}: name the input, {KIND}:FILES#ENDING")
+        return cls([str(file.resolve()) for file in files], names, places, classes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_open": {}, "_labels": []}
+
+    def take(self, numbers: Ints) -> _Index:
+        part = _Index.__new__(_Index)
+        vars(part).update(self.__getstate__(), names=self.names[numbers], places=self.places[numbers])
+        return part
+
+    def content(self, number: int) -> Content:
+        file, offset, size, code = self.places[number].tolist()
+        content = self._bytes(file, offset, size)
+        return array_of(content, str(self.names[number])) if self.endings[code] == "npy" else content
+
+    def _bytes(self, file: int, offset: int, size: int) -> bytes:
+        if file not in self._open:
+            while len(self._open) >= 8:
+                self._open.pop(next(iter(self._open))).close()
+            try:
+                self._open[file] = open(self.files[file], "rb")  # noqa: SIM115
+            except OSError as error:
+                raise BadInput(
+                    f"{self.files[file]} can no longer be read ({reason(error)}): leave it alone meanwhile."
+                ) from error
+        content = os.pread(self._open[file].fileno(), size, offset)
+        if len(content) != size:
+            raise BadInput(f"{self.files[file]} has become shorter since it was opened: leave it alone meanwhile.")
+        return content
+
+    def labels(self, what: str) -> tuple[npt.NDArray[np.int64] | None, tuple[str, ...] | None]:
+        """All labels, or none; a sample without one among others is refused."""
+        missing = [i for i, place in enumerate(self._labels) if place is None]
+        if len(missing) == len(self._labels):
+            return None, None
+        if missing:
+            raise BadInput(
+                f"{what}: {self.names[missing[0]]} has no label and others do: complete them, or name the input alone."
+            )
+        values = [self._label(place, f"{what}, {name}") for place, name in zip(self._labels, self.names, strict=True) if place]
+        if all(isinstance(value, int) for value in values):
+            return np.array(values, np.int64), None
+        names, numbers = np.unique([str(value) for value in values], return_inverse=True)
+        return numbers, tuple(str(name) for name in names)
+
+    def _label(self, place: _Place, what: str) -> int | str:
+        if place.size > MAX_LABEL:
+            raise BadInput(f"{what}: its label has {place.size} bytes: expected a class number or name.")
+        text = self._bytes(place.file, place.offset, place.size)
+        try:
+            words = text.decode().strip()
+            value = json.loads(words) if place.ending == "json" else words
+        except ValueError as error:
+            raise BadInput(f"{what}: its {place.ending} cannot be read ({reason(error)}): repair or leave it out.") from error
+        if isinstance(value, dict):
+            value = next((value[key] for key in LABEL_KEYS if key in value), None)
+        if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 18:
+            value = int(value)
+        if not isinstance(value, int | str) or isinstance(value, bool):
+            keys = ", ".join(LABEL_KEYS)
+            raise BadInput(f"{what}: its {place.ending} holds no label: expected a class number or name (in JSON under {keys}).")
+        return value
+
+
+def _samples(file: Path, number: int, what: str) -> Iterator[tuple[str, dict[str, _Place]]]:
+    """Samples in the order of the file: parts with one name that follow each other."""
+    size = file.stat().st_size
+    key, parts = None, dict[str, _Place]()
+    for member in _members(file, what):
+        if not member.isreg():
+            continue
+        folder, _, base = member.name.rpartition("/")
+        stem, _, ending = base.partition(".")
+        name = f"{folder}/{stem}" if folder else stem
+        if name != key:
+            if key is not None:
+                yield key, parts
+            key, parts = name, {}
+        if member.offset_data + member.size > size or member.size > MAX_INPUT:
+            cut = "is cut off" if member.size <= MAX_INPUT else "is too large"
+            raise BadInput(f"{what}: {member.name} {cut}; fetch the file again.")
+        parts[ending.lower()] = _Place(number, member.offset_data, member.size, ending.lower())
+    if key is not None:
+        yield key, parts
+
+
+def _members(file: Path, what: str) -> Iterator[tarfile.TarInfo]:
+    try:
+        with tarfile.open(file, "r:") as archive:
+            while (member := archive.next()) is not None:
+                yield member
+                archive.members = []  # type: ignore[attr-defined]  # it would keep every header
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        packed = _begins(file) == b"\x1f\x8b"
+        hint = f"damaged or cut off ({reason(error)}): fetch it again"
+        hint = "it is compressed: unpack it to a plain .tar first" if packed else hint
+        raise BadInput(f"{what} is no tar file that can be read; {hint}.") from error
+
+
+def _begins(file: Path) -> bytes:
+    with suppress(OSError), open(file, "rb") as stream:
+        return stream.read(2)
+    return b""
+
+
+class TarSource(RecordSource):
+    """Samples of tar files."""
+
+    def __init__(self, index: _Index, form: Format, labels: npt.ArrayLike | None, **about: Any) -> None:
+        super().__init__(len(index.names), form, labels, **about)
+        self._index = index
+
+    def fetch(self, numbers: Ints) -> Sequence[Content]:
+        return [self._index.content(int(number)) for number in numbers]
+
+    def record_names(self, numbers: Ints) -> list[str]:
+        return [str(name) for name in self._index.names[numbers]]
+
+    def _keep(self, index: Ints) -> None:
+        """What is cut off does not travel to workers."""
+        self._index = self._index.take(self._at[index])
+        self._at = np.arange(len(index))

@@ -1,0 +1,1 @@
+"""More than one worker: processes of this machine, or a Ray cluster."""

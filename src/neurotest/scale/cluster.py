@@ -1,0 +1,118 @@
+"""Workers that are actors of a Ray cluster, or of a Ray that is started here."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from neurotest.errors import BadInput
+from neurotest.scale.crew import Crew, Died
+from neurotest.scale.labour import Labour, pin
+
+LOCAL = "local"
+
+
+class Hand:
+    """The actor: one worker, wherever Ray puts it."""
+
+    def __init__(self, threads: int) -> None:
+        pin(threads)
+        self.labour = Labour()
+
+    def do(self, key: str, shared: list[Any], message: bytes) -> bytes:
+        import ray
+
+        return self.labour.do(key, lambda: ray.get(shared[0]), message)
+
+
+class Actor:
+    """An actor, and the answer it owes."""
+
+    def __init__(self, ray: Any, published: dict[str, Any], threads: int) -> None:
+        self._ray, self._published = ray, published
+        self._actor = ray.remote(num_cpus=threads, max_restarts=0)(Hand).remote(threads)
+        self.owed: Any = None
+
+    def send(self, key: str, message: bytes) -> None:
+        # In a list, so that Ray gives the reference and not what it stands for: that is read once per worker.
+        self.owed = self._actor.do.remote(key, [self._published[key]], message)
+
+    def answer(self) -> bytes:
+        try:
+            content: bytes = self._ray.get(self.owed)
+        except self._ray.exceptions.RayError as error:
+            raise Died(str(error).strip().splitlines()[0]) from error
+        return content
+
+    def end(self) -> None:
+        self._ray.kill(self._actor)
+
+
+class Cluster(Crew[Actor]):
+    """address: `local`, `auto` (a Ray that runs on this machine), HOST:PORT or ray://HOST:PORT. workers: None for as many as the
+    cluster has processors for."""
+
+    name = "ray"
+
+    def __init__(self, address: str, workers: int | None, threads: int) -> None:
+        self._ray = ray = _ray()
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            _connect(ray, address, workers, threads)
+        processors = int(ray.cluster_resources().get("CPU", 1))
+        if workers is not None and workers * threads > processors:
+            self.close_ray()
+            raise BadInput(
+                f"--workers {workers} with {threads} threads each: the Ray at {address} has {processors} processors; ask for "
+                "fewer workers or threads."
+            )
+        super().__init__(workers or max(1, processors // threads))
+        self.threads = threads
+        self._published: dict[str, Any] = {}
+
+    def start(self) -> Actor:
+        return Actor(self._ray, self._published, self.threads)
+
+    def wait(self, workers: list[Actor], seconds: float) -> list[Actor]:
+        ready, _ = self._ray.wait([worker.owed for worker in workers], num_returns=1, timeout=seconds)
+        return [worker for worker in workers if worker.owed in ready]
+
+    def publish(self, key: str, content: bytes) -> None:
+        self._published[key] = self._ray.put(content)
+
+    def withdraw(self, key: str) -> None:
+        self._published.pop(key, None)
+
+    def close(self) -> None:
+        super().close()
+        self.close_ray()
+
+    def close_ray(self) -> None:
+        if self._ours:
+            self._ray.shutdown()
+
+
+def _ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise BadInput("--ray needs Ray: pip install 'neurotest[ray]', on every machine of the cluster.") from error
+    return ray
+
+
+def _connect(ray: Any, address: str, workers: int | None, threads: int) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        if address == LOCAL:
+            processors = max(os.cpu_count() or 1, (workers or 1) * threads)
+            # Ray makes its workers nice, which starves them as soon as anything else runs on the machine.
+            ray.init(address=LOCAL, num_cpus=processors, include_dashboard=False, _system_config={"worker_niceness": 0}, **quiet)
+        else:
+            ray.init(address=address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BadInput(
+            f"--ray {address}: no Ray answers there ({reason}): start one with `ray start --head`, or use --ray local."
+        ) from error

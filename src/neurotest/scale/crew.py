@@ -1,0 +1,168 @@
+"""Workers that take tasks one at a time: whose dies or hangs is replaced, and its task is begun again."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from neurotest import interrupts
+from neurotest.executor import TRIES, Executor, Lost, Result, Task
+from neurotest.scale.labour import FAILED
+from neurotest.scale.shipping import pack, unpack
+
+LOOK = 0.5  # seconds between two looks at whether somebody asked to stop
+AHEAD = 4  # tasks per worker that may be finished before one that is still at work; their results wait here
+
+
+_END: Any = object()
+
+
+class Died(Exception):
+    """A worker is gone; the text says why."""
+
+
+class Worker(Protocol):
+    def send(self, key: str, message: bytes) -> None:
+        """Begin a task."""
+
+    def answer(self) -> bytes:
+        """What it gave; `Died` if the worker is gone."""
+
+    def end(self) -> None:
+        """End it now, whatever it does."""
+
+
+W = TypeVar("W", bound=Worker)
+
+
+@dataclass(eq=False)
+class Job:
+    """A task under way."""
+
+    number: int
+    task: Any
+    tries: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+
+class Crew(Executor, Generic[W]):
+    """An executor over workers that a subclass starts and waits for."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._idle: list[W] = []
+        self._busy: dict[W, Job] = {}
+        self._keys = itertools.count()
+
+    @abstractmethod
+    def start(self) -> W:
+        """A new worker."""
+
+    @abstractmethod
+    def wait(self, workers: list[W], seconds: float) -> list[W]:
+        """Those that have an answer or are gone."""
+
+    @abstractmethod
+    def publish(self, key: str, content: bytes) -> None:
+        """Let every worker read this under its key."""
+
+    @abstractmethod
+    def withdraw(self, key: str) -> None:
+        """It is no longer needed."""
+
+    def attempt(
+        self, function: Callable[[Any, Task], Result], shared: Any, tasks: Iterable[Task], *,
+        patience: float | None = None, ordered: bool = True,
+    ) -> Iterator[tuple[Task, Result | Lost]]:  # fmt: skip
+        key = f"shared-{next(self._keys)}"
+        self.publish(key, pack(shared))
+        try:
+            yield from self._work(key, function, tasks, patience, ordered)
+        except BaseException:
+            self._drop_all()
+            raise
+        finally:
+            self.withdraw(key)
+            self._drop_busy()  # whoever stopped listening
+
+    def _work(
+        self, key: str, function: Callable[..., Any], tasks: Iterable[Any], patience: float | None, ordered: bool
+    ) -> Iterator[tuple[Any, Any]]:
+        left, numbers = iter(tasks), itertools.count()  # who reads the results may add tasks, so the end may move
+        again: list[Job] = []
+        finished: dict[int, tuple[Any, Any]] = {}
+        due = 0  # the next result in order
+        while True:
+            interrupts.check()
+            while len(self._busy) < self.workers:
+                far = ordered and len(finished) >= AHEAD * self.workers
+                if again:
+                    self._begin(key, function, again.pop(0))
+                    continue
+                if far or (task := next(left, _END)) is _END:
+                    break
+                self._begin(key, function, Job(next(numbers), task))
+            if not self._busy and not finished:
+                return
+            for job, result in self._answers(patience):
+                if isinstance(result, Lost) and job.tries < TRIES:
+                    again.append(job)
+                    continue
+                finished[job.number] = (job.task, result)
+            if not ordered:
+                yield from finished.values()
+                finished.clear()
+            while due in finished:
+                yield finished.pop(due)
+                due += 1
+
+    def _begin(self, key: str, function: Callable[..., Any], job: Job) -> None:
+        message = pack((function, job.task))
+        while True:
+            worker = self._idle.pop() if self._idle else self.start()
+            job.tries, job.began = job.tries + 1, time.monotonic()
+            try:
+                worker.send(key, message)
+            except Died:  # while it was idle: nobody's task
+                job.tries -= 1
+                worker.end()
+                continue
+            self._busy[worker] = job
+            return
+
+    def _answers(self, patience: float | None) -> Iterator[tuple[Job, Any]]:
+        """Tasks that came to an end since the last look."""
+        for worker in self.wait(list(self._busy), LOOK):
+            job = self._busy.pop(worker)
+            try:
+                kind, result = unpack(worker.answer())
+            except Died as death:
+                worker.end()
+                yield job, Lost(str(death))
+                continue
+            self._idle.append(worker)
+            if kind == FAILED:
+                raise result
+            yield job, result
+        for worker, job in list(self._busy.items()):
+            if patience is not None and time.monotonic() - job.began > patience:
+                del self._busy[worker]
+                worker.end()
+                yield job, Lost(f"no answer within {patience:g} seconds")
+
+    def _drop_busy(self) -> None:
+        for worker in list(self._busy):
+            worker.end()
+        self._busy.clear()
+
+    def _drop_all(self) -> None:
+        for worker in [*self._idle, *self._busy]:
+            worker.end()
+        self._idle, self._busy = [], {}
+
+    def close(self) -> None:
+        self._drop_all()

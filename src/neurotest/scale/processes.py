@@ -1,0 +1,109 @@
+"""Workers that are processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from neurotest import interrupts
+from neurotest.scale.crew import Crew, Died
+from neurotest.scale.labour import Labour, pin
+
+
+class Process:
+    """One process and the pipe to it."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_work, args=(theirs, str(folder), threads), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def send(self, key: str, message: bytes) -> None:
+        try:
+            self.pipe.send_bytes(key.encode())
+            self.pipe.send_bytes(message)
+        except OSError as error:
+            raise Died(self._why()) from error
+
+    def answer(self) -> bytes:
+        try:
+            return self.pipe.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise Died(self._why()) from error
+
+    def _why(self) -> str:
+        self._process.join(1)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            with suppress(ValueError):
+                return f"ended by {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self.pipe.close()
+
+
+class Processes(Crew[Process]):
+    """So many processes, each with so many threads. What tasks share lies in a file that each of them reads once."""
+
+    name = "processes"
+
+    def __init__(self, workers: int, threads: int) -> None:
+        super().__init__(workers)
+        self.threads = threads
+        self._folder = Path(tempfile.mkdtemp(prefix="neurotest-workers-"))
+
+    def start(self) -> Process:
+        return Process(self._folder, self.threads)
+
+    def wait(self, workers: list[Process], seconds: float) -> list[Process]:
+        ready = wait([worker.pipe for worker in workers], seconds)
+        return [worker for worker in workers if worker.pipe in ready]
+
+    def publish(self, key: str, content: bytes) -> None:
+        (self._folder / key).write_bytes(content)
+
+    def withdraw(self, key: str) -> None:
+        (self._folder / key).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _work(pipe: Connection, folder: str, threads: int) -> None:
+    _begin(threads)
+    labour = Labour()
+    while True:
+        try:
+            key = pipe.recv_bytes().decode()
+            message = pipe.recv_bytes()
+        except (EOFError, OSError):
+            return
+        file = Path(folder) / key
+        pipe.send_bytes(labour.do(key, file.read_bytes, message))
+
+
+def _begin(threads: int) -> None:
+    """In a new process: Ctrl-C is for whoever started it, and it does not stay when that one is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(interrupts.EXIT)
+
+    threading.Thread(target=follow, daemon=True).start()
+    pin(threads)

@@ -1,0 +1,74 @@
+"""`neurotest score` as users have it: killed in the middle, by one worker or by all, and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pq = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow (pip install 'neurotest[data]').")
+pytestmark = pytest.mark.plain
+N, BATCH = 4000, 20
+
+NETWORK = """
+import time
+import torch
+from torch import nn
+
+class Slow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 3)
+    def forward(self, x):
+        time.sleep(0.03)
+        return self.linear(x.flatten(1))
+
+def build():
+    torch.manual_seed(0)
+    return Slow().eval()
+"""
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "neurotest", "score", *words, "-q"]
+
+
+@pytest.mark.parametrize(
+    "workers", [(), ("--workers", "2"), pytest.param(("--workers", "2", "--ray", "local"), marks=pytest.mark.ray)]
+)
+def test_a_killed_job_goes_on_and_every_id_is_scored_once(workers: tuple[str, ...], tmp_path: Path) -> None:
+    if "--ray" in workers:
+        pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` brings it.")
+    (tmp_path / "slow.py").write_text(NETWORK)
+    x = np.random.default_rng(0).integers(0, 256, (N, 1, 4, 4), dtype=np.uint8)
+    np.savez(tmp_path / "x.npz", x=x, y=np.arange(N) % 3)
+    words = ["py:slow.py:build", "npz:x.npz", "--size", "1x4x4", "--method", "margin", "--batch", str(BATCH), "--budget", "7"]
+    process = subprocess.Popen(command(*words, "--out", "run", *workers), cwd=tmp_path, start_new_session=True)
+    parts = tmp_path / "run" / "scores"
+    deadline = time.monotonic() + 300
+    while not (parts.is_dir() and len(list(parts.glob("0*.parquet"))) >= 2) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = sorted(parts.glob("0*.parquet"))
+    assert 2 <= len(kept) < N // (16 * BATCH)
+    before = {file: file.stat().st_mtime_ns for file in kept}
+    done = subprocess.run(
+        command("--resume", "run", "--json", *workers), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    content = json.loads(done.stdout)
+    assert {file: file.stat().st_mtime_ns for file in kept} == before
+    table = pq.read_table(parts)
+    assert sorted(int(one) for one in table["id"].to_pylist()) == list(range(N))
+    assert (content["scored"], content["set_aside"]) == (N, [])
+    assert len(content["methods"]["margin"]["ids"]) == 7
+    assert (tmp_path / "run" / "report.html").is_file()

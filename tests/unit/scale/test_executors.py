@@ -1,0 +1,107 @@
+"""Tasks in, results out: in order, once each, whatever happens to a worker."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from neurotest.errors import BadInput
+from neurotest.executor import Executor, Lost, Serial, current, using
+from neurotest.scale.labour import RemoteError
+from neurotest.scale.opening import open_executor
+
+pytestmark = pytest.mark.plain
+
+
+def test_one_worker_does_everything_here() -> None:
+    assert list(Serial().run(lambda shared, task: shared * task, 3, range(4))) == [(0, 0), (1, 3), (2, 6), (3, 9)]
+    assert isinstance(open_executor(), Serial)
+    assert isinstance(open_executor(1), Serial)
+
+
+def test_results_come_in_the_order_of_the_tasks(parallel: Executor, helpers: ModuleType) -> None:
+    assert list(parallel.run(helpers.add, 10, range(9))) == [(n, 10 + n) for n in range(9)]
+    assert [n for n, _ in parallel.run(helpers.slow_first, None, range(5))] == [0, 1, 2, 3, 4]
+    assert next(n for n, _ in parallel.run(helpers.slow_first, None, range(5), ordered=False)) == 1
+    assert list(parallel.run(helpers.add, 0, [])) == []
+
+
+def test_a_task_that_takes_long_does_not_let_the_others_pile_up(parallel: Executor, helpers: ModuleType) -> None:
+    """Tasks are made when they are needed: of a million only some exist at any time."""
+    taken = 0
+
+    def tasks() -> Iterator[int]:
+        nonlocal taken
+        for number in range(1000):
+            taken = number
+            yield number
+
+    results = parallel.run(helpers.slow_first, None, tasks())
+    assert next(results) == (0, 0)
+    assert taken < 30
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_what_a_task_raises_is_raised_here(parallel: Executor, helpers: ModuleType) -> None:
+    with pytest.raises(BadInput, match=r"^task 0 is bad input\.$"):
+        list(parallel.run(helpers.refuse, None, [0]))
+    with pytest.raises(RemoteError, match=r"(?s)scale_helpers.*IndexError"):
+        list(parallel.run(helpers.fail, None, [5]))
+    assert list(parallel.run(helpers.add, 1, [1])) == [(1, 2)]
+
+
+def test_a_worker_that_is_killed_costs_its_task_one_try(parallel: Executor, helpers: ModuleType, tmp_path: Path) -> None:
+    assert list(parallel.run(helpers.die_once, str(tmp_path), range(6))) == [(n, n * n) for n in range(6)]
+
+
+def test_a_task_that_kills_every_worker_is_given_up_and_named(parallel: Executor, helpers: ModuleType) -> None:
+    results = dict(parallel.attempt(helpers.die, None, range(4)))
+    assert isinstance(results.pop(1), Lost)
+    assert results == {0: 0, 2: 2, 3: 3}
+    with pytest.raises(BadInput, match="a worker was lost 2 times with the same piece of work"):
+        list(parallel.run(helpers.die, None, range(4)))
+
+
+def test_a_worker_that_hangs_is_given_up(parallel: Executor, helpers: ModuleType) -> None:
+    list(parallel.run(helpers.add, 0, range(2)))  # both workers are awake
+    results = dict(parallel.attempt(helpers.hang, None, range(3), patience=2))
+    assert results[1] == Lost("no answer within 2 seconds")
+    assert (results[0], results[2]) == (0, 2)
+
+
+def test_workers_share_the_threads(parallel: Executor, helpers: ModuleType) -> None:
+    expected = max(1, torch.get_num_threads() // 2)
+    assert {count for _, count in parallel.run(helpers.threads, None, range(4))} == {expected}
+
+
+def test_the_executor_of_a_block_ends_with_it(helpers: ModuleType) -> None:
+    before = set(multiprocessing.active_children())
+    assert isinstance(current(), Serial)
+    with using(open_executor(2)) as executor:
+        assert current() is executor
+        pids = {pid for _, pid in executor.run(helpers.ident, None, range(8))}
+        assert len(pids) <= 2
+    assert isinstance(current(), Serial)
+    assert set(multiprocessing.active_children()) <= before
+
+
+@pytest.mark.parametrize("workers", [0, -1, 5000])
+def test_bad_numbers_are_refused(workers: int) -> None:
+    with pytest.raises(BadInput, match=f"--workers {workers}: expected an integer from 1"):
+        open_executor(workers)
+
+
+def test_without_ray_the_option_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(BadInput, match=r"pip install 'neurotest\[ray\]'"):
+        open_executor(2, "local")
+
+
+def test_what_cannot_travel_is_said(parallel: Executor) -> None:
+    with pytest.raises(BadInput, match="cannot be sent to a worker"):
+        list(parallel.run(lambda shared, task: task, None, [1]))

@@ -1,0 +1,94 @@
+"""The same answer by one worker, by two processes and by two workers of a Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import neurotest
+from neurotest.data.source import ArraySource
+from neurotest.executor import Executor, _current
+from neurotest.pieces import PER, pieces
+from neurotest.select.api import compare
+
+POOL, TRAIN = "zoo:mnist/test[:1300]", "zoo:mnist/train[:500]"
+CRITERIA = ["nc", "nac", "kmnc:100", "nbc", "snac", "tknc", "tknp", "nlc", "nlc:gated", "cc", "lsc", "dsc", "cac", "npc"]
+METHODS = [
+    "deepgini", "margin", "random", "nss", "nss+", "lsa", "dsa", "mdsa", "mlsa", "nearest", "cam:nac", "ctm:kmnc:100", "cam:dsc",
+    "ats", "ces",
+]  # fmt: skip
+
+
+@contextmanager
+def by(executor: Executor) -> Iterator[None]:
+    """Like `using`, for workers that live on."""
+    token = _current.set(executor)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@pytest.fixture(scope="module")
+def covered() -> dict[str, object]:
+    return neurotest.cover("zoo:mnist-lenet1", POOL, CRITERIA, train=TRAIN, by="class", cache=False, batch=100).to_dict()
+
+
+def test_coverage_is_the_same_to_the_last_bit(parallel: Executor, covered: dict[str, object]) -> None:
+    """Values, growth, classes, layers, never-covered neurons: of sets, of sums, and of what depends on the order."""
+    with by(parallel):
+        result = neurotest.cover("zoo:mnist-lenet1", POOL, CRITERIA, train=TRAIN, by="class", cache=False, batch=100)
+    assert not result.errors
+    assert result.to_dict() == covered
+
+
+@pytest.fixture(scope="module")
+def ranked() -> dict[str, neurotest.Selection]:
+    return compare("zoo:mnist-lenet1", POOL, METHODS, train=TRAIN, batch=100)
+
+
+def test_rankings_are_the_same_to_the_last_bit(parallel: Executor, ranked: dict[str, neurotest.Selection]) -> None:
+    with by(parallel):
+        result = compare("zoo:mnist-lenet1", POOL, METHODS, train=TRAIN, batch=100)
+    assert not result.errors
+    for name, selection in ranked.items():
+        assert np.array_equal(result[name].all_scores, selection.all_scores), name
+        assert result[name].to_dict() == selection.to_dict(), name
+
+
+def test_a_method_that_fails_in_a_worker_drops_out_with_its_reason(parallel: Executor) -> None:
+    alone = neurotest.cover("zoo:mnist-lenet1", POOL, ["nc", "mdsc"], train="zoo:mnist/train[:2]", cache=False)
+    with by(parallel):
+        result = neurotest.cover("zoo:mnist-lenet1", POOL, ["nc", "mdsc"], train="zoo:mnist/train[:2]", cache=False)
+    assert result.to_dict() == alone.to_dict()
+
+
+def test_a_pool_with_originals_in_memory(parallel: Executor) -> None:
+    def ranking() -> np.ndarray:
+        return compare("zoo:fashion-lenet1", "zoo:fashion-mnist/nss-pool@0", ["nss"], limit=1200, batch=100)["nss"].order
+
+    alone = ranking()
+    with by(parallel):
+        assert np.array_equal(ranking(), alone)
+
+
+@given(st.integers(1, 5000), st.integers(1, 700), st.integers(1, 9))
+def test_pieces_are_whole_batches_and_cover_everything_once(n: int, batch: int, per: int) -> None:
+    source = ArraySource(np.zeros((n, 1, 1, 1), np.uint8))
+    parts = list(pieces(source, batch, per=per))
+    assert np.concatenate([part.index for part in parts]).tolist() == list(range(n))
+    assert [part.start for part in parts] == list(range(0, n, batch * per))
+    assert all(len(part.source) == len(part.index) == batch * per for part in parts[:-1])
+
+
+def test_pieces_follow_an_order() -> None:
+    source = ArraySource(np.arange(9, dtype=np.uint8).reshape(9, 1, 1, 1))
+    order = np.array([8, 0, 7, 1, 6])
+    parts = list(pieces(source, 1, order=order, per=2))
+    assert [part.source.read(np.arange(len(part.source))).ravel().tolist() for part in parts] == [[8, 0], [7, 1], [6]]
+    assert PER >= 1
