@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from neurotest import rng
@@ -22,12 +23,14 @@ from neurotest.mutate.audio import AudioMutations, mild_variants
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.pixel import WhiteNoise
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.select.thinning import Thinned
 from neurotest.sounds import is_sound
 from neurotest.target import Probe, Target, Trace, Want
 
+NOISE = 0.02  # spread of the weak noise, a share of the input range
 Partners = Callable[[Probe, Batch], list[Trace]]
 
 
@@ -36,7 +39,7 @@ class Partner:
     """What a paired scorer compares each candidate with: its original, `mutants` fresh mutations of it, or what the network
     says about it when dropout is on, `mutants` times."""
 
-    reference: str  # original, remutate, mild or dropout
+    reference: str  # original, remutate, mild, noise or dropout
     mutants: int = 1
 
 
@@ -181,7 +184,7 @@ def score(
                 if partner is not None and partner not in traces:
                     traces[partner] = makers[partner](probe, part)
                 states[name].update(part.index, trace, () if partner is None else traces[partner])
-        predictions[part.index] = trace.predictions.cpu().numpy()
+        predictions[part.index] = _counted(pool, part, trace)
 
     running = several.left(dict(scorers))
     order = sample_first(pool, {s.sample for s in running.values()})
@@ -215,6 +218,23 @@ def _start(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> tuple
     return states, makers
 
 
+def _noisy(part: Batch, bounds: tuple[float, float], number: int, seed: int) -> Tensor:
+    """A batch with white noise; which noise is a function of the seed, the number and an input's position."""
+    spread = np.full(len(part.index), NOISE)
+    streams = np.array([rng.stream("select.noise", seed, number, int(i)).integers(1 << 53) for i in part.index], dtype=np.float64)
+    parameters = torch.from_numpy(np.column_stack([spread, streams]))
+    return WhiteNoise().apply(to_unit(part.x, bounds), parameters).clamp(0, 1)
+
+
+def _counted(pool: Pool, part: Batch, trace: Trace) -> np.ndarray:
+    """(n,) the predicted classes; of a quantity that is known, the bin of the truth as long as the answer is near it."""
+    source, bins = pool.source, pool.target.bins
+    if bins is None or source.quantities is None or source.labels is None:
+        return np.asarray(trace.predictions.cpu().numpy())
+    labels, truth = (torch.from_numpy(np.asarray(one)[part.index]) for one in (source.labels, source.quantities))
+    return np.asarray(bins.counted(trace.logits.cpu(), labels, truth).numpy())
+
+
 def check_outputs(trace: Trace, part: Batch) -> None:
     finite = trace.logits.isfinite()
     if not bool(finite.all()):
@@ -243,6 +263,8 @@ def _partners(pool: Pool, partner: Partner) -> Partners:
     if partner.reference == "dropout":
         thinned = Thinned(target, pool.seed)
         return lambda probe, part: thinned.traces(part.x, mutants)
+    if partner.reference == "noise":
+        return lambda probe, part: [probe(from_unit(_noisy(part, bounds, n, pool.seed), bounds)) for n in range(mutants)]
     sound, levels = is_sound(pool.source.dtype, pool.source.shape), levels_of(pool.source.dtype)
     if partner.reference == "mild" and sound:
         return lambda probe, part: [

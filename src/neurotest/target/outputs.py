@@ -88,6 +88,10 @@ class Bins:
         bins = self.logits(torch.from_numpy(np.asarray(values, dtype=np.float64))).argmax(1)
         return np.asarray(bins.numpy(), dtype=np.int64)
 
+    def middles(self) -> NDArray[np.float64]:
+        """(count,) of the bins."""
+        return np.asarray(self.low + (np.arange(self.count) + 0.5) * self.width)
+
     def _middles(self, like: Tensor) -> Tensor:
         places = torch.arange(self.count, device=like.device, dtype=like.dtype) + 0.5
         return places * self.width + self.low
