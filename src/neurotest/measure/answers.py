@@ -82,8 +82,8 @@ def counted(target: Target, source: Source, logits: Floats) -> NDArray[np.int64]
     predicts a quantity and the truth is known."""
     if target.bins is None or source.quantities is None or source.labels is None:
         return None
-    rows = (torch.from_numpy(np.asarray(one)) for one in (logits, source.labels, source.quantities))
-    return np.asarray(target.bins.counted(*rows).numpy(), dtype=np.int64)
+    said, labels, truth = (torch.from_numpy(np.asarray(one)) for one in (logits, source.labels, source.quantities))
+    return np.asarray(target.bins.counted(said, labels, truth).numpy(), dtype=np.int64)
 
 
 def _last_hidden(target: Target) -> tuple[Want | None, int]:
