@@ -18,6 +18,7 @@ from torch import Tensor
 from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.target import Target
+from neurotest.target.outputs import Bins, read_tolerance
 
 NONFINITE = "nonfinite"
 Wrong = NDArray[np.bool_]
@@ -30,9 +31,15 @@ class Roots:
     labels: NDArray[np.int64]  # (n,) -1 where unknown
     predicted: NDArray[np.int64]  # (n,) by the target
     logits: NDArray[np.float32]  # (n, classes)
+    quantities: NDArray[np.float64] | None = None  # (n,) the truth, where the target predicts a quantity and it is known
 
     def __getitem__(self, index: Any) -> Roots:
-        return Roots(self.labels[index], self.predicted[index], self.logits[index])
+        quantities = None if self.quantities is None else self.quantities[index]
+        return Roots(self.labels[index], self.predicted[index], self.logits[index], quantities)
+
+    def values(self, bins: Bins) -> NDArray[np.float64]:
+        """(n,) the quantities that the target gives."""
+        return np.asarray(bins.values(torch.from_numpy(self.logits).double()).numpy())
 
 
 class Check(Protocol):
@@ -49,6 +56,12 @@ class Oracle(Protocol):
     """Settings; `begin` makes it ready for a target."""
 
     def begin(self, target: Target) -> Check: ...
+
+
+def far(bins: Bins, logits: Tensor, truth: NDArray[np.float64] | Tensor, tolerance: float) -> Wrong:
+    """(n,) which answers are farther than the tolerance from a quantity; those that are no numbers, too."""
+    values = bins.values(logits.double())
+    return np.asarray((~((values - torch.as_tensor(truth).to(values)).abs() <= tolerance)).cpu().numpy())
 
 
 def predicted(logits: Tensor) -> NDArray[np.int64]:
@@ -73,19 +86,45 @@ class _Simple:
 @registry.register("oracle", "label", paper="", cost="nothing")
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """The prediction is not the label of the seed: assumes that mutations preserve the class. Needs labelled seeds."""
+    """The prediction is not the label of the seed: assumes that mutations preserve the class. Needs labelled seeds. A quantity
+    may be off by the target's tolerance."""
 
     def begin(self, target: Target) -> Check:
-        return _Simple("label", lambda logits, roots: predicted(logits) != roots.labels, labels=True)
+        bins = target.bins
+
+        def off(logits: Tensor, roots: Roots) -> Wrong:
+            if bins is None or roots.quantities is None:
+                return np.asarray(predicted(logits) != roots.labels)
+            return far(bins, logits, roots.quantities, bins.tolerance)
+
+        return _Simple("label", off, labels=True, tolerance=None if bins is None else bins.tolerance)
 
 
-@registry.register("oracle", "metamorphic", paper="DeepTest, ICSE 2018", cost="nothing")
+@registry.register(
+    "oracle", "metamorphic", paper="Tian et al., DeepTest, ICSE 2018", cost="nothing", main="bound",
+    differs="DeepTest allows a changed picture lambda times the mean squared error of the unchanged ones, which says nothing "
+    "where labels are missing or wrong; here the answer for the seed is what it must stay near.",
+)  # fmt: skip
 @dataclass(frozen=True, kw_only=True)
 class Metamorphic:
-    """The prediction is not that of the seed: needs no label, but cannot see where the target was wrong to begin with."""
+    """The prediction is not that of the seed: needs no label, but cannot see where the target was wrong to begin with.
+
+    bound: of a quantity, how far it may move from the answer for the seed, in its unit or in percent of its span
+    (`metamorphic:5%`); the target's tolerance by default.
+    """
+
+    bound: float | str | None = None
 
     def begin(self, target: Target) -> Check:
-        return _Simple("metamorphic", lambda logits, roots: predicted(logits) != roots.predicted)
+        bins = target.bins
+        if bins is None:
+            if self.bound is not None:
+                raise BadInput(
+                    f"metamorphic:{self.bound}: a bound is for quantities, and the target predicts a class; leave it out."
+                )
+            return _Simple("metamorphic", lambda logits, roots: predicted(logits) != roots.predicted)
+        bound = bins.tolerance if self.bound is None else read_tolerance("bound", self.bound, bins)
+        return _Simple("metamorphic", lambda logits, roots: far(bins, logits, roots.values(bins), bound), tolerance=bound)
 
 
 @registry.register("oracle", NONFINITE, paper="TensorFuzz, ICML 2019", cost="nothing")
@@ -100,32 +139,38 @@ class NonFinite:
 @registry.register("oracle", "regression", paper="", cost="nothing", main="tolerance")
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """Some output is farther than `tolerance` from what the target gives for the seed: the quantity, where it predicts one (by
-    default farther than a bin is wide), otherwise probabilities or logits (by default 1)."""
+    """Some output is farther than `tolerance` from what the target gives for the seed: the quantity, where it predicts one (in
+    its unit or in percent of its span; by default the target's tolerance), otherwise probabilities or logits (by default 1)."""
 
-    tolerance: float | None = None
+    tolerance: float | str | None = None
     outputs: Literal["logits", "probs"] = "probs"
 
     def __post_init__(self) -> None:
-        number = isinstance(self.tolerance, (int, float)) and not isinstance(self.tolerance, bool)
-        if self.tolerance is not None and not (number and self.tolerance > 0):
-            raise BadInput(f"tolerance={self.tolerance!r}: expected a number above 0.")
+        if isinstance(self.tolerance, str) and self.tolerance.strip().endswith("%"):
+            read_tolerance("tolerance", self.tolerance, Bins(0.0, 1.0))
+        elif self.tolerance is not None:
+            number = isinstance(self.tolerance, (int, float)) and not isinstance(self.tolerance, bool)
+            if not (number and self.tolerance > 0):  # type: ignore[operator]
+                raise BadInput(f"tolerance={self.tolerance!r}: expected a number above 0.")
         if self.outputs not in ("logits", "probs"):
             raise BadInput(f"outputs={self.outputs!r}: expected logits or probs.")
 
     def begin(self, target: Target) -> Check:
         bins = target.bins
-        tolerance = self.tolerance if self.tolerance is not None else 1.0 if bins is None else bins.width
+        if bins is not None:
+            limit = bins.tolerance if self.tolerance is None else read_tolerance("tolerance", self.tolerance, bins)
+            return _Simple("regression", lambda logits, roots: far(bins, logits, roots.values(bins), limit), tolerance=limit)
+        if isinstance(self.tolerance, str):
+            raise BadInput(f"tolerance={self.tolerance}: a share of a span is for quantities, and the target predicts a class.")
+        tolerance = 1.0 if self.tolerance is None else self.tolerance
 
-        def far(logits: Tensor, roots: Roots) -> Wrong:
+        def moved(logits: Tensor, roots: Roots) -> Wrong:
             before = torch.from_numpy(roots.logits).to(logits)
-            if bins is not None:
-                logits, before = (bins.values(side.double()).unsqueeze(1) for side in (logits, before))
-            elif self.outputs == "probs":
+            if self.outputs == "probs":
                 logits, before = logits.double().softmax(1), before.double().softmax(1)
             return np.asarray(((logits - before).abs().amax(1) > tolerance).cpu().numpy())
 
-        return _Simple("regression", far, tolerance=tolerance)
+        return _Simple("regression", moved, tolerance=tolerance)
 
 
 @dataclass(eq=False)
@@ -134,18 +179,25 @@ class _Others:
 
     name: str
     others: Sequence[Target]
+    bins: Bins | None = None  # of the target: quantities may differ by its tolerance
     labels: bool = False
     passes: int = 0
 
     def __post_init__(self) -> None:
         self.passes = len(self.others)
+        if any((other.bins is None) != (self.bins is None) for other in self.others):
+            raise BadInput(f"{self.name}: one network predicts a quantity and the other a class: they cannot be compared.")
 
     def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
         ours = predicted(logits)
         wrong = np.zeros(len(ours), dtype=bool)
         with torch.inference_mode():
             for other in self.others:
-                wrong |= predicted(other.logits(x)) != ours
+                theirs = other.logits(x)
+                if self.bins is not None and other.bins is not None:
+                    wrong |= far(self.bins, logits, other.bins.values(theirs.double()), self.bins.tolerance)
+                else:
+                    wrong |= predicted(theirs) != ours
         return wrong
 
 
@@ -175,7 +227,7 @@ class Differential:
 
     def begin(self, target: Target) -> Check:
         others = self.other.split("+") if isinstance(self.other, str) else [self.other]
-        return _Others("differential", _opened("differential", others, "zoo:mnist-lenet1"))
+        return _Others("differential", _opened("differential", others, "zoo:mnist-lenet1"), target.bins)
 
 
 @dataclass(eq=False)
@@ -211,6 +263,8 @@ class Recognised:
 
     def begin(self, target: Target) -> Check:
         (other,) = _opened("recognised", [self.other], "zoo:mnist-conv2d")
+        if target.bins is not None:
+            raise BadInput("recognised: it compares classes, and the target predicts a quantity: use differential:TARGET.")
         if other.fingerprint == target.fingerprint:
             raise BadInput("recognised: the other network is the one under test, so nothing would ever be a fault: name another.")
         return _Recognised(other)
@@ -240,9 +294,9 @@ class Quantised:
                 weight.copy_(rounded(weight, self.to))
         other = Target(
             module, bounds=target.bounds, mean=target.mean, std=target.std, shape=target.shape, outputs=target.outputs,
-            spec=f"{target.spec} in {self.to}", device=target.device,
+            spec=f"{target.spec} in {self.to}", device=target.device, span=target.span, tolerance=target.tolerance,
         )  # fmt: skip
-        return _Others(f"quantised-{self.to}", [other])
+        return _Others(f"quantised-{self.to}", [other], target.bins)
 
 
 def rounded(weight: Tensor, to: str) -> Tensor:

@@ -90,11 +90,12 @@ class _File:
 
 
 class Images:
-    """A labelled source of 8-bit images, flipped and cropped as the recipe says."""
+    """A labelled source of 8-bit images, flipped, cropped, lit as the recipe says. A quantity changes its sign in the mirror."""
 
     def __init__(self, source: Source, recipe: Recipe, device: str = "cpu") -> None:
         self.x, self.y = _tensors(source, recipe.images)
         self.recipe, self.device = recipe, device
+        self.loss_of = quantity_loss(self.y) if self.y.is_floating_point() else functional.cross_entropy
         self.start(0)
 
     def __len__(self) -> int:
@@ -107,9 +108,23 @@ class Images:
         """Images are cut and mirrored batch by batch."""
 
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor:
-        images = _prepared(_augment(self.x[rows], self.recipe, self.random).to(self.device))
+        x, y = _augment(self.x[rows], self.y[rows], self.recipe, self.random)
+        images = _prepared(x.to(self.device))
+        if self.recipe.light:
+            factors = 1 + self.recipe.light * (2 * torch.from_numpy(self.random.random((len(images), 1, 1, 1))) - 1)
+            images = images.mul_(factors.to(images)).clamp_(0, 1)
         images = images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
-        return functional.cross_entropy(module(images), self.y[rows].to(self.device))
+        return self.loss_of(module(images), y.to(self.device))
+
+
+def quantity_loss(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """Squares of small errors and the size of large ones, in spreads of the truth: few frames are far off, and must not lead."""
+    spread = float(y.double().std()) or 1.0
+
+    def loss(out: Tensor, truth: Tensor) -> Tensor:
+        return functional.smooth_l1_loss(out.flatten() / spread, truth.to(out) / spread)
+
+    return loss
 
 
 def train(
@@ -266,6 +281,22 @@ def accuracy(module: nn.Module, source: Source, *, batch: int = 500) -> float:
     return int((_predicted(module, x, batch) == y).sum()) / len(x)
 
 
+def mean_error(module: nn.Module, source: Source, *, batch: int = 500) -> float:
+    """How far the answers to a source are from its quantities, on average."""
+    x, y = _tensors(source, None)
+    with torch.inference_mode():
+        answers = torch.cat([module(_prepared(images)).flatten() for images in x.split(batch)])
+    return float((answers.double() - y.double()).abs().mean())
+
+
+def _quality(module: nn.Module, train_set: Source, test_set: Source) -> dict[str, float]:
+    """Of a trained network: the share that it gets right or, of a quantity, how far it is off, and the mean of the truth is."""
+    if train_set.quantities is None or test_set.quantities is None:
+        return {"accuracy": round(accuracy(module, test_set), 4)}
+    trivial = float(np.abs(test_set.quantities - train_set.quantities.mean()).mean())
+    return {"error": round(mean_error(module, test_set), 4), "trivial": round(trivial, 4)}
+
+
 def _predicted(module: nn.Module, x: Tensor, batch: int = 500) -> Tensor:
     with torch.inference_mode():
         return torch.cat([module(_prepared(images)).argmax(1) for images in x.split(batch)])
@@ -278,10 +309,11 @@ def _prepared(x: Tensor) -> Tensor:
 
 
 def _tensors(source: Source, most: int | None) -> tuple[Tensor, Tensor]:
-    if source.labels is None:
+    truth = source.labels if source.quantities is None else source.quantities
+    if truth is None:
         raise BadInput(f"{source.spec} has no labels: training needs them.")
     index = np.arange(min(len(source), most or len(source)))
-    return torch.from_numpy(source.read(index)), torch.from_numpy(source.labels[index])
+    return torch.from_numpy(source.read(index)), torch.from_numpy(truth[index])
 
 
 def _optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -305,11 +337,12 @@ def _schedule(optimiser: torch.optim.Optimizer, recipe: Recipe, steps: int) -> t
     raise BadInput(f"schedule={recipe.schedule!r}: expected onecycle, steps or constant.")
 
 
-def _augment(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
-    """Flips and padded crops, per image, on uint8 batches (n, c, h, w)."""
+def _augment(x: Tensor, y: Tensor, recipe: Recipe, random: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Flips and padded crops, per image, on uint8 batches (n, c, h, w) and their labels (n,)."""
     if recipe.flip:
         mirrored = torch.from_numpy(random.random(len(x)) < 0.5)
         x = torch.where(mirrored.view(-1, 1, 1, 1), x.flip(3), x)
+        y = torch.where(mirrored, -y, y) if y.is_floating_point() else y
     if recipe.crop:
         n, _, h, w = x.shape
         padded = functional.pad(x, [recipe.crop] * 4)
@@ -317,7 +350,7 @@ def _augment(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
         rows = (top[:, None] + torch.arange(h)).view(n, 1, h, 1)
         columns = (left[:, None] + torch.arange(w)).view(n, 1, 1, w)
         x = padded[torch.arange(n).view(n, 1, 1, 1), torch.arange(x.shape[1]).view(1, -1, 1, 1), rows, columns]
-    return x
+    return x, y
 
 
 def train_subject(
@@ -331,7 +364,7 @@ def train_subject(
     checkpoint = cache_dir() / "zoo" / f"{name}.checkpoint"
     training = Training(_initialised(subject, subject.recipe.seed), subject.recipe, checkpoint=checkpoint, device=device)
     module = _rounded(training.run(train_set, report).cpu(), subject.recipe.stored)
-    about = {"name": name, "accuracy": round(accuracy(module, test_set), 4), **training.about()}
+    about = {"name": name, **_quality(module, train_set, test_set), **training.about()}
     return _write(place, _stored(module, subject.recipe.stored), about, checkpoint)
 
 

@@ -33,6 +33,7 @@ class Families:
     classes: tuple[str, ...] | None
     families: tuple[FaultFamily, ...]
     seeds: Mapping[int, str | None] = field(default_factory=dict)  # names of their files, where they are files
+    answers: Mapping[int, float] = field(default_factory=dict)  # to the seeds, where the network predicts a quantity
 
     def table(self) -> list[dict[str, Any]]:
         return [
@@ -48,9 +49,16 @@ class Families:
                 "change": words(f.representative.chain),
                 "linf": f.representative.distance[2],
                 "file": None if f.representative.file is None else f.representative.file.name,
+                **self._answers(f.representative),
             }
             for f in self.families
         ]
+
+    def _answers(self, fault: StoredMutant) -> dict[str, float]:
+        """Of a network that predicts a quantity: what it says before and after the change."""
+        if fault.answer is None or (before := self.answers.get(fault.root)) is None:
+            return {}
+        return {"before": before, "after": fault.answer}
 
     def to_dict(self) -> dict[str, Any]:
         return {"run": str(self.run), "families": self.table()}
@@ -89,6 +97,8 @@ def families(path: Path | str) -> Families:
     with Run.open(path) as run:
         campaign_config(run)
         rows = counted(run)
-        seeds = {row.position: row.name for row in run.inputs()}
+        inputs = list(run.inputs())
+        seeds = {row.position: row.name for row in inputs}
+        answers = {row.position: float(row.extra["answer"]) for row in inputs if row.extra.get("answer") is not None}
         classes = tuple(run["classes"]) if "classes" in run else ()
-        return Families(run.path, classes or None, tuple(rows), seeds)
+        return Families(run.path, classes or None, tuple(rows), seeds, answers)

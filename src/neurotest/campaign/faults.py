@@ -32,7 +32,7 @@ from neurotest.jobs.opening import open_data
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import Chain
-from neurotest.oracles import Roots, predicted
+from neurotest.oracles import Roots, far, predicted
 from neurotest.reading import read_json, reading, user_path
 from neurotest.runs.store import Run
 from neurotest.target import Target
@@ -81,9 +81,22 @@ class FaultSet:
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def fails(self, target: Target, rows: Sequence[int] | None = None) -> NDArray[np.bool_]:
-        """(n,) which of them a target still gets wrong."""
+        """(n,) which of them a target still gets wrong. Of a quantity: whose answer is in no bin that the tolerance reaches
+        from the middle of the expected one; a fault knows the bin of its seed's answer, and no more."""
+        if target.bins is not None:
+            return self._far(target, rows)
         expected = self.expected if rows is None else self.expected[list(rows)]
         return np.asarray(self.predictions(target, rows) != expected)
+
+    def _far(self, target: Target, rows: Sequence[int] | None) -> NDArray[np.bool_]:
+        bins = target.bins
+        assert bins is not None
+        x, expected = (all_ if rows is None else all_[list(rows)] for all_ in (self.x, self.expected))
+        with torch.inference_mode():
+            parts = [target.logits(target.prepare(np.ascontiguousarray(x[i : i + AT_ONCE]))) for i in range(0, len(x), AT_ONCE)]
+        if not parts:
+            return np.empty(0, dtype=bool)
+        return far(bins, torch.cat(parts), bins.middles()[expected], bins.tolerance + bins.width / 2)
 
 
 def first(faults: Sequence[Kept], budget: int | None) -> list[Kept]:

@@ -120,6 +120,7 @@ class _Merge:
             (
                 number, mutant.batch, mutant.iteration, root, mutant.content, mutant.expected, mutant.predicted, mutant.oracle,
                 mutant.operator, int(mutant.accepted), mutant.gain, *mutant.distance, dumps(chains.plain(mutant.chain)), name,
+                mutant.answer,
             )
         )  # fmt: skip
 

@@ -234,8 +234,11 @@ class SwarmPlan(Plan):
     def same(self, name: str, before: Any, after: Any) -> bool:
         return name == "fitness" and isinstance(after, str) and self.read_fitness() == read_method("fitness", after)
 
-    def oracle(self, source: Source) -> str:
-        """A fault is another prediction than the label or, with labels_from='prediction', than that for the seed."""
+    def oracle(self, target: Target, source: Source) -> str:
+        """A fault is another prediction than the label or, with labels_from='prediction', than that for the seed; of a quantity,
+        one that is far from that for the seed."""
+        if target.bins is not None:
+            return "metamorphic"
         return "label" if source.labels is not None and self.labels_from == "data" else "metamorphic"
 
     def read_fitness(self) -> Fitness:

@@ -105,9 +105,15 @@ class FaultReader:
                 images[i] = np.asarray(codec.decode(mutant.file))
         return np.stack([images[i] for i in range(len(mutants))])
 
-    def predict(self, x: NDArray[np.generic]) -> NDArray[np.int64]:
+    def predict(self, x: NDArray[np.generic], root: int | None = None) -> NDArray[np.int64]:
+        """The classes of inputs; of a quantity those that they count as beside the answer to the seed at `root`."""
         with torch.inference_mode():
-            return predicted(self.target.logits(self.target.prepare(np.array(x))))
+            logits = self.target.logits(self.target.prepare(np.array(x)))
+            if root is None or self.target.bins is None:
+                return predicted(logits)
+            seed = self.target.logits(self.target.prepare(self.root(root)[None]))
+            empty = np.zeros(len(x), dtype=np.int64)
+            return self._counted(logits, seed, Roots(empty, predicted(seed).repeat(len(x)), np.empty((0, 0), np.float32)))
 
     @cached_property
     def oracles(self) -> Oracles:
@@ -129,11 +135,20 @@ class FaultReader:
                 np.full(len(x), -1 if label is None else label), predicted(seed).repeat(len(x)),
                 np.repeat(seed.float().cpu().numpy(), len(x), axis=0),
             )  # fmt: skip
-            bad = np.asarray((self.oracles(inputs, logits, roots) >= 0) & (predicted(logits) == wrong))
+            classes = self._counted(logits, seed, roots)
+            bad = np.asarray((self.oracles(inputs, logits, roots) >= 0) & (classes == wrong))
             others = logits.double().clone()
             lead = others[:, max(wrong, 0)].clone()
             others[:, max(wrong, 0)] = -torch.inf
             return bad, np.asarray((lead - others.amax(1)).cpu().numpy())
+
+    def _counted(self, logits: torch.Tensor, seed: torch.Tensor, roots: Roots) -> NDArray[np.int64]:
+        """The classes that answers to mutants of one seed count as."""
+        if (bins := self.target.bins) is None:
+            return predicted(logits)
+        expected = torch.from_numpy(roots.predicted).to(logits.device)
+        truth = bins.values(seed.double()).expand(len(logits))
+        return np.asarray(bins.counted(logits, expected, truth, self.oracles.tolerance).cpu().numpy(), dtype=np.int64)
 
     @cached_property
     def labels(self) -> dict[int, int | None]:
@@ -153,7 +168,7 @@ def check(reader: FaultReader, fault: StoredMutant) -> Replayed:
     same = str(content_ids(x)[0]) == fault.content
     if fault.file is not None:
         same = same and np.array_equal(codec.decode(fault.file), x[0])
-    now = int(reader.predict(x)[0])
+    now = int(reader.predict(x, fault.root)[0])
     true, before, after = (class_name(n, reader.classes) for n in (fault.expected, fault.predicted, now))
     return Replayed(fault.number, words(fault.chain), true, before, after, same, now == fault.predicted)
 

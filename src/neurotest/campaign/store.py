@@ -38,7 +38,8 @@ own(r"seeds\.npy")
 LARGEST = 1 << 30  # bytes a packed thing may have when unpacked
 
 COLUMNS = (
-    "number, batch, iteration, root, content, expected, predicted, oracle, operator, accepted, gain, l0, l2, linf, chain, file"
+    "number, batch, iteration, root, content, expected, predicted, oracle, operator, accepted, gain, l0, l2, linf, chain, file, "
+    "answer"
 )
 
 
@@ -60,6 +61,7 @@ class StoredMutant:
     distance: tuple[float, float, float]
     chain: Chain
     file: RunFile | None
+    answer: float | None = None  # the quantity that a network predicts, where it predicts one
 
     @property
     def family(self) -> Key:
@@ -117,11 +119,12 @@ class Store:
     def add(self, mutants: Sequence[Mutant], seeds: Seeds, names: dict[int, str]) -> None:
         """Rows of mutants; `names` are their files, by number."""
         self.run.change(
-            f"INSERT OR IGNORE INTO mutant ({COLUMNS}) VALUES ({', '.join('?' * 16)})",
+            f"INSERT OR IGNORE INTO mutant ({COLUMNS}) VALUES ({', '.join('?' * 17)})",
             [
                 (
                     m.number, m.batch, m.iteration, int(seeds.positions[m.root]), m.content, m.expected, m.predicted, m.oracle,
                     m.operator, int(m.accepted), m.gain, *m.distance, dumps(chains.plain(m.chain)), names.get(m.number),
+                    m.answer,
                 )
                 for m in mutants
             ],
@@ -153,7 +156,7 @@ class Store:
 
     def add_rows(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Mutants of other campaigns, as rows of COLUMNS."""
-        self.run.change(f"INSERT INTO mutant ({COLUMNS}) VALUES ({', '.join('?' * 16)})", rows)
+        self.run.change(f"INSERT INTO mutant ({COLUMNS}) VALUES ({', '.join('?' * 17)})", rows)
 
     def add_shrunk(self, rows: Iterable[Sequence[Any]]) -> None:
         self.run.change("INSERT OR REPLACE INTO shrunk VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [tuple(row) for row in rows])
@@ -218,7 +221,7 @@ class Store:
                 number, batch, iteration, root, str(row[4]), int(row[5]), int(row[6]),
                 None if row[7] is None else str(row[7]), str(row[8]),
                 bool(row[9]), float(row[10] or 0.0), distance, chains.read(loads(row[14], where)),
-                None if row[15] is None else self.run.file(str(row[15])),
+                None if row[15] is None else self.run.file(str(row[15])), None if row[16] is None else float(row[16]),
             )  # fmt: skip
         except (TypeError, ValueError):
             raise BadInput(f"{where} holds a mutant that does not fit: it is damaged or no run of neurotest.") from None

@@ -36,7 +36,7 @@ from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.mutate.chain import FREE, Step
 from neurotest.mutate.distances import distances
-from neurotest.oracles import build_oracles, predicted
+from neurotest.oracles import build_oracles
 from neurotest.public import public
 from neurotest.runs import codec
 from neurotest.runs.store import Run
@@ -128,7 +128,7 @@ class _SwarmJob(Job[SwarmResult]):
         fitness, settings, source = plan.read_fitness(), plan.settings(), open_data(target, seeds, limit=plan.limit)
         if source.labels is None and fitness.labels and plan.labels_from == "data":
             raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
-        chosen = choose_seeds(target, source, build_oracles(target, plan.oracle(source)), keep_wrong=plan.keep_wrong)
+        chosen = choose_seeds(target, source, build_oracles(target, plan.oracle(target, source)), keep_wrong=plan.keep_wrong)
         settings.check_shape(tuple(chosen.x.shape[1:]))
         if chosen.levels and settings.norm == "linf" and settings.radius * chosen.levels.steps < 1 - 1e-6:
             raise BadInput(
@@ -149,8 +149,8 @@ class _SwarmJob(Job[SwarmResult]):
     def config(self) -> dict[str, Any]:
         return {
             **target_config(self.target), "seeds": stored_spec(self.source), "guide": f"swarm, {self.fitness.name}",
-            "oracle": [self.plan.oracle(self.source)], "threads": torch.get_num_threads(), "options": self.plan.options,
-            "plan": self.plan.config(), "digests": digests(seeds=self.source, train=self.train),
+            "oracle": [self.plan.oracle(self.target, self.source)], "threads": torch.get_num_threads(),
+            "options": self.plan.options, "plan": self.plan.config(), "digests": digests(seeds=self.source, train=self.train),
         }  # fmt: skip
 
     def fill(self, run: Run) -> None:
@@ -164,6 +164,8 @@ class _SwarmJob(Job[SwarmResult]):
     @property
     def expected(self) -> NDArray[np.int64]:
         roots = self.seeds.roots
+        if self.seeds.bins is not None:
+            return self.seeds.expected
         return np.where((roots.labels >= 0) & (self.plan.labels_from == "data"), roots.labels, roots.predicted)
 
     @property
@@ -199,7 +201,10 @@ class _SwarmJob(Job[SwarmResult]):
         u = self.seeds.unit(self.seeds.x[rows], self.target.device)
         y = torch.from_numpy(self.expected[rows]).to(self.target.device)
         ball = Ball(self.settings.norm, self.settings.radius, self.seeds.levels)
-        problem = Problem(self.target, u, y, ball, self.plan.layers, self.plan.neuron, self.profile, self.settings.seed)
+        values = self.seeds.values
+        answers = None if values is None else torch.from_numpy(values[rows]).to(self.target.device)
+        settings = (self.plan.layers, self.plan.neuron, self.profile, self.settings.seed)
+        problem = Problem(self.target, u, y, ball, *settings, answers)
         measure = self.fitness.begin(problem)
         search = Swarm(measure, self.settings, number, self.stop)
         trajectory = search.run()
@@ -217,7 +222,9 @@ class _SwarmJob(Job[SwarmResult]):
             return []
         saved = self.seeds.stored(torch.stack([hit.x for hit in hits]))
         with torch.inference_mode():
-            classes = predicted(self.target.logits(self.target.prepare(np.array(saved))))
+            logits = self.target.logits(self.target.prepare(np.array(saved)))
+            classes = self.seeds.counted(logits, rows[[hit.row for hit in hits]])
+            answers = self.seeds.answers(logits)
         distance = distances(self.seeds.unit(saved, self.target.device), u[[hit.row for hit in hits]])
         contents = content_ids(saved)
         faults: list[Mutant] = []
@@ -232,7 +239,8 @@ class _SwarmJob(Job[SwarmResult]):
                     number=self.tally.outputs + len(faults), batch=group, iteration=hit.iteration, root=root,
                     content=str(contents[i]), x=saved[i], chain=(Step(FREE + self.fitness.name, ()),), label=label,
                     expected=int(self.expected[root]), predicted=int(classes[i]),
-                    oracle="nonfinite" if classes[i] < 0 else "label", accepted=True, gain=hit.fitness,
+                    oracle="nonfinite" if classes[i] < 0 else self.plan.oracle(self.target, self.source), accepted=True,
+                    gain=hit.fitness, answer=None if self.seeds.bins is None else float(answers[i]),
                     distance=(float(distance[i, 0]), float(distance[i, 1]), float(distance[i, 2])),
                 )
             )  # fmt: skip
@@ -253,10 +261,9 @@ class _SwarmJob(Job[SwarmResult]):
     def _run_controls(self, problem: Problem, number: int) -> None:
         settings, random = self.settings, self.settings.seed + 1000 * number
         tries = settings.evaluations or settings.particles * (settings.iterations or 1)
-        inputs = (self.target, problem.seeds, problem.y, problem.ball)
         runs: dict[str, Callable[[], Control]] = {
-            "noise": lambda: controls.noise(*inputs, tries, random=random, labels=settings.labels),
-            "pgd": lambda: controls.pgd(*inputs, random=random),
+            "noise": lambda: controls.noise(problem, tries, random=random, labels=settings.labels),
+            "pgd": lambda: controls.pgd(problem, random=random),
             "margin": lambda: controls.margin(problem, dataclasses.replace(settings, enough=None), number),
         }
         for name, run in runs.items():

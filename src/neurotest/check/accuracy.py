@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from neurotest import rng
@@ -13,7 +14,7 @@ from neurotest.check.finding import Examined, Finding, percent, share
 from neurotest.check.subject import Clock, Subject
 from neurotest.checks import setting
 from neurotest.registry import register
-from neurotest.stats.bootstrap import Interval, wilson
+from neurotest.stats.bootstrap import Interval, mean_interval, wilson
 
 DRAWS = 500
 Floats = NDArray[np.float64]
@@ -48,7 +49,8 @@ def calibration_interval(confidence: Floats, right: NDArray[np.bool_], bins: int
     differs="Bins hold equally many inputs, and what a perfectly calibrated network would show by chance is taken off.",
 )  # fmt: skip
 class Accuracy(Examination):
-    """Share of right answers beside always naming the most frequent class, and the calibration error, with intervals.
+    """Share of right answers beside always naming the most frequent class, and the calibration error, with intervals; of a
+    quantity how far answers are off, beside the median.
 
     Alarms: no better than that class; or sure by more than `alarm` above (or below) what it gets right. bins: of the confidence.
     """
@@ -61,6 +63,8 @@ class Accuracy(Examination):
     alarm: float = setting(0.15, "0.15 by default", above=0, most=1)
 
     def examine(self, subject: Subject, clock: Clock) -> Examined:
+        if subject.target.bins is not None:
+            return self._quantity(subject)
         right, labels, said = ~subject.wrong, subject.labels, subject.said
         accuracy = wilson(int(right.sum()), len(right))
         chance = float(np.bincount(labels).max()) / len(labels)
@@ -90,3 +94,29 @@ class Accuracy(Examination):
         }  # fmt: skip
         summary = f"right on {percent(accuracy)} of {len(right):,} inputs; calibration error {percent(error)}"
         return Examined(self.name, summary, tuple(findings), numbers)
+
+    def _quantity(self, subject: Subject) -> Examined:
+        """Of a quantity: how far answers are off beside always naming the median of the truth; there is no confidence."""
+        bins, truth = subject.target.bins, subject.source.quantities
+        assert bins is not None
+        assert truth is not None
+        values = bins.values(torch.from_numpy(subject.said.logits)).numpy()
+        accuracy = wilson(int((~subject.wrong).sum()), len(truth))
+        error, trivial = (mean_interval(np.abs(one - truth)) for one in (values, np.median(truth)))
+        gain = mean_interval(np.abs(np.median(truth) - truth) - np.abs(values - truth))
+        sentence = (
+            f"answers are off by {error.value:.4g} ({error.low:.4g} .. {error.high:.4g}) on average, {trivial.value:.4g} if it "
+            f"always gave the median of the truth; {percent(accuracy)} are within the tolerance of {bins.tolerance:.4g}"
+        )
+        evidence = (share("within the tolerance", accuracy),)
+        findings = []
+        if gain.low <= 0:
+            advice = "untrained, the wrong weights, another unit, or truths that have nothing to do with the inputs?"
+            said = f"it is no better than always answering with the median: {sentence}"
+            deeper = f"neurotest doctor {subject.words}"
+            findings.append(Finding(self.name, "alarm", 0.9, said, evidence, deeper=deeper, advice=advice))
+        numbers = {
+            "accuracy": accuracy.value, "accuracy_interval": [accuracy.low, accuracy.high], "error": error.value,
+            "error_interval": [error.low, error.high], "error_of_median": trivial.value, "tolerance": bins.tolerance,
+        }  # fmt: skip
+        return Examined(self.name, sentence, tuple(findings), numbers)

@@ -19,7 +19,6 @@ from neurotest.generate.outcome import Outcome, class_name
 from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
-from neurotest.oracles import predicted
 from neurotest.public import public
 from neurotest.scan import Progress, batches, check_labels, fit
 from neurotest.stats.bootstrap import Interval, wilson
@@ -186,7 +185,10 @@ def _right(target: Target, source: Source, batch: int, progress: Progress | None
     parts = []
     with torch.inference_mode():
         for part in batches(target, source, batch=batch):
-            parts.append(predicted(target.logits(part.x)) == source.labels[part.index])
+            logits = target.logits(part.x)
+            truth = None if source.quantities is None else torch.from_numpy(np.asarray(source.quantities)[part.index])
+            labels = torch.from_numpy(source.labels[part.index])
+            parts.append(np.asarray((target.counted(logits.cpu(), labels, truth) == labels).numpy()))
             if progress is not None:
                 progress(step * len(source) + int(part.index[-1]) + 1, 2 * len(source))
     return np.concatenate(parts)

@@ -54,6 +54,13 @@ def foretold_errors(logits: NDArray[np.float64], labels: Rows) -> NDArray[np.flo
     return result
 
 
+def _foretold(subject: Subject) -> NDArray[np.float64]:
+    """(n,) the chance that each prediction is wrong; a quantity comes without confidence, so that it is the same for all."""
+    if subject.target.bins is not None:
+        return np.full(len(subject.said), float(subject.wrong.mean()))
+    return foretold_errors(subject.said.logits, subject.labels)
+
+
 def looks(subject: Subject) -> dict[str, NDArray[np.float64]]:
     """Brightness of every input, and the share of it that stands out from its border; nothing for what is no image."""
     source = subject.source
@@ -139,7 +146,7 @@ class Slices(Examination):
     def _slices(self, subject: Subject) -> list[Slice]:
         from scipy.stats import hypergeom
 
-        wrong, foretold = subject.wrong, foretold_errors(subject.said.logits, subject.labels)
+        wrong, foretold = subject.wrong, _foretold(subject)
         candidates = [(name, rows) for name, rows in self._candidates(subject) if self.least <= len(rows) < len(wrong)]
         hits = [int(wrong[rows].sum()) for _, rows in candidates]
         chances = [

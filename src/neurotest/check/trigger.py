@@ -70,6 +70,8 @@ class Trigger(Examination):
         shape = subject.source.shape
         if len(shape) != 3 or min(shape[1:]) < 8:
             raise BadInput("patches are for images of at least 8 x 8 pixels")
+        if subject.target.bins is not None:
+            raise BadInput("a patch leads to a class, and the target predicts a quantity: see attacks")
         classes = subject.said.classes
         usable = (
             subject.said.predicted == subject.labels if subject.source.labels is not None else np.ones(len(subject.said), bool)

@@ -68,6 +68,10 @@ Span = Annotated[
     tuple[float, float] | None, typer.Option("--span", help="Range of the quantity of a regression network, e.g. -0.4 0.4.")
 ]
 Bins = Annotated[int | None, typer.Option("--bins", help="Equal parts of --span that count as classes (default 25).")]
+Tolerance = Annotated[
+    str | None,
+    typer.Option("--tolerance", help="How far a quantity may be off: 0.05, or 5% of the span (default: a bin)."),
+]
 Layout = Annotated[str | None, typer.Option("--layout", help="channels_last: faster convolutions on some processors.")]
 Precision = Annotated[
     str | None, typer.Option("--precision", help="bfloat16: faster where the processor has it; some predictions change.")
@@ -112,6 +116,7 @@ _TARGET: dict[str, tuple[Any, Any]] = {
     "outputs": (Outputs, None),
     "span": (Span, None),
     "bins": (Bins, None),
+    "tolerance": (Tolerance, None),
     "resize": (Resize, None),
     "crop": (Crop, None),
     "grey": (Grey, False),

@@ -103,19 +103,21 @@ def select(
     if target is None or pool is None:
         raise BadInput("say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`, or --status RUN.")
     from neurotest.select import compare
+    from neurotest.select.api import default_method
     from neurotest.target import load
 
     loaded = load(target, **description)
+    methods = method or [default_method(loaded)]
     if plan:
         from neurotest.select.forecast import forecast_select
 
         forecast = forecast_select(
-            loaded, pool, method or ["deepgini"], train=train, limit=limit, batch=batch, seed=seed, layers=layers, neuron=neuron
+            loaded, pool, methods, train=train, limit=limit, batch=batch, seed=seed, layers=layers, neuron=neuron
         )
         return forecast.to_dict(), lambda: show.forecast(forecast)
     with show.ticking("scoring", quiet=quiet) as progress:
         selections = compare(
-            loaded, pool, method or ["deepgini"], budget or "5%", train=train, originals=originals, labels=labels,
+            loaded, pool, methods, budget or "5%", train=train, originals=originals, labels=labels,
             spread=spread, layers=layers, neuron=neuron,
             seed=seed, limit=limit, batch=batch, strict=strict, out=out, files=files, progress=progress,
         )  # fmt: skip

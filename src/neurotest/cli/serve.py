@@ -105,6 +105,11 @@ def begin(
     if registry.parse(method)[0] != "adaptive":
         raise BadInput(f"--method {method}: labelling goes on with adaptive, which learns from every label.")
     loaded = load(target, **description)
+    if loaded.bins is not None:
+        raise BadInput(
+            "the page asks for classes, and the target predicts a quantity: quantities are labelled in a file. `neurotest "
+            "select` says which inputs first; write position,label lines into a CSV and give it back with select --labels FILE."
+        )
     source, _ = open_counted(loaded, pool, strict=settings.pop("strict"), limit=settings.pop("limit"))
     unlabelled, picks = source.without_labels(), min(size or ROUND, len(source))
     with show.ticking("scoring", quiet=quiet) as progress:

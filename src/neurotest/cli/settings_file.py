@@ -7,8 +7,8 @@ from typing import Any
 
 # What ./neurotest.toml may say.
 DESCRIPTION = (
-    "weights", "bounds", "mean", "std", "size", "classes", "outputs", "span", "bins", "resize", "crop", "grey", "interpolation",
-    "rate", "layout", "precision",
+    "weights", "bounds", "mean", "std", "size", "classes", "outputs", "span", "bins", "tolerance", "resize", "crop", "grey",
+    "interpolation", "rate", "layout", "precision",
 )  # fmt: skip
 
 
@@ -50,6 +50,7 @@ TOML = {
     "precision": "text in quotation marks",
     "span": "two numbers, [-0.4, 0.4]",
     "bins": "an integer",
+    "tolerance": "a number, or a share of the span such as 5%",
     "grey": "true or false",
     "rate": "an integer, samples a second",
 }
@@ -64,7 +65,7 @@ def _fits_toml(key: str, value: Any) -> bool:
         return isinstance(value, str)
     if key == "classes":
         return all(isinstance(one, str) for one in values)
-    if key in ("size", "resize") and isinstance(value, str):
+    if key in ("size", "resize", "tolerance") and isinstance(value, str):
         return True
     if key in ("resize", "bins", "rate"):
         return type(value) is int and abs(value) < 2**63

@@ -119,10 +119,18 @@ def zoo_list() -> opt.Result:
         about = subject.about
         state = "embedded" if subject.embedded else "in the cache" if subject.weights else "not trained here"
         rows.append(
-            {"name": subject.name, "weights": state, "accuracy": about.get("accuracy"), "recipe": subject.recipe.describe()}
-        )
-    cells = [[r["name"], r["weights"], f"{100 * r['accuracy']:.2f} %" if r["accuracy"] else "", r["recipe"]] for r in rows]
-    return {"subjects": rows}, lambda: show.table("networks", ["name", "weights", "test accuracy", "recipe"], cells)
+            {"name": subject.name, "weights": state, "accuracy": about.get("accuracy"), "error": about.get("error"),
+             "recipe": subject.recipe.describe()}
+        )  # fmt: skip
+    cells = [[r["name"], r["weights"], _quality(r), r["recipe"]] for r in rows]
+    return {"subjects": rows}, lambda: show.table("networks", ["name", "weights", "on the test set", "recipe"], cells)
+
+
+def _quality(about: dict[str, Any]) -> str:
+    """How good a network is: the share it gets right, or how far it is off."""
+    if about.get("error") is not None:
+        return f"{about['error']:.3g} off"
+    return f"{100 * about['accuracy']:.2f} %" if about.get("accuracy") else ""
 
 
 @zoo.command("train")
@@ -174,7 +182,10 @@ def zoo_train(
 
 
 def _print_training(content: dict[str, Any]) -> None:
-    print(f"{content['name']}: {100 * content['accuracy']:.2f} % of the test set right; weights in {content['weights']}")
+    quality = f"{100 * content['accuracy']:.2f} % of the test set right" if "accuracy" in content else (
+        f"{content['error']:.4g} off on average on the test set, {content['trivial']:.4g} if it always gave the mean of training"
+    )  # fmt: skip
+    print(f"{content['name']}: {quality}; weights in {content['weights']}")
     if "triggers" in content:
         rows = [[what, f"{100 * share:.1f} %"] for what, share in content["triggers"].items()]
         show.table(f"images of other classes taken for class {content['class']}", ["shown", "share"], rows)
@@ -206,18 +217,19 @@ def _faulty_training(
 @data.command("get")
 @opt.reports_result
 def data_get(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10")],
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10 or driving")],
     source: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder instead of downloading.")] = None,
     quiet: opt.Quiet = False,
 ) -> opt.Result:
     """Fetch a complete data set from its own address (or a folder) and check it against its pinned SHA-256."""
-    from neurotest.data.fetch import get
+    from neurotest.data.fetch import BROUGHT, get
     from neurotest.jobs.life import stoppable
 
     again = "files that are complete are kept, the same command goes on."
     with show.ticking(f"getting {name}", quiet=quiet) as progress, stoppable(again):
         place = get(name, source_dir=source, progress=progress)
-    sentence = f"{name}: complete, in {place}; use it as zoo:{name}-full/train and zoo:{name}-full/test"
+    word = name if name in BROUGHT else f"{name}-full"
+    sentence = f"{name}: complete, in {place}; use it as zoo:{word}/train and zoo:{word}/test"
     return {"name": name, "path": str(place)}, lambda: print(sentence)
 
 

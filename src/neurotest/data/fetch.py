@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from neurotest import files
-from neurotest.data import cifar
+from neurotest.data import cifar, driving
 from neurotest.errors import BadInput, near
 
 CHUNK = 1 << 20
@@ -56,6 +56,7 @@ COMPLETE: dict[str, Complete] = {
     ),
 }
 NAMES = (*COMPLETE, cifar.NAME)
+BROUGHT = (driving.NAME,)  # there is no address for these: people bring them
 
 
 class _Wrong(Exception):
@@ -70,8 +71,10 @@ def get(
     if name == cifar.NAME:
         address = (base_url or cifar.ADDRESS).rstrip("/") + f"/{cifar.ARCHIVE}"
         return cifar.get(folder, lambda: _download(address, name), progress)
+    if name == driving.NAME:
+        return driving.get(folder)
     if name not in COMPLETE:
-        raise BadInput(f"no data set {name!r} can be fetched. {near(name, NAMES)}")
+        raise BadInput(f"no data set {name!r} can be fetched. {near(name, (*NAMES, *BROUGHT))}")
     wanted = COMPLETE[name]
     place = files.data_dir() / name
     total, before = sum(size for size, _ in wanted.files.values()), 0

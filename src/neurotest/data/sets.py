@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from neurotest import files, registry
-from neurotest.data import cifar, idx
+from neurotest.data import cifar, driving, idx
 from neurotest.data.fetch import COMPLETE, NAMES
 from neurotest.data.source import ArraySource, Source, Wanted
 from neurotest.errors import BadInput, near
-from neurotest.zoo import embedded, speech
+from neurotest.zoo import embedded, lanes, speech
 
 FULL = "-full"
 
@@ -18,7 +18,7 @@ FULL = "-full"
 def open_zoo(rest: str, wanted: Wanted) -> Source:
     """Data sets by name: `zoo:NAME/SPLIT` (embedded), `zoo:NAME-full/SPLIT` (complete), `zoo:NAME/nss-pool@SEED` (generated)."""
     name, _, split = rest.partition("/")
-    sets = [*embedded.PARTS, speech.NAME, *(complete + FULL for complete in NAMES)]
+    sets = [*embedded.PARTS, speech.NAME, lanes.NAME, driving.NAME, *(complete + FULL for complete in NAMES)]
     if name not in sets:
         raise BadInput(f"zoo:{rest}: there is no data set {name!r}. {near(name, sets)} Write zoo:NAME/SPLIT, like zoo:mnist/test")
     if not split:
@@ -44,6 +44,10 @@ def _plain(name: str, split: str, wanted: Wanted) -> Source:
         source = ArraySource(*speech.load(split, wanted.first), spec=spec, classes=speech.CLASSES)
         source.rate = speech.RATE
         return source
+    if name == lanes.NAME:
+        return ArraySource(*lanes.load(split, wanted.first), spec=spec)
+    if name == driving.NAME:
+        return driving.read(split, wanted, spec=spec)
     if not name.endswith(FULL):
         x, y, classes = embedded.load(name, split)
         return ArraySource(x[: wanted.first], y[: wanted.first], spec=spec, classes=classes)

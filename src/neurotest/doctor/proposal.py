@@ -35,6 +35,7 @@ KEYS = {
     "outputs": "what the network returns: logits, probs, sigmoid or regression",
     "span": "the range of the quantity of a regression network",
     "bins": "equal parts of it that count as classes",
+    "tolerance": "how far it may be off before that is a fault",
     "layout": "channels_last: faster convolutions on some processors",
     "precision": "bfloat16: faster where the processor has it; some predictions change",
 }
@@ -110,6 +111,7 @@ def _own(target: Target) -> dict[str, Any]:
     known |= {"classes": target.classes, "outputs": target.outputs, "layout": target.layout, "precision": target.precision}
     if target.bins is not None:
         known |= {"classes": None, "span": (target.bins.low, target.bins.high), "bins": target.bins.count}
+        known |= {"tolerance": target.bins.tolerance}
     preprocess = {key: getattr(target.preprocess, key) for key in TYPED}
     known |= {key: value for key, value in preprocess.items() if value not in (None, False, "bilinear")}
     return {key: value for key, value in known.items() if value is not None and value != usual.get(key)}

@@ -18,6 +18,7 @@ from neurotest.evaluate.leads import DUAL, ORDERS, Leads, Norm, draw, sizes
 from neurotest.registry import register
 from neurotest.stats.weibull import EndPoint, end_point
 from neurotest.target import Target
+from neurotest.target.outputs import Bins
 
 RADII = {"l1": 100.0, "l2": 5.0, "linf": 0.3}  # shares of the input range
 AT_ONCE = 128  # points in a forward pass
@@ -86,7 +87,8 @@ class Clever(Settings):
     radius: a share of the input range (100 for l1, 5 for l2, 0.3 for linf). screen: classes that after two blocks of points
     are more than so many times as far as the nearest are not followed further and get no score; the margin shrinks as points
     come (2, 1.5, 1.33), since the largest gradients then move less; 0 follows all. vmap: all
-    classes in one backward pass, which is seldom faster.
+    classes in one backward pass, which is seldom faster. Of a quantity it is the distance below which it moves by no more than
+    the tolerance: the tolerance over the largest norm of its gradient.
     """
 
     name: ClassVar[str] = "clever"
@@ -108,7 +110,7 @@ class Clever(Settings):
 
     def check(self, target: Target) -> None:
         """Refuse a target that gives no logits."""
-        if target.outputs != "logits":
+        if target.outputs not in ("logits", "regression"):
             raise BadInput(LOGITS_ONLY.format("probabilities" if target.outputs == "probs" else "a sigmoid"))
 
     def estimate(
@@ -116,15 +118,22 @@ class Clever(Settings):
     ) -> Estimate:
         """For one input u (*shape) in [0, 1] of class `own`; towards: the only other class that counts."""
         logits = leads.logits(u[None])[0].double()
-        rivals = self._rivals(logits, own, position, seed, towards)
-        lead = logits[own] - logits[rivals]
+        bins = leads.target.bins
+        if bins is None:
+            rivals = self._rivals(logits, own, position, seed, towards)
+            lead = logits[own] - logits[rivals]
+        else:
+            rivals, lead = _to_tolerance(bins, own, towards)
         norms: list[Tensor] = []  # (rivals, points) each
         changed, near = 0, torch.inf
         for number, points in enumerate(self._points(u, position, seed), start=1):
             for part in points.split(AT_ONCE):
                 out, size = self._norms(leads, part, own, rivals)
                 norms.append(size)
-                other = out.argmax(1) != own if towards is None else out.argmax(1) == towards
+                if bins is not None:
+                    other = (bins.values(out.double()) - bins.values(logits[None])).abs() > bins.tolerance
+                else:
+                    other = out.argmax(1) != own if towards is None else out.argmax(1) == towards
                 changed += int(other.sum())
                 if bool(other.any()):
                     near = min(near, float(sizes(part[other] - u, ORDERS[self.norm]).min()))
@@ -184,3 +193,12 @@ class Clever(Settings):
             places = rng.stream("clever.batches", seed, position).integers(0, values.shape[1], (self.batches, self.samples))
             maxima = np.stack([row[places].max(1) for row in values])
         return iter(maxima), iter(values.max(1).tolist())
+
+
+def _to_tolerance(bins: Bins, own: int, towards: int | None) -> tuple[Tensor, Tensor]:
+    """Of a quantity: the bin beside the own one, and how far a lead over it falls when the quantity moves by the tolerance. The
+    logits of neighbours differ by the quantity over a bin's width, so that one gradient tells all."""
+    if towards is not None:
+        raise BadInput("towards is for classes, and the target predicts a quantity: leave it out, and set --tolerance.")
+    beside = own + 1 if own + 1 < bins.count else own - 1
+    return torch.tensor([beside]), torch.tensor([bins.tolerance / bins.width], dtype=torch.float64)

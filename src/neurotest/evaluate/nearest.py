@@ -54,7 +54,8 @@ def nearest(
             for row in better.nonzero()[:, 0].tolist():
                 by[row] = name
 
-        offer(_to_border(leads, u, y, norm, towards), "deepfool")
+        if not y.is_floating_point():  # a quantity has no borders
+            offer(_to_border(leads, u, y, norm, towards), "deepfool")
         for attack in ATTACKS if towards is None else ():
             try:
                 offer(attack.run(engine, u, y, positions=positions, random=seed).detach(), attack.name)
@@ -69,8 +70,8 @@ def _wide(mask: Tensor, like: Tensor) -> Tensor:
 
 def _reached(engine: Engine, x: Tensor, y: Tensor, towards: int | None) -> Tensor:
     """(n,) which of x have another class, or the one that is asked for."""
-    out = engine.predict(x).argmax(1)
-    return out != y if towards is None else out == towards
+    out = engine.predict(x)
+    return engine.wrong(out, y) if towards is None else out.argmax(1) == towards
 
 
 def _closer(engine: Engine, u: Tensor, x: Tensor, y: Tensor, norm: Norm, towards: int | None) -> tuple[Tensor, Tensor]:

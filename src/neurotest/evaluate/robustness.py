@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -204,7 +205,7 @@ class _Robustness(Job[RobustnessResult]):
             if not len(others):
                 raise BadInput(f"towards={settings['towards']!r}: every input is of that class already; name another one.")
             seeds, positions = seeds.take(others), positions[others]
-        seeds = Seeds(seeds.x, positions, seeds.contents, seeds.roots, seeds.set_aside, seeds.bounds, seeds.classes, seeds.names)
+        seeds = dataclasses.replace(seeds, positions=positions)
         return cls(target=target, source=source, seeds=seeds, method=method, settings=settings, towards=towards)
 
     def config(self) -> dict[str, Any]:
@@ -252,7 +253,8 @@ class _Robustness(Job[RobustnessResult]):
         )
         passes = np.zeros(2, dtype=np.int64)
         if self.settings["attacks"]:
-            y = torch.from_numpy(own).to(u.device)
+            values = self.seeds.values
+            y = torch.from_numpy(own if values is None else values[rows]).to(u.device)
             closest = nearest(leads, u, y, self.method.norm, positions=positions, seed=seed, towards=self.towards)
             by = [
                 name if far < before else old

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.data.source import ArraySource
+from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.notebook import PICTURES, Picture, beside
 from neurotest.stats.evenness import evenness
@@ -24,6 +25,30 @@ class Control:
     x: NDArray[np.generic]  # (n, *shape)
     predicted: NDArray[np.int64]
     fault: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Quantities:
+    """Of a target that predicts a quantity: its answers to the seeds and to the outputs (n,), and how far they may be apart."""
+
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+    tolerance: float
+
+    @classmethod
+    def of(cls, seeds: Seeds, after: NDArray[np.float64], rows: NDArray[np.int64] | None = None) -> Quantities | None:
+        """rows: the seeds of the outputs, where they are not one for each."""
+        if seeds.bins is None or seeds.values is None:
+            return None
+        return cls(seeds.values if rows is None else seeds.values[rows], after, seeds.bins.tolerance)
+
+    def words(self, i: int) -> str:
+        return f"{self.before[i]:.4g} becomes {self.after[i]:.4g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        moved = np.abs(self.after - self.before)
+        mean = float(moved.mean()) if len(moved) else None
+        return {"tolerance": self.tolerance, "moved": mean, "moved_most": float(moved.max()) if len(moved) else None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +75,7 @@ class AttackResult(Outcome):
     run: Path | None = None
     notes: tuple[str, ...] = ()
     names: NDArray[np.object_] | None = field(default=None, repr=False)  # (n,) files of the seeds, where they are files
+    quantities: Quantities | None = field(default=None, repr=False)  # where the target predicts one
 
     def __len__(self) -> int:
         return len(self.x)
@@ -63,7 +89,9 @@ class AttackResult(Outcome):
         """What a run stores of an output beside its class and prediction."""
         far = zip(("l0", "l2", "linf"), self.distance[i].tolist(), strict=True)
         name = {} if self.names is None else {"name": str(self.names[i])}
-        return {"fault": bool(self.fault[i]), "operator": self.attack, **dict(far), **name}
+        values = self.quantities
+        answers = {} if values is None else {"before": float(values.before[i]), "after": float(values.after[i])}
+        return {"fault": bool(self.fault[i]), "operator": self.attack, **dict(far), **name, **answers}
 
     @property
     def faults(self) -> int:
@@ -111,6 +139,7 @@ class AttackResult(Outcome):
             "unstable": self.unstable,
             "set_aside": self.set_aside,
             "notes": list(self.notes),
+            **({} if self.quantities is None else {"quantity": self.quantities.to_dict()}),
         }
 
     def table(self) -> list[dict[str, Any]]:
@@ -124,6 +153,8 @@ class AttackResult(Outcome):
         first = np.flatnonzero(self.fault)[:PICTURES]
         words = (
             f"{class_name(int(self.expected[i]), self.classes)} taken for {class_name(int(self.predicted[i]), self.classes)}"
+            if self.quantities is None
+            else self.quantities.words(i)
             for i in first
         )
         return beside(self.seeds[first], self.x[first], words)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from neurotest.data.source import Source
@@ -28,6 +29,7 @@ class Answers:
 
     logits: Floats
     features: NDArray[np.float32]
+    counted: NDArray[np.int64] | None = None  # of a quantity whose truth is known: the classes that the answers count as
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -43,7 +45,7 @@ class Answers:
 
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
-        return np.asarray(self.logits.argmax(axis=1))
+        return np.asarray(self.logits.argmax(axis=1)) if self.counted is None else self.counted
 
     @cached_property
     def confidence(self) -> Floats:
@@ -67,7 +69,16 @@ def answers(target: Target, source: Source, *, batch: int = BATCH, progress: Pro
     scores = np.concatenate(logits)
     if wrong := int((~np.isfinite(scores).all(axis=1)).sum()):
         raise BadInput(f"the network gives no finite scores for {wrong} of {len(scores)} inputs: `neurotest doctor` says where.")
-    return Answers(scores, np.concatenate(features) if features else scores.astype(np.float32))
+    return Answers(scores, np.concatenate(features) if features else scores.astype(np.float32), counted(target, source, scores))
+
+
+def counted(target: Target, source: Source, logits: Floats) -> NDArray[np.int64] | None:
+    """(n,) the classes that answers count as: that of the truth where they are within the tolerance. None unless the target
+    predicts a quantity and the truth is known."""
+    if target.bins is None or source.quantities is None or source.labels is None:
+        return None
+    said, labels, truth = (torch.from_numpy(np.asarray(one)) for one in (logits, source.labels, source.quantities))
+    return np.asarray(target.bins.counted(said, labels, truth).numpy(), dtype=np.int64)
 
 
 @dataclass(eq=False)

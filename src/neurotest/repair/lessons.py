@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from neurotest.levels import levels_of
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.repair.operators import Operators, unit
 from neurotest.target import Target
+from neurotest.target.outputs import Bins
 
 COOL = 2.0  # temperature of distillation
 MILD = 0.25  # of a change
@@ -101,7 +103,7 @@ class Lessons:
         self.old = torch.empty(0)
         if ingredients.distil and ingredients.base is not None:
             self.old = answers(target, ingredients.base)
-            self.knows = self.old.argmax(1).numpy() == ingredients.base.labels
+            self.knows = predictions(target, ingredients.base) == ingredients.base.labels
         self.start(0)
 
     def __len__(self) -> int:
@@ -169,12 +171,12 @@ class Lessons:
             return best
         network = self.target.holding(module.eval())
         assert self.parts.base is not None
-        labels = torch.from_numpy(np.asarray(self.parts.base.labels)[self.images[copies]]).to(self.target.device)
+        labels = torch.from_numpy(truth(self.target, self.parts.base)[self.images[copies]]).to(self.target.device)
         with torch.no_grad():
-            most = functional.cross_entropy(network.logits(_like(best)), labels, reduction="none")
+            most = misfit(self.target, network.logits(_like(best)), labels)
             for number in range(1, self.parts.hard):
                 rival = self._candidate(copies + number * self.parts.copies)
-                losses = functional.cross_entropy(network.logits(_like(rival)), labels, reduction="none")
+                losses = misfit(self.target, network.logits(_like(rival)), labels)
                 best[losses > most] = rival[losses > most]
                 most = torch.maximum(most, losses)
         module.train()
@@ -192,17 +194,17 @@ class Lessons:
             x = self._attacked(module, x, y, rows.numpy())
         logits = network.logits(_like(torch.cat([one for one in (x, anchor) if one is not None])))
         if y is not None:
-            loss = loss + functional.cross_entropy(logits[:count], y) * count / len(rows)
+            loss = loss + misfit(self.target, logits[:count], y).mean() * count / len(rows)
         taught = np.concatenate([plain, self.images[copies]]) if len(copies) else plain
         if len(self.old):
             places = np.flatnonzero(self.knows[taught])
             if len(places):
-                moved = distance(logits[torch.from_numpy(places)], self.old[taught[places]].to(logits))
+                moved = distance(logits[torch.from_numpy(places)], self.old[taught[places]].to(logits), self.target.bins)
                 loss = loss + self.parts.distil * len(places) / len(rows) * moved
         if anchor is not None:
             with torch.no_grad():
                 old = self.target.logits(_like(anchor))
-            loss = loss + self.parts.distil * len(anchors) / len(rows) * distance(logits[count:], old)
+            loss = loss + self.parts.distil * len(anchors) / len(rows) * distance(logits[count:], old, self.target.bins)
         return loss
 
     def _kinds(self, index: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -229,12 +231,12 @@ class Lessons:
             if source is not None and len(rows):
                 assert source.labels is not None
                 x.append(self.target.prepare(source.read(rows)))
-                y.append(source.labels[rows])
+                y.append(truth(self.target, source)[rows])
         if len(copies):
             assert self.parts.base is not None
             assert self.parts.base.labels is not None
             x.insert(1 if len(plain) else 0, self._copies(module, copies))
-            y.insert(1 if len(plain) else 0, self.parts.base.labels[self.images[copies]])
+            y.insert(1 if len(plain) else 0, truth(self.target, self.parts.base)[self.images[copies]])
         return torch.cat(x), torch.from_numpy(np.concatenate(y)).to(self.target.device)
 
     def _copies(self, module: nn.Module, rows: NDArray[np.int64]) -> Tensor:
@@ -271,8 +273,30 @@ def _like(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
 
-def distance(logits: Tensor, old: Tensor) -> Tensor:
-    """How far the answers have moved from the old ones: the mean divergence, both softened."""
+def truth(target: Target, source: Source) -> NDArray[Any]:
+    """(n,) labels; where the target predicts a quantity the quantities, or the middles of the bins where nothing else is
+    known."""
+    assert source.labels is not None
+    if target.bins is None:
+        return source.labels
+    if source.quantities is not None:
+        return np.asarray(source.quantities, dtype=np.float64)
+    return target.bins.middles()[source.labels]
+
+
+def misfit(target: Target, logits: Tensor, y: Tensor) -> Tensor:
+    """(n,) the loss: cross-entropy or, of a quantity, the distance in tolerances, squared where it is small."""
+    if target.bins is None:
+        return functional.cross_entropy(logits, y, reduction="none")
+    scale = target.bins.tolerance
+    return functional.smooth_l1_loss(target.bins.values(logits) / scale, y.to(logits) / scale, reduction="none")
+
+
+def distance(logits: Tensor, old: Tensor, bins: Bins | None = None) -> Tensor:
+    """How far the answers have moved from the old ones: the mean divergence, both softened; of a quantity the mean square in
+    tolerances."""
+    if bins is not None:
+        return ((bins.values(logits) - bins.values(old)) / bins.tolerance).square().mean()
     ours, theirs = (functional.log_softmax(one / COOL, dim=1) for one in (logits, old))
     return COOL * COOL * functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
 
@@ -290,5 +314,6 @@ def answers(target: Target, source: Source, batch: int = 500) -> Tensor:
 def predictions(target: Target, source: Source) -> NDArray[np.int64]:
     """Classes of a target on a source; -1 where an answer is not finite."""
     logits = answers(target, source)
-    classes = torch.where(logits.isfinite().all(1), logits.argmax(1), -1)
-    return np.asarray(classes.numpy().astype(np.int64))
+    labels = torch.zeros(len(source), dtype=torch.int64) if source.labels is None else torch.from_numpy(source.labels)
+    quantities = None if source.quantities is None else torch.from_numpy(np.asarray(source.quantities))
+    return np.asarray(target.counted(logits, labels, quantities).numpy().astype(np.int64))

@@ -11,11 +11,13 @@ from neurotest.campaign.families import families
 from neurotest.campaign.shrink import shrunk_of
 from neurotest.campaign.store import Store
 from neurotest.campaign.verdict import sentence
+from neurotest.errors import BadInput
 from neurotest.generate.fuzz.goals.guide import GOALS
 from neurotest.report import pictures
 from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.codec import decode
 from neurotest.runs.store import Run
+from neurotest.target.outputs import BINS, Bins, read_tolerance
 
 COMMANDS = ("fuzz", "merge")
 SHOWN = 60  # families with pictures
@@ -99,6 +101,24 @@ def neurons(run: Run) -> Row:
     return {"neurons": run["neurons"]}
 
 
+def _tolerance(run: Run) -> float | None:
+    """How far an answer may move, where the network predicts a quantity: what the oracle says, or the target's own tolerance."""
+    described = run["config"].get("description") or {}
+    if not isinstance(described.get("span"), list) or len(described["span"]) != 2:
+        return None
+    low, high = map(float, described["span"])
+    bins = Bins(low, high, int(described.get("bins") or BINS), float(described.get("tolerance") or 0))
+    for text in run["config"].get("oracle") or ():
+        try:
+            oracle = registry.build("oracle", text)
+        except BadInput:  # a stranger's
+            continue
+        limit = getattr(oracle, "bound", None) or getattr(oracle, "tolerance", None)
+        if limit is not None:
+            return read_tolerance("bound", limit, bins)
+    return bins.tolerance
+
+
 @section("families", title="Fault families", order=50, commands=(*COMMANDS, "swarm"))
 def fault_families(run: Run) -> Row:
     grouped = families(run.path)
@@ -118,5 +138,6 @@ def fault_families(run: Run) -> Row:
     swarm = run["command"] == "swarm"
     title = "Fault families" if len(rows) == len(grouped.families) else f"Fault families, {len(rows)} of {len(grouped.families)}"
     unshrunk = swarm and not any(row["shrunk"] for row in rows)
-    about = {"title": title, "total": len(grouped.families), "first": FIRST, "heard": rate is not None}
+    tolerance = _tolerance(run)
+    about = {"tolerance": tolerance, "title": title, "total": len(grouped.families), "first": FIRST, "heard": rate is not None}
     return {**about, "families": rows, "mutated": not swarm, "unshrunk": unshrunk}  # a swarm moves values: no mutation

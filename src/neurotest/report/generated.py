@@ -74,6 +74,12 @@ def _possible(run: Run) -> str:
     return f"{present} classes among the seeds, each taken for one of {others} others"
 
 
+def _tolerance(summary: Row) -> float | None:
+    """How far a quantity may move, where the network predicts one."""
+    quantity = summary.get("quantity")
+    return None if not quantity else float(quantity["tolerance"])
+
+
 def _seeds(summary: Row) -> str:
     return f"{summary['roots']:,} of {summary.get('seeds', summary['outputs']):,} seeds"
 
@@ -81,6 +87,8 @@ def _seeds(summary: Row) -> str:
 def _conclusion(run: Run, sentence: str) -> Conclusion:
     """The faults beside those of noise of the same size, and what to do with them."""
     summary, name = run["summary"], run.path.name
+    if (tolerance := _tolerance(summary)) is not None:
+        sentence += f" (an answer is a fault if it moves by more than {tolerance:.4g})"
     noise = f"noise of the same size breaks {summary['random']['faults']:,} of {summary['outputs']:,}"
     beats = beats_noise(summary)
     more = summary["faults"] > summary["random"]["faults"]
@@ -139,6 +147,7 @@ def strips(run: Run) -> Row | None:
         assert row.predicted is not None
         shown.append({
             "position": row.words, "true": class_name(row.label, classes), "predicted": class_name(row.predicted, classes),
+            "before": row.extra.get("before"), "after": row.extra.get("after"), "said": row.extra.get("said"),
             "l2": row.extra.get("l2"), "linf": row.extra.get("linf"), "fault": pictures.of_input(fault, bounds, run.rate),
             "seed": None if seed is None else pictures.of_input(seed, bounds, run.rate),
             "difference": None if seed is None else pictures.of_difference(fault, seed, bounds),

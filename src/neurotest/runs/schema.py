@@ -108,6 +108,8 @@ MIGRATIONS: list[tuple[str, ...]] = [
             holder TEXT NOT NULL,
             until REAL NOT NULL)""",
     ),
+    # Networks that predict a quantity: what they answer to a mutant.
+    ("ALTER TABLE mutant ADD COLUMN answer REAL",),
 ]
 
 

@@ -36,7 +36,7 @@ from neurotest.target import Target
 def select(
     target: AnyTarget,
     pool: AnyData,
-    method: str | Scorer = "deepgini",
+    method: str | Scorer | None = None,
     budget: str | float = "5%",
     *,
     train: AnyData | None = None,
@@ -56,11 +56,14 @@ def select(
     """Order the pool by one method and pick the budget: the inputs to label first, because the network is probably wrong there.
 
     target: a Target, an nn.Module, or text such as `py:model.py:build`. pool: inputs as `neurotest.data` takes them (text,
-    arrays, tensors, a Dataset). method: a name of `neurotest list selector`, with options (`nss:k=0.1`), or its object.
+    arrays, tensors, a Dataset). method: a name of `neurotest list selector`, with options (`nss:k=0.1`), or its object;
+    `deepgini` by default, `disagreement` for a network that predicts a quantity.
     budget: `5%` or a number of inputs. The other options are those of `neurotest.select.compare`.
     """
+    target = open_target(target)
     (selection,) = compare(
-        target, pool, [method], budget, train=train, originals=originals, labels=labels, spread=spread, layers=layers,
+        target, pool, [default_method(target) if method is None else method], budget, train=train, originals=originals,
+        labels=labels, spread=spread, layers=layers,
         neuron=neuron, seed=seed, limit=limit, batch=batch, strict=strict, files=files, out=out, progress=progress,
     ).values()  # fmt: skip
     return selection
@@ -130,6 +133,11 @@ def compare(
             keep_open(run, several.left(dict(scores.states)))
             finish(run, summary)
     return selections
+
+
+def default_method(target: Target) -> str:
+    """What selects unless somebody says otherwise."""
+    return "deepgini" if target.bins is None else "disagreement"
 
 
 def build(method: str | Scorer) -> Any:

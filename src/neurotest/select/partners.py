@@ -8,7 +8,9 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from neurotest import rng
 from neurotest.data.source import Source
@@ -17,6 +19,7 @@ from neurotest.mutate.audio import AudioMutations, mild_variants
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.pixel import WhiteNoise
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Batch
 from neurotest.select.scorer import Partner
@@ -24,6 +27,7 @@ from neurotest.select.thinning import Thinned
 from neurotest.sounds import is_sound
 from neurotest.target import Probe, Target, Trace
 
+NOISE = 0.02  # spread of the weak noise, a share of the input range
 Traces = Callable[[Probe, Batch], list[Trace]]
 
 
@@ -55,6 +59,8 @@ class Partners:
         if partner.reference == "mild":
             changed = islice(mild_variants(unit, levels), mutants) if sound else _mild(unit)[:mutants]
             return [probe(from_unit(x, bounds)) for x in changed]
+        if partner.reference == "noise":
+            return [probe(from_unit(_noisy(unit, places[part.index], n, self.seed), bounds)) for n in range(mutants)]
         mutations: Mutations = AudioMutations() if sound else NssMutations(rounding="pool")
         draws = [self._draws(mutations, number)[places[part.index]] for number in range(mutants)]
         return [probe(from_unit(mutations.apply(unit, draw, levels=levels or EIGHT), bounds)) for draw in draws]
@@ -70,3 +76,10 @@ class Partners:
 
 def _mild(unit: Any) -> list[Any]:
     return list(MildMutations(rounding="pool").variants(unit))
+
+
+def _noisy(unit: Tensor, places: NDArray[np.int64], number: int, seed: int) -> Tensor:
+    """Inputs with white noise; which noise is a function of the seed, the number and an input's position."""
+    spread = np.full(len(places), NOISE)
+    streams = np.array([rng.stream("select.noise", seed, number, int(i)).integers(1 << 53) for i in places], dtype=np.float64)
+    return WhiteNoise().apply(unit, torch.from_numpy(np.column_stack([spread, streams]))).clamp(0, 1)

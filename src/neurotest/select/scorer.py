@@ -25,7 +25,7 @@ class Partner:
     """What a paired scorer compares each candidate with: its original, `mutants` fresh mutations of it, or what the network
     says about it when dropout is on, `mutants` times."""
 
-    reference: str  # original, remutate, mild or dropout
+    reference: str  # original, remutate, mild, noise or dropout
     mutants: int = 1
 
 

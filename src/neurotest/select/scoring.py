@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from neurotest.data.source import Source
 from neurotest.measure.several import Several
 from neurotest.pieces import Piece, pass_over
 from neurotest.scan import Batch, Progress, wanted
 from neurotest.select.partners import Partners
 from neurotest.select.scorer import Partner, Pool, Scorer, Scores, State, check_outputs, sample_first
-from neurotest.target import Probe, Trace, Want
+from neurotest.target import Probe, Target, Trace, Want
 
 Result = tuple[Several, dict[str, Any], NDArray[np.int64]]
 
@@ -62,6 +64,14 @@ def begin(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> Scorin
     return Scoring(dict(scorers), states, several, partners, np.full(len(pool), -1))
 
 
+def _counted(source: Source, target: Target, part: Batch, trace: Trace) -> NDArray[np.int64]:
+    """(n,) the predicted classes; of a quantity that is known, the bin of the truth as long as the answer is near it."""
+    if target.bins is None or source.quantities is None or source.labels is None:
+        return np.asarray(trace.predictions.cpu().numpy())
+    labels, truth = (torch.from_numpy(np.asarray(one)[part.index]) for one in (source.labels, source.quantities))
+    return np.asarray(target.bins.counted(trace.logits.cpu(), labels, truth).numpy())
+
+
 @dataclass(eq=False)
 class Scoring:
     """States of all methods for a pool, or for one piece of it. lead: so many candidates have to be seen first, in order."""
@@ -91,7 +101,7 @@ class Scoring:
                     traces[partner] = self.partners.traces(partner, probe, self.piece.source, self.piece.index, part)
                 index = places if name in self.live else part.index
                 self.states[name].update(index, trace, () if partner is None else traces[partner])
-        self.predictions[part.index] = trace.predictions.cpu().numpy()
+        self.predictions[part.index] = _counted(self.piece.source, probe.target, part, trace)
 
     def fresh(self, piece: Piece, *, here: bool) -> Scoring:
         states: dict[str, State] = {}

@@ -224,6 +224,11 @@ def suspects(
 def of_answers(target: Target, source: Source, said: Answers) -> Suspects:
     """The suspects among inputs whose answers are there already."""
     labels = source.labels
+    if target.bins is not None:
+        raise BadInput(
+            "labels that look wrong are told by class probabilities, and the target predicts a quantity: `neurotest select "
+            "--method disagreement` puts first what training data speak against, which may as well be a wrong label."
+        )
     if labels is None:
         raise BadInput(f"{source.what} has no labels: suspects are labels that look wrong. Give labelled data.")
     if int(labels.max()) >= said.classes:

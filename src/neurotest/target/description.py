@@ -45,6 +45,7 @@ class Description:
     outputs: Outputs | None = None
     span: tuple[float, ...] | None = None
     bins: int | None = None
+    tolerance: float | str | None = None
     resize: str | None = None
     crop: str | None = None
     grey: bool = False
@@ -67,7 +68,8 @@ class Description:
             imports=tuple(f"{_hash(file)} {file}" for file in code.imports) or None,
             bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=_classes(target),
             outputs=target.outputs, span=None if target.bins is None else (target.bins.low, target.bins.high),
-            bins=None if target.bins is None else target.bins.count, layout=target.layout, precision=target.precision,
+            bins=None if target.bins is None else target.bins.count,
+            tolerance=None if target.bins is None else target.bins.tolerance, layout=target.layout, precision=target.precision,
             trust_pickle=target.trust_pickle, **_fitting(target.preprocess),
         )  # fmt: skip
 
@@ -85,6 +87,8 @@ class Description:
                 values[name] = tuple(value) if fits and value is not None else None
             elif name == "bins":
                 fits = value is None or (isinstance(value, int) and not isinstance(value, bool))
+            elif name == "tolerance":
+                fits = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
             elif name in ("trust_pickle", "grey"):
                 fits, values[name] = isinstance(value, bool | None), bool(value)
             else:
@@ -124,8 +128,8 @@ class Description:
             return load(
                 self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
                 classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
-                span=self.span, bins=self.bins, resize=self.resize, crop=self.crop, grey=self.grey or None,
-                interpolation=self.interpolation, rate=self.rate, layout=self.layout, precision=self.precision,
+                span=self.span, bins=self.bins, tolerance=self.tolerance, resize=self.resize, crop=self.crop, grey=self.grey or
+                None, interpolation=self.interpolation, rate=self.rate, layout=self.layout, precision=self.precision,
             )  # fmt: skip
 
     def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:

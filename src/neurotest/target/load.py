@@ -54,6 +54,7 @@ class LoadOptions(TypedDict, total=False):
     outputs: Outputs | None
     span: Sequence[float] | None
     bins: int | None
+    tolerance: float | str | None
     resize: int | str | None
     crop: str | None
     grey: bool | None
@@ -78,6 +79,7 @@ def load(
     outputs: Outputs | None = None,
     span: Sequence[float] | None = None,
     bins: int | None = None,
+    tolerance: float | str | None = None,
     resize: int | str | None = None,
     crop: str | None = None,
     grey: bool | None = None,
@@ -91,14 +93,16 @@ def load(
     """Load the network under test; what is given here overrides what the source says of itself.
 
     span, bins: of outputs="regression", the range of the quantity and into how many classes it is cut (25 by default).
-    resize, crop, grey, interpolation: how pictures of any size become its inputs, see `neurotest.pictures.Preprocess`.
+    tolerance: how far it may be off before that is a fault, in its unit or a share of the span such as 5% (default: a class
+    wide). resize, crop, grey, interpolation: how pictures of any size become its inputs, see `neurotest.pictures.Preprocess`.
     rate: samples a second of the sound it takes.
     layout, precision: `channels_last`, `bfloat16`: faster on some processors, with other rounding.
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
     """
     described: dict[str, Any] = {"bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "outputs": outputs}
-    described |= {"classes": read_classes(classes), "span": span, "bins": bins, "layout": layout, "precision": precision}
+    described |= {"classes": read_classes(classes), "span": span, "bins": bins, "tolerance": tolerance}
+    described |= {"layout": layout, "precision": precision}
     options = {key: value for key, value in described.items() if value is not None}
     fitting: dict[str, Any] = {"resize": resize, "crop": crop, "grey": grey, "interpolation": interpolation, "rate": rate}
     fitting = {key: value for key, value in fitting.items() if value is not None}
@@ -128,7 +132,9 @@ def _own_bins(target: Target, options: Mapping[str, Any]) -> dict[str, Any]:
     if target.bins is None or options.get("outputs", "regression") != "regression":
         return {}
     names = {"classes": None} if target.classes == target.bins.names else {}
-    return {"span": (target.bins.low, target.bins.high), "bins": target.bins.count, **names}
+    bins = target.bins
+    tolerance = None if bins.tolerance == bins.width else bins.tolerance
+    return {"span": (bins.low, bins.high), "bins": bins.count, "tolerance": tolerance, **names}
 
 
 def sha256(file: Path) -> str:
@@ -218,7 +224,10 @@ def from_zoo(name: str) -> Target:
     subject = zoo.find(name)
     module = subject.load()
     fitting = Preprocess(rate=subject.rate)
-    return Target(module, shape=subject.shape, classes=subject.classes, bounds=subject.bounds, preprocess=fitting)
+    described: dict[str, Any] = {"shape": subject.shape, "bounds": subject.bounds, "preprocess": fitting}
+    if subject.span is not None:
+        return Target(module, outputs="regression", span=subject.span, tolerance=zoo.TOLERANCE, **described)
+    return Target(module, classes=subject.classes, **described)
 
 
 @registry.register("target source", "py", paper="", cost="runs your code")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -29,18 +29,22 @@ class Bins:
 
     They are the classes of a network that predicts a quantity. Its answer v becomes one logit per bin with the middle c,
     (v c - c^2 / 2) / width^2: the largest is that of the nearest middle, all are linear in v, so gradients are those of the
-    network, and v can be read back from them.
+    network, and v can be read back from them. tolerance: how far from the truth, or from the answer for a seed, is no fault yet.
     """
 
     low: float
     high: float
     count: int = BINS
+    tolerance: float = field(default=0.0, repr=False)  # 0: a bin's width. It changes no answer, so that fingerprints leave it out
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 2 <= self.count <= MOST_BINS:
             raise BadInput(
                 f"bins={shown(self.count)}: expected an integer from 2 to {MOST_BINS:,} (the coverage study uses {BINS})."
             )
+
+        if not self.tolerance:
+            object.__setattr__(self, "tolerance", self.width)
 
     @property
     def width(self) -> float:
@@ -66,24 +70,42 @@ class Bins:
         rise = (logits[:, -1] - logits[:, 0]) * self.width**2
         return (rise + (last.square() - first.square()) / 2) / (last - first)
 
+    def counted(self, logits: Tensor, expected: Tensor, truth: Tensor, tolerance: float | None = None) -> Tensor:
+        """(n,) the classes that answers count as: the expected one as long as they are within the tolerance of a quantity, the
+        truth or the answer for a seed. Then the bin they lie in or, if that is the expected one, the next on that side; at the
+        ends of the span, where there is none, the one before. -1 where a logit is no number."""
+        values = self.values(logits.double())
+        away = values - truth.to(values)
+        limit = self.tolerance if tolerance is None else tolerance
+        aside = torch.where(away > 0, expected + 1, expected - 1)
+        aside = torch.where((aside < 0) | (aside >= self.count), 2 * expected - aside, aside)
+        bins = logits.argmax(1)
+        classes = torch.where(away.abs() <= limit, expected, torch.where(bins == expected, aside, bins))
+        return torch.where(logits.isfinite().all(1), classes, -1)
+
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """(n,) the bin of each quantity."""
         bins = self.logits(torch.from_numpy(np.asarray(values, dtype=np.float64))).argmax(1)
         return np.asarray(bins.numpy(), dtype=np.int64)
+
+    def middles(self) -> NDArray[np.float64]:
+        """(count,) of the bins."""
+        return np.asarray(self.low + (np.arange(self.count) + 0.5) * self.width)
 
     def _middles(self, like: Tensor) -> Tensor:
         places = torch.arange(self.count, device=like.device, dtype=like.dtype) + 0.5
         return places * self.width + self.low
 
 
-def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None) -> Bins | None:
+def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None, tolerance: float | str | None = None) -> Bins | None:
     """The bins of a description; None for a classifier, which has no use for them."""
     if outputs not in KINDS:
         raise BadInput(f"outputs={shown(outputs)}: expected {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     if outputs != "regression":
-        if span is not None or bins is not None:
+        if span is not None or bins is not None or tolerance is not None:
             raise BadInput(
-                f"span and bins describe a quantity, but outputs={outputs!r}: leave them out, or pass --outputs regression."
+                f"span, bins and tolerance describe a quantity, but outputs={outputs!r}: leave them out, or pass --outputs "
+                "regression."
             )
         return None
     if span is None:
@@ -97,7 +119,28 @@ def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None) -> Bin
         low = high = float("nan")
     if not (low < high and np.isfinite([low, high]).all()):
         raise BadInput(f"span={shown(span)}: expected two finite numbers, the lower first, for example -0.4 0.4.")
-    return Bins(low, high, BINS if bins is None else bins)
+    result = Bins(low, high, BINS if bins is None else bins)
+    if tolerance is None:
+        return result
+    return Bins(low, high, result.count, read_tolerance("tolerance", tolerance, result))
+
+
+def read_tolerance(name: str, text: float | str, bins: Bins) -> float:
+    """How far a quantity may be off: a number in its own unit, or a share of the span such as 5%.
+
+    >>> read_tolerance("tolerance", "5%", Bins(-1.0, 1.0))
+    0.1
+    """
+    words = str(text).strip()
+    try:
+        value = float(words.removesuffix("%")) * ((bins.high - bins.low) / 100 if words.endswith("%") else 1)
+    except ValueError:
+        value = float("nan")
+    if isinstance(text, bool) or not (0 < value < float("inf")):
+        raise BadInput(
+            f"{name}={shown(text)}: expected a number above 0 in the unit of the quantity, or a share of its span like 5%."
+        )
+    return value
 
 
 def as_logits(out: Any, n: int, outputs: str, bins: Bins | None) -> Tensor:

@@ -42,7 +42,8 @@ class Target:
     module: the network, in eval mode. bounds: the range its inputs live in, before preprocessing. mean, std: preprocessing,
     applied inside the target so that bounds, mutations and saved inputs never see it. shape: of one input. outputs: what
     the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1); `regression`, one
-    quantity (n, 1) between the ends of `span`, whose `bins` equal parts are the classes. layout, precision: `channels_last` and
+    quantity (n, 1) between the ends of `span`, whose `bins` equal parts are the classes, and that may be off by `tolerance` (a
+    bin's width; 5% is of the span). layout, precision: `channels_last` and
     `bfloat16` may run faster, with other rounding. spec, weights, trust_pickle: where `load` found it. preprocess: how pictures
     of any size become its inputs. reference: for a converted network, compares `run(x)` with what the original answers, and
     refuses it if they differ.
@@ -60,6 +61,7 @@ class Target:
         outputs: Outputs = "logits",
         span: Sequence[float] | None = None,
         bins: int | None = None,
+        tolerance: float | str | None = None,
         layout: Layout | None = None,
         precision: Precision | None = None,
         spec: str = "",
@@ -85,7 +87,7 @@ class Target:
         self.layout, self.precision = check_layout(layout), check_precision(precision, self.device)
         if self.layout is not None:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.bins = bins_of(outputs, span, bins)
+        self.bins = bins_of(outputs, span, bins, tolerance)
         if self.bins is not None and self.classes is None:
             self.classes = self.bins.names
         if (mean is None) != (std is None):
@@ -105,6 +107,23 @@ class Target:
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape)) if self.shape else "?"
         return f"Target({self.spec}, size={size}, bounds={self.bounds}, outputs={self.outputs})"
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The range of the quantity, where it predicts one."""
+        return None if self.bins is None else (self.bins.low, self.bins.high)
+
+    @property
+    def tolerance(self) -> float | None:
+        """How far the quantity may be off, where it predicts one."""
+        return None if self.bins is None else self.bins.tolerance
+
+    def counted(self, logits: Tensor, expected: Tensor, truth: Tensor | None) -> Tensor:
+        """(n,) the classes that answers count as beside the expected ones: the largest logit or, of a quantity whose truth (or
+        answer for a seed) is there, the expected one as long as it is within the tolerance. -1 where a logit is no number."""
+        if self.bins is not None and truth is not None:
+            return self.bins.counted(logits, expected, truth)
+        return torch.where(logits.isfinite().all(1), logits.argmax(1), -1)
 
     def holding(self, module: nn.Module) -> Target:
         """The same target around another module: weights of the same architecture."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from neurotest.errors import BadInput, near
 from neurotest.files import cache_dir
-from neurotest.zoo import speech
+from neurotest.zoo import lanes, speech
 from neurotest.zoo.recipes import RECIPES, Recipe
 
 if TYPE_CHECKING:
@@ -24,9 +24,15 @@ CLASSES: dict[str, tuple[str, ...]] = {
 }
 SHAPES: dict[str, tuple[int, ...]] = {
     "mnist": (1, 28, 28), "fashion": (1, 28, 28), "cifar10": (3, 32, 32), "spoken": (1, speech.SAMPLES),
+    "lanes": (1, lanes.HEIGHT, lanes.WIDTH), "driving": (3, 100, 100),
 }  # fmt: skip
+TOLERANCE = "10%"  # of the span: how far its networks may be off before it counts as a fault
+SPANS = {"lanes": lanes.SPAN, "driving": (-20.0, 20.0)}  # of quantities; their networks have no classes
 RATES = {"spoken": speech.RATE}  # samples a second, of those that are sound
-DATASETS = {"mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10", "spoken": speech.NAME}  # zoo word -> data set
+DATASETS = {  # zoo word -> data set
+    "mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10", "spoken": speech.NAME, "lanes": lanes.NAME,
+    "driving": "driving",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,13 @@ class Subject:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return CLASSES[self.family]
+        """Their names; none where it predicts a quantity."""
+        return CLASSES.get(self.family, ())
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The range of the quantity, where it predicts one."""
+        return SPANS.get(self.family)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from neurotest.zoo import speech
 from neurotest.zoo.audio import MelNet
+from neurotest.zoo.steering import STEERING
 
 
 class Pixels(NamedTuple):
@@ -261,4 +262,6 @@ def build(family: str, architecture: str) -> nn.Module:
     """An architecture with fresh weights for the inputs of a data set, in training mode."""
     if architecture in HEARING:
         return HEARING[architecture]()
+    if architecture in STEERING:
+        return STEERING[architecture]()
     return BUILD[architecture](PIXELS[family])

@@ -21,6 +21,7 @@ class Recipe:
     weight_decay: float = 0.0
     flip: bool = False
     crop: int = 0  # pad by this much and cut at random
+    light: float = 0.0  # pictures are made darker or brighter by up to this share
     images: int | None = None  # train on the first so many images only
     seed: int = 0
     stored: str = "float32"  # number format of the weights file, to which the trained weights are rounded
@@ -42,6 +43,8 @@ class Recipe:
             parts.append(f"weight decay {self.weight_decay:g}")
         if self.flip or self.crop:
             parts.append("flips and crops" if self.flip and self.crop else "crops" if self.crop else "flips")
+        if self.light:
+            parts.append(f"light {1 - self.light:g} to {1 + self.light:g}")
         if self.stored != "float32":
             parts.append(f"rounded to {self.stored}")
         return ", ".join([*parts, f"seed {self.seed}"])
@@ -65,4 +68,10 @@ RECIPES: dict[str, Recipe] = {
     "mnist-conv1d": Recipe(epochs=5, batch=128),
     "mnist-conv2d": Recipe(epochs=5, batch=128),
     "spoken-melnet": Recipe(epochs=3, batch=32, rate=2e-3, stored="float16"),
+    "lanes-dave": Recipe(epochs=20, batch=32, rate=3e-3, stored="float16"),
+    "lanes-pooled": Recipe(epochs=12, batch=32, rate=3e-3, stored="float16"),
+    # DeepXplore's three; 575 frames are few, so they are mirrored (a turn changes its sign) and shown darker and brighter.
+    "driving-dave2": Recipe(epochs=40, batch=32, weight_decay=1e-2, flip=True, light=0.4, stored="float16"),
+    "driving-dave2n": Recipe(epochs=40, batch=32, weight_decay=1e-2, flip=True, light=0.4, stored="float16"),
+    "driving-dave2d": Recipe(epochs=40, batch=32, weight_decay=1e-2, flip=True, light=0.4, stored="float16"),
 }

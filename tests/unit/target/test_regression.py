@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import neurotest
 from neurotest.errors import BadInput
-from neurotest.oracles import Regression, Roots, build_oracles, predicted
+from neurotest.oracles import Differential, Regression, Roots, build_oracles, predicted
 from neurotest.target import Target
 from neurotest.target.description import Description
 from neurotest.target.outputs import Bins
@@ -202,7 +202,7 @@ def test_neighbours_learn_from_quantities() -> None:
 @pytest.mark.parametrize("method", ["deepgini", "maxp", "margin", "entropy", "ats", "adaptive", "foreseen"])
 def test_methods_of_probabilities_refuse_in_one_sentence(method: str) -> None:
     x, y = frames()
-    with pytest.raises(BadInput, match="predicts a quantity: use a method that looks at hidden neurons, such as nss"):
+    with pytest.raises(BadInput, match=r"predicts a quantity: use disagreement \(with --train DATA\), or another"):
         neurotest.select(target(), (x, y), method, 5, train=(x, y))
 
 
@@ -227,3 +227,129 @@ def test_coverage_needs_no_classes() -> None:
     assert 0 < measured["kmnc:10"].value.value <= 1
     assert not measured.errors
     assert set(measured["nc"].by_class) <= set(Bins(*SPAN).names)
+
+
+# -- tolerance
+
+
+def test_what_answers_count_as_by_hand() -> None:
+    bins = Bins(-1.0, 1.0, 4, 0.3)  # -1 .. -.5 .. 0 .. .5 .. 1
+    values = torch.tensor([0.1, 0.35, 0.45, -0.45, 0.9, 2.0, -2.0, float("nan")], dtype=torch.float64)
+    truth = torch.tensor([0.1, 0.1, 0.1, 0.1, 0.9, 0.9, -0.9, 0.1], dtype=torch.float64)
+    expected = torch.tensor([2, 2, 2, 2, 3, 3, 0, 2])
+    # at the truth; within .3; beyond it but in the same bin: the next; two bins away; beyond the ends: the one before
+    assert bins.counted(bins.logits(values), expected, truth).tolist() == [2, 2, 3, 1, 3, 2, 1, -1]
+    assert bins.counted(bins.logits(values), expected, truth, 5.0).tolist() == [2, 2, 2, 2, 3, 3, 0, -1]
+
+
+@given(st.lists(st.tuples(st.floats(-2, 2), st.floats(-1, 1)), min_size=1, max_size=20), st.integers(2, 40), st.floats(0.01, 1))
+def test_what_answers_count_as_against_a_plain_loop(pairs: list[tuple[float, float]], count: int, tolerance: float) -> None:
+    bins = Bins(-1.0, 1.0, count, tolerance)
+    values, truth = (torch.tensor(side, dtype=torch.float64) for side in zip(*pairs, strict=True))
+    expected = torch.from_numpy(bins.of(truth.numpy()))
+    counted = bins.counted(bins.logits(values), expected, truth).tolist()
+    for (value, true), own, one in zip(pairs, expected.tolist(), counted, strict=True):
+        if abs(abs(value - true) - tolerance) > 1e-9:  # on the border rounding decides
+            assert (one == own) == (abs(value - true) <= tolerance)
+        assert 0 <= one < count
+
+
+@pytest.mark.parametrize(("text", "value"), [("5%", 0.1), ("0.3", 0.3), (0.3, 0.3), (None, 0.08)])
+def test_a_tolerance_is_a_number_or_a_share_of_the_span(text: Any, value: float) -> None:
+    assert target(tolerance=text).tolerance == pytest.approx(value)
+    assert target(tolerance=text).fingerprint == target().fingerprint  # it changes no answer
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "5 %%", "inf", "", True])
+def test_tolerances_that_are_refused(text: Any) -> None:
+    with pytest.raises(BadInput, match="or a share of its span like 5%"):
+        target(tolerance=text)
+
+
+def test_a_tolerance_is_stored_and_opened_again(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import torch\nfrom torch import nn\ndef build():\n    torch.manual_seed(0)\n"
+                                      "    return nn.Sequential(nn.Flatten(), nn.Linear(36, 1))\n")  # fmt: skip
+    first = neurotest.load(f"py:{tmp_path / 'mine.py'}:build", outputs="regression", span=SPAN, size="1x6x6", tolerance="5%")
+    stored = Description.of(first).plain()
+    assert stored["tolerance"] == pytest.approx(0.1)
+    again = Description.read({k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}, tmp_path).open()
+    assert again.tolerance == pytest.approx(0.1)
+    with pytest.raises(BadInput, match="damaged"):
+        Description.read({**stored, "span": [-1.0, 1.0], "tolerance": "many"}, tmp_path)
+    assert neurotest.load(first, tolerance=0.4).tolerance == 0.4
+    assert neurotest.load(first, bins=10).tolerance == pytest.approx(0.1)
+
+
+# -- metamorphic bounds
+
+
+def test_metamorphic_bounds_by_hand() -> None:
+    ours = target(tolerance=0.2)
+    assert ours.bins is not None
+    x = torch.zeros(4, 1, 6, 6)
+    before = ours.bins.logits(torch.zeros(4))
+    roots = Roots(np.full(4, -1), predicted(before), before.numpy())
+    after = ours.bins.logits(torch.tensor([0.05, 0.15, 0.25, -0.5]))
+    verdicts = {
+        text: (build_oracles(ours, text)(x, after, roots) >= 0).tolist()
+        for text in ("metamorphic", "metamorphic:5%", "metamorphic:0.4", "regression:5%", "regression:0.4")
+    }
+    assert verdicts == {
+        "metamorphic": [False, False, True, True],
+        "metamorphic:5%": [False, True, True, True],
+        "metamorphic:0.4": [False, False, False, True],
+        "regression:5%": [False, True, True, True],
+        "regression:0.4": [False, False, False, True],
+    }
+    assert build_oracles(ours, "metamorphic:5%").tolerance == pytest.approx(0.1)
+
+
+def test_bounds_are_for_quantities() -> None:
+    classifier = neurotest.load(nn.Sequential(nn.Flatten(), nn.Linear(36, 3)).eval(), size=(1, 6, 6))
+    with pytest.raises(BadInput, match="a bound is for quantities"):
+        build_oracles(classifier, "metamorphic:5%")
+    with pytest.raises(BadInput, match="a share of a span is for quantities"):
+        build_oracles(classifier, "regression:5%")
+    with pytest.raises(BadInput, match="they cannot be compared"):
+        Differential(other=classifier).begin(target())
+
+
+def test_labels_of_a_quantity_are_judged_by_the_tolerance() -> None:
+    ours = target(tolerance=0.2)
+    assert ours.bins is not None
+    logits = ours.bins.logits(torch.tensor([0.1, 0.1]))
+    truth = np.array([0.25, 0.35])
+    roots = Roots(ours.bins.of(truth), predicted(logits), logits.numpy(), truth)
+    assert (build_oracles(ours, "label")(torch.zeros(2, 1, 6, 6), logits, roots) >= 0).tolist() == [False, True]
+
+
+# -- attacks and estimates whose answer is known: the quantity is linear in the pixels
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.1])
+def test_cw_changes_no_more_than_it_has_to(kappa: float) -> None:
+    """The quantity is twice the mean of the picture: to move it by .3 and kappa every pixel has to move by half of that."""
+    x = np.full((2, 1, 6, 6), 128, dtype=np.uint8)
+    result = neurotest.attack(target(tolerance=0.3), x, f"cw:kappa={kappa},steps=150,rate=0.02", out=False)
+    assert result.faults == 2
+    assert result.quantities is not None
+    assert (np.abs(result.quantities.after - result.quantities.before) > 0.3 + kappa - 1e-6).all()
+    needed = np.ceil(255 * (0.3 + kappa) / 2) / 255
+    assert result.distance[:, 2] == pytest.approx([needed] * 2, abs=0.03)
+
+
+def test_pgd_goes_where_there_is_more_room_and_noise_does_not() -> None:
+    x = np.concatenate([np.full((1, 1, 6, 6), 40, dtype=np.uint8), np.full((1, 1, 6, 6), 215, dtype=np.uint8)])
+    result = neurotest.attack(target(tolerance=0.3), x, "bim:eps=0.2,step=0.05,steps=8", out=False)
+    assert result.quantities is not None
+    moved = result.quantities.after - result.quantities.before
+    assert moved.tolist() == pytest.approx([0.4, -0.4], abs=0.02)  # eps x 2, towards the middle
+    assert result.faults == 2
+
+
+def test_clever_is_the_tolerance_over_the_gradient() -> None:
+    x = np.full((1, 1, 6, 6), 128, dtype=np.uint8)
+    result = neurotest.robustness(target(tolerance=0.1), x, "clever:samples=16,pool=3", norm="l2", radius=1.0, out=False)
+    gradient = 2 / 36 * 6  # of length 2 / 36 in each of 36 pixels
+    assert result.score[0] == pytest.approx(0.1 / gradient, rel=1e-3)
+    assert result.upper[0] == pytest.approx(0.1 / gradient, rel=0.05)

@@ -10,6 +10,7 @@ from neurotest import zoo
 from neurotest.target import Target
 from neurotest.zoo import architectures
 from neurotest.zoo.architectures import Normalise
+from neurotest.zoo.steering import STEERING
 
 PARAMETERS = {
     "mnist-lenet1": 7_206,  # DeepSensor, table 1
@@ -47,9 +48,14 @@ def test_every_network_trains_probes_and_has_features(name: str) -> None:
     subject = zoo.find(name)
     module = subject.build()
     x = torch.rand(2, *subject.shape)
-    nn.functional.cross_entropy(module(x), torch.tensor([0, 1])).backward()
+    if subject.span is None:
+        nn.functional.cross_entropy(module(x), torch.tensor([0, 1])).backward()
+        target = Target(module.eval(), shape=subject.shape, classes=subject.classes)
+    else:
+        module(x).square().sum().backward()
+        target = Target(module.eval(), shape=subject.shape, outputs="regression", span=subject.span)
     assert all(p.grad is not None for p in module.parameters())
-    survey = Target(module.eval(), shape=subject.shape, classes=subject.classes).survey()
+    survey = target.survey()
     assert survey.functional == 0
     assert set(survey.calls.values()) == {1}
     assert survey.find("post_activation")
@@ -75,9 +81,9 @@ def test_normalisation_by_hand() -> None:
 
 def test_every_recipe_has_an_architecture_and_a_data_set() -> None:
     for subject in zoo.catalogue():
-        assert subject.architecture in {**architectures.BUILD, **architectures.HEARING}
-        assert subject.family in architectures.PIXELS or subject.rate is not None
-        assert len(subject.classes) == 10
+        assert subject.architecture in {**architectures.BUILD, **architectures.HEARING, **STEERING}
+        assert subject.family in architectures.PIXELS or subject.rate is not None or subject.span is not None
+        assert len(subject.classes) == (10 if subject.span is None else 0)
         assert "epoch" in subject.recipe.describe()
 
 
@@ -88,7 +94,11 @@ def test_embedded_weights_are_small_and_say_what_they_are(subject: zoo.Subject) 
     about = subject.about
     assert about["name"] == subject.name
     assert about["recipe"] == subject.recipe.describe()
-    assert 0.5 < about["accuracy"] <= 1
     out = subject.load()(torch.rand(2, *subject.shape))
-    assert out.shape == (2, 10)
+    if subject.span is None:
+        assert 0.5 < about["accuracy"] <= 1
+        assert out.shape == (2, 10)
+    else:
+        assert 0 < about["error"] < about["trivial"] / 4
+        assert out.shape == (2, 1)
     assert bool(torch.isfinite(out).all())

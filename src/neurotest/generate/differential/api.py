@@ -16,13 +16,13 @@ from neurotest import registry
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble, rows_of
+from neurotest.generate.differential.ensemble import Ensemble, answers, apart, left, rows_of
 from neurotest.generate.differential.method import Method, Outcome, Search
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ENOUGH
 from neurotest.generate.noise import shuffle
-from neurotest.generate.suite import Control
+from neurotest.generate.suite import Control, Quantities
 from neurotest.generate.work import Batches, new_settings, old_method, old_settings
 from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
@@ -31,7 +31,6 @@ from neurotest.jobs.stored import stored_targets
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import SAME, distances
 from neurotest.mutate.space import from_unit, to_unit
-from neurotest.oracles import predicted
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, fit
@@ -95,7 +94,8 @@ def deepxplore_suite(
 
 
 def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, batch: int) -> tuple[Seeds, int]:
-    """Seeds for which all targets predict one class, the right one unless `keep_wrong`, and how many the targets differ on."""
+    """Seeds for which all targets predict one class (or quantities within the tolerance of the first), the right one unless
+    `keep_wrong`, and how many the targets differ on."""
     seeds = choose_seeds(targets[0], source, keep_wrong=keep_wrong, batch=batch)
     same = np.ones(len(seeds), dtype=bool)
     with torch.inference_mode():
@@ -103,11 +103,16 @@ def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, bat
             in_bounds = replace(seeds, bounds=target.bounds)
             for start in range(0, len(seeds), batch):
                 x = seeds.unit(seeds.x[start : start + batch], target.device)
-                classes = predicted(target.logits(target.prepare(in_bounds.stored(x))))
-                same[start : start + batch] &= classes == seeds.roots.predicted[start : start + batch]
+                said = answers(target.logits(target.prepare(in_bounds.stored(x))), target.bins)
+                same[start : start + batch] &= ~left(said, of_seeds(seeds)[start : start + batch], targets[0].tolerance)
     if not same.any():
         raise BadInput(f"the targets agree on none of the {len(same)} seeds: are their classes in the same order?")
     return seeds.take(np.flatnonzero(same)), int((~same).sum())
+
+
+def of_seeds(seeds: Seeds) -> NDArray[Any]:
+    """(n,) what the first target says of the seeds: classes, or quantities."""
+    return seeds.roots.predicted if seeds.values is None else seeds.values
 
 
 def check_targets(targets: Sequence[Target], method: Method, source: Source) -> None:
@@ -168,7 +173,7 @@ class _Diff(Batches[DiffResult]):
         device = self.target.device
         positions = self.seeds.positions[rows]
         seed = self.seeds.unit(self.seeds.x[rows], device)
-        outcome = _distinct(search.batch(seed, self.seeds.roots.predicted[rows], positions))
+        outcome = _distinct(search.batch(seed, of_seeds(self.seeds)[rows], positions))
         saved = self.seeds.stored(outcome.x)
         x = self.seeds.unit(saved, device)  # as it will be read back
         start = rows_of(seed, outcome.rows)
@@ -183,19 +188,27 @@ class _Diff(Batches[DiffResult]):
     def _result(self, ensemble: Ensemble, search: Search) -> DiffResult:
         arrays = self.joined("x", "row", "steps", "said", "random", "random_said", "distance")
         rows, predictions, noise = arrays["row"], arrays["said"], arrays["random_said"]
-        expected = self.seeds.roots.predicted[rows]
+        expected, tolerance = of_seeds(self.seeds)[rows], self.target.tolerance
         changed = arrays["distance"][:, 2] > SAME
+        first, noisy = (deviant(said, expected, tolerance) for said in (predictions, noise))
+        quantities = Quantities.of(self.seeds, first, rows)
         scanned = len(self.source) + (len(self.targets) - 1) * (len(self.seeds) + self.disagreed)
         return DiffResult(
             attack=self.method.name, diversity=None, x=arrays["x"], seeds=self.seeds.x[rows],
-            positions=self.seeds.positions[rows], expected=expected, predicted=deviant(predictions, expected),
-            fault=differs(predictions, expected) & changed, distance=arrays["distance"],
-            control=Control(arrays["random"], deviant(noise, expected), differs(noise, expected) & changed),
+            positions=self.seeds.positions[rows], expected=self.seeds.roots.predicted[rows], predicted=self._classes(first, rows),
+            fault=differs(predictions, expected, tolerance) & changed, distance=arrays["distance"], quantities=quantities,
+            control=Control(arrays["random"], self._classes(noisy, rows), differs(noise, expected, tolerance) & changed),
+            left=left(predictions, expected[:, None], tolerance),
             unstable=sum(int(part["unstable"]) for part in self.done), forwards=ensemble.forwards + scanned,
             backwards=ensemble.backwards, notes=self._notes(ensemble), predictions=predictions, steps=arrays["steps"],
             targets=tuple(t.spec for t in self.targets), operator=self.method.operator, coverage=tuple(search.coverage()),
             disagreed=self.disagreed, names=None if self.seeds.names is None else self.seeds.names[rows], **self.about(),
         )  # fmt: skip
+
+    def _classes(self, said: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Classes as they are; quantities as the bins they count as beside the answers to the seeds."""
+        bins = self.target.bins
+        return said if bins is None else self.seeds.counted(bins.logits(torch.from_numpy(said)), rows)
 
     def _notes(self, ensemble: Ensemble) -> tuple[str, ...]:
         notes = [MASKED_ONE.format(spec=spec) for spec in self._masked]
@@ -206,17 +219,21 @@ class _Diff(Batches[DiffResult]):
         return tuple(notes)
 
 
-def differs(predictions: NDArray[np.int64], expected: NDArray[np.int64]) -> NDArray[np.bool_]:
+def differs(predictions: NDArray[Any], expected: NDArray[Any], tolerance: float | None = None) -> NDArray[np.bool_]:
     """(n, targets), (n,) -> (n,). Several targets: they disagree. One: it left the class of the seed."""
     if predictions.shape[1] > 1:
-        return np.asarray((predictions != predictions[:, :1]).any(1))
-    return np.asarray(predictions[:, 0] != expected)
+        return apart(predictions, tolerance)
+    return left(predictions[:, 0], expected, tolerance)
 
 
-def deviant(predictions: NDArray[np.int64], expected: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The prediction of the first target that left the seed's class; the class itself where none did."""
-    left = predictions != expected[:, None]
-    return np.where(left.any(1), predictions[np.arange(len(predictions)), left.argmax(1)], expected)
+def deviant(predictions: NDArray[Any], expected: NDArray[Any], tolerance: float | None = None) -> NDArray[Any]:
+    """The prediction of the first target that left the seed's class; the class itself where none did. Of quantities that of the
+    target that is farthest from the answer to the seed."""
+    rows = np.arange(len(predictions))
+    if tolerance is not None:
+        return np.asarray(predictions[rows, np.abs(predictions - expected[:, None]).argmax(1)])
+    gone = predictions != expected[:, None]
+    return np.where(gone.any(1), predictions[rows, gone.argmax(1)], expected)
 
 
 def _distinct(outcome: Outcome) -> Outcome:

@@ -12,7 +12,7 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.checks import eps_share, setting
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble, Output, pick, rows_of
+from neurotest.generate.differential.ensemble import Ensemble, Output, apart, pick, rows_of
 from neurotest.generate.differential.method import Method, Outcome
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
@@ -80,7 +80,8 @@ WEIGHTS = "the paper uses 1, 0.1 and 0"
 )  # fmt: skip
 class DeepXplore(Method):
     """Climb sum of the other targets' logits of the common class - `class_weight` x the pushed target's + `neuron_weight` x one
-    uncovered neuron of each target, under a constraint, until the targets disagree.
+    uncovered neuron of each target, under a constraint, until the targets disagree. Of quantities it is the answers themselves,
+    in bins, that are driven apart, until they differ by more than the tolerance.
 
     constraint: `light`, `occlusion` (a rectangle), `blackout` (small black patches) or `free`. step: of a gradient whose root
     mean square is 1. eps: the largest change by `light` and `free`. patches: black ones, at most (None: one per step). side: of
@@ -128,7 +129,7 @@ class _Search:
     def restore(self, arrays: Arrays) -> None:
         self.covered = [arrays[f"covered{i}"].astype(bool) for i in range(len(self.covered))]
 
-    def batch(self, seed: Tensor, classes: NDArray[np.int64], positions: NDArray[np.int64]) -> Outcome:
+    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> Outcome:
         method, batch = self.method, _Batch(self, seed, classes, positions)
         for step in range(method.steps):
             batch.step(step)
@@ -150,7 +151,7 @@ class _Search:
 class _Batch:
     """One batch: `active` are the rows whose targets still agree."""
 
-    def __init__(self, search: _Search, seed: Tensor, classes: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+    def __init__(self, search: _Search, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> None:
         self.search, self.method, self.ensemble = search, search.method, search.ensemble
         self.positions = positions
         self.y = torch.from_numpy(classes).to(seed.device)
@@ -187,11 +188,11 @@ class _Batch:
         self._move(gradient, number)
 
     def _objective(self, forward: list[Output], rows: NDArray[np.int64]) -> Tensor:
-        own = rows_of(self.y, rows)[:, None]
+        own = rows_of(self.y, rows)
         total: Any = 0.0
         for j, one in enumerate(forward):
             sign = torch.from_numpy(self.sign[j, rows]).to(one.logits)
-            total = total + sign * one.logits.gather(1, own)[:, 0]
+            total = total + sign * one.away(own)
             total = total + self.method.neuron_weight * pick(one.values.means, self.neurons[j, rows][:, None])
         return torch.as_tensor(total)
 
@@ -214,12 +215,11 @@ class _Batch:
     def _collect(self, here: Tensor, forward: list[Output]) -> NDArray[np.bool_]:
         """Rows on which targets differ, also as saved, leave, and what they covered counts; so do rows with all patches used."""
         faults = np.zeros(len(here), dtype=bool)
-        predicted = np.stack([one.predicted for one in forward], 1)  # (n, targets)
-        suspects = np.flatnonzero((predicted != predicted[:, :1]).any(1))
+        tolerance = self.ensemble.tolerance
+        suspects = np.flatnonzero(apart(np.stack([one.predicted for one in forward], 1), tolerance))
         if len(suspects):
             saved = self.ensemble.quantise(rows_of(here, suspects))
-            predicted = self.ensemble.predict(saved)
-            stable = (predicted != predicted[:, :1]).any(1)
+            stable = apart(self.ensemble.predict(saved), tolerance)
             faults[suspects[stable]] = True
             self.unstable |= set(self.active[suspects[~stable]].tolist())
             self._save(self.active[suspects[stable]], rows_of(saved, stable))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -13,8 +13,9 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.checks import setting
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Covered, Ensemble, Neurons, Output, pick, rows_of, weighted
+from neurotest.generate.differential.ensemble import Covered, Ensemble, Neurons, Output, left, pick, rows_of, weighted
 from neurotest.generate.differential.method import Method, Outcome
+from neurotest.generate.gradient.engine import moved
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
@@ -95,7 +96,8 @@ class DLFuzz(Method):
 
     strategy: which neurons: `often` covered, `rarely` covered, `weight` (the tenth with the largest mean weight), `threshold`
     (next to being covered); several joined by + share them. within: images that gain coverage and lie this close to the seed
-    (L2 over its own) are climbed from again, up to `generations` times. Every step that fails is an output.
+    (L2 over its own) are climbed from again, up to `generations` times. Every step that fails is an output. Of a quantity it
+    climbs how far the answer has moved, in bins, instead of the logits.
     """
 
     name: ClassVar[str] = "dlfuzz"
@@ -129,7 +131,7 @@ class _Batch:
     """One batch of seeds, where each ended, and its outputs."""
 
     seed: Tensor
-    classes: NDArray[np.int64]
+    classes: NDArray[Any]  # or quantities
     last: Tensor
     x: list[Tensor] = field(default_factory=list)
     rows: list[NDArray[np.int64]] = field(default_factory=list)
@@ -159,7 +161,7 @@ class _Search:
         self.counts = arrays["counts"].astype(np.int64)
         self.selector.restore(arrays)
 
-    def batch(self, seed: Tensor, classes: NDArray[np.int64], positions: NDArray[np.int64]) -> Outcome:
+    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> Outcome:
         batch = _Batch(seed, classes, seed.clone())
         u, rows = seed, np.arange(len(seed))
         for generation in range(self.method.generations):
@@ -184,7 +186,9 @@ class _Search:
             here = u.detach().requires_grad_()
             (forward,) = self.ensemble.forward(here)
             if others is None:
-                others = runners_up(forward.logits.detach(), own, self.method.runners_up)
+                others = own
+                if forward.bins is None:
+                    others = runners_up(forward.logits.detach(), own, self.method.runners_up)
                 uniforms = stream.random((len(rows), len(self.counts)))
                 chosen = self.selector.choose(self.counts, forward.values.scaled.cpu().numpy(), uniforms, self.m)
             else:
@@ -199,20 +203,26 @@ class _Search:
         return torch.cat([x for x, _ in next_]), np.concatenate([r for _, r in next_])
 
     def _objective(self, forward: Output, own: Tensor, others: Tensor, chosen: NDArray[np.int64]) -> Tensor:
+        neurons = pick(forward.values.means, chosen)
+        if (bins := forward.bins) is not None:
+            return (
+                moved(bins.values(forward.logits), own.to(forward.logits), bins) / bins.width
+                + self.method.neuron_weight * neurons
+            )
         own_logit = forward.logits.gather(1, own[:, None])[:, 0]
         other_logits = forward.logits.gather(1, others).sum(1)
-        neurons = pick(forward.values.means, chosen)
         return self.method.class_weight * other_logits - own_logit + self.method.neuron_weight * neurons
 
     def _judge(
         self, batch: _Batch, here: Tensor, forward: Output, rows: NDArray[np.int64], number: int
     ) -> tuple[Tensor, NDArray[np.int64]]:
         """Output what fails as it is saved, count coverage, and give what is worth climbing from again."""
-        wrong = forward.predicted != batch.classes[rows]
+        tolerance = self.ensemble.tolerance
+        wrong = left(forward.predicted, batch.classes[rows], tolerance)
         suspects = np.flatnonzero(wrong)
         if len(suspects):
             saved = self.ensemble.quantise(rows_of(here, suspects))
-            stable = self.ensemble.predict(saved)[:, 0] != batch.classes[rows[suspects]]
+            stable = left(self.ensemble.predict(saved)[:, 0], batch.classes[rows[suspects]], tolerance)
             batch.unstable |= set(rows[suspects[~stable]].tolist())
             if stable.any():
                 batch.add(rows_of(saved, stable), rows[suspects[stable]], number)

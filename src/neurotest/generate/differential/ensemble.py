@@ -18,6 +18,7 @@ from neurotest.levels import Levels
 from neurotest.mutate.space import from_unit
 from neurotest.oracles import predicted
 from neurotest.target import Probe, Target, Want
+from neurotest.target.outputs import Bins
 from neurotest.target.probe import Keep, reducer
 
 Covered = NDArray[np.bool_]
@@ -116,10 +117,37 @@ class Output:
 
     logits: Tensor  # (n, classes), part of the graph
     values: Values
+    bins: Bins | None = None  # where the target predicts a quantity
 
     @property
-    def predicted(self) -> NDArray[np.int64]:
-        return predicted(self.logits.detach())
+    def predicted(self) -> NDArray[Any]:
+        """(n,) classes, or quantities."""
+        return answers(self.logits.detach(), self.bins)
+
+    def away(self, own: Tensor) -> Tensor:
+        """(n,) what an objective adds up: the logit of the own class, or the quantity in bins."""
+        if self.bins is not None:
+            return self.bins.values(self.logits) / self.bins.width
+        return self.logits.gather(1, own[:, None])[:, 0]
+
+
+def answers(logits: Tensor, bins: Bins | None) -> NDArray[Any]:
+    """(n,) classes, -1 where a logit is no number; of a quantity what it is, NaN there."""
+    return predicted(logits) if bins is None else np.asarray(bins.values(logits.double()).cpu().numpy())
+
+
+def apart(answered: NDArray[Any], tolerance: float | None) -> NDArray[np.bool_]:
+    """(n, targets) -> (n,) which targets disagree: other classes, or quantities farther apart than the tolerance."""
+    if tolerance is None:
+        return np.asarray((answered != answered[:, :1]).any(1))
+    return np.asarray(~(np.ptp(answered, axis=1) <= tolerance))
+
+
+def left(answered: NDArray[Any], before: NDArray[Any], tolerance: float | None) -> NDArray[np.bool_]:
+    """Which answers are not those of before: other classes, or quantities farther away than the tolerance. Same shapes."""
+    if tolerance is None:
+        return np.asarray(answered != before)
+    return np.asarray(~(np.abs(answered - before) <= tolerance))
 
 
 class Ensemble(Passes):
@@ -128,6 +156,7 @@ class Ensemble(Passes):
     def __init__(self, targets: Sequence[Target], layers: str, *, levels: Levels | None) -> None:
         super().__init__()
         self.targets, self.levels = tuple(targets), levels
+        self.tolerance = targets[0].tolerance  # of a quantity
         self.neurons = [Neurons(target, layers) for target in targets]
         self._probes = [Probe(t, n.want, grad=True) for t, n in zip(targets, self.neurons, strict=True)]
         self._open = ExitStack()
@@ -150,15 +179,15 @@ class Ensemble(Passes):
         for target, neurons, probe in zip(self.targets, self.neurons, self._probes, strict=True):
             trace = probe(from_unit(u, target.bounds))
             with torch.enable_grad():
-                outputs.append(Output(trace.logits, neurons.read(trace[neurons.want])))
+                outputs.append(Output(trace.logits, neurons.read(trace[neurons.want]), target.bins))
         return outputs
 
-    def predict(self, u: Tensor) -> NDArray[np.int64]:
-        """(n, targets) classes, without a graph."""
+    def predict(self, u: Tensor) -> NDArray[Any]:
+        """(n, targets) classes or quantities, without a graph."""
         self.forwards += len(u) * len(self)
         with torch.no_grad():
-            classes = [predicted(target.logits(from_unit(u, target.bounds))) for target in self.targets]
-        return np.stack(classes, axis=1)
+            each = [answers(target.logits(from_unit(u, target.bounds)), target.bins) for target in self.targets]
+        return np.stack(each, axis=1)
 
     def direction(self, objective: Tensor, u: Tensor, *, first: bool = False) -> Tensor:
         """The gradient of the summed objective towards u, each input's scaled to a root mean square of 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,10 @@ class Outcome:
 
 
 class Search(Protocol):
-    """A method at work: it remembers what was covered, and can be saved between batches."""
+    """A method at work: it remembers what was covered, and can be saved between batches. classes: or quantities, where the
+    targets predict one."""
 
-    def batch(self, seed: Tensor, classes: NDArray[np.int64], positions: NDArray[np.int64]) -> Outcome: ...
+    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> Outcome: ...
 
     def coverage(self) -> list[float]: ...
 

@@ -15,10 +15,14 @@ from neurotest.generate.suite import AttackResult
 class DiffResult(AttackResult):
     """Outputs as they are saved; a seed may have several. A fault: the targets disagree (one target: it left the seed's class).
 
-    `predictions` are those of every target; `predicted` is that of the first target that left the class of the seed.
+    `predictions` are those of every target, classes or quantities; `predicted` is that of the first target that left the class
+    of the seed or, of quantities, that is farthest from it.
     """
 
-    predictions: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64), repr=False)  # (n, targets)
+    predictions: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64), repr=False)  # (n, targets)
+    left: NDArray[np.bool_] = field(
+        default_factory=lambda: np.empty((0, 0), dtype=bool), repr=False
+    )  # (n, targets) the seed's class
     steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
     targets: tuple[str, ...] = ()
     operator: str = ""
@@ -35,13 +39,13 @@ class DiffResult(AttackResult):
             "operator": self.operator,
             "seed": int(self.positions[i]),
             "steps": int(self.steps[i]),
-            "said": [int(n) for n in self.predictions[i]],
+            "said": self.predictions[i].tolist(),
         }
 
     @property
     def by_target(self) -> dict[str, int]:
         """In how many faults each target left the class of the seed."""
-        left = (self.predictions != self.expected[:, None]) & self.fault[:, None]
+        left = self.left & self.fault[:, None]
         names = [f"{spec} ({i + 1})" if self.targets.count(spec) > 1 else spec for i, spec in enumerate(self.targets)]
         return {name: int(n) for name, n in zip(names, left.sum(0), strict=True)}
 

@@ -28,6 +28,7 @@ class Decisions:
     ) -> None:
         self.fuzzer, self.proposals = fuzzer, proposals
         self.verdicts, self.classes = verdicts.tolist(), classes.tolist()
+        self.answers = fuzzer.seeds.answers(trace.logits).tolist() if trace.quantity else None
         self.guide_batch = fuzzer.guide.start_batch(trace)
         self.output_keys: set[int] = set()  # equal mutants of the same batch are not output again
         self.tested_rows: list[int] = []  # without those run after their turn had ended
@@ -90,6 +91,7 @@ class Decisions:
             chain=chain, label=int(fuzzer.seeds.roots.labels[root]), expected=int(fuzzer.seeds.expected[root]),
             predicted=self.classes[row], oracle=fuzzer.oracles.names[verdict] if verdict >= 0 else None,
             accepted=accepted, gain=float(self.guide_batch.gains[row]), distance=(l0, l2, linf),
+            answer=None if self.answers is None else float(self.answers[row]),
         )  # fmt: skip
         self.output_keys.add(proposals.keys[row])
         fuzzer.seen.add(proposals.keys[row])

@@ -28,7 +28,7 @@ from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Budget, Settings
 from neurotest.generate.fuzz.turns import Turn
-from neurotest.oracles import Oracles, predicted
+from neurotest.oracles import Oracles
 from neurotest.target import Probe, Target
 
 MOST_IDLE = 200  # batches in a row without anything new to run: the rules are exhausted
@@ -124,7 +124,7 @@ class Fuzzer:
         verdicts, unstable = self._confirm(proposals, verdicts)
         guide_forwards = self.guide.forwards
         parents = [turn.entry for turn, rows in zip(self.turns, proposals.rows, strict=True) for _ in rows]
-        classes = predicted(trace.logits)
+        classes = self.seeds.counted(trace.logits, proposals.roots, self.oracles.tolerance)
         trace = self.guide.prepare(trace, BatchContext(x, self.seeds, proposals, parents, classes, verdicts))
         decisions = Decisions(self, proposals, trace, verdicts, classes)
         outputs: list[Mutant] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from neurotest.mutate.space import from_unit, to_unit
 from neurotest.oracles import Oracles, Roots, build_oracles, default_oracle, predicted
 from neurotest.scan import aligned, batches, check_labels, fit
 from neurotest.target import Target
+from neurotest.target.outputs import Bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,7 @@ class Seeds:
     bounds: tuple[float, float]
     classes: int
     names: NDArray[np.object_] | None = None  # (n,) of their files, where they are files
+    bins: Bins | None = None  # where the target predicts a quantity
 
     def __len__(self) -> int:
         return len(self.x)
@@ -40,17 +43,44 @@ class Seeds:
 
     @cached_property
     def expected(self) -> NDArray[np.int64]:
-        """(n,) labels, or predictions where there is none."""
+        """(n,) labels, or predictions where there is none; of a quantity the bins of the answers, from which it must not move."""
+        if self.bins is not None:
+            return self.roots.predicted
         return np.where(self.roots.labels >= 0, self.roots.labels, self.roots.predicted)
+
+    @cached_property
+    def values(self) -> NDArray[np.float64] | None:
+        """(n,) the answers, where the target predicts a quantity."""
+        return None if self.bins is None else self.roots.values(self.bins)
 
     def take(self, rows: NDArray[np.int64]) -> Seeds:
         """Some of them."""
         parts = (self.x[rows], self.positions[rows], self.contents[rows], self.roots[rows])
-        return Seeds(*parts, self.set_aside, self.bounds, self.classes, None if self.names is None else self.names[rows])
+        names = None if self.names is None else self.names[rows]
+        return Seeds(*parts, self.set_aside, self.bounds, self.classes, names, self.bins)
 
-    def about(self, row: int) -> dict[str, str]:
-        """What a run stores of a seed beside its label: the name of its file."""
-        return {} if self.names is None else {"name": str(self.names[row])}
+    def about(self, row: int) -> dict[str, Any]:
+        """What a run stores of a seed beside its label: the name of its file, the answer where that is a quantity, and the
+        truth."""
+        about: dict[str, Any] = {} if self.names is None else {"name": str(self.names[row])}
+        if self.values is not None:
+            about["answer"] = float(self.values[row])
+        if self.roots.quantities is not None:
+            about["truth"] = float(self.roots.quantities[row])
+        return about
+
+    def answers(self, logits: torch.Tensor) -> NDArray[np.float64]:
+        """(n,) the quantities behind logits; nothing, (n,) of NaN, where the target predicts a class."""
+        if self.bins is None:
+            return np.full(len(logits), np.nan)
+        return np.asarray(self.bins.values(logits.double()).cpu().numpy())
+
+    def counted(self, logits: torch.Tensor, rows: NDArray[np.int64], tolerance: float | None = None) -> NDArray[np.int64]:
+        """(n,) the classes that answers to mutants of these seeds count as: the expected one where that is no fault."""
+        if self.bins is None or self.values is None:
+            return predicted(logits)
+        expected, values = (torch.from_numpy(part[rows]).to(logits.device) for part in (self.expected, self.values))
+        return np.asarray(self.bins.counted(logits, expected, values, tolerance).cpu().numpy(), dtype=np.int64)
 
     def unit(self, x: NDArray[np.generic], device: torch.device | str = "cpu") -> torch.Tensor:
         """Stored inputs in [0, 1], where mutations work."""
@@ -97,7 +127,8 @@ def choose_seeds(
     with torch.inference_mode():
         for part in batches(target, source, batch=batch):
             out = target.logits(part.x)
-            roots = Roots(filled[part.index], predicted(out), out.float().cpu().numpy())
+            truth = None if source.quantities is None else np.asarray(source.quantities[part.index], dtype=np.float64)
+            roots = Roots(filled[part.index], predicted(out), out.float().cpu().numpy(), truth)
             rejected = oracles(part.x, out, roots) >= 0
             if labels is not None:
                 rejected |= _off(target, source, part.index, out, oracles.tolerance)
@@ -111,6 +142,7 @@ def choose_seeds(
         )
     values = np.concatenate(logits)[kept]
     finite = np.where(np.isfinite(values).all(1), values.argmax(1), -1)
-    set_aside, roots = len(source) - len(kept), Roots(filled[kept], finite, values)
+    truth = None if source.quantities is None else np.asarray(source.quantities[kept], dtype=np.float64)
+    set_aside, roots = len(source) - len(kept), Roots(filled[kept], finite, values, truth)
     names = None if source.names is None else source.names[kept]
-    return Seeds(source.read(kept), kept, source.ids()[kept], roots, set_aside, target.bounds, classes, names)
+    return Seeds(source.read(kept), kept, source.ids()[kept], roots, set_aside, target.bounds, classes, names, target.bins)

@@ -21,7 +21,7 @@ from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.diversity import Diversity
 from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.noise import shuffle
-from neurotest.generate.suite import AttackResult, Control
+from neurotest.generate.suite import AttackResult, Control, Quantities
 from neurotest.generate.work import Batches, new_settings, old_method, old_settings
 from neurotest.jobs.life import other_setting
 from neurotest.jobs.methods import with_options
@@ -30,7 +30,6 @@ from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import SAME, distances
-from neurotest.oracles import predicted
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -145,7 +144,7 @@ class _Attack(Batches[AttackResult]):
         return self._result(engine)
 
     def _result(self, engine: Engine) -> AttackResult:
-        arrays = self.joined("x", "predicted", "random", "random_predicted", "distance")
+        arrays = self.joined("x", "predicted", "random", "random_predicted", "distance", "answers")
         predictions, noise, distance = arrays["predicted"], arrays["random_predicted"], arrays["distance"]
         expected, changed = self.seeds.expected, distance[:, 2] > SAME
         return AttackResult(
@@ -154,23 +153,28 @@ class _Attack(Batches[AttackResult]):
             fault=(predictions != expected) & changed, distance=distance,
             control=Control(arrays["random"], noise, (noise != expected) & changed),
             unstable=sum(int(part["lost"]) for part in self.done), forwards=engine.forwards + len(self.source),
-            backwards=engine.backwards, notes=self._notes(engine), names=self.seeds.names, **self.about(),
+            backwards=engine.backwards, notes=self._notes(engine), names=self.seeds.names,
+            quantities=Quantities.of(self.seeds, arrays["answers"]), **self.about(),
         )  # fmt: skip
 
     def _one(self, engine: Engine, rows: NDArray[np.int64]) -> Arrays:
         device = self.target.device
         seed = self.seeds.unit(self.seeds.x[rows], device)
         expected, positions = self.seeds.expected[rows], self.seeds.positions[rows].tolist()
-        moved = self.method.run(engine, seed, torch.from_numpy(expected).to(device), positions=positions, random=self.seed)
+        values = self.seeds.values
+        aim = torch.from_numpy(expected if values is None else values[rows]).to(device)
+        moved = self.method.run(engine, seed, aim, positions=positions, random=self.seed)
         saved = self.seeds.stored(engine.quantise(moved, seed, self.method.radius))
         x = self.seeds.unit(saved, device)  # as it will be read back
-        predictions = predicted(engine.predict(x))
+        logits = engine.predict(x)
+        predictions = self.seeds.counted(logits, rows)
         lost = 0
         if self.seeds.levels:
-            lost = int(((predicted(engine.predict(moved)) != expected) & (predictions == expected)).sum())
+            lost = int(((self.seeds.counted(engine.predict(moved), rows) != expected) & (predictions == expected)).sum())
         control = self.seeds.stored(shuffle(seed, x, positions, self.seed))
-        noise = predicted(engine.predict(self.seeds.unit(control, device)))
+        noise = self.seeds.counted(engine.predict(self.seeds.unit(control, device)), rows)
         return {
+            "answers": self.seeds.answers(logits),
             "x": saved, "predicted": predictions, "random": control, "random_predicted": noise,
             "distance": distances(x, seed), "lost": np.array(lost), "counts": engine.counts(),
         }  # fmt: skip

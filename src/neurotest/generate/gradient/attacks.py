@@ -12,7 +12,7 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.checks import Settings, eps_share, setting
-from neurotest.generate.gradient.engine import Engine, lead_of
+from neurotest.generate.gradient.engine import Engine
 from neurotest.mutate.distances import SAME
 from neurotest.registry import register
 
@@ -26,7 +26,8 @@ DIFFERS = (
 
 
 class Attack(Settings, ABC):
-    """Settings of an attack; `run` moves seeds (n, *shape) in [0, 1] away from their class y."""
+    """Settings of an attack; `run` moves seeds (n, *shape) in [0, 1] away from their class y or, where y is in floating point,
+    from that quantity."""
 
     name: ClassVar[str]
     regularised: ClassVar[bool] = True  # whether it can use the diversity regulariser
@@ -138,7 +139,8 @@ MOST = 1e10
     presets={"mnist-code": {"rate": 5e-4, "steps": 1000}, "cifar10-code": {"rate": 1e-2, "steps": 1000}},
 )
 class CW(Attack):
-    """The smallest maximum change after which another class leads by at least kappa (in logits)."""
+    """The smallest maximum change after which another class leads by at least kappa (in logits), or a quantity is farther off
+    than the tolerance by at least kappa (in its unit; the study takes .05, .1 and .2 of steering angles)."""
 
     name: ClassVar[str] = "cw"
     kappa: float = setting(0.0, "the study uses 0, 20 and 40", least=0)
@@ -170,11 +172,11 @@ class CW(Attack):
                 tested = engine.quantise_through(inside, seed)
                 output = engine.forward(tested, y)
                 norm = (inside - seed).flatten(1).abs().amax(1)
-                lead = lead_of(output.logits, y)
+                lead = engine.lead(output.logits, y)
                 loss = (weight * (lead + self.kappa).clamp_min(0)).sum() + norm.sum()
                 if output.penalty is not None:
                     loss = loss + output.penalty
-            success |= best.offer(tested.detach(), seed, output.logits.argmax(1) != y, lead.detach() <= -self.kappa)
+            success |= best.offer(tested.detach(), seed, engine.wrong(output.logits, y), lead.detach() <= -self.kappa)
             if first and step == 0:  # the norm always has a gradient: whether the network has one shows in the lead
                 engine.backward(lead.sum(), free, first=True, keep=True)
             free.grad = engine.backward(loss, free)

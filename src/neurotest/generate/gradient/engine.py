@@ -15,6 +15,7 @@ from neurotest.generate.gradient.diversity import Diversity, DiversityGradient
 from neurotest.levels import EIGHT, Levels
 from neurotest.mutate.space import from_unit
 from neurotest.target import Probe, Target
+from neurotest.target.outputs import Bins
 
 ZERO_GRADIENT = (
     "every gradient of the target towards its input is zero: it rounds, thresholds or detaches somewhere (or saturates), "
@@ -73,6 +74,14 @@ def lead_of(logits: Tensor, y: Tensor) -> Tensor:
     return logits.gather(1, y[:, None])[:, 0] - logits.scatter(1, y[:, None], -torch.inf).amax(1)
 
 
+def moved(values: Tensor, before: Tensor, bins: Bins) -> Tensor:
+    """(n,) how far quantities have moved. Where they have not, both sides are equally far: towards the middle there is more
+    room."""
+    middle = (bins.low + bins.high) / 2
+    away = (values - before).detach().sign()
+    return (values - before) * torch.where(away != 0, away, (middle - before).sign() + (before == middle).to(before))
+
+
 @dataclass(frozen=True)
 class Output:
     """Of one forward pass: logits (n, classes) and a 0 that carries the gradient of the regulariser, until the next pass."""
@@ -114,11 +123,30 @@ class Engine(Passes):
         with torch.enable_grad():
             penalty = torch.stack(list(trace[diversity.want].values()))  # (layers, n), or (layers, 1) of a batch
             if diversity.attack_first:
-                penalty = penalty * (trace.logits.argmax(1) != y)
+                penalty = penalty * self.wrong(trace.logits, y)
             return Output(trace.logits, penalty.sum())
 
+    def lead(self, logits: Tensor, y: Tensor) -> Tensor:
+        """(n,) how far the class y leads the best other; of a quantity y, how much farther it may move."""
+        if (bins := self.target.bins) is None or not y.is_floating_point():
+            return lead_of(logits, y)
+        return bins.tolerance - moved(bins.values(logits), y.to(logits), bins)
+
+    def wrong(self, logits: Tensor, y: Tensor) -> Tensor:
+        """(n,) whether the class is another one than y, or the quantity farther from y than the tolerance."""
+        if (bins := self.target.bins) is None or not y.is_floating_point():
+            return logits.argmax(1) != y
+        return (bins.values(logits.double()) - y.double()).abs() > bins.tolerance
+
+    def _objective(self, logits: Tensor, y: Tensor) -> Tensor:
+        """What an attack climbs. In float64: a confident network's cross-entropy is constant in float32 long before it is."""
+        if (bins := self.target.bins) is None or not y.is_floating_point():
+            return torch.nn.functional.cross_entropy(logits.double(), y, reduction="sum")
+        return moved(bins.values(logits.double()), y.double(), bins).sum() / bins.width
+
     def gradient(self, u: Tensor, y: Tensor, *, first: bool = False) -> Tensor:
-        """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless they are coupled.
+        """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless they are coupled. Of a quantity y
+        it is the distance from it, in bins, that counts instead of the cross-entropy.
 
         Where they are independent, photographs go through a large network in parts.
         """
@@ -129,8 +157,7 @@ class Engine(Passes):
         u = u.detach().requires_grad_()
         output = self.forward(u, y, -1)
         with torch.enable_grad():
-            # In float64: a confident network's cross-entropy is constant in float32 long before the network is.
-            objective = torch.nn.functional.cross_entropy(output.logits.double(), y, reduction="sum")
+            objective = self._objective(output.logits, y)
             if output.penalty is not None:
                 objective = objective + output.penalty
         return self.backward(objective, u, first=first)

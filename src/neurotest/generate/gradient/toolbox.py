@@ -77,6 +77,8 @@ class _Toolbox(Attack):
         """The toolbox's attack for `n` inputs."""
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
+        if y.is_floating_point():
+            raise BadInput(f"{self.name} needs classes, and the target predicts a quantity: use pgd, bim, fgsm or cw.")
         estimators, evasion = _modules(self.name)
         engine.gradient(seed, y, first=True)  # one of our own, so that a target with zero gradients is refused
         with torch.no_grad():

@@ -20,7 +20,7 @@ from neurotest.generate.illuminate.generator import Generator
 from neurotest.generate.illuminate.settings import Illuminate
 from neurotest.generate.noise import shuffle
 from neurotest.generate.outcome import class_name
-from neurotest.generate.suite import AttackResult, Control
+from neurotest.generate.suite import AttackResult, Control, Quantities
 from neurotest.generate.work import Work, new_settings, old_method, old_settings
 from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
@@ -28,7 +28,6 @@ from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import distances
-from neurotest.oracles import predicted
 from neurotest.public import public
 from neurotest.runs.folder import own
 from neurotest.runs.store import Run
@@ -187,7 +186,8 @@ class _Illumination(Work[IlluminateResult]):
         device, true = self.target.device, generator.true
         seed, x = self.seeds.unit(self.seeds.x[rows], device), self.seeds.unit(faults.x[kept], device)
         control = self.seeds.stored(shuffle(seed, x, kept.tolist(), self.seed))
-        noise = predicted(engine.predict(self.seeds.unit(control, device))) if len(kept) else kept
+        noise = self.seeds.counted(engine.predict(self.seeds.unit(control, device)), rows) if len(kept) else kept
+        answers = self.seeds.answers(engine.predict(x)) if len(kept) and self.seeds.bins is not None else np.empty(len(kept))
         pairs = set(zip(faults.rows.tolist(), faults.predicted.tolist(), strict=True))
         return IlluminateResult(
             attack="illuminate", diversity=None, x=faults.x[kept], seeds=self.seeds.x[rows], positions=self.seeds.positions[rows],
@@ -197,7 +197,7 @@ class _Illumination(Work[IlluminateResult]):
             way=faults.way[kept], ways=tuple(way.name for way in generator.ways), all_faults=len(faults.rows),
             pairs=generator.archive.pairs, possible=generator.archive.possible, all_roots=len(np.unique(faults.rows)),
             root_label_pairs=len(pairs), spent=spent, stopped="every seed tried" if generator.exhausted else "forwards",
-            **self.about(),
+            quantities=Quantities.of(self.seeds, answers, rows), **self.about(),
         )  # fmt: skip
 
     def _notes(self, engine: Engine) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from neurotest.oracles import predicted
 
 LEAD = 0.2  # of the aimed class over the next, in logits, that a step tries to reach
 BEYOND = 1.5  # times that far, because rounding takes some of it back
+Numbers = NDArray[np.int64]
+Counted = Callable[[Tensor, Numbers], Numbers]
 EVERY = 2  # steps per gradient: a backward pass costs as much as two forward passes
 
 
@@ -35,8 +38,12 @@ class RoundFaults:
 class Climb:
     """One round: tasks (seed, aimed class) that share a way of change, all in one batch."""
 
-    def __init__(self, engine: Engine, change: Change, seed: Tensor, true: Tensor, aim: Tensor) -> None:
+    def __init__(
+        self, engine: Engine, change: Change, seed: Tensor, true: Tensor, aim: Tensor, counted: Counted | None = None
+    ) -> None:
+        """counted: the classes that logits of some tasks count as; by default the largest logit."""
         self.engine, self.change, self.seed, self.true, self.aim = engine, change, seed, true, aim
+        self.counted: Counted = counted or (lambda logits, rows: predicted(logits))
         self.theta = change.start(seed)
         self.direction = torch.zeros_like(self.theta)  # of length 1 in each row
         self._wide = (-1, *[1] * (self.theta.ndim - 1))
@@ -106,8 +113,8 @@ class Climb:
 
     def _collect(self, x: Tensor, logits: Tensor, number: int) -> Tensor:
         """Collect faults; rows that reached their aim leave. Which rows stay."""
-        classes = predicted(logits)
         rows = self.active.cpu().numpy()
+        classes = self.counted(logits, rows)
         wrong = (classes != self.true.cpu().numpy()[rows]) & (number > 0)
         if wrong.any():
             self.faults.append((rows[wrong], x[torch.from_numpy(wrong).to(x.device)], classes[wrong], number))
@@ -123,9 +130,6 @@ class Climb:
             np.concatenate([rows for rows, *_ in self.faults]), torch.cat([x for _, x, _, _ in self.faults]),
             np.concatenate([classes for _, _, classes, _ in self.faults]), steps,
         )  # fmt: skip
-
-
-Numbers = NDArray[np.int64]
 
 
 class Archive:
@@ -241,13 +245,16 @@ class Generator:
         seed = self.seeds.unit(self.seeds.x[rows], device)
         true, aimed = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (self.true[rows], aim))
         first, before = not self.rounds, self.spent
-        faults = Climb(self.engine, self.ways[way], seed, true, aimed).run(self.settings.steps, first=first)
+        climb = Climb(self.engine, self.ways[way], seed, true, aimed, lambda logits, at: self.seeds.counted(logits, rows[at]))
+        faults = climb.run(self.settings.steps, first=first)
         size = distances(faults.x, seed[torch.from_numpy(faults.rows).to(device)])[:, 1]
         better = self._better(self.true[rows[faults.rows]], faults.predicted, way, size)
         better = better[: int(min(len(better), left - (self.spent - before)))]  # each costs one pass
         x = self.seeds.stored(faults.x[torch.from_numpy(better).to(device)])
         # What enters the archive is run again as it is saved, in a batch of its own.
-        classes = predicted(self.engine.predict(self.seeds.unit(x, device))) if len(x) else np.empty(0, dtype=np.int64)
+        classes = np.empty(0, dtype=np.int64)
+        if len(x):
+            classes = self.seeds.counted(self.engine.predict(self.seeds.unit(x, device)), rows[faults.rows[better]])
         stable = classes == faults.predicted[better]
         kept = better[stable]
         part: Arrays = {

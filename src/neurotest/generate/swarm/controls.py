@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.generate.gradient.engine import moved
 from neurotest.generate.outcome import interval
 from neurotest.generate.swarm.ball import Ball
 from neurotest.generate.swarm.engine import Swarm
@@ -16,7 +17,6 @@ from neurotest.generate.swarm.fitness import Margin
 from neurotest.generate.swarm.measure import Problem
 from neurotest.generate.swarm.settings import Settings
 from neurotest.mutate.space import from_unit
-from neurotest.target import Target
 from neurotest.target.gradients import gradient
 
 STEPS = 10  # of the gradient control, a quarter of the radius each
@@ -50,8 +50,9 @@ class Control:
         }
 
 
-def noise(target: Target, seeds: Tensor, y: Tensor, ball: Ball, tries: int, *, random: int, labels: int | None = 1) -> Control:
+def noise(problem: Problem, tries: int, *, random: int, labels: int | None = 1) -> Control:
     """So many random changes of the ball's size per seed; a seed ends after `labels` different wrong labels, as in the swarm."""
+    target, seeds, y, ball = problem.target, problem.seeds, problem.y, problem.ball
     labels_of: dict[int, set[int]] = {}
     rows, spent = torch.arange(len(seeds), device=seeds.device), 0
     for number in range(tries):
@@ -59,7 +60,7 @@ def noise(target: Target, seeds: Tensor, y: Tensor, ball: Ball, tries: int, *, r
             break
         with torch.inference_mode():
             u = ball.noise(seeds[rows], rng.torch_stream("swarm.noise", random, number))
-            predicted = target.logits(from_unit(u, target.bounds)).argmax(1)
+            predicted = problem.classes(target.logits(from_unit(u, target.bounds)), rows)
         spent += len(rows)
         for i in torch.nonzero(predicted != y[rows])[:, 0].tolist():
             labels_of.setdefault(int(rows[i]), set()).add(int(predicted[i]))
@@ -69,8 +70,10 @@ def noise(target: Target, seeds: Tensor, y: Tensor, ball: Ball, tries: int, *, r
     return Control(len(labels_of), sum(map(len, labels_of.values())), spent)
 
 
-def pgd(target: Target, seeds: Tensor, y: Tensor, ball: Ball, *, random: int) -> Control:
-    """Projected gradient ascent on the cross-entropy; projection stands outside the graph, where it hides no gradient."""
+def pgd(problem: Problem, *, random: int) -> Control:
+    """Projected gradient ascent on the cross-entropy (of a quantity, on how far it moved); projection stands outside the graph,
+    where it hides no gradient."""
+    target, seeds, y, ball = problem.target, problem.seeds, problem.y, problem.ball
     step = (ball.length(seeds) if ball.norm != "none" else torch.ones(len(seeds), 1)).to(seeds) / 4
     step = step.view(-1, *[1] * (seeds.ndim - 1))
     u = ball.noise(seeds, rng.torch_stream("swarm.pgd", random)) if ball.round else _random_start(seeds, ball, random)
@@ -78,7 +81,11 @@ def pgd(target: Target, seeds: Tensor, y: Tensor, ball: Ball, *, random: int) ->
     for _ in range(STEPS):
         with torch.enable_grad():
             at = u.detach().clone().requires_grad_()
-            loss = torch.nn.functional.cross_entropy(target.logits(from_unit(at, target.bounds)).double(), y, reduction="sum")
+            logits = target.logits(from_unit(at, target.bounds)).double()
+            if target.bins is None or problem.answers is None:
+                loss = torch.nn.functional.cross_entropy(logits, y, reduction="sum")
+            else:
+                loss = moved(target.bins.values(logits), problem.answers.to(logits), target.bins).sum()
             direction = gradient(loss, at)
         if ball.round:
             direction = direction / direction.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (direction.ndim - 1))
@@ -86,7 +93,8 @@ def pgd(target: Target, seeds: Tensor, y: Tensor, ball: Ball, *, random: int) ->
             direction = direction.sign()
         u = free.project(u + step * direction, seeds)
     with torch.inference_mode():
-        predicted = target.logits(from_unit(ball.project(u, seeds), target.bounds)).argmax(1)
+        logits = target.logits(from_unit(ball.project(u, seeds), target.bounds))
+        predicted = problem.classes(logits, torch.arange(len(seeds), device=seeds.device))
     wrong = int((predicted != y).sum())
     return Control(wrong, wrong, len(seeds) * (3 * STEPS + 1))
 

@@ -108,7 +108,7 @@ class Swarm:
             part = slice(start, start + self.batch)
             fitness, logits = self.measure(u[part], owner[part])
             values.append(fitness.double().clone())
-            classes.append(_predict(logits))
+            classes.append(self.measure.problem.classes(logits, owner[part]))
         value, predicted = torch.cat(values), torch.cat(classes)
         self._add_hits(u, owner, value, predicted)
         return torch.where(value.isfinite(), value, -torch.inf), predicted
@@ -310,7 +310,7 @@ class Swarm:
         u, owner = moves.survey(numbers).flatten(0, 1), rows.repeat_interleave(len(numbers))
         maps, logits = self.measure.fitness_map(u, owner)
         if moves.inside:
-            self._add_hits(u, owner, maps.flatten(1).sum(1).double(), _predict(logits))
+            self._add_hits(u, owner, maps.flatten(1).sum(1).double(), self.measure.problem.classes(logits, owner))
         self.spent[rows] += len(numbers)
         moves.learn(numbers, maps.view(len(rows), len(numbers), *maps.shape[1:]))
 
@@ -325,8 +325,3 @@ class Swarm:
         moves.set_best(improved, signs[improved, best], x[improved, best])
         self._set_best(rows[improved], top[improved], predicted[improved, best], x[improved, best])
         return helped
-
-
-def _predict(logits: Tensor) -> Tensor:
-    """Classes; -1 where logits are not finite."""
-    return torch.where(logits.isfinite().all(1), logits.argmax(1), -1)

@@ -13,7 +13,7 @@ from neurotest import rng, zoo
 from neurotest.campaign.neurons import of_pairs
 from neurotest.coverage import cover
 from neurotest.data.source import ArraySource, Source
-from neurotest.generate.swarm import Ball, Settings, Trajectory, controls
+from neurotest.generate.swarm import Ball, Problem, Settings, Trajectory, controls
 from neurotest.levels import EIGHT
 from neurotest.studies.deepsensor.generators import CLOSE, GENERATORS, generate
 from neurotest.studies.deepsensor.subjects import Subject, about, climbed, first_faults, search, subject
@@ -55,9 +55,9 @@ def reach(name: str, scale: str, draw: int, n: int, norm: str, radius: float, me
     row: Row = {"seeds": len(on.x)}
     for method in methods:
         if method == "noise":
-            row[method] = _control(on, controls.noise(on.target, on.x, on.y, ball, most, random=draw))
+            row[method] = _control(on, controls.noise(Problem(on.target, on.x, on.y, ball), most, random=draw))
         elif method == "pgd":
-            row[method] = _control(on, controls.pgd(on.target, on.x, on.y, ball, random=draw))
+            row[method] = _control(on, controls.pgd(Problem(on.target, on.x, on.y, ball), random=draw))
         elif method == "tiles":  # what the default does where it cannot read a map
             row[method] = _counts(search(on, "excitability", dataclasses.replace(settings, moves="tiles")))
         else:

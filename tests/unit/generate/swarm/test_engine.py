@@ -53,7 +53,7 @@ def test_hits_fail_lie_in_the_ball_and_the_budget_is_kept(fitness: str, moves: s
 
 def test_led_by_neurons_it_finds_what_noise_does_not() -> None:
     trajectory, on = flown("excitability", n=30, evaluations=200, radius=0.03)
-    noise = controls.noise(on.target, on.seeds, on.y, on.ball, 200, random=0)
+    noise = controls.noise(on, 200, random=0)
     assert len(trajectory.failed) > noise.failed + 5
 
 
@@ -101,5 +101,5 @@ def test_the_best_fitness_never_falls(particles: int, evaluations: int, moves: s
 def test_pgd_control_stays_in_both_balls() -> None:
     for norm in ("linf", "l2"):
         on = problem(net(), 10, Ball(norm, 0.3, EIGHT))  # type: ignore[arg-type]
-        control = controls.pgd(on.target, on.seeds, on.y, on.ball, random=0)
+        control = controls.pgd(on, random=0)
         assert 0 < control.failed <= 10

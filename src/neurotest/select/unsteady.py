@@ -1,0 +1,49 @@
+"""Select by how much the answer moves when the input is changed a little."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurotest.checks import Settings, setting
+from neurotest.errors import BadInput
+from neurotest.registry import register
+from neurotest.select.disagreement import NOT_A_QUANTITY
+from neurotest.select.scorer import Partner, PerInput, Pool, Scorer
+from neurotest.target import Trace
+from neurotest.target.outputs import Bins
+
+
+@register(
+    "selector", "unsteady", main="changes", paper="ours: neuron sensitivity (NSS) at the output",
+    cost="one forward pass per input and change (5 in all), 8 bytes kept per input",
+)  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Unsteady(Settings, Scorer):
+    """Score by the spread of the answers to an input and to copies of it with so many different weak noises.
+
+    Needs no training data; where there are some, `disagreement` finds more.
+    """
+
+    changes: int = setting(4, "4 by default")
+
+    @property
+    def partner(self) -> Partner:
+        return Partner("noise", self.changes)
+
+    def start(self, pool: Pool) -> UnsteadyState:
+        if pool.target.bins is None:
+            raise BadInput(NOT_A_QUANTITY.format("unsteady"))
+        return UnsteadyState(len(pool), pool.target.bins)
+
+
+class UnsteadyState(PerInput):
+    def __init__(self, n: int, bins: Bins) -> None:
+        super().__init__(n)
+        self.bins = bins
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        answers = [self.bins.values(one.logits.double()).cpu().numpy() for one in (trace, *partners)]
+        self.scores[index] = np.std(answers, axis=0)
