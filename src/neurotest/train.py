@@ -26,7 +26,7 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_bytes
 from neurotest.levels import EIGHT, SIXTEEN
-from neurotest.zoo import embedded, faulty
+from neurotest.zoo import faulty, speech
 from neurotest.zoo.faulty import Faulty
 from neurotest.zoo.recipes import Recipe
 
@@ -90,7 +90,7 @@ class _File:
 
 
 class Images:
-    """A labelled source of 8-bit images, flipped and cropped as the recipe says."""
+    """A labelled source of 8-bit images, flipped and cropped as the recipe says, or of sounds, shifted and with noise."""
 
     def __init__(self, source: Source, recipe: Recipe, device: str = "cpu") -> None:
         self.x, self.y = _tensors(source, recipe.images)
@@ -107,6 +107,9 @@ class Images:
         """Images are cut and mirrored batch by batch."""
 
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor:
+        if self.x.dtype == torch.int16:
+            inputs = _augment_sound(_prepared(self.x[rows]), self.recipe, self.random).to(self.device)
+            return functional.cross_entropy(module(inputs), self.y[rows].to(self.device))
         images = _prepared(_augment(self.x[rows], self.recipe, self.random).to(self.device))
         images = images.contiguous(memory_format=torch.channels_last) if images.ndim == 4 else images
         return functional.cross_entropy(module(images), self.y[rows].to(self.device))
@@ -320,13 +323,30 @@ def _augment(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
     return x
 
 
+def _augment_sound(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
+    """Shifts (silence comes in), another volume and white noise, per sound, on batches (n, 1, samples) in -1 .. 1."""
+    n, samples = len(x), x.shape[-1]
+    if recipe.crop:
+        start = torch.from_numpy(random.integers(0, 2 * recipe.crop + 1, n))
+        place = start.view(n, 1, 1) + torch.arange(samples).view(1, 1, -1)
+        x = functional.pad(x, (recipe.crop, recipe.crop)).gather(2, place.expand(n, x.shape[1], samples))
+    if recipe.gain:
+        decibels = random.uniform(-recipe.gain, recipe.gain, (n, 1, 1)).astype(np.float32)
+        x = x * torch.from_numpy(10 ** (decibels / 20))
+    if recipe.noise is not None:
+        decibels = random.uniform(recipe.noise, recipe.noise + 30, (n, 1, 1)).astype(np.float32)
+        loud = x.square().mean(dim=(1, 2), keepdim=True).sqrt() * torch.from_numpy(10 ** (-decibels / 20))
+        x = x + loud * torch.from_numpy(random.standard_normal(x.shape, dtype=np.float32))
+    return x.clamp(-1, 1)
+
+
 def train_subject(
     name: str, out: Path | None = None, *, report: Report | None = None, device: str = "cpu"
 ) -> tuple[Path, dict[str, Any]]:
     """Train a network of the zoo on its complete data set; returns the weights file and what its header says."""
     subject = zoo.find(name)
     place = out or cache_dir() / "zoo" / f"{name}.safetensors"
-    full = "-full" if subject.dataset in embedded.PARTS else ""  # what is synthesised is complete
+    full = "" if subject.dataset == speech.NAME else "-full"  # what is synthesised is complete
     train_set, test_set = (data(f"zoo:{subject.dataset}{full}/{split}") for split in ("train", "test"))
     checkpoint = cache_dir() / "zoo" / f"{name}.checkpoint"
     training = Training(_initialised(subject, subject.recipe.seed), subject.recipe, checkpoint=checkpoint, device=device)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from neurotest import files
-from neurotest.data import cifar
+from neurotest.data import cifar, speakers
 from neurotest.errors import BadInput, near
+from neurotest.zoo.speakers import NAME as SPEAKERS
 
 CHUNK = 1 << 20
 TIMEOUT = 60  # seconds without a byte
@@ -55,7 +56,7 @@ COMPLETE: dict[str, Complete] = {
         {"train": "train", "test": "t10k"},
     ),
 }
-NAMES = (*COMPLETE, cifar.NAME)
+NAMES = (*COMPLETE, cifar.NAME, SPEAKERS)
 
 
 class _Wrong(Exception):
@@ -70,6 +71,8 @@ def get(
     if name == cifar.NAME:
         address = (base_url or cifar.ADDRESS).rstrip("/") + f"/{cifar.ARCHIVE}"
         return cifar.get(folder, lambda: _download(address, name), progress)
+    if name == SPEAKERS:
+        return speakers.get(folder, progress)
     if name not in COMPLETE:
         raise BadInput(f"no data set {name!r} can be fetched. {near(name, NAMES)}")
     wanted = COMPLETE[name]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from neurotest.errors import BadInput, near
 from neurotest.files import cache_dir
-from neurotest.zoo import speech
+from neurotest.zoo import speakers, speech
 from neurotest.zoo.recipes import RECIPES, Recipe
 
 if TYPE_CHECKING:
@@ -21,12 +21,16 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "fashion": ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
     "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     "spoken": tuple(speech.WORDS),
+    "speakers": speakers.CLASSES,
 }
 SHAPES: dict[str, tuple[int, ...]] = {
     "mnist": (1, 28, 28), "fashion": (1, 28, 28), "cifar10": (3, 32, 32), "spoken": (1, speech.SAMPLES),
+    "speakers": (1, speakers.SAMPLES),
 }  # fmt: skip
-RATES = {"spoken": speech.RATE}  # samples a second, of those that are sound
-DATASETS = {"mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10", "spoken": speech.NAME}  # zoo word -> data set
+RATES = {"spoken": speech.RATE, "speakers": speakers.RATE}  # samples a second, of those that are sound
+DATASETS = {  # zoo word -> data set
+    "mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10", "spoken": speech.NAME, "speakers": speakers.NAME,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

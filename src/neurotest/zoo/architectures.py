@@ -11,9 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neurotest.zoo import speech
-from neurotest.zoo.audio import MelNet
-
 
 class Pixels(NamedTuple):
     """Mean and standard deviation of a data set's training images per channel, for images in 0 .. 1."""
@@ -253,12 +250,10 @@ BUILD: dict[str, Callable[[Pixels], nn.Module]] = {
 }
 
 
-# These take waveforms.
-HEARING: dict[str, Callable[[], nn.Module]] = {"melnet": lambda: MelNet(speech.RATE, speech.SAMPLES)}
-
-
 def build(family: str, architecture: str) -> nn.Module:
     """An architecture with fresh weights for the inputs of a data set, in training mode."""
-    if architecture in HEARING:
-        return HEARING[architecture]()
+    from neurotest.zoo.voices import HEARING  # built of blocks above
+
+    if (family, architecture) in HEARING:
+        return HEARING[family, architecture]()
     return BUILD[architecture](PIXELS[family])

@@ -20,7 +20,9 @@ class Recipe:
     rate: float = 1e-3  # the highest learning rate
     weight_decay: float = 0.0
     flip: bool = False
-    crop: int = 0  # pad by this much and cut at random
+    crop: int = 0  # pad by this much and cut at random; of sound: shift by up to so many samples
+    gain: float = 0.0  # of sound: louder or softer by up to so many decibels
+    noise: float | None = None  # of sound: white noise so many decibels below it, or up to 30 more
     images: int | None = None  # train on the first so many images only
     seed: int = 0
     stored: str = "float32"  # number format of the weights file, to which the trained weights are rounded
@@ -42,6 +44,8 @@ class Recipe:
             parts.append(f"weight decay {self.weight_decay:g}")
         if self.flip or self.crop:
             parts.append("flips and crops" if self.flip and self.crop else "crops" if self.crop else "flips")
+        if self.gain or self.noise is not None:
+            parts.append("volume and noise" if self.gain and self.noise is not None else "volume" if self.gain else "noise")
         if self.stored != "float32":
             parts.append(f"rounded to {self.stored}")
         return ", ".join([*parts, f"seed {self.seed}"])
@@ -65,4 +69,6 @@ RECIPES: dict[str, Recipe] = {
     "mnist-conv1d": Recipe(epochs=5, batch=128),
     "mnist-conv2d": Recipe(epochs=5, batch=128),
     "spoken-melnet": Recipe(epochs=3, batch=32, rate=2e-3, stored="float16"),
+    "speakers-resnet": Recipe(epochs=24, batch=32, rate=4e-3, weight_decay=1e-3, crop=1600, gain=6.0, noise=15.0),
+    "speakers-deepspeaker": Recipe(epochs=24, batch=32, rate=3e-3, weight_decay=1e-3, crop=800, gain=10.0, noise=25.0, seed=1),
 }
