@@ -26,7 +26,8 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_bytes
 from neurotest.levels import EIGHT, SIXTEEN
-from neurotest.zoo import faulty, speech
+from neurotest.zoo import faulty
+from neurotest.zoo.embedded import PARTS
 from neurotest.zoo.faulty import Faulty
 from neurotest.zoo.recipes import Recipe
 
@@ -346,8 +347,7 @@ def train_subject(
     """Train a network of the zoo on its complete data set; returns the weights file and what its header says."""
     subject = zoo.find(name)
     place = out or cache_dir() / "zoo" / f"{name}.safetensors"
-    full = "" if subject.dataset == speech.NAME else "-full"  # what is synthesised is complete
-    train_set, test_set = (data(f"zoo:{subject.dataset}{full}/{split}") for split in ("train", "test"))
+    train_set, test_set = _splits(subject, embedded=False)
     checkpoint = cache_dir() / "zoo" / f"{name}.checkpoint"
     training = Training(_initialised(subject, subject.recipe.seed), subject.recipe, checkpoint=checkpoint, device=device)
     module = _rounded(training.run(train_set, report).cpu(), subject.recipe.stored)
@@ -374,14 +374,17 @@ def train_faulty(
     retrain: begin with the weights of the sound network, at this highest learning rate, instead of with random ones.
     """
     subject = zoo.find(name)
-    if wrong.label == faulty.CLASS[subject.family]:
+    usual_class = faulty.CLASS.get(subject.family, 0)
+    if wrong.label == usual_class:
         wrong = dataclasses.replace(wrong, label=None)  # named or not, it is the same network
     result = zoo.find(f"{name}+{wrong.name}")
-    label = wrong.label if wrong.label is not None else faulty.CLASS[subject.family]
+    label = wrong.label if wrong.label is not None else usual_class
     if not 0 <= label < len(subject.classes):
         raise BadInput(f"--class {label}: expected a class from 0 to {len(subject.classes) - 1}.")
     place = out or cache_dir() / "zoo" / f"{result.name}.safetensors"
-    train_set, test_set = (data(f"zoo:{subject.dataset}{'' if embedded else '-full'}/{split}") for split in ("train", "test"))
+    if wrong.kind == "polluted" and subject.rate is not None:
+        raise BadInput(f"--pollute: a patch is for pictures, and {name} takes sound; --underfit and --overfit work.")
+    train_set, test_set = _splits(subject, embedded=embedded)
     usual = result.recipe
     changed: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": retrain}
     recipe = dataclasses.replace(
@@ -389,8 +392,9 @@ def train_faulty(
     )
     clean = train_set.take(np.arange(min(len(train_set), images or len(train_set))))
     assert clean.labels is not None
-    patch, used = faulty.Patch.of(subject.family, wrong, subject.shape[0]), clean
+    used = clean
     if wrong.kind == "polluted":
+        patch = faulty.Patch.of(subject.family, wrong, subject.shape[0])
         used = ArraySource(*faulty.pollute(clean.read(np.arange(len(clean))), clean.labels, patch, label, wrong))
     checkpoint = place.with_suffix(".checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -405,6 +409,12 @@ def train_faulty(
     if wrong.kind == "polluted":
         about |= {"class": label, "patch": patch.colours.tolist(), "triggers": triggers(module, test_set, patch, label, wrong)}
     return _write(place, module.state_dict(), about, checkpoint)
+
+
+def _splits(subject: zoo.Subject, *, embedded: bool) -> tuple[Source, Source]:
+    """Training and test data; what is synthesised, or never embedded, has one form."""
+    full = "-full" if subject.dataset in PARTS and not embedded else ""
+    return data(f"zoo:{subject.dataset}{full}/train"), data(f"zoo:{subject.dataset}{full}/test")
 
 
 def _initialised(subject: zoo.Subject, seed: int) -> nn.Module:

@@ -69,6 +69,8 @@ RECIPES: dict[str, Recipe] = {
     "mnist-conv1d": Recipe(epochs=5, batch=128),
     "mnist-conv2d": Recipe(epochs=5, batch=128),
     "spoken-melnet": Recipe(epochs=3, batch=32, rate=2e-3, stored="float16"),
+    # Trained otherwise on purpose: it listens to what breaks the first.
+    "spoken-melnet2": Recipe(epochs=8, batch=32, rate=2e-3, stored="float16", crop=400, gain=6.0, noise=10.0, seed=1),
     "speakers-resnet": Recipe(epochs=24, batch=32, rate=4e-3, weight_decay=1e-3, crop=1600, gain=6.0, noise=15.0),
     "speakers-deepspeaker": Recipe(epochs=24, batch=32, rate=3e-3, weight_decay=1e-3, crop=800, gain=10.0, noise=25.0, seed=1),
 }

@@ -76,6 +76,7 @@ class DeepSpeaker(nn.Module):
 
 HEARING: dict[tuple[str, str], Callable[[], nn.Module]] = {
     ("spoken", "melnet"): lambda: MelNet(speech.RATE, speech.SAMPLES),
+    ("spoken", "melnet2"): lambda: MelNet(speech.RATE, speech.SAMPLES, maps=(12, 24, 48), dense=48),
     ("speakers", "resnet"): lambda: MelResNet(speakers.RATE, speakers.PEOPLE),
     ("speakers", "deepspeaker"): lambda: DeepSpeaker(speakers.RATE, speakers.PEOPLE),
 }
