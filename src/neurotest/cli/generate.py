@@ -266,7 +266,7 @@ def swarm(
     ] = "default",
     moves: Annotated[
         str | None,
-        typer.Option("--moves", help="auto (default): tones on sound, else lattice or tiles; or velocity, as in the papers."),
+        typer.Option("--moves", help="auto (default): tones, lattice or tiles, as fits; or velocity, the papers'."),
     ] = None,
     particles: Annotated[int | None, typer.Option("--particles", help="Positions per seed and iteration (default 4).")] = None,
     evaluations: Annotated[int | None, typer.Option("--evaluations", help="Forward passes per seed (default 1000).")] = None,

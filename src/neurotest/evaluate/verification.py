@@ -68,8 +68,8 @@ def unit(values: Floats) -> Floats:
 
 
 def equal_error(genuine: Floats, impostors: Floats) -> tuple[float, float]:
-    """The equal error rate and its threshold: claims are accepted from there on. Where no threshold makes both shares equal, it is
-    the mean of them at the one where they differ least."""
+    """The equal error rate and its threshold: claims are accepted from there on. Where no threshold makes both shares equal, it
+    is the mean of them at the one where they differ least."""
     if not len(genuine) or not len(impostors):
         raise BadInput("an equal error rate needs claims of both kinds, true and false.")
     own, others = np.sort(genuine), np.sort(impostors)

@@ -29,7 +29,8 @@ SHAPES: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 RATES = {"spoken": speech.RATE, "speakers": speakers.RATE}  # samples a second, of those that are sound
 DATASETS = {  # zoo word -> data set
-    "mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10", "spoken": speech.NAME, "speakers": f"{speakers.NAME}-full",
+    "mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10", "spoken": speech.NAME,
+    "speakers": f"{speakers.NAME}-full",
 }  # fmt: skip
 
 
