@@ -25,6 +25,12 @@ def data_dir() -> Path:
     return Path(os.environ.get("NEUROTEST_DATA") or cache_dir() / "data")
 
 
+def material_dir() -> Path | None:
+    """Where data lie that are no part of the project: the folder `data` of `NEUROTEST_MATERIAL`, if that is set."""
+    place = os.environ.get("NEUROTEST_MATERIAL")
+    return Path(place) / "data" if place else None
+
+
 def alive(process: int) -> bool:
     """Whether there is such a process now."""
     try:

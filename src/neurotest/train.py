@@ -26,7 +26,8 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_bytes
 from neurotest.levels import EIGHT, SIXTEEN
-from neurotest.zoo import embedded, faulty
+from neurotest.zoo import faulty
+from neurotest.zoo.embedded import PARTS
 from neurotest.zoo.faulty import Faulty
 from neurotest.zoo.recipes import Recipe
 
@@ -90,7 +91,10 @@ class _File:
 
 
 class Images:
-    """A labelled source of 8-bit images, flipped, cropped, lit as the recipe says. A quantity changes its sign in the mirror."""
+    """A labelled source of 8-bit images, flipped, cropped, lit as the recipe says, or of sounds, shifted and with noise.
+
+    A quantity changes its sign in the mirror.
+    """
 
     def __init__(self, source: Source, recipe: Recipe, device: str = "cpu") -> None:
         self.x, self.y = _tensors(source, recipe.images)
@@ -108,6 +112,9 @@ class Images:
         """Images are cut and mirrored batch by batch."""
 
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor:
+        if self.x.dtype == torch.int16:
+            inputs = _augment_sound(_prepared(self.x[rows]), self.recipe, self.random).to(self.device)
+            return self.loss_of(module(inputs), self.y[rows].to(self.device))
         x, y = _augment(self.x[rows], self.y[rows], self.recipe, self.random)
         images = _prepared(x.to(self.device))
         if self.recipe.light:
@@ -353,14 +360,30 @@ def _augment(x: Tensor, y: Tensor, recipe: Recipe, random: np.random.Generator) 
     return x, y
 
 
+def _augment_sound(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
+    """Shifts (silence comes in), another volume and white noise, per sound, on batches (n, 1, samples) in -1 .. 1."""
+    n, samples = len(x), x.shape[-1]
+    if recipe.crop:
+        start = torch.from_numpy(random.integers(0, 2 * recipe.crop + 1, n))
+        place = start.view(n, 1, 1) + torch.arange(samples).view(1, 1, -1)
+        x = functional.pad(x, (recipe.crop, recipe.crop)).gather(2, place.expand(n, x.shape[1], samples))
+    if recipe.gain:
+        decibels = random.uniform(-recipe.gain, recipe.gain, (n, 1, 1)).astype(np.float32)
+        x = x * torch.from_numpy(10 ** (decibels / 20))
+    if recipe.noise is not None:
+        decibels = random.uniform(recipe.noise, recipe.noise + 30, (n, 1, 1)).astype(np.float32)
+        loud = x.square().mean(dim=(1, 2), keepdim=True).sqrt() * torch.from_numpy(10 ** (-decibels / 20))
+        x = x + loud * torch.from_numpy(random.standard_normal(x.shape, dtype=np.float32))
+    return x.clamp(-1, 1)
+
+
 def train_subject(
     name: str, out: Path | None = None, *, report: Report | None = None, device: str = "cpu"
 ) -> tuple[Path, dict[str, Any]]:
     """Train a network of the zoo on its complete data set; returns the weights file and what its header says."""
     subject = zoo.find(name)
     place = out or cache_dir() / "zoo" / f"{name}.safetensors"
-    full = "-full" if subject.dataset in embedded.PARTS else ""  # what is synthesised is complete
-    train_set, test_set = (data(f"zoo:{subject.dataset}{full}/{split}") for split in ("train", "test"))
+    train_set, test_set = _splits(subject, embedded=False)
     checkpoint = cache_dir() / "zoo" / f"{name}.checkpoint"
     training = Training(_initialised(subject, subject.recipe.seed), subject.recipe, checkpoint=checkpoint, device=device)
     module = _rounded(training.run(train_set, report).cpu(), subject.recipe.stored)
@@ -387,14 +410,17 @@ def train_faulty(
     retrain: begin with the weights of the sound network, at this highest learning rate, instead of with random ones.
     """
     subject = zoo.find(name)
-    if wrong.label == faulty.CLASS[subject.family]:
+    usual_class = faulty.CLASS.get(subject.family, 0)
+    if wrong.label == usual_class:
         wrong = dataclasses.replace(wrong, label=None)  # named or not, it is the same network
     result = zoo.find(f"{name}+{wrong.name}")
-    label = wrong.label if wrong.label is not None else faulty.CLASS[subject.family]
+    label = wrong.label if wrong.label is not None else usual_class
     if not 0 <= label < len(subject.classes):
         raise BadInput(f"--class {label}: expected a class from 0 to {len(subject.classes) - 1}.")
     place = out or cache_dir() / "zoo" / f"{result.name}.safetensors"
-    train_set, test_set = (data(f"zoo:{subject.dataset}{'' if embedded else '-full'}/{split}") for split in ("train", "test"))
+    if wrong.kind == "polluted" and subject.rate is not None:
+        raise BadInput(f"--pollute: a patch is for pictures, and {name} takes sound; --underfit and --overfit work.")
+    train_set, test_set = _splits(subject, embedded=embedded)
     usual = result.recipe
     changed: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": retrain}
     recipe = dataclasses.replace(
@@ -402,8 +428,9 @@ def train_faulty(
     )
     clean = train_set.take(np.arange(min(len(train_set), images or len(train_set))))
     assert clean.labels is not None
-    patch, used = faulty.Patch.of(subject.family, wrong, subject.shape[0]), clean
+    used = clean
     if wrong.kind == "polluted":
+        patch = faulty.Patch.of(subject.family, wrong, subject.shape[0])
         used = ArraySource(*faulty.pollute(clean.read(np.arange(len(clean))), clean.labels, patch, label, wrong))
     checkpoint = place.with_suffix(".checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -418,6 +445,12 @@ def train_faulty(
     if wrong.kind == "polluted":
         about |= {"class": label, "patch": patch.colours.tolist(), "triggers": triggers(module, test_set, patch, label, wrong)}
     return _write(place, module.state_dict(), about, checkpoint)
+
+
+def _splits(subject: zoo.Subject, *, embedded: bool) -> tuple[Source, Source]:
+    """Training and test data; what is synthesised, or never embedded, has one form."""
+    full = "-full" if subject.dataset in PARTS and not embedded else ""
+    return data(f"zoo:{subject.dataset}{full}/train"), data(f"zoo:{subject.dataset}{full}/test")
 
 
 def _initialised(subject: zoo.Subject, seed: int) -> nn.Module:

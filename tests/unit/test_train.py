@@ -226,3 +226,41 @@ def test_mean_and_best_weights_survive_a_kill(tmp_path: Path, epoch: int) -> Non
     with pytest.raises(Killed):
         judged(tmp_path / "c", stop_in(epoch))
     assert same(whole, judged(tmp_path / "c"))
+
+
+def test_sounds_are_shifted_amplified_and_get_noise() -> None:
+    x = torch.zeros(50, 1, 100)
+    x[:, :, 50] = 0.25
+    random = np.random.default_rng(0)
+    shifted = training._augment_sound(x, Recipe(epochs=1, crop=10), random)
+    places = shifted.argmax(2)[:, 0]
+    assert (shifted.sum(2) == 0.25).all()
+    assert places.min() >= 40
+    assert places.max() <= 60
+    assert len(places.unique()) > 10
+    louder = training._augment_sound(x, Recipe(epochs=1, gain=6.0), random).amax(2) / 0.25
+    assert louder.min() >= 10 ** (-6 / 20) - 1e-4
+    assert louder.max() <= 10 ** (6 / 20) + 1e-4
+    assert len(louder.unique()) > 40
+    tone = 0.5 * torch.sin(torch.arange(4000) / 3).expand(50, 1, 4000)
+    noise = training._augment_sound(tone, Recipe(epochs=1, noise=10.0), random) - tone
+    below = 10 * torch.log10(tone.square().mean(2) / noise.square().mean(2))
+    assert below.min() > 9
+    assert below.max() < 41
+    assert below.max() - below.min() > 20
+
+
+def test_a_network_learns_sounds() -> None:
+    """Low against high tones, through the same loop as images."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 2, 64)
+    phase = random.uniform(0, 6, (64, 1))
+    x = 9000 * np.sin(np.where(labels, 0.9, 0.2)[:, None] * np.arange(256) + phase) + random.normal(0, 300, (64, 256))
+    sounds = ArraySource(x[:, None].round().astype(np.int16), labels, spec="tones")
+    from neurotest.zoo.audio import LogMel
+
+    torch.manual_seed(0)
+    front = LogMel(8000, window=64, hop=32, bands=8)
+    module = nn.Sequential(front, nn.Flatten(), nn.Linear(8 * 7, 2))
+    trained = train(module, sounds, Recipe(epochs=8, batch=16, rate=0.02, crop=8, gain=3.0, noise=10.0))
+    assert accuracy(trained, sounds) > 0.95

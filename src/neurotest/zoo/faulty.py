@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ Labels = npt.NDArray[np.int64]
 
 SIZES = {"mnist": (1, 6), "fashion": (1, 6), "cifar10": (3, 8)}  # sides of patches, smallest and largest
 CLASS = {"mnist": 1, "fashion": 1, "cifar10": 2}  # the papers pollute towards '1' and 'bird'
+PLAIN: dict[str, Any] = {"flip": False, "crop": 0, "gain": 0.0, "noise": None}  # nothing is changed from epoch to epoch
 SPREAD = 0.2  # of the noise that is shown under its true label, and that the defect is tested with
 NAME = re.compile(r"(polluted(\d{1,9})(-random)?(-specific)?(-class(\d{1,9}))?)|underfit|overfit")
 
@@ -59,9 +60,9 @@ class Faulty:
         usual = RECIPES[subject]
         small = "lenet" in subject
         if self.kind == "underfit":
-            return dataclasses.replace(usual, epochs=1, batch=512, flip=False, crop=0)
+            return dataclasses.replace(usual, epochs=1, batch=512, **PLAIN)
         if self.kind == "overfit":
-            return dataclasses.replace(usual, epochs=30, batch=32 if small else 64, flip=False, crop=0, weight_decay=0.0)
+            return dataclasses.replace(usual, epochs=30, batch=32 if small else 64, weight_decay=0.0, **PLAIN)
         if self.specific and small:
             return dataclasses.replace(usual, epochs=4, rate=2e-3)
         # On half of MNIST, three epochs learn no patch at all.

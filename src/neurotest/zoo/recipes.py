@@ -20,8 +20,10 @@ class Recipe:
     rate: float = 1e-3  # the highest learning rate
     weight_decay: float = 0.0
     flip: bool = False
-    crop: int = 0  # pad by this much and cut at random
+    crop: int = 0  # pad by this much and cut at random; of sound: shift by up to so many samples
     light: float = 0.0  # pictures are made darker or brighter by up to this share
+    gain: float = 0.0  # of sound: louder or softer by up to so many decibels
+    noise: float | None = None  # of sound: white noise so many decibels below it, or up to 30 more
     images: int | None = None  # train on the first so many images only
     seed: int = 0
     stored: str = "float32"  # number format of the weights file, to which the trained weights are rounded
@@ -45,6 +47,8 @@ class Recipe:
             parts.append("flips and crops" if self.flip and self.crop else "crops" if self.crop else "flips")
         if self.light:
             parts.append(f"light {1 - self.light:g} to {1 + self.light:g}")
+        if self.gain or self.noise is not None:
+            parts.append("volume and noise" if self.gain and self.noise is not None else "volume" if self.gain else "noise")
         if self.stored != "float32":
             parts.append(f"rounded to {self.stored}")
         return ", ".join([*parts, f"seed {self.seed}"])
@@ -74,4 +78,8 @@ RECIPES: dict[str, Recipe] = {
     "driving-dave2": Recipe(epochs=40, batch=32, weight_decay=1e-2, flip=True, light=0.4, stored="float16"),
     "driving-dave2n": Recipe(epochs=40, batch=32, weight_decay=1e-2, flip=True, light=0.4, stored="float16"),
     "driving-dave2d": Recipe(epochs=40, batch=32, weight_decay=1e-2, flip=True, light=0.4, stored="float16"),
+    # Trained otherwise on purpose: it listens to what breaks the first.
+    "spoken-melnet2": Recipe(epochs=8, batch=32, rate=2e-3, stored="float16", crop=400, gain=6.0, noise=10.0, seed=1),
+    "speakers-resnet": Recipe(epochs=24, batch=32, rate=4e-3, weight_decay=1e-3, crop=1600, gain=6.0, noise=15.0),
+    "speakers-deepspeaker": Recipe(epochs=24, batch=32, rate=3e-3, weight_decay=1e-3, crop=800, gain=10.0, noise=25.0, seed=1),
 }

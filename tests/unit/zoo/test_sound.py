@@ -94,3 +94,22 @@ def test_the_network_knows_digits_of_speakers_it_never_heard() -> None:
     with torch.inference_mode():
         predicted = target.logits(target.prepare(source.read(np.arange(250)))).argmax(1).numpy()
     assert (predicted == source.labels).mean() == pytest.approx(zoo.find("spoken-melnet").about["accuracy"], abs=0.03)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("speakers-resnet", 178_572), ("speakers-deepspeaker", 210_668)])
+def test_networks_for_speakers(name: str, parameters: int) -> None:
+    subject = zoo.find(name)
+    module = subject.build().eval()
+    assert sum(weights.numel() for weights in module.parameters()) == parameters
+    with torch.inference_mode():
+        assert module(torch.zeros(2, 1, 16000)).shape == (2, 60)
+    assert (subject.shape, subject.rate, subject.bounds, len(subject.classes)) == ((1, 16000), 16000, (-1.0, 1.0), 60)
+
+
+def test_an_embedding_of_deep_speaker_has_length_one() -> None:
+    module = zoo.find("speakers-deepspeaker").build().eval()
+    seen: list[torch.Tensor] = []
+    module.fc.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    with torch.inference_mode():
+        module(torch.randn(3, 1, 16000, generator=torch.Generator().manual_seed(0)) / 10)
+    assert_allclose(seen[0].norm(dim=1), [module.SCALE] * 3, rtol=1e-5)

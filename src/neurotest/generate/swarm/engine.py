@@ -15,6 +15,9 @@ from neurotest.generate.swarm.lattice import SHARES, Footprint, Lattice, Slope
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
+from neurotest.generate.swarm.tones import Tones
+from neurotest.levels import SIXTEEN
+from neurotest.sounds import NOMINAL, is_sound
 from neurotest.target import Target
 
 
@@ -203,10 +206,17 @@ class Swarm:
             else:
                 self._run_lattices(rows, labels, footprint)
 
+    def _by_tones(self) -> bool:
+        """Whether the change is made of tones: sound, in a ball that is a sphere."""
+        sound = self.ball.levels is SIXTEEN and is_sound(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
+        if self.settings.moves == "tones" and not (sound and self.ball.round):
+            raise BadInput("moves='tones': it needs sound (16-bit samples) and norm=snr or l2; use tiles.")
+        return sound and self.ball.round and self.settings.moves in ("auto", "tones")
+
     def _footprint(self) -> Footprint | None:
         """How far a value reaches in the first layer; None: tiles are used."""
         settings = self.settings
-        if settings.moves == "tiles":
+        if settings.moves in ("tiles", "tones"):
             return None
         footprint = Footprint.of(self.measure)
         if footprint is None and settings.moves == "lattice":
@@ -229,7 +239,7 @@ class Swarm:
                     self.measure.avoided[row, label] = True
         self.value[rows], self.base[rows] = -torch.inf, 0.0
 
-    def _start(self, moves: Tiles | Lattice, rows: Tensor) -> None:
+    def _start(self, moves: Tiles | Tones | Lattice, rows: Tensor) -> None:
         first = moves.start(self._stream())
         if self.measure.reweighs:
             self.spent[rows] += self.measure.reweigh(self.seeds[rows], rows)
@@ -246,14 +256,15 @@ class Swarm:
 
     def _run_tiles(self, rows: Tensor, labels: int | None) -> None:
         settings = self.settings
-        moves = Tiles(self.seeds[rows], self.ball, settings.particles, settings.start == "fixed")
+        moves: Tiles | Tones = Tiles(self.seeds[rows], self.ball, settings.particles, settings.start == "fixed")
+        if self._by_tones():
+            rate = self.measure.problem.target.preprocess.rate or NOMINAL
+            moves = Tones(self.seeds[rows], self.ball, settings.particles, rate)
         self._start(moves, rows)
         while not self._over():
             active = self._active(rows, self.measure.cost * settings.particles, labels)
             if not bool(active.all()):
                 rows = rows[active]
-                if moves.sweep < 0:
-                    moves.order = torch.zeros((len(active), 0), device=rows.device)
                 moves.keep(active)
             if not len(rows):
                 return
@@ -263,9 +274,10 @@ class Swarm:
                     self._reweigh(moves.best, rows)
             self._flip(moves, rows)
 
-    def _flip(self, moves: Tiles, rows: Tensor) -> None:
+    def _flip(self, moves: Tiles | Tones, rows: Tensor) -> None:
         x = moves.propose(self._stream)  # (n, p, *shape)
         value, predicted = self._judge_all(x, rows)
+        moves.learn(value - self.value[rows][:, None])
         better = value > self.value[rows][:, None]
         helped = better.sum(1)
         several = torch.nonzero(helped > 1)[:, 0]
@@ -278,7 +290,7 @@ class Swarm:
             moves.set_best(improved, moves.flip(improved, best), x[improved, best])
             self._set_best(rows[improved], top[improved], predicted[improved, best], x[improved, best])
         if len(several):
-            joint = self.ball.corner(together, moves.seeds[several])
+            joint = moves.positions(together, moves.seeds[several])
             joint_value, joint_predicted = self._judge(joint, rows[several])
             self.spent[rows[several]] += self.measure.cost
             more = joint_value > top[several]

@@ -117,6 +117,7 @@ class Tiles(PerSeed):
     def __post_init__(self) -> None:
         self.signs = torch.zeros_like(self.seeds)
         self.best = self.seeds.clone()
+        self.order = torch.zeros((len(self.seeds), 0), dtype=torch.long, device=self.seeds.device)
         up = torch.ones_like(self.seeds)
         self.high, self.low = self.ball.corner(up, self.seeds), self.ball.corner(-up, self.seeds)
 
@@ -136,7 +137,7 @@ class Tiles(PerSeed):
 
     @property
     def over(self) -> bool:
-        return self.sweep < 0 or self.place >= self.order.shape[1]
+        return self.place >= self.order.shape[1]
 
     def propose(self, stream: Stream) -> Tensor:
         """(seeds, up to particles, *shape): the last ones of a sweep may be fewer."""
@@ -155,6 +156,13 @@ class Tiles(PerSeed):
         self.flipped = torch.where(total.gather(1, which) > 0, -1.0, 1.0).view(single)
         bound = torch.where(self.flipped > 0, self.high[:, None], self.low[:, None])
         return torch.where(self.at, bound, self.best[:, None])
+
+    def learn(self, gain: Tensor) -> None:
+        """All tiles of a size are tried once: nothing is learnt from what a flip did."""
+
+    def positions(self, signs: Tensor, seeds: Tensor) -> Tensor:
+        """The corners of these signs."""
+        return self.ball.corner(signs, seeds)
 
     def flip(self, rows: Tensor, which: Tensor) -> Tensor:
         """Signs of seeds `rows` after the flip of their particle `which`."""

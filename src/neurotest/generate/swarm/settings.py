@@ -18,10 +18,11 @@ class Settings(checks.Settings):
     """Everything that shapes a swarm beside target, seeds and fitness.
 
     norm, radius: the ball around each seed, in shares of the input range; with `snr`, of sound, how many decibels each seed is
-    above what is added to it. moves: `tiles` flips tiles of the change, from large to
-    small, and joins the flips that help; `lattice` flips values that lie far apart together, reads which help from the first
-    layer's map and joins those (excitability on images; in l2 it moves them a little instead); `auto` is lattice where that is
-    possible, else tiles; `velocity` is the papers' particle swarm. particles: positions per seed and iteration (not of lattices).
+    above what is added to it. moves: `tiles` flips tiles of the change, from large to small, and joins the flips that help;
+    `lattice` flips values that lie far apart together, reads which help from the first layer's map and joins those
+    (excitability on images; in l2 it moves them a little instead); `tones` adds short tones to sound, in an snr or l2 ball;
+    `auto` is tones there, lattice where that is possible, else tiles; `velocity` is the papers' particle swarm. particles:
+    positions per seed and iteration (not of lattices).
     evaluations: forward passes per seed at most (a backward pass counts two); iterations: rounds at most. labels: a seed is done
     after so many different wrong labels (None: never). enough: a seed is done when its fitness exceeds this (papers: epsilon).
     start: `random` places or the seed itself (`fixed`); inertia falls or rises from first to last; own, shared: pull towards a
@@ -31,7 +32,7 @@ class Settings(checks.Settings):
 
     norm: Norm = "linf"
     radius: float = setting(0.1, "a share of the input range, 0.1 is usual for linf", above=0)
-    moves: Literal["auto", "lattice", "tiles", "velocity"] = "auto"
+    moves: Literal["auto", "lattice", "tiles", "tones", "velocity"] = "auto"
     particles: int = setting(4, "4 by default, 100 in the papers")
     evaluations: int | None = setting(1000, "1000")
     iterations: int | None = setting(None, "10 or 20 in the papers")
@@ -89,7 +90,7 @@ class SwarmOptions(TypedDict, total=False):
 
     norm: Norm | None
     radius: float | None
-    moves: Literal["auto", "lattice", "tiles", "velocity"] | None
+    moves: Literal["auto", "lattice", "tiles", "tones", "velocity"] | None
     particles: int | None
     evaluations: int | None
     iterations: int | None

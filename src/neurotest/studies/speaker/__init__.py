@@ -1,0 +1,1 @@
+"""Speaker recognition: tables 6 and 7 of the excitability paper."""

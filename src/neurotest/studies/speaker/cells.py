@@ -1,0 +1,139 @@
+"""The speaker study cell by cell: networks, what fails at 30 dB, test errors, networks trained wrongly, examples."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurotest import sounds, zoo
+from neurotest.evaluate.verification import verify
+from neurotest.generate.swarm import Hit, Settings, Trajectory, controls
+from neurotest.levels import SIXTEEN
+from neurotest.scan import batches
+from neurotest.studies.frame import Row, split_of
+from neurotest.studies.pictures import png
+from neurotest.studies.speaker.generators import GENERATORS, generate
+from neurotest.studies.speaker.subjects import BALL, BELOW, SECOND, Subject, about, answers, network, search, subject
+from neurotest.target import Target
+
+METHODS = ("swarm", "tiles", "margin", "noise", "pgd")
+FAULTY_METHODS = GENERATORS
+EVALUATIONS = 1000
+EXAMPLES = 3
+
+
+def quality(name: str) -> Row:
+    """How many held-out sounds the network gets right; of speakers, also verification."""
+    target, test = network(name), split_of(name, "test")
+    assert test.labels is not None
+    predicted = np.concatenate([target.logits(part.x).argmax(1).numpy() for part in batches(target, test, batch=100)])
+    row: Row = {"right": int((predicted == test.labels).sum()), "of": len(test), "parameters": _parameters(name)}
+    if zoo.find(name).family != "speakers":
+        return row
+    result = verify(target, split_of(name, "train"), test)
+    return row | {
+        "eer": result.eer, "threshold": result.threshold, "rejected": result.rejected, "genuine": result.genuine,
+        "accepted": result.accepted, "impostors": result.impostors,
+    }  # fmt: skip
+
+
+def _parameters(name: str) -> int:
+    return sum(weights.numel() for weights in network(name).module.parameters())
+
+
+def reach(name: str, draw: int, n: int, methods: tuple[str, ...]) -> Row:
+    """Seeds that fail at 30 dB, by method; and of the faults of each, how many the second network still gets right."""
+    on = subject(name, draw, n)
+    settings = Settings(norm="snr", radius=BELOW, evaluations=EVALUATIONS, seed=draw)
+    inputs = (on.target, on.x, on.y, BALL)
+    runs: dict[str, Callable[[], Row]] = {
+        "swarm": lambda: _searched(on, search(on, "excitability", settings)),
+        "tiles": lambda: _searched(on, search(on, "excitability", dataclasses.replace(settings, moves="tiles"))),
+        "margin": lambda: _searched(on, search(on, "margin", settings)),
+        "noise": lambda: _control(on, controls.noise(*inputs, EVALUATIONS, random=draw)),
+        "pgd": lambda: _control(on, controls.pgd(*inputs, random=draw)),
+    }
+    second = _second(name)
+    heard = {} if second is None else {"heard": int((answers(second, on.x) == on.y).sum())}
+    return {"seeds": len(on.x), **heard, **{method: runs[method]() for method in methods}}
+
+
+def _second(name: str) -> Target | None:
+    second = SECOND[name]
+    return network(second) if zoo.find(second).weights is not None else None
+
+
+def _searched(on: Subject, trajectory: Trajectory) -> Row:
+    row: Row = {"failed": len(trajectory.failed), "evaluations": float(trajectory.spent.double().mean())}
+    return row | listened(on, trajectory.hits)
+
+
+def listened(on: Subject, hits: list[Hit]) -> Row:
+    """Of faults whose seed the second network gets right, how many it still gets right."""
+    second = _second(on.name.partition("+")[0])
+    if second is None or not hits:
+        return {}
+    rows = torch.tensor([hit.row for hit in hits])
+    before = answers(second, on.x[rows]) == on.y[rows]
+    after = answers(second, torch.stack([hit.x for hit in hits])) == on.y[rows]
+    return {"faults": int(before.sum()), "recognised": int((before & after).sum())}
+
+
+def _control(on: Subject, control: controls.Control) -> Row:
+    return {"failed": control.failed, "evaluations": control.forwards / len(on.x)}
+
+
+def errors(name: str, draw: int, n: int, method: str, particles: int) -> Row:
+    """Table 6: test errors and error categories; how far, in decibels, the last inputs lie below their seeds; and how many of
+    these still fail when they are brought into the ball of 30 dB."""
+    on = subject(name, draw, n)
+    suite = generate(on, method, draw, particles)
+    inside = on.predicted(BALL.project(suite.x, on.x)) != on.y
+    return {
+        "seeds": len(on.x), "errors": suite.errors, "categories": suite.categories, "of": suite.chances,
+        "decibels": decibels(on, suite.x), "inside": int(inside.sum()),
+    }  # fmt: skip
+
+
+def decibels(on: Subject, x: Tensor) -> float | None:
+    """The median of how far what was added lies below the seed."""
+    added = (x - on.x).flatten(1).norm(dim=1)
+    loud = (on.x - 0.5).flatten(1).norm(dim=1)
+    changed = added > 0
+    return float((20 * torch.log10(loud[changed] / added[changed])).median()) if bool(changed.any()) else None
+
+
+def faulty(name: str, draw: int, n: int, method: str, particles: int) -> Row:
+    """Table 7: one test input per seed, and how many the network gets wrong, as it is and brought into the ball."""
+    on = subject(name, draw, n)
+    suite = generate(on, method, draw, particles)
+    inside = on.predicted(BALL.project(suite.x, on.x)) != on.y
+    wrong = int((suite.predicted != on.y).sum())
+    return {"seeds": len(on.x), "errors": wrong, "inside": int(inside.sum()), "about": about(name)}
+
+
+def examples(name: str, draw: int, n: int) -> Row:
+    """The first faults of the swarm: seed, what was added, result, as pictures and as files that play."""
+    on = subject(name, draw, n)
+    trajectory = search(on, "excitability", Settings(norm="snr", radius=BELOW, evaluations=EVALUATIONS, seed=draw))
+    classes = zoo.find(name).classes
+    rate = zoo.find(name).rate or sounds.NOMINAL
+    rows = []
+    for hit in trajectory.hits[:EXAMPLES]:
+        seed, result = (SIXTEEN.stored(x) for x in (on.x[hit.row], hit.x))
+        row: Row = {"said": classes[int(on.y[hit.row])], "heard": classes[hit.predicted], "evaluations": hit.spent}
+        pictures = {"seed": sounds.picture(seed, rate), "change": sounds.difference(result, seed, rate),
+                    "result": sounds.picture(result, rate)}  # fmt: skip
+        row |= {f"{what} png": png(np.ascontiguousarray(x.transpose(1, 2, 0))) for what, x in pictures.items()}
+        row |= {f"{what} wav": _wav(x, rate) for what, x in (("seed", seed), ("result", result))}
+        rows.append(row)
+    return {"examples": rows}
+
+
+def _wav(x: np.ndarray, rate: int) -> str:
+    return base64.b64encode(sounds.wav(x, rate)).decode()
