@@ -22,6 +22,7 @@ from neurotest.target import Target
 
 COOL = 2.0  # temperature of distillation
 MILD = 0.25  # of a change
+SAMPLE = 128  # inputs of a batch
 CELLS = 1 << 24  # values of copies that are made together at most
 
 
@@ -204,6 +205,16 @@ class Lessons:
                 old = self.target.logits(_like(anchor))
             loss = loss + self.parts.distil * len(anchors) / len(rows) * distance(logits[count:], old)
         return loss
+
+    def sample(self, module: nn.Module, epoch: int, count: int) -> list[Tensor]:
+        """Inputs as this epoch learns them, in batches, about so many; anchors are not among them."""
+        self.start(epoch)
+        rows = rng.stream("repair.sample", self.seed).permutation(len(self) - self.parts.anchors)[:count]
+        batches = []
+        for part in np.array_split(rows, max(1, len(rows) // SAMPLE)):
+            plain, copies, new, _ = self._kinds(part)
+            batches.append(_like(self._inputs(module, [self.plain[plain], copies, new])[0]))
+        return batches
 
     def _kinds(self, index: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Rows of the base, of copies, of new inputs and of anchors, each counted from 0."""
