@@ -24,7 +24,7 @@ WORSE = 3  # weights in a row after which no better one is expected
 CLOSE = 0.005  # scores of 1,000 inputs that differ by less are taken as equal
 ALLOWED = 0.02  # accuracy on clean training inputs that may be lost: the old network has seen them, and does worse on others
 MISSED = 1 / 16  # of mildly changed inputs, without training data: they are lost six times as often as inputs as they are
-CAREFUL, VISIBLE = 0.6, 0.01  # without training data: the greatest weight where more than this share of them is lost
+CAREFUL, VISIBLE = 0.7, 0.01  # without training data: the greatest weight where more than this share of them is lost
 SETTLED = 512  # rows that statistics of averaged weights are taken from
 DEAR, ALONE = 1.0, 10.0  # what every further point counts more, with training data and without
 
