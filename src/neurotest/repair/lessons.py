@@ -288,7 +288,7 @@ def distance(logits: Tensor, old: Tensor) -> Tensor:
     return COOL * COOL * functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
 
 
-def answers(target: Target, source: Source, batch: int = 500) -> Tensor:
+def answers(target: Target, source: Source, batch: int = 128) -> Tensor:
     """Logits of a target on a source, (n, classes)."""
     with torch.inference_mode():
         parts = [

@@ -70,7 +70,7 @@ class RepairStudy(Study):
         for seed in range(ALONE, ALONE + SEEDS["full"]):
             further = seed >= ALONE + SEEDS[scale]
             for protocol in ("interpolated", "head"):
-                controls = ("random", "mutated") if protocol == "interpolated" and not further else ()
+                controls = ("mutated",) if protocol == "interpolated" and not further else ()
                 key = f"alone/{subject}/{protocol}/{seed}"
                 one = cell(key, cells.repaired, subject, seed, protocol, controls=controls, **alone)
                 yield dataclasses.replace(one, optional=further)
