@@ -24,6 +24,7 @@ from neurotest.target.outputs import Bins
 
 COOL = 2.0  # temperature of distillation
 MILD = 0.25  # of a change
+SAMPLE = 128  # inputs of a batch
 CELLS = 1 << 24  # values of copies that are made together at most
 
 
@@ -207,6 +208,16 @@ class Lessons:
             loss = loss + self.parts.distil * len(anchors) / len(rows) * distance(logits[count:], old, self.target.bins)
         return loss
 
+    def sample(self, module: nn.Module, epoch: int, count: int) -> list[Tensor]:
+        """Inputs as this epoch learns them, in batches, about so many; anchors are not among them."""
+        self.start(epoch)
+        rows = rng.stream("repair.sample", self.seed).permutation(len(self) - self.parts.anchors)[:count]
+        batches = []
+        for part in np.array_split(rows, max(1, len(rows) // SAMPLE)):
+            plain, copies, new, _ = self._kinds(part)
+            batches.append(_like(self._inputs(module, [self.plain[plain], copies, new])[0]))
+        return batches
+
     def _kinds(self, index: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Rows of the base, of copies, of new inputs and of anchors, each counted from 0."""
         ends = np.cumsum([0, self.base, self.parts.copies, len(self) - self.base - self.parts.copies - self.parts.anchors])
@@ -301,7 +312,7 @@ def distance(logits: Tensor, old: Tensor, bins: Bins | None = None) -> Tensor:
     return COOL * COOL * functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
 
 
-def answers(target: Target, source: Source, batch: int = 500) -> Tensor:
+def answers(target: Target, source: Source, batch: int = 128) -> Tensor:
     """Logits of a target on a source, (n, classes)."""
     with torch.inference_mode():
         parts = [

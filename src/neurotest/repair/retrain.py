@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.repair.lessons import Ingredients, Lessons, predictions
 from neurotest.repair.plan import Plan
+from neurotest.repair.statistics import normalised, settle
 from neurotest.target import Target
 from neurotest.train import Place, Report, Training
 from neurotest.zoo.recipes import Recipe
@@ -23,7 +24,8 @@ WORSE = 3  # weights in a row after which no better one is expected
 CLOSE = 0.005  # scores of 1,000 inputs that differ by less are taken as equal
 ALLOWED = 0.02  # accuracy on clean training inputs that may be lost: the old network has seen them, and does worse on others
 MISSED = 1 / 16  # of mildly changed inputs, without training data: they are lost six times as often as inputs as they are
-CAREFUL, VISIBLE = 0.6, 0.01  # without training data: the greatest weight where more than this share of them is lost
+CAREFUL, VISIBLE = 0.7, 0.01  # without training data: the greatest weight where more than this share of them is lost
+SETTLED = 512  # rows that statistics of averaged weights are taken from
 DEAR, ALONE = 1.0, 10.0  # what every further point counts more, with training data and without
 
 
@@ -53,9 +55,9 @@ def retrain(
     module = training.fit(lessons, report)
     about: dict[str, Any] = {"recipe": recipe.describe(), "epochs": training.epoch, "rows": len(ingredients)}
     if ingredients.interpolate:
-        share = choose_weight(plan, module)
-        module.load_state_dict(between(plan.target.module.state_dict(), module.state_dict(), share))
-        about["averaging_weight"] = share
+        batches = lessons.sample(module, recipe.epochs, SETTLED) if normalised(module) else []
+        about["averaging_weight"] = share = choose_weight(plan, module, batches)
+        move(plan, module, copy.deepcopy(module.state_dict()), share, batches)
     return Repaired(module, about)
 
 
@@ -64,13 +66,19 @@ def between(old: Mapping[str, Tensor], new: Mapping[str, Tensor], weight: float)
     return {name: old[name].to(value).lerp(value, weight) if value.is_floating_point() else value for name, value in new.items()}
 
 
-def choose_weight(plan: Plan, module: nn.Module) -> float:
-    """The greatest averaging weight that is about as good as any on the data that decides."""
-    old, new = plan.target.module.state_dict(), copy.deepcopy(module.state_dict())
-    trial = copy.deepcopy(module)
+def move(plan: Plan, module: nn.Module, new: Mapping[str, Tensor], weight: float, batches: Sequence[Tensor]) -> None:
+    """Give a network weights between the old ones and `new`, and statistics that fit them; 0 is the old network itself."""
+    module.load_state_dict(between(plan.target.module.state_dict(), new, weight))
+    if weight:
+        settle(plan.target, module, batches)
+
+
+def choose_weight(plan: Plan, module: nn.Module, batches: Sequence[Tensor] = ()) -> float:
+    """The greatest averaging weight that is about as good as any on the data that decides. batches: for statistics."""
+    trial, new = copy.deepcopy(module), module.state_dict()
     scores: dict[float, float] = {}
     for weight in reversed(WEIGHTS):
-        trial.load_state_dict(between(old, new, weight))
+        move(plan, trial, new, weight, batches)
         if weight > CAREFUL and plan.deciding_faults is not None and costs(plan, trial):
             continue
         scores[weight] = score(plan, trial)

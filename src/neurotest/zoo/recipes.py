@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_SCHEDULES = {"onecycle": "OneCycle up to", "steps": "in steps from", "constant": "at"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -37,7 +39,7 @@ class Recipe:
         parts = [
             f"{self.epochs} epoch{'s' if self.epochs > 1 else ''}",
             f"batch {self.batch}",
-            f"{self.optimiser} OneCycle up to {self.rate:g}",
+            f"{self.optimiser} {_SCHEDULES[self.schedule]} {self.rate:g}",
         ]
         if self.images:
             parts.append(f"first {self.images:,} images")

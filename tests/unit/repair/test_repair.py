@@ -20,6 +20,7 @@ from neurotest.jobs.targets import weights_of, with_weights
 from neurotest.repair import retrain as retraining
 from neurotest.repair.lessons import answers, predictions
 from neurotest.repair.plan import Plan
+from neurotest.repair.protocols.default import Default
 from neurotest.repair.protocols.head import WANT, Head, folded
 from neurotest.repair.retrain import CAREFUL, between, choose_weight, score
 from neurotest.report import write_report
@@ -167,7 +168,7 @@ def test_between_by_hand() -> None:
 
 @pytest.mark.parametrize(("lost", "weight"), [(0.0, 1.0), (0.2, CAREFUL)])
 def test_where_a_loss_is_visible_the_weight_is_careful(lost: float, weight: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More of the new weights is always better here; without training data a loss on other inputs ends that at 0.6."""
+    """More of the new weights is always better here; without training data a loss on other inputs ends that at 0.7."""
     alone, with_data = plan(train=False, unseen=0.0), plan()
     new = copy.deepcopy(alone.target.module)
     with torch.no_grad():
@@ -176,6 +177,16 @@ def test_where_a_loss_is_visible_the_weight_is_careful(lost: float, weight: floa
     monkeypatch.setattr(retraining, "score", lambda plan, module: float(module[-1].bias.detach()[0]))
     assert choose_weight(alone, new) == weight
     assert choose_weight(with_data, new) == 1.0
+
+
+def test_an_early_stop_keeps_the_best_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second epoch is the best; with a patience of two the fourth is the last."""
+    ready, judged = plan(), iter([0.5, 0.9, 0.8, 0.7, 0.6])
+    monkeypatch.setattr(retraining, "choose_weight", lambda plan, module, batches: 1.0)
+    monkeypatch.setattr(retraining, "score", lambda plan, module: next(judged))
+    protocol = Default(epochs=5, patience=2, schedule="constant")
+    assert protocol.repair(ready, 0).about["epochs"] == 4
+    assert next(judged) == 0.6
 
 
 def test_a_head_is_folded_into_the_last_layer(subject: Target) -> None:

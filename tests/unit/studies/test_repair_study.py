@@ -100,6 +100,7 @@ def test_tables_by_hand() -> None:
     assert (row["before"], row["after"], row["mutated"], row["gain over mutated"]) == (70.0, 91.0, 78.0, 2.0)
     (alone,) = results["without training data"]
     assert (alone["held-out faults fixed"], alone["clean"]) == (50.0, -1.0)
+    assert (alone["mutated: fixed"], alone["mutated: clean"]) == (40.0, -1.0)
     (nss,) = results["NSS VIII: a tenth of a mutated pool"]
     assert (nss["mutated pool"], nss["mutated"], nss["paper"]) == (10.0, 8.0, 9.04)
     attacked = [row for row in results["NSGen 13, DeepSensor 4 and 5: under attack"] if row["attack"] == "pgd-adaptive"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from neurotest.checks import setting
 from neurotest.registry import register
@@ -29,7 +29,8 @@ class Default(Protocol):
     of no particular kind, which help with operators nobody thought of. depth: how many changes a copy may have had one after
     the other. distil: weight of the old network's right answers to inputs as they are, for them and for their copies. average:
     how much of the mean weights stays at each step. The mean is at last averaged with the old weights, by the weight that is
-    best on a split of its own.
+    best on a split of its own. patience: training ends after so many epochs that were no better on that split, and the best
+    epoch counts; 0: it goes to the end.
     """
 
     name: ClassVar[str] = "default"
@@ -45,9 +46,15 @@ class Default(Protocol):
     hard: int = setting(2, "2 by default")
     distil: float = setting(1.0, "1 by default", least=0)
     average: float = setting(0.99, "0.99 by default", least=0, below=1)
+    optimiser: Literal["adam", "sgd"] = "adam"
+    schedule: Literal["onecycle", "constant"] = "onecycle"
+    patience: int = setting(0, "0: to the end", least=0)
 
     def recipe(self, seed: int) -> Recipe:
-        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, average=self.average, seed=seed)
+        return Recipe(
+            epochs=self.epochs, batch=self.batch, optimiser=self.optimiser, rate=self.rate, schedule=self.schedule,
+            average=self.average, patience=self.patience or None, seed=seed,
+        )  # fmt: skip
 
     def ingredients(self, plan: Plan, seed: int) -> Ingredients:
         base = joined(plan.train, plan.benign)

@@ -25,7 +25,7 @@ class Interpolated(Protocol):
 
     anchors: for each of these originals so many mildly changed mixtures of two of them an epoch, on which the answers shall stay
     as they were, whatever they are. The averaging weight is the one that fixes most faults that decide while of mildly changed
-    inputs that decide no more than a sixteenth is lost; it is at most 0.6 if more than one in a hundred is.
+    inputs that decide no more than a sixteenth is lost; it is at most 0.7 if more than one in a hundred is.
     """
 
     name: ClassVar[str] = "interpolated"

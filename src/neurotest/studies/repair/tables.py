@@ -48,17 +48,23 @@ def beside_controls(groups: Mapping[str, Cells]) -> list[Row]:
 
 
 def without_data(groups: Mapping[tuple[str, str], Cells]) -> list[Row]:
-    """Faults fixed and clean accuracy lost, without training data."""
+    """Faults fixed and clean accuracy lost, without training data, and the same of every control."""
     rows = []
     for (subject, protocol), cells in groups.items():
         fixed = interval([cell["gain"]["faults-seen"] for cell in cells if "faults-seen" in cell["gain"]])
         clean = interval([cell["gain"]["clean"] for cell in cells])
+        arms = {
+            f"{arm}: {word}": mean([_gain(cell, arm, name) for cell in cells], 1)
+            for arm in cells[0]["controls"]
+            for word, name in (("fixed", "faults-seen"), ("clean", "clean"))
+        }
         rows.append(
             {
-                "subject": subject, "protocol": protocol, "faults learned": mean([c["learned"] for c in cells], 0),
+                "subject": subject, "protocol": protocol, "seeds": len(cells),
+                "faults learned": mean([c["learned"] for c in cells], 0),
                 "held-out faults fixed": rounded(fixed[0], 1), "low": rounded(fixed[1], 1), "high": rounded(fixed[2], 1),
                 "clean": rounded(clean[0], 2), "clean low": rounded(clean[1], 2), "clean high": rounded(clean[2], 2),
-                "averaging weight": mean([c["weight"] for c in cells], 2),
+                "averaging weight": mean([c["weight"] for c in cells], 2), **arms,
             }
         )  # fmt: skip
     return rows
