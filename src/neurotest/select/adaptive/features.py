@@ -301,5 +301,5 @@ def _statistics(picture: Tensor) -> Tensor:
     spread = (flat - mean[:, None]).square_().mean(dim=1).sqrt_()  # `std` takes twenty times as long
     statistics = [mean, spread, flat.amax(dim=1), flat.amin(dim=1)]
     if picture.ndim == 4 and min(picture.shape[2:]) > 1:
-        statistics += [picture.diff(dim=3).abs().mean(dim=(1, 2, 3)), picture.diff(dim=2).abs().mean(dim=(1, 2, 3))]
+        statistics += [picture.diff(dim=dim).abs_().flatten(1).mean(dim=1) for dim in (3, 2)]
     return torch.stack(statistics, dim=1)
