@@ -272,8 +272,10 @@ def _added(maps: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _sum(parts: Sequence[Tensor]) -> Tensor:
-    total = parts[0].clone(memory_format=torch.contiguous_format)
-    for part in parts[1:]:
+    if len(parts) == 1:
+        return parts[0].clone(memory_format=torch.contiguous_format)
+    total = parts[0] + parts[1]
+    for part in parts[2:]:
         total += part
     return total
 

@@ -27,14 +27,14 @@ def estimate(
 ) -> np.ndarray:
     """(count,) shares of the operators in the pool, from rows of a bank whose operators are known."""
     rows = np.concatenate([_some(np.flatnonzero(operators == number), seed, number) for number in range(count)])
-    x = torch.from_numpy(features[rows]).double()
+    x = torch.from_numpy(features[rows]).float()
     deviations = (x - x.mean(dim=0)).square_().mean(dim=0).sqrt_().clamp_min(1e-9)  # `std` takes ten times as long
     z, classes = expanded(x, deviations), torch.from_numpy(operators[rows])
     aims = torch.nn.functional.one_hot(classes, count).double()
     none = torch.zeros(len(rows), count, dtype=torch.float64)
     ones = torch.ones(len(rows), dtype=torch.float64)
     weights = quick_head(z, Outputs(none), aims, ones, ridge, steps=DESCENT)
-    chances = (expanded(torch.from_numpy(pool).double(), deviations) @ weights).softmax(dim=1)
+    chances = (expanded(torch.from_numpy(pool).float(), deviations) @ weights.float()).double().softmax(dim=1)
     return maximise(chances.numpy(), aims.mean(dim=0).numpy())
 
 
