@@ -13,8 +13,8 @@ python scripts/store_prior.py FILE [NAME ...]       measures what the stored tab
 
 Kinds: nss, natural, corrupted (noise, JPEG, fog), foreign (scikit-learn's digits among MNIST), styled (CIFAR-10 photographs in
 another style), shuffled (nss pools with permuted labels). Variants: train, foreseen (no labels), unsimulated (none of the pool's
-changes in the bank), simple (as unsimulated, large batches treated as small ones), self (no training data), none (no prior), each
-beside DeepGini on the same pool.
+changes in the bank), foreseen-unsimulated (neither), simple (as unsimulated, large batches treated as small ones), self (no
+training data), none (no prior), each beside DeepGini on the same pool.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ from neurotest.target import Probe, Target, Trace
 from neurotest.target.load import load
 
 KINDS = ("nss", "natural", "corrupted", "foreign", "styled", "shuffled", "shifted")
-VARIANTS = ("train", "foreseen", "unsimulated", "simple", "self", "none")
-PARTIAL = ("unsimulated", "simple")  # with a bank that lacks what the pool was made by
+VARIANTS = ("train", "foreseen", "unsimulated", "foreseen-unsimulated", "simple", "self", "none")
+PARTIAL = ("unsimulated", "foreseen-unsimulated", "simple")  # with a bank that lacks what the pool was made by
+TO = 0.10  # of a pool is labelled
+UNLABELLED = ("foreseen", "foreseen-unsimulated")  # the order before the first label
 SUBSETS: dict[str, tuple[Mutations | None, ...]] = {  # copies of the bank without those the pool was made by
     "nss": (None, ViewMutations(), CorruptionMutations()),
     "corrupted": (None, NssMutations(), NssMutations(), ViewMutations()),
@@ -73,7 +75,7 @@ class Settings:
     subjects: list[str] = field(default_factory=list)
     variants: list[str] = field(default_factory=list)
     seeds: range = range(100, 105)
-    to: float = 0.10
+    to: float = TO
     rounds: tuple[float, ...] = (0.005,)
     audit: float = 0.0
     permutations: int = 1
@@ -161,15 +163,15 @@ def measure(subject: Subject, kind: str, pool: Source, seed: int, variants: list
     for (number, labels), variant, share in cases:
         wrong = labels != plain.predictions.numpy()
         deepgini = rates(np.argsort(-plain.gini.numpy(), kind="stable"), wrong)
-        if variant != "foreseen" or share == s.rounds[0]:
+        if variant not in UNLABELLED or share == s.rounds[0]:
             loop = make_loop(subject, kind, variant, facts, pool, learned, places, s.audit)
-            if variant == "foreseen":
-                order, left = np.argsort(-loop.belief.odds.numpy(), kind="stable")[: round(s.to * len(wrong))], []
+            if variant in UNLABELLED:
+                order, left = np.argsort(-loop.belief.odds.numpy(), kind="stable"), []
             else:
                 order, left = reveal(loop, labels, s.to, share)
             line: Line = {
                 "kind": kind, "seed": seed, "variant": variant, "round": share, "audit": s.audit,
-                "permutation": number, "n": len(wrong),
+                "permutation": number, "to": s.to, "n": len(wrong),
                 "faults": 100 * float(wrong.mean()), "deepgini": deepgini, "rates": rates(order, wrong), "left": left,
             }  # fmt: skip
             prior = getattr(loop, "prior", None)
@@ -240,8 +242,8 @@ def keys(s: Settings, seed: int, name: str, kind: str) -> Iterator[tuple[Any, ..
     """Of the lines that are measured on a pool; what needs no label knows no rounds."""
     numbers = range(s.permutations if kind == "shuffled" else 1)
     for variant in wanted_variants(kind, s):
-        for share, number in itertools.product(s.rounds[:1] if variant == "foreseen" else s.rounds, numbers):
-            yield name, kind, seed, variant, share, s.audit, number
+        for share, number in itertools.product(s.rounds[:1] if variant in UNLABELLED else s.rounds, numbers):
+            yield name, kind, seed, variant, share, s.audit, number, s.to
 
 
 def run(s: Settings) -> None:
@@ -259,7 +261,11 @@ def run(s: Settings) -> None:
 
 
 def key(x: Line) -> tuple[Any, ...]:
-    return (*(x[name] for name in ("subject", "kind", "seed", "variant", "round", "audit")), x.get("permutation", 0))
+    return (
+        *(x[name] for name in ("subject", "kind", "seed", "variant", "round", "audit")),
+        x.get("permutation", 0),
+        x.get("to", TO),
+    )
 
 
 def read(file: Path) -> list[Line]:

@@ -21,7 +21,8 @@ from report_prior import TABLES, Settings, cases, key, keys, read, run, settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
-NSS = "nss train foreseen unsimulated self none seeds=100:105"
+NSS = "nss train foreseen unsimulated foreseen-unsimulated self none seeds=100:105"
+SHUFFLED = "shuffled train self none mnist-lenet5 fashion-lenet5 mnist-lenet1 mnist-fcnet5 seeds=100:102"
 NATURAL = "natural train foreseen self none seeds=100:101"
 CORRUPTED = "corrupted train self none seeds=0:1"
 FOREIGN = "foreign train foreseen self none mnist-lenet5 mnist-lenet1 seeds=0:5"
@@ -57,8 +58,12 @@ STORED = {
         ("nss unsimulated simple mnist-lenet5 seeds=100:105 rounds=0.005,0.02,0.05",),
     ),
     "prior-shuffled": Stored(
-        "Permuted labels: points above random, 95 % interval over permutations", "shuffled",
-        ("shuffled train self none mnist-lenet5 fashion-lenet5 mnist-lenet1 mnist-fcnet5 seeds=100:102 permutations=25",),
+        "Permuted labels: points above random at 2 % of a pool, 95 % interval over permutations", "shuffled",
+        (f"{SHUFFLED} to=0.02 permutations=25",),
+    ),
+    "prior-shuffled-later": Stored(
+        "Permuted labels up to 10 %: points above random, 95 % interval over permutations", "shuffled",
+        (f"{SHUFFLED} permutations=5",),
     ),
 }  # fmt: skip
 

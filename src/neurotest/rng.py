@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _key(purpose: str, seed: int, step: tuple[int, ...]) -> bytes:
-    words = ":".join([purpose, *(str(int(part)) for part in (seed, *step))])
+    words = f"{purpose}:{int(seed)}" + "".join(f":{int(part)}" for part in step)
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
 
 

@@ -32,10 +32,11 @@ def test_the_interval_of_a_closed_gap_holds_what_single_pools_say() -> None:
 
 
 def test_what_is_proposed_without_labels_is_measured_once_for_all_rounds(tmp_path: Path) -> None:
-    words = ["nss", "foreseen", "self", "mnist-lenet5", "seeds=3:5", "rounds=0.005,0.02"]
+    words = ["nss", "foreseen", "self", "foreseen-unsimulated", "mnist-lenet5", "seeds=3:5", "rounds=0.005,0.02"]
     some = report_prior.settings([str(tmp_path / "lines"), *words], True)
     lines = [(key[2], key[3], key[4]) for case in report_prior.cases(some) for key in report_prior.keys(some, *case)]
-    assert lines == [(seed, *one) for seed in (3, 4) for one in (("foreseen", 0.005), ("self", 0.005), ("self", 0.02))]
+    once = ("foreseen", 0.005), ("self", 0.005), ("self", 0.02), ("foreseen-unsimulated", 0.005)
+    assert lines == [(seed, *one) for seed in (3, 4) for one in once]
 
 
 def test_a_table_takes_the_lines_of_its_runs_only(tmp_path: Path) -> None:

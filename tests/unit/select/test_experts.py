@@ -42,6 +42,21 @@ def test_labels_correct_what_was_foreseen() -> None:
     assert loop.compared().labels == 200
 
 
+def test_what_deepgini_would_have_found_is_counted_by_labels_and_guessed_elsewhere() -> None:
+    loop, labels = begun()
+    for _ in range(4):
+        batch = loop.propose(25)
+        loop.tell(batch, labels[batch])
+    wrong = labels != loop.predictions.numpy()
+    first = np.argsort(-loop.gini.numpy(), kind="stable")[:100]
+    seen = np.isin(first, loop.labelled)
+    compared = loop.compared()
+    assert (compared.labels, compared.faults, compared.shared) == (100, wrong[loop.labelled].sum(), seen.sum())
+    assert 0 < seen.sum() < 100
+    assert compared.deepgini == pytest.approx(wrong[first[seen]].sum() + loop.belief.chance[first[~seen]].sum().item())
+    assert abs(compared.deepgini - wrong[first].sum()) < 10  # a tenth of the labels
+
+
 @settings(max_examples=5, deadline=None)
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=4), st.integers(0, 3))
 def test_proposals_are_distinct_and_unseen(sizes: list[int], seed: int) -> None:

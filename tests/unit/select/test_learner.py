@@ -10,6 +10,7 @@ import torch
 
 from neurotest import rng
 from neurotest.select.adaptive import learner
+from neurotest.select.adaptive.heads import quick_head
 from neurotest.select.adaptive.outputs import Outputs
 
 
@@ -35,21 +36,21 @@ def test_the_corrected_head_equals_a_plain_descent() -> None:
     assert quick.numpy() == pytest.approx(plain_head(x, offset, aims, weights, 1.0), abs=2e-3)
 
 
-def test_a_head_in_single_precision_orders_inputs_as_one_in_double_precision() -> None:
-    """Wherever two inputs are further apart than single precision can tell."""
+def test_a_quick_head_in_single_precision_orders_inputs_as_the_other_in_double_precision() -> None:
+    """Wherever two inputs are further apart than single precision and two ends of a descent can tell."""
     random = rng.stream("test.head.single", 0)
     x = torch.from_numpy(random.normal(size=(3000, 30)))
     outputs = Outputs(torch.from_numpy(3 * random.normal(size=(3000, 5))))
     labels = torch.from_numpy(random.integers(0, 5, 3000))
     arguments = x, outputs, outputs.aims(labels), torch.from_numpy(random.random(3000)), 30.0
     double = learner.corrected_head(*arguments)
-    single = learner.corrected_head(*arguments, precision=torch.float32)
+    single = quick_head(*arguments, steps=learner.STEPS)
     assert single.dtype == torch.float64
     odds = [outputs.corrected(x, head).fault_odds(outputs.predicted) for head in (double, single)]
-    assert torch.allclose(*odds, atol=1e-4)
+    assert torch.allclose(*odds, atol=1e-3)
     first, second = odds[0].sort().values, odds[1][odds[0].argsort()]
-    apart = first.diff() > 2e-4
-    assert int(apart.sum()) > 1000
+    apart = first.diff() > 2e-3
+    assert int(apart.sum()) > 500
     assert (second.diff()[apart] > 0).all()
 
 

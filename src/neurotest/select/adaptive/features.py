@@ -272,8 +272,10 @@ def _added(maps: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _sum(parts: Sequence[Tensor]) -> Tensor:
-    total = parts[0].clone(memory_format=torch.contiguous_format)
-    for part in parts[1:]:
+    if len(parts) == 1:
+        return parts[0].clone(memory_format=torch.contiguous_format)
+    total = parts[0] + parts[1]
+    for part in parts[2:]:
         total += part
     return total
 
@@ -301,5 +303,5 @@ def _statistics(picture: Tensor) -> Tensor:
     spread = (flat - mean[:, None]).square_().mean(dim=1).sqrt_()  # `std` takes twenty times as long
     statistics = [mean, spread, flat.amax(dim=1), flat.amin(dim=1)]
     if picture.ndim == 4 and min(picture.shape[2:]) > 1:
-        statistics += [picture.diff(dim=3).abs().mean(dim=(1, 2, 3)), picture.diff(dim=2).abs().mean(dim=(1, 2, 3))]
+        statistics += [picture.diff(dim=dim).abs_().flatten(1).mean(dim=1) for dim in (3, 2)]
     return torch.stack(statistics, dim=1)

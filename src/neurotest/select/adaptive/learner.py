@@ -16,31 +16,29 @@ STACKS = 11  # candidate weights of the learner in the stack, 0 .. 1
 DOUBT = 6.0  # the learner's full weight starts exp(-DOUBT) times as probable as none
 
 
-def corrected_head(
-    x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor, ridge: float, *, precision: torch.dtype = torch.float64
-) -> Tensor:
+def corrected_head(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor, ridge: float) -> Tensor:
     """Multinomial regression: what to add to the network's own logits so that they give the people's labels.
 
     x (n, d) features, outputs the network's, aims (n, c) wanted probabilities, weights (n,). Gives (d, rank of the outputs).
     Accelerated descent in coordinates where Boehning's bound of the curvature is the identity, so that a step of one never
-    overshoots. precision: of the descent; for many rows single precision is three times as fast.
+    overshoots and no value has to be computed. For many rows there is `heads.quick_head`.
     """
     bound = outputs.curvature * x.T @ (x * weights[:, None])
     bound.diagonal().add_(ridge)
     lower = torch.linalg.cholesky(bound)
     back = torch.linalg.solve_triangular(lower.T, torch.eye(len(lower), dtype=x.dtype), upper=True)  # coordinates -> weights
     # Classes are rows and inputs columns here: a softmax along columns of a few values is several times slower.
-    xb, pull = (x.to(precision) @ back.to(precision)).T.contiguous(), (ridge * back.T @ back).to(precision)  # (d, n), (d, d)
-    values, wanted = (a.to(precision).T.contiguous() for a in (outputs.values, aims))
-    weights, vectors = weights.to(precision), outputs.vectors()
-    vectors = None if vectors is None else vectors.to(precision).permute(2, 1, 0).contiguous()  # (rank, c, n)
-    here = ahead = torch.zeros(outputs.rank, x.shape[1], dtype=precision)
+    xb, pull = (x @ back).T.contiguous(), ridge * back.T @ back  # (d, n), (d, d)
+    values, wanted = (a.T.contiguous() for a in (outputs.values, aims))
+    vectors = outputs.vectors()
+    vectors = None if vectors is None else vectors.permute(2, 1, 0).contiguous()  # (rank, c, n)
+    here = ahead = torch.zeros(outputs.rank, x.shape[1], dtype=x.dtype)
     speed = 1.0
     for _ in range(STEPS):
         added = ahead @ xb
-        added = added if vectors is None else _summed(vectors, added)
+        added = added if vectors is None else summed(vectors, added)
         wrong = ((values + added).softmax(dim=0) - wanted) * weights
-        wrong = wrong if vectors is None else _summed(vectors.transpose(0, 1), wrong)
+        wrong = wrong if vectors is None else summed(vectors.transpose(0, 1), wrong)
         slope = wrong @ xb.T + ahead @ pull
         new = ahead - slope
         if float((slope * (new - here)).sum()) > 0:  # going uphill: forget the momentum
@@ -50,11 +48,11 @@ def corrected_head(
         here, speed = new, faster
         if float(slope.abs().max()) < ENOUGH:
             break
-    coefficients: Tensor = back @ here.T.to(back)
+    coefficients: Tensor = back @ here.T
     return coefficients
 
 
-def _summed(vectors: Tensor, factors: Tensor) -> Tensor:
+def summed(vectors: Tensor, factors: Tensor) -> Tensor:
     """(k, m, n), (k, n) -> (m, n): the sum of products over k, one after the other, so that nothing as large is made anew."""
     total = torch.zeros(vectors.shape[1:], dtype=vectors.dtype)
     for some, factor in zip(vectors, factors, strict=True):

@@ -206,14 +206,17 @@ class Loop:
         return float(torch.sigmoid(intercept + slope * odds).mean())
 
     def compared(self) -> Compared:
-        """Faults found so far beside those among as many of DeepGini's first; where one of those has no label, its chance."""
+        """Faults found so far beside those among as many of DeepGini's first; where one of those has no label, its chance.
+
+        By the corrected head, because the stack is calibrated on inputs that were chosen, nearly all of them faults, and
+        believes too many of DeepGini's others to be faults.
+        """
         labelled = self.labelled
         first = torch.argsort(-self.gini, stable=True).numpy()[: len(labelled)]
         faulty = {p: self.labels[p] != int(self.predictions[p]) for p in labelled.tolist()}
         shared = [faulty[p] for p in first.tolist() if p in faulty]
         others = torch.from_numpy(np.setdiff1d(first, labelled))
-        intercept, slope = self._calibration()
-        guess = float(torch.sigmoid(intercept + slope * self.belief.odds[others]).sum())
+        guess = float(self.belief.chance[others].sum())
         return Compared(len(labelled), sum(faulty.values()), sum(shared) + guess, len(shared))
 
     def _calibration(self, window: int = 100) -> tuple[float, float]:

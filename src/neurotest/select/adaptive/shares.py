@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.select.adaptive import learner
+from neurotest.select.adaptive.heads import quick_head
 from neurotest.select.adaptive.outputs import Outputs
 
 SQUARES, CAP = 30, 9.0  # of the first so many features the squares are looked at too, capped
 EACH = 700  # images per operator
-STEPS = 60
+DESCENT = 28  # steps of the classifier's descent: it is then as far down as an accelerated one after sixty
+STEPS = 60  # of EM
 
 
 def expanded(x: Tensor, deviations: Tensor) -> Tensor:
@@ -26,14 +27,14 @@ def estimate(
 ) -> np.ndarray:
     """(count,) shares of the operators in the pool, from rows of a bank whose operators are known."""
     rows = np.concatenate([_some(np.flatnonzero(operators == number), seed, number) for number in range(count)])
-    x = torch.from_numpy(features[rows]).double()
-    deviations = x.std(dim=0, correction=0).clamp_min(1e-9)
+    x = torch.from_numpy(features[rows]).float()
+    deviations = (x - x.mean(dim=0)).square_().mean(dim=0).sqrt_().clamp_min(1e-9)  # `std` takes ten times as long
     z, classes = expanded(x, deviations), torch.from_numpy(operators[rows])
     aims = torch.nn.functional.one_hot(classes, count).double()
     none = torch.zeros(len(rows), count, dtype=torch.float64)
     ones = torch.ones(len(rows), dtype=torch.float64)
-    weights = learner.corrected_head(z, Outputs(none), aims, ones, ridge, precision=torch.float32)
-    chances = (expanded(torch.from_numpy(pool).double(), deviations) @ weights).softmax(dim=1)
+    weights = quick_head(z, Outputs(none), aims, ones, ridge, steps=DESCENT)
+    chances = (expanded(torch.from_numpy(pool).float(), deviations) @ weights.float()).double().softmax(dim=1)
     return maximise(chances.numpy(), aims.mean(dim=0).numpy())
 
 
