@@ -57,7 +57,7 @@ def test_blocks_for_tests_have_gaps_around_them() -> None:
 
 def test_frames_are_brought_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(driving.files, "data_dir", lambda: tmp_path / "data")
+    monkeypatch.setattr("neurotest.files.data_dir", lambda: tmp_path / "data")
     with pytest.raises(BadInput, match=r"bring frames\.npz yourself"):
         data("zoo:driving/test")
     with pytest.raises(BadInput, match="pass --from DIR"):

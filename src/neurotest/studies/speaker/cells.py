@@ -13,6 +13,7 @@ from torch import Tensor
 from neurotest import sounds, zoo
 from neurotest.evaluate.verification import verify
 from neurotest.generate.swarm import Hit, Settings, Trajectory, controls
+from neurotest.generate.swarm.measure import Problem
 from neurotest.levels import SIXTEEN
 from neurotest.scan import batches
 from neurotest.studies.frame import Row, split_of
@@ -50,13 +51,13 @@ def reach(name: str, draw: int, n: int, methods: tuple[str, ...]) -> Row:
     """Seeds that fail at 30 dB, by method; and of the faults of each, how many the second network still gets right."""
     on = subject(name, draw, n)
     settings = Settings(norm="snr", radius=BELOW, evaluations=EVALUATIONS, seed=draw)
-    inputs = (on.target, on.x, on.y, BALL)
+    problem = Problem(on.target, on.x, on.y, BALL)
     runs: dict[str, Callable[[], Row]] = {
         "swarm": lambda: _searched(on, search(on, "excitability", settings)),
         "tiles": lambda: _searched(on, search(on, "excitability", dataclasses.replace(settings, moves="tiles"))),
         "margin": lambda: _searched(on, search(on, "margin", settings)),
-        "noise": lambda: _control(on, controls.noise(*inputs, EVALUATIONS, random=draw)),
-        "pgd": lambda: _control(on, controls.pgd(*inputs, random=draw)),
+        "noise": lambda: _control(on, controls.noise(problem, EVALUATIONS, random=draw)),
+        "pgd": lambda: _control(on, controls.pgd(problem, random=draw)),
     }
     second = _second(name)
     heard = {} if second is None else {"heard": int((answers(second, on.x) == on.y).sum())}
