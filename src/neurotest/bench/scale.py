@@ -132,7 +132,8 @@ def extrapolated(content: dict[str, Any]) -> list[dict[str, str]]:
         head, work = count * moved["head_seconds_per_input"], count * moved["seconds_per_input"]
         rows.append({
             "images": f"{count:,}", "moved to workers": _bytes(there), "moved back": _bytes(back),
-            "a worker holds": _bytes(1e6 * moved["worker_megabytes"]), "the head knows (16 B each)": _bytes(16 * count), "two workers here": _time(work), "head alone": _time(head),
+            "a worker holds": _bytes(1e6 * moved["worker_megabytes"]), "the head knows (16 B each)": _bytes(16 * count),
+            "two workers here": _time(work), "head alone": _time(head),
             "workers until the head is busy": f"{max(1, int(2 * work / head)):,}",
         })  # fmt: skip
     return rows

@@ -46,7 +46,8 @@ class Process:
         if code is not None and code < 0:
             with suppress(ValueError):
                 return f"ended by {signal.Signals(-code).name}"
-        return f"ended with exit code {code}"
+        guard = ' (a script that starts workers needs `if __name__ == "__main__":`)' if code == 1 else ""
+        return f"ended with exit code {code}{guard}"
 
     def end(self) -> None:
         self._process.kill()
