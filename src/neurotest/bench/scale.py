@@ -20,7 +20,7 @@ from neurotest.executor import Executor, Serial, using
 from neurotest.measure.several import Several
 from neurotest.pieces import Piece, _see, pieces
 from neurotest.scale.opening import open_executor
-from neurotest.scale.shipping import pack
+from neurotest.scale.pickling import pack
 from neurotest.select.scorer import Pool, Scorer
 from neurotest.select.scoring import Scoring, begin, score
 from neurotest.select.uncertainty import DeepGini
