@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 # torchvision, whose presence breaks other packages. Both see what is installed in $(VENV), so that torch is there once.
 PEERS := $(VENV)-peers
 MODELS := $(VENV)-models
+RAY := $(VENV)-ray
 # Errors are shown; for everything pip says: make QUIET= ...
 QUIET ?= -qq
 # In a rule: the pip of the environment whose stamp is being made.
@@ -24,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test fuzz test-all test-peers test-models test-kernels lint types contracts docs bench setup check clean
+.PHONY: help demo test fuzz test-all test-peers test-models test-ray test-kernels lint types contracts docs bench setup check clean
 .DEFAULT_GOAL := help
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -35,6 +36,7 @@ help:
 	@echo 'make fuzz       generated inputs through every reader (N=100000 READERS=npz,idx)'
 	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip, ART, onnxruntime, MLflow and W&B, in $(PEERS)'
 	@echo 'make test-models networks of timm, torchvision and transformers, in $(MODELS)'
+	@echo 'make test-ray   workers of a local Ray, in $(RAY)'
 	@echo 'make test-kernels  the numeric tests with the instructions of an older processor'
 	@echo 'make check      lint, types, contracts, docs               make bench      costs as ratios (ARGS="probe --json")'
 	@echo 'make setup      only the environment, in $(VENV)            make clean      remove it and everything built'
@@ -45,7 +47,7 @@ demo: $(VENV)/.runtime
 bench: $(VENV)/.runtime
 	$(BIN)/neurotest bench $(ARGS)
 
-test test-all test-peers test-models test-kernels: export OMP_NUM_THREADS := 1
+test test-all test-peers test-models test-ray test-kernels: export OMP_NUM_THREADS := 1
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not slow" $(ARGS)
 
@@ -67,6 +69,11 @@ test-peers: $(PEERS)/.peers
 test-models: export NEUROTEST_MODELS := required
 test-models: $(MODELS)/.models
 	$(MODELS)/bin/python -m pytest -q -m "models and not slow" tests $(ARGS)
+
+# Skips fail here, too.
+test-ray: export NEUROTEST_RAY := required
+test-ray: $(RAY)/.ray
+	PATH="$(abspath $(RAY))/bin:$$PATH" $(RAY)/bin/python -m pytest -q -m ray tests $(ARGS)
 
 # What holds for the kernels of one processor only fails here on most others.
 test-kernels: export ATEN_CPU_CAPABILITY := default
@@ -94,7 +101,7 @@ setup: $(VENV)/.dev
 
 # --- the environment: each stamp is written last, so that an interrupted installation starts again ---
 
-$(VENV)/.made $(PEERS)/.made $(MODELS)/.made:
+$(VENV)/.made $(PEERS)/.made $(MODELS)/.made $(RAY)/.made:
 	@set -e; chosen=; for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python); do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then chosen="$$python"; break; fi; \
 	done; \
@@ -137,6 +144,12 @@ $(MODELS)/.models: $(MODELS)/.made $(VENV)/.dev
 	$(PIP) install $(WITH) --no-build-isolation --editable '.[onnx,models,hf,test]'
 	@touch "$@"
 
+$(RAY)/.ray: $(RAY)/.made $(VENV)/.dev
+	@echo 'Installing Ray'
+	$(BORROW)
+	$(PIP) install $(WITH) --no-build-isolation --editable '.[ray,test]'
+	@touch "$@"
+
 clean:
-	rm -rf .venv .venv-peers .venv-models build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-peers .venv-models .venv-ray build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

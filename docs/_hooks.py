@@ -34,6 +34,7 @@ FIXED: list[dict[str, str]] = [
     {"Bring your own model": "bring-your-own-model.md"},
     {"Networks that predict a quantity": "regression.md"},
     {"Large networks": "large-networks.md"},
+    {"Large data, many workers": "scale.md"},
     {"Transformers": "transformers.md"},
     {"Check": "check.md"},
     {"Doctor": "doctor.md"},

@@ -37,6 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if item.get_closest_marker("ray") and report.skipped and os.environ.get("NEUROTEST_RAY") == "required":
+        report.outcome, report.longrepr = "failed", f"a skip, although tests with Ray are required: {reason(report)}"
     for name in ("peer", "models"):
         marker = item.get_closest_marker(name)
         if marker is None:

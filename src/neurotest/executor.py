@@ -37,11 +37,11 @@ class Executor(ABC):
     @abstractmethod
     def attempt(
         self, function: Callable[[Any, Task], Result], shared: Any, tasks: Iterable[Task], *,
-        patience: float | None = None, ordered: bool = True,
+        timeout: float | None = None, ordered: bool = True,
     ) -> Iterator[tuple[Task, Result | Lost]]:  # fmt: skip
         """Each task with its result, in order or as they are finished.
 
-        patience: seconds after which a worker counts as hanging (None: never). What a function raises is raised here.
+        timeout: seconds after which a worker counts as hanging (None: never). What a function raises is raised here.
         """
 
     def run(
@@ -68,7 +68,7 @@ class Serial(Executor):
 
     def attempt(
         self, function: Callable[[Any, Task], Result], shared: Any, tasks: Iterable[Task], *,
-        patience: float | None = None, ordered: bool = True,
+        timeout: float | None = None, ordered: bool = True,
     ) -> Iterator[tuple[Task, Result | Lost]]:  # fmt: skip
         for task in tasks:
             interrupts.check()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
@@ -19,14 +19,16 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import interrupts
+from neurotest.campaign.groups import Group, GroupResult, Search, never, search
 from neurotest.campaign.plan import SwarmPlan
 from neurotest.campaign.store import Store
 from neurotest.data.objects import AnyData
-from neurotest.data.source import Source, content_ids
+from neurotest.data.source import Source
 from neurotest.errors import BadInput, Interrupted
+from neurotest.executor import Serial, current
 from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
-from neurotest.generate.swarm import Ball, Fitness, Hit, Problem, Settings, Swarm, controls
+from neurotest.generate.swarm import Fitness, Settings
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import MEMORY, PHOTOGRAPH, Moment
 from neurotest.generate.swarm.result import SwarmResult
@@ -34,8 +36,6 @@ from neurotest.generate.swarm.settings import SwarmOptions
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
-from neurotest.mutate.chain import FREE, Step
-from neurotest.mutate.distances import distances
 from neurotest.oracles import build_oracles
 from neurotest.public import public
 from neurotest.runs import codec
@@ -181,69 +181,41 @@ class _SwarmJob(Job[SwarmResult]):
     # -- searching
 
     def work(self, run: Run | None, progress: Progress | None) -> SwarmResult:
-        while self.done < len(self.seeds):
-            began = time.perf_counter()
-            rows = np.arange(self.done, min(self.done + self.group, len(self.seeds)))
-            faults = self._search(rows)
-            if faults is None:
+        executor = current()
+        stop = self.stop if isinstance(executor, Serial) else never
+        shared = Search(
+            self.target, self.fitness, self.settings, self.plan.layers, self.plan.neuron, self.profile, tuple(self.controls),
+            self.plan.oracle(self.target, self.source), stop,
+        )  # fmt: skip
+        began = time.perf_counter()
+        for group, result in executor.run(search, shared, self._groups()):
+            if result is None or (stop is never and self.stop()):
                 raise Interrupted(f"interrupted after {self.tally.faults:,} faults; nothing was written.")
-            self.done += len(rows)
+            faults = self._take(result)
+            self.done += len(group.rows)
             self.tally.seconds += time.perf_counter() - began
+            began = time.perf_counter()
             if run is not None:
                 self._write(run, Store(run), faults)
             if progress is not None:
                 progress(self.done, len(self.seeds))
         return self._result(run)
 
-    def _search(self, rows: NDArray[np.int64]) -> list[Mutant] | None:
-        """One group; None if it was stopped on the way."""
-        number = int(rows[0]) // self.group
-        u = self.seeds.unit(self.seeds.x[rows], self.target.device)
-        y = torch.from_numpy(self.expected[rows]).to(self.target.device)
-        ball = Ball(self.settings.norm, self.settings.radius, self.seeds.levels)
-        values = self.seeds.values
-        answers = None if values is None else torch.from_numpy(values[rows]).to(self.target.device)
-        settings = (self.plan.layers, self.plan.neuron, self.profile, self.settings.seed)
-        problem = Problem(self.target, u, y, ball, *settings, answers)
-        measure = self.fitness.begin(problem)
-        search = Swarm(measure, self.settings, number, self.stop)
-        trajectory = search.run()
-        if search.stopped:
-            return None
-        self.notes.update(dict.fromkeys(measure.notes))
-        faults = self._faults(trajectory.hits, rows, u, number)
-        self._count(faults, measure.forwards, trajectory.history, int(trajectory.spent.sum()))
-        self._run_controls(problem, number)
-        return faults
+    def _groups(self) -> Iterator[Group]:
+        """Those that are not finished."""
+        expected = self.expected
+        for start in range(self.done, len(self.seeds), self.group):
+            rows = np.arange(start, min(start + self.group, len(self.seeds)))
+            yield Group(start // self.group, rows, self.seeds.take(rows), expected[rows])
 
-    def _faults(self, hits: list[Hit], rows: NDArray[np.int64], u: torch.Tensor, group: int) -> list[Mutant]:
-        """Hits as they are saved, run again from there; what no longer fails is dropped."""
-        if not hits:
-            return []
-        saved = self.seeds.stored(torch.stack([hit.x for hit in hits]))
-        with torch.inference_mode():
-            logits = self.target.logits(self.target.prepare(np.array(saved)))
-            classes = self.seeds.counted(logits, rows[[hit.row for hit in hits]])
-            answers = self.seeds.answers(logits)
-        distance = distances(self.seeds.unit(saved, self.target.device), u[[hit.row for hit in hits]])
-        contents = content_ids(saved)
-        faults: list[Mutant] = []
-        for i, hit in enumerate(hits):
-            root = int(rows[hit.row])
-            if classes[i] == self.expected[root]:
-                self.tally.unstable += 1
-                continue
-            label = int(self.seeds.roots.labels[root])
-            faults.append(
-                Mutant(
-                    number=self.tally.outputs + len(faults), batch=group, iteration=hit.iteration, root=root,
-                    content=str(contents[i]), x=saved[i], chain=(Step(FREE + self.fitness.name, ()),), label=label,
-                    expected=int(self.expected[root]), predicted=int(classes[i]),
-                    oracle="nonfinite" if classes[i] < 0 else self.plan.oracle(self.target, self.source), accepted=True,
-                    gain=hit.fitness, answer=None if self.seeds.bins is None else float(answers[i]),
-                    distance=(float(distance[i, 0]), float(distance[i, 1]), float(distance[i, 2])),
-                )
-            )  # fmt: skip
+    def _take(self, result: GroupResult) -> list[Mutant]:
+        """Count a group that is finished; its faults with their numbers in the run."""
+        faults = [dataclasses.replace(fault, number=self.tally.outputs + fault.number) for fault in result.faults]
+        self.notes.update(dict.fromkeys(result.notes))
+        self.tally.unstable += result.unstable
+        self._count(faults, result.forwards, result.course, result.spent)
+        for name, control in result.controls.items():
+            self.controls[name].add(control)
         return faults
 
     def _count(self, faults: list[Mutant], forwards: int, course: list[Moment], spent: int) -> None:
@@ -257,18 +229,6 @@ class _SwarmJob(Job[SwarmResult]):
         self.spent += spent
         self.errors += sum(moment.wrong for moment in course)
         self.courses.append(course)
-
-    def _run_controls(self, problem: Problem, number: int) -> None:
-        settings, random = self.settings, self.settings.seed + 1000 * number
-        tries = settings.evaluations or settings.particles * (settings.iterations or 1)
-        runs: dict[str, Callable[[], Control]] = {
-            "noise": lambda: controls.noise(problem, tries, random=random, labels=settings.labels),
-            "pgd": lambda: controls.pgd(problem, random=random),
-            "margin": lambda: controls.margin(problem, dataclasses.replace(settings, enough=None), number),
-        }
-        for name, run in runs.items():
-            if name in self.controls:
-                self.controls[name].add(run())
 
     # -- storing
 

@@ -69,6 +69,34 @@ for _work in MEASURED:
     app.command(_work)(_command(_work))
 
 
+@app.command("scale")
+@opt.reports_result
+def scale(
+    images: Annotated[int, typer.Option("--images", help="How many are scored.")] = 20_000,
+    repeats: Annotated[int, typer.Option("--repeats", help="How often each is timed; the median counts.")] = 3,
+    ray: Annotated[bool | None, typer.Option("--ray/--no-ray", help="Workers of a local Ray, too (if it is installed).")] = None,
+    subject: Annotated[str, typer.Option("--subject", help="A zoo network.")] = "cifar10-resnet20",
+    quiet: opt.Quiet = False,
+) -> opt.Result:
+    """Throughput of two workers over one, one thread each, start-up excluded, and what is moved; on paper for many images."""
+    opt.at_least("images", images)
+    opt.at_least("repeats", repeats)
+    from neurotest.bench.scale import extrapolated, measure
+
+    with show.ticking("bench scale", quiet=quiet):
+        content = measure(images, repeats, subject, ray=ray)
+    rows = extrapolated(content)
+
+    def tables() -> None:
+        spread = content["spread"]
+        cells = [[k, f"{r:.2f}x", f"{spread[k][0]:.2f} .. {spread[k][1]:.2f}"] for k, r in content["ratios"].items()]
+        title = f"throughput over one worker, {images:,} images, median of {repeats}"
+        show.table(title, ["work / subject / workers", "ratio", "middle half"], cells)
+        show.table("on paper", list(rows[0]), [list(row.values()) for row in rows])
+
+    return {**content, "on_paper": rows}, tables
+
+
 def _measure(
     work: str, subjects: list[str] | None, repeats: int, quiet: bool, *, peers: bool = False, memory: bool = False,
     rounds: bool = False, method: list[str] | None = None, peak: bool = False,

@@ -32,8 +32,8 @@ def score(
     budget: Annotated[str | None, typer.Option("--budget", help="How many to pick by each method: 1000 (usual), 0.1%.")] = None,
     spread: Annotated[bool, typer.Option("--spread", help="Pick a diverse batch from the top.")] = False,
     train: Annotated[str | None, typer.Option("--train", help="Training data, for methods that learn from it.")] = None,
-    patience: Annotated[
-        float | None, typer.Option("--patience", help="Seconds after which a worker at one batch counts as hanging (600).")
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds after which a worker at one batch counts as hanging (600).")
     ] = None,
     resume: opt.Resume = None,
     out: opt.Out = None,
@@ -51,7 +51,7 @@ def score(
     with opt.working("scoring", target, description, resume, quiet=quiet) as (loaded, progress):
         result = work(
             loaded, data, method or None, budget=budget, spread=spread or None, train=train, seed=seed, limit=limit, batch=batch,
-            patience=patience, out=out, resume=resume, progress=progress,
+            timeout=timeout, out=out, resume=resume, progress=progress,
         )  # fmt: skip
     return result.to_dict(), lambda: tables(result)
 

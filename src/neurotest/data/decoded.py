@@ -97,7 +97,7 @@ class DecodedSource(ArraySource):
         super()._keep(index)
         self._files = [self._files[i] for i in index]
 
-    def __ship__(self) -> tuple[Any, ...]:
+    def __reduce_for_worker__(self) -> tuple[Any, ...]:
         return _undecoded, ({name: value for name, value in vars(self).items() if name != "_x"},)
 
 

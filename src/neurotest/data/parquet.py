@@ -13,7 +13,7 @@ import numpy.typing as npt
 from neurotest import registry
 from neurotest.data.objects import INPUT_KEYS, LABEL_KEYS
 from neurotest.data.records import Content, Format, Ints, RecordSource, find_files
-from neurotest.data.source import Array, Source, Wanted
+from neurotest.data.source import Array, Source, Wanted, as_inputs
 from neurotest.errors import BadInput, near
 from neurotest.reading import reading, user_path
 
@@ -101,13 +101,22 @@ class _Table:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_cursors": {}}
 
-    def read(self, column: str, numbers: Ints) -> list[Any]:
+    def read(self, column: str, numbers: Ints) -> Any:
         """The values of a column, as arrow has them, one for each number."""
+        import pyarrow as pa
+
         cursor = self._cursors.setdefault(column, _Cursor(self, column))
-        values: list[Any] = [None] * len(numbers)
-        for i in np.argsort(numbers, kind="stable").tolist():
-            values[i] = cursor.at(int(numbers[i]))
-        return values
+        order = np.argsort(numbers, kind="stable")
+        parts, done = [], 0
+        while done < len(order):
+            start, chunk = cursor.at(int(numbers[order[done]]))
+            here = int(np.searchsorted(numbers[order], start + len(chunk)))
+            parts.append(chunk.take(pa.array(numbers[order[done:here]] - start)))
+            done = here
+        joined = pa.concat_arrays(parts)
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        return joined if (np.diff(order) == 1).all() else joined.take(pa.array(back))
 
     def column(self, column: str, count: int) -> Iterator[Any]:
         """The first rows of a column, in chunks."""
@@ -136,7 +145,8 @@ class _Cursor:
         self.chunk: Any = None
         self.left: Iterator[Any] = iter(())
 
-    def at(self, number: int) -> Any:
+    def at(self, number: int) -> tuple[int, Any]:
+        """Rows around this one, and the number of the first."""
         group = int(np.searchsorted(self.table.starts, number, side="right")) - 1
         if group != self.group or number < self.start:
             self.group, self.start, self.chunk = group, int(self.table.starts[group]), None
@@ -147,7 +157,7 @@ class _Cursor:
             self.chunk = next(self.left, None)
             if self.chunk is None:
                 raise BadInput(f"{self.table.what} has fewer rows than it promises: {AGAIN}")
-        return self.chunk[number - self.start]
+        return self.start, self.chunk
 
 
 class ParquetSource(RecordSource):
@@ -162,6 +172,15 @@ class ParquetSource(RecordSource):
     def fetch(self, numbers: Ints) -> Sequence[Content]:
         return _contents(self._table.read(self._image, numbers), f"{self.what}, column {self._image}")
 
+    def _rows(self, index: Ints) -> Array:
+        """Numbers all at once where they are even; what is not is looked at row by row, and named."""
+        if self._form.preprocess is not None or not len(index):
+            return super()._rows(index)
+        values = _together(self._table.read(self._image, self._at[index]))
+        if values is None or values[0].size != int(np.prod(self.shape)) or values.dtype != self.dtype:
+            return super()._rows(index)
+        return as_inputs(values.reshape(len(index), *self.shape), self.what)
+
     def record_names(self, numbers: Ints) -> list[str]:
         if self._key is None:
             return [f"row {number}" for number in numbers]
@@ -169,6 +188,35 @@ class ParquetSource(RecordSource):
 
     def keys(self, index: npt.ArrayLike) -> list[str]:
         return super().keys(index) if self._key is not None else Source.keys(self, index)
+
+
+def _together(column: Any) -> Array | None:
+    """Lists or tensors of one size as one array of 8 bits or floating point; None where they are not even."""
+    import pyarrow as pa
+
+    if column.null_count:
+        return None
+    if isinstance(column.type, pa.FixedShapeTensorType):
+        values = np.asarray(column.to_numpy_ndarray())
+    else:
+        shape, inner = [len(column)], column
+        while _is_list(inner.type):
+            if not len(inner) or not _even(inner):
+                return None
+            flat = inner.flatten()
+            shape.append(len(flat) // len(inner))
+            inner = flat
+        if inner.null_count or not (pa.types.is_integer(inner.type) or pa.types.is_floating(inner.type)):
+            return None
+        values = inner.to_numpy(zero_copy_only=False).reshape(shape)
+    values = _eight_bit(values) if values.dtype.kind in "iu" else values.astype(np.float32)
+    return values if values.dtype in (np.uint8, np.float32) and np.isfinite(values).all() else None
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _contents(scalars: Sequence[Any], what: str) -> list[Content]:
@@ -192,7 +240,7 @@ def _content(scalar: Any, what: str) -> Content:
         kind = scalar.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return bytes(scalar.as_py())
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if _is_list(kind):
         return _values(scalar, what)
     raise BadInput(f"{what} holds {kind}: expected pictures as bytes, lists of numbers, or tensors.")
 
@@ -204,7 +252,7 @@ def _values(scalar: Any, what: str) -> Array:
     shape, values = [], scalar.values
     count = len(values)
     shape.append(count)
-    while pa.types.is_list(values.type) or pa.types.is_large_list(values.type) or pa.types.is_fixed_size_list(values.type):
+    while _is_list(values.type):
         inner = values.flatten()
         if count == 0 or len(inner) % count or not _even(values):
             raise BadInput(f"{what} holds ragged lists: every input needs rows of one length.")

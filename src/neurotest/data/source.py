@@ -266,7 +266,7 @@ class ArraySource(Source):
     def _keep(self, index: npt.NDArray[np.int64]) -> None:
         self._x = self._x[index]
 
-    def __ship__(self) -> tuple[Any, ...]:
+    def __reduce_for_worker__(self) -> tuple[Any, ...]:
         """To a worker it travels as the spec it was opened by; data that only this process has travel themselves."""
         from neurotest.data.reopening import reopened
 

@@ -6,23 +6,23 @@ import os
 from typing import Any
 
 from neurotest.errors import BadInput
-from neurotest.scale.crew import Crew, Died
-from neurotest.scale.labour import Labour, pin
+from neurotest.scale.pool import WorkerDied, WorkerPool
+from neurotest.scale.tasks import TaskRunner, pin
 
 LOCAL = "local"
 
 
-class Hand:
+class RayWorker:
     """The actor: one worker, wherever Ray puts it."""
 
     def __init__(self, threads: int) -> None:
         pin(threads)
-        self.labour = Labour()
+        self.runner = TaskRunner()
 
     def do(self, key: str, shared: list[Any], message: bytes) -> bytes:
         import ray
 
-        return self.labour.do(key, lambda: ray.get(shared[0]), message)
+        return self.runner.do(key, lambda: ray.get(shared[0]), message)
 
 
 class Actor:
@@ -30,7 +30,7 @@ class Actor:
 
     def __init__(self, ray: Any, published: dict[str, Any], threads: int) -> None:
         self._ray, self._published = ray, published
-        self._actor = ray.remote(num_cpus=threads, max_restarts=0)(Hand).remote(threads)
+        self._actor = ray.remote(num_cpus=threads, max_restarts=0)(RayWorker).remote(threads)
         self.owed: Any = None
 
     def send(self, key: str, message: bytes) -> None:
@@ -41,14 +41,14 @@ class Actor:
         try:
             content: bytes = self._ray.get(self.owed)
         except self._ray.exceptions.RayError as error:
-            raise Died(str(error).strip().splitlines()[0]) from error
+            raise WorkerDied(str(error).strip().splitlines()[0]) from error
         return content
 
     def end(self) -> None:
         self._ray.kill(self._actor)
 
 
-class Cluster(Crew[Actor]):
+class Cluster(WorkerPool[Actor]):
     """address: `local`, `auto` (a Ray that runs on this machine), HOST:PORT or ray://HOST:PORT. workers: None for as many as the
     cluster has processors for."""
 

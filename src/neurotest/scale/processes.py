@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from neurotest import interrupts
-from neurotest.scale.crew import Crew, Died
-from neurotest.scale.labour import Labour, pin
+from neurotest.scale.pool import WorkerDied, WorkerPool
+from neurotest.scale.tasks import TaskRunner, pin
 
 
 class Process:
@@ -32,13 +32,13 @@ class Process:
             self.pipe.send_bytes(key.encode())
             self.pipe.send_bytes(message)
         except OSError as error:
-            raise Died(self._why()) from error
+            raise WorkerDied(self._why()) from error
 
-    def answer(self) -> bytes:
+    def answer(self) -> bytes | None:
         try:
-            return self.pipe.recv_bytes()
+            return self.pipe.recv_bytes() or None
         except (EOFError, OSError) as error:
-            raise Died(self._why()) from error
+            raise WorkerDied(self._why()) from error
 
     def _why(self) -> str:
         self._process.join(1)
@@ -46,7 +46,8 @@ class Process:
         if code is not None and code < 0:
             with suppress(ValueError):
                 return f"ended by {signal.Signals(-code).name}"
-        return f"ended with exit code {code}"
+        guard = ' (a script that starts workers needs `if __name__ == "__main__":`)' if code == 1 else ""
+        return f"ended with exit code {code}{guard}"
 
     def end(self) -> None:
         self._process.kill()
@@ -54,7 +55,7 @@ class Process:
         self.pipe.close()
 
 
-class Processes(Crew[Process]):
+class Processes(WorkerPool[Process]):
     """So many processes, each with so many threads. What tasks share lies in a file that each of them reads once."""
 
     name = "processes"
@@ -84,7 +85,8 @@ class Processes(Crew[Process]):
 
 def _work(pipe: Connection, folder: str, threads: int) -> None:
     _begin(threads)
-    labour = Labour()
+    pipe.send_bytes(b"")  # started
+    runner = TaskRunner()
     while True:
         try:
             key = pipe.recv_bytes().decode()
@@ -92,7 +94,7 @@ def _work(pipe: Connection, folder: str, threads: int) -> None:
         except (EOFError, OSError):
             return
         file = Path(folder) / key
-        pipe.send_bytes(labour.do(key, file.read_bytes, message))
+        pipe.send_bytes(runner.do(key, file.read_bytes, message))
 
 
 def _begin(threads: int) -> None:

@@ -20,11 +20,13 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.executor import Lost, current
+from neurotest.files import write_json
 from neurotest.jobs.life import resumed_settings
 from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.measure.several import Several
+from neurotest.notebook import view
 from neurotest.pieces import PER, Piece, pieces
 from neurotest.public import public
 from neurotest.runs.store import Run
@@ -41,7 +43,8 @@ from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
 
 PIECES = 4  # of a file
-PATIENCE = 600.0  # seconds that a batch may take
+PICKED = 1000  # by each method, unless somebody says
+TIMEOUT = 600.0  # seconds that a batch may take
 ASIDE = "set aside"  # entry of the run
 WHOLE = "{} has to see the whole pool at once: `neurotest select` does that, for pools that fit into memory."
 NAMED = 20  # inputs of a batch that is set aside, by name
@@ -59,7 +62,7 @@ def score(
     seed: int | None = None,
     limit: int | None = None,
     batch: int | None = None,
-    patience: float | None = None,
+    timeout: float | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
@@ -67,9 +70,9 @@ def score(
     """Score every input of data of any size, and pick the budget from the best.
 
     methods: names of `neurotest list selector` whose scores depend on one input each (default: deepgini). budget: `0.1%` or a
-    number of inputs to pick by each method (default: 1000). spread: pick a diverse batch from the top. train: training data,
-    for methods that learn from it. patience: seconds after which a worker that is at one batch counts as hanging. out: where
-    the run goes; RUN/scores holds ids and scores. resume: a run to go on with.
+    number of inputs to pick by each method (default: 1000, or all there are). spread: pick a diverse batch from the top. train:
+    training data, for methods that learn from it. timeout: seconds after which a worker that is at one batch counts as hanging.
+    out: where the run goes; RUN/scores holds ids and scores. resume: a run to go on with.
     """
     said = [methods] if isinstance(methods, (str, Scorer)) else methods
     settings = {
@@ -84,14 +87,14 @@ def score(
             stored = {name: config[name] for name in settings}
             source = stored_source(run, config["data"], data, "data")
             learned = None if config["train"] is None else stored_source(run, config["train"], train, "training data")
-            return _Scores.prepare(stored_target(run, target), source, learned, stored, patience)
+            return _Scores.prepare(stored_target(run, target), source, learned, stored, timeout)
 
         return go_on(resume, "score", again, progress, out=out)
     if target is None or data is None:
         raise BadInput("score needs a target and data (or resume=RUN to go on with one).")
-    usual = {"methods": ["deepgini"], "budget": "1000", "spread": False, "seed": 0, "limit": None, "batch": BATCH}
+    usual = {"methods": ["deepgini"], "budget": None, "spread": False, "seed": 0, "limit": None, "batch": BATCH}
     chosen = {name: usual[name] if value is None else value for name, value in settings.items()}
-    job = _Scores.prepare(open_target(target), data, train, chosen, patience, given=said)
+    job = _Scores.prepare(open_target(target), data, train, chosen, timeout, given=said)
     return carry_out(job, out, progress)
 
 
@@ -113,6 +116,18 @@ class ScoreResult:
             "methods": dict(self.methods), "notes": list(self.notes), "run": str(self.run) if self.run else None,
         }  # fmt: skip
 
+    def save(self, path: str | Path) -> Path:
+        """Write everything `to_dict` gives as JSON."""
+        write_json(Path(path), self.to_dict())
+        return Path(path)
+
+    def headline(self) -> str:
+        aside = f", {self.inputs - self.scored:,} set aside" if self.set_aside else ""
+        return f"{self.scored:,} of {self.inputs:,} inputs have scores{aside}"
+
+    def _repr_html_(self) -> str:
+        return view([self.headline(), *self.notes], (), self.table())
+
     def table(self) -> list[dict[str, Any]]:
         """One row per pick, method by method."""
         rows = []
@@ -133,18 +148,18 @@ class _Scores(Job[ScoreResult]):
     scorers: dict[str, Scorer]
     settings: Mapping[str, Any]
     train: Source | None
-    patience: float
+    timeout: float
     notes: tuple[str, ...] = ()
     aside: list[dict[str, Any]] = field(default_factory=list)
     finished: set[int] = field(default_factory=set)
 
     @classmethod
     def prepare(
-        cls, target: Target, data: AnyData, train: AnyData | None, settings: Mapping[str, Any], patience: float | None,
+        cls, target: Target, data: AnyData, train: AnyData | None, settings: Mapping[str, Any], timeout: float | None,
         given: Sequence[str | Scorer] | None = None,
     ) -> _Scores:  # fmt: skip
-        if patience is not None and not patience > 0:
-            raise BadInput(f"patience={patience:g}: expected seconds above 0 ({PATIENCE:g} by default).")
+        if timeout is not None and not timeout > 0:
+            raise BadInput(f"timeout={timeout:g}: expected seconds above 0 ({TIMEOUT:g} by default).")
         source, classes = open_counted(target, data, limit=settings["limit"])
         check_labels(source, classes)
         names = settings["methods"]
@@ -161,10 +176,12 @@ class _Scores(Job[ScoreResult]):
         learned = known_training(target) if train is None else open_data(target, train)
         learned = learned if any(getattr(scorer, "learns", None) for scorer in scorers.values()) else None
         sentences = tuple(dict.fromkeys([*remarks(target, source), *(note for each in notes.values() for note in each)]))
-        return cls(
+        job = cls(
             target=target, source=source, scorers=scorers, settings=settings, train=learned, notes=sentences,
-            patience=PATIENCE if patience is None else patience,
+            timeout=TIMEOUT if timeout is None else timeout,
         )  # fmt: skip
+        _ = job.picked  # a budget that does not fit is refused before the work
+        return job
 
     def config(self) -> dict[str, Any]:
         return {
@@ -189,6 +206,13 @@ class _Scores(Job[ScoreResult]):
     @property
     def files(self) -> int:
         return -(-len(self.source) // self.per_file)
+
+    @property
+    def picked(self) -> int:
+        """How many are picked by each method."""
+        if self.settings["budget"] is None:
+            return min(PICKED, len(self.source))
+        return read_budget(self.settings["budget"], len(self.source))
 
     def restore(self, run: Run) -> None:
         """What is there and belongs to the data; the rest is done again."""
@@ -263,7 +287,7 @@ class _Scores(Job[ScoreResult]):
         A piece on which workers were lost is done again batch by batch, so that no more than the guilty batch is set aside.
         """
         queue = _Queue(p for p in pieces(self.source, self.batch) if p.start // self.per_file not in self.finished)
-        for piece, result in current().attempt(_score, shared, queue, patience=PER * self.patience):
+        for piece, result in current().attempt(_score, shared, queue, timeout=PER * self.timeout):
             if isinstance(result, Lost):
                 if len(piece.index) > self.batch:
                     queue.first += _split(piece, self.batch)
@@ -286,7 +310,7 @@ class _Scores(Job[ScoreResult]):
 
     def _result(self, run: Run) -> ScoreResult:
         """One look at the files: what is kept of them is small, and merged."""
-        picked = min(read_budget(self.settings["budget"], max(1, len(self.source))), len(self.source))
+        picked = self.picked
         best = {name: Best(picked * (DEPTH if self.settings["spread"] else 1)) for name in self.scorers}
         scored = right = labelled = 0
         for number in range(self.files):

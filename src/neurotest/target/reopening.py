@@ -14,7 +14,7 @@ CACHES = ("_surveys", "_chunks", "reference", "fingerprint")
 _open: dict[str, Target] = {}
 
 
-def shipped(target: Target) -> tuple[Any, ...]:
+def reduced(target: Target) -> tuple[Any, ...]:
     """What `__reduce__` would give."""
     about = {name: value for name, value in vars(target).items() if name not in CACHES}
     if not target.loaded or target._own:

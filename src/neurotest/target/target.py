@@ -133,11 +133,11 @@ class Target:
         twin.__dict__.pop("fingerprint", None)
         return twin
 
-    def __ship__(self) -> tuple[Any, ...]:
+    def __reduce_for_worker__(self) -> tuple[Any, ...]:
         """To a worker it travels as its description; a network that only this process has travels itself."""
-        from neurotest.target.reopening import shipped
+        from neurotest.target.reopening import reduced
 
-        return shipped(self)
+        return reduced(self)
 
     def check_mode(self) -> None:
         """Refuse a network in training mode: dropout and batch statistics would make every number random."""

@@ -7,7 +7,9 @@ import gzip
 import importlib.util
 import io
 import struct
+import tarfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -333,4 +335,78 @@ class Descriptions:
         return lambda: self.read(folder / "descriptions.csv", self.target)
 
 
-KINDS = (Npz, Idx, Images, *SOUNDS, LabelsCsv, LabelStudio, LabelsJson, LabelsLines, LabelsFolder, LabelledFolder, Descriptions)
+def _png(x: np.ndarray) -> bytes:
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.fromarray(x[0]).save(out, "PNG")
+    return out.getvalue()
+
+
+class Tar:
+    """Samples as WebDataset writes them."""
+
+    name, outside = "webdataset", False
+
+    def prepare(self, folder: Path) -> None:
+        self.parts = {f"{i}.png": _png(x) for i, x in enumerate(X)} | {f"{i}.cls": str(y).encode() for i, y in enumerate(Y)}
+        self.parts |= {"4.npy": npy(X[0]), "4.json": b'{"label": 2}'}
+
+    def case(self, rng: Rng, folder: Path) -> Read:
+        parts = dict(sorted(self.parts.items()))
+        name = pick(rng, list(parts))
+        if rng.random() < 0.5:
+            parts[name] = mutate_bytes(rng, parts[name])
+        else:
+            other = mutate_text(rng, name).replace("\ud800", "?").replace("\0", "")[:80]
+            parts = {(other if key == name else key): content for key, content in parts.items()}
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=pick(rng, (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT))) as packed:
+            for key, content in parts.items():
+                info = tarfile.TarInfo(key)
+                info.size = len(content)
+                with suppress(ValueError, UnicodeError):
+                    packed.addfile(info, io.BytesIO(content))
+        content = out.getvalue()
+        file = folder / "a.tar"
+        file.write_bytes(mutate_bytes(rng, content) if rng.random() < 0.6 else content)
+        words = pick(rng, ("", "#png", "#png,cls", "#npy,json", "[:2]"))
+
+        def read() -> None:
+            source = data(f"webdataset:{file}{words}")
+            source.read(np.arange(len(source)))
+
+        return read
+
+
+class Parquet:
+    """Rows of a Parquet file."""
+
+    name, outside = "parquet", False
+
+    def prepare(self, folder: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.seeds: list[bytes] = []
+        for image in ([_png(x) for x in X], X.tolist(), [{"bytes": _png(x), "path": "a"} for x in X]):
+            for packing in ("none", "snappy"):
+                out = io.BytesIO()
+                pq.write_table(pa.table({"image": image, "label": Y, "id": list("abcd")}), out, compression=packing)
+                self.seeds.append(out.getvalue())
+
+    def case(self, rng: Rng, folder: Path) -> Read:
+        file = folder / "a.parquet"
+        file.write_bytes(mutate_bytes(rng, pick(rng, self.seeds), self.seeds))
+        words = pick(rng, ("", "#image", "#image,label", "#label", "#image,id,label", "[:2]"))
+
+        def read() -> None:
+            source = data(f"parquet:{file}{words}")
+            source.read(np.arange(len(source)))
+
+        return read
+
+
+RECORDS = (Tar, *((Parquet,) if importlib.util.find_spec("pyarrow") else ()))
+LABELS = (LabelsCsv, LabelStudio, LabelsJson, LabelsLines, LabelsFolder, LabelledFolder)
+KINDS = (Npz, Idx, Images, *SOUNDS, *RECORDS, *LABELS, Descriptions)

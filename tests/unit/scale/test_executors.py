@@ -12,8 +12,8 @@ import torch
 
 from neurotest.errors import BadInput
 from neurotest.executor import Executor, Lost, Serial, current, using
-from neurotest.scale.labour import RemoteError
 from neurotest.scale.opening import open_executor
+from neurotest.scale.tasks import RemoteError
 
 pytestmark = pytest.mark.plain
 
@@ -69,7 +69,7 @@ def test_a_task_that_kills_every_worker_is_given_up_and_named(parallel: Executor
 
 def test_a_worker_that_hangs_is_given_up(parallel: Executor, helpers: ModuleType) -> None:
     list(parallel.run(helpers.add, 0, range(2)))  # both workers are awake
-    results = dict(parallel.attempt(helpers.hang, None, range(3), patience=2))
+    results = dict(parallel.attempt(helpers.hang, None, range(3), timeout=2))
     assert results[1] == Lost("no answer within 2 seconds")
     assert (results[0], results[2]) == (0, 2)
 

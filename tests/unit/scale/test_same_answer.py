@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import neurotest
+from neurotest.campaign.store import Store
 from neurotest.data.source import ArraySource
 from neurotest.executor import Executor, _current
 from neurotest.pieces import PER, pieces
@@ -92,3 +94,28 @@ def test_pieces_follow_an_order() -> None:
     parts = list(pieces(source, 1, order=order, per=2))
     assert [part.source.read(np.arange(len(part.source))).ravel().tolist() for part in parts] == [[8, 0], [7, 1], [6]]
     assert PER >= 1
+
+
+def test_a_swarm_finds_the_same_faults(parallel: Executor, tmp_path: Path) -> None:
+    def faults(place: Path) -> list[tuple[int, int, str, int]]:
+        neurotest.swarm(
+            "zoo:mnist-lenet1",
+            "zoo:mnist/test[:60]",
+            radius=0.15,
+            particles=4,
+            iterations=3,
+            batch=40,
+            out=place,
+            beside=("noise",),
+        )
+        with neurotest.Run.open(place) as run:
+            stored = Store(run).faults()
+            return [(fault.number, fault.root, fault.content, fault.predicted) for fault in stored]
+
+    alone = faults(tmp_path / "alone")
+    assert len(alone) > 3
+    with by(parallel):
+        assert faults(tmp_path / "shared") == alone
+    one, other = (neurotest.Run.open(tmp_path / name) for name in ("alone", "shared"))
+    with one, other:
+        assert one["swarm"] == other["swarm"]

@@ -164,7 +164,7 @@ def test_batches_on_which_workers_die_or_hang_are_set_aside_and_the_others_score
     x[42, 0, 0, 0], x[77, 0, 0, 0] = 255, 254
     np.savez(data.removeprefix("npz:"), x=x)
     result = neurotest.score(
-        neurotest.load(target, size="1x4x4"), data, "margin", batch=10, budget=5, patience=6, out=tmp_path / "run"
+        neurotest.load(target, size="1x4x4"), data, "margin", batch=10, budget=5, timeout=6, out=tmp_path / "run"
     )
     assert [(one["first"], one["last"]) for one in result.set_aside] == [(40, 49), (70, 79)]
     assert "its worker was lost" in result.set_aside[0]["reason"]
@@ -180,7 +180,7 @@ def test_batches_on_which_workers_die_or_hang_are_set_aside_and_the_others_score
         ("random", {}, "has to see the whole pool"),
         ("nss:sample=none", {}, "has to see the whole pool"),
         ("nothing", {}, "nothing"),
-        ("deepgini", {"patience": 0}, "patience=0: expected seconds above 0"),
+        ("deepgini", {"timeout": 0}, "timeout=0: expected seconds above 0"),
         ("deepgini", {"budget": 2000}, "the pool has only 900 inputs"),
     ],
 )

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable
 
 from neurotest.errors import NeurotestError
-from neurotest.scale.shipping import pack, unpack
+from neurotest.scale.pickling import pack, unpack
 
 KEPT = 2  # shared objects that stay loaded
 DONE, FAILED = "done", "failed"
@@ -16,7 +16,7 @@ class RemoteError(Exception):
     """What went wrong in a worker, with the traceback from there."""
 
 
-class Labour:
+class TaskRunner:
     """Does tasks; `fetch` gives the bytes of a shared object by its key."""
 
     def __init__(self) -> None:

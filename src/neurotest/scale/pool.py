@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from neurotest import interrupts
 from neurotest.executor import TRIES, Executor, Lost, Result, Task
-from neurotest.scale.labour import FAILED
-from neurotest.scale.shipping import pack, unpack
+from neurotest.scale.pickling import pack, unpack
+from neurotest.scale.tasks import FAILED
 
 LOOK = 0.5  # seconds between two looks at whether somebody asked to stop
 AHEAD = 4  # tasks per worker that may be finished before one that is still at work; their results wait here
@@ -21,7 +21,7 @@ AHEAD = 4  # tasks per worker that may be finished before one that is still at w
 _END: Any = object()
 
 
-class Died(Exception):
+class WorkerDied(Exception):
     """A worker is gone; the text says why."""
 
 
@@ -29,8 +29,8 @@ class Worker(Protocol):
     def send(self, key: str, message: bytes) -> None:
         """Begin a task."""
 
-    def answer(self) -> bytes:
-        """What it gave; `Died` if the worker is gone."""
+    def answer(self) -> bytes | None:
+        """What it gave; None: it has started, and begins its first task now; `WorkerDied` if the worker is gone."""
 
     def end(self) -> None:
         """End it now, whatever it does."""
@@ -49,7 +49,7 @@ class Job:
     began: float = field(default_factory=time.monotonic)
 
 
-class Crew(Executor, Generic[W]):
+class WorkerPool(Executor, Generic[W]):
     """An executor over workers that a subclass starts and waits for."""
 
     def __init__(self, workers: int) -> None:
@@ -76,12 +76,12 @@ class Crew(Executor, Generic[W]):
 
     def attempt(
         self, function: Callable[[Any, Task], Result], shared: Any, tasks: Iterable[Task], *,
-        patience: float | None = None, ordered: bool = True,
+        timeout: float | None = None, ordered: bool = True,
     ) -> Iterator[tuple[Task, Result | Lost]]:  # fmt: skip
         key = f"shared-{next(self._keys)}"
         self.publish(key, pack(shared))
         try:
-            yield from self._work(key, function, tasks, patience, ordered)
+            yield from self._work(key, function, tasks, timeout, ordered)
         except BaseException:
             self._drop_all()
             raise
@@ -90,7 +90,7 @@ class Crew(Executor, Generic[W]):
             self._drop_busy()  # whoever stopped listening
 
     def _work(
-        self, key: str, function: Callable[..., Any], tasks: Iterable[Any], patience: float | None, ordered: bool
+        self, key: str, function: Callable[..., Any], tasks: Iterable[Any], timeout: float | None, ordered: bool
     ) -> Iterator[tuple[Any, Any]]:
         left, numbers = iter(tasks), itertools.count()  # who reads the results may add tasks, so the end may move
         again: list[Job] = []
@@ -108,7 +108,7 @@ class Crew(Executor, Generic[W]):
                 self._begin(key, function, Job(next(numbers), task))
             if not self._busy and not finished:
                 return
-            for job, result in self._answers(patience):
+            for job, result in self._answers(timeout):
                 if isinstance(result, Lost) and job.tries < TRIES:
                     again.append(job)
                     continue
@@ -127,32 +127,37 @@ class Crew(Executor, Generic[W]):
             job.tries, job.began = job.tries + 1, time.monotonic()
             try:
                 worker.send(key, message)
-            except Died:  # while it was idle: nobody's task
+            except WorkerDied:  # while it was idle: nobody's task
                 job.tries -= 1
                 worker.end()
                 continue
             self._busy[worker] = job
             return
 
-    def _answers(self, patience: float | None) -> Iterator[tuple[Job, Any]]:
+    def _answers(self, timeout: float | None) -> Iterator[tuple[Job, Any]]:
         """Tasks that came to an end since the last look."""
         for worker in self.wait(list(self._busy), LOOK):
             job = self._busy.pop(worker)
             try:
-                kind, result = unpack(worker.answer())
-            except Died as death:
+                content = worker.answer()
+            except WorkerDied as death:
                 worker.end()
                 yield job, Lost(str(death))
                 continue
+            if content is None:
+                job.began = time.monotonic()
+                self._busy[worker] = job
+                continue
+            kind, result = unpack(content)
             self._idle.append(worker)
             if kind == FAILED:
                 raise result
             yield job, result
         for worker, job in list(self._busy.items()):
-            if patience is not None and time.monotonic() - job.began > patience:
+            if timeout is not None and time.monotonic() - job.began > timeout:
                 del self._busy[worker]
                 worker.end()
-                yield job, Lost(f"no answer within {patience:g} seconds")
+                yield job, Lost(f"no answer within {timeout:g} seconds")
 
     def _drop_busy(self) -> None:
         for worker in list(self._busy):

@@ -1,7 +1,7 @@
 """Objects on their way to a worker: what can be opened again where it arrives travels as its description.
 
-A class says so with `__ship__`, which gives what `__reduce__` would. It is not `__reduce__` because copies made in one process
-must stay copies.
+A class says so with `__reduce_for_worker__`, which gives what `__reduce__` would. It is not `__reduce__` because copies made in
+one process must stay copies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from neurotest.errors import BadInput
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, thing: Any) -> Any:
-        ship = None if isinstance(thing, type) else getattr(type(thing), "__ship__", None)
+        ship = None if isinstance(thing, type) else getattr(type(thing), "__reduce_for_worker__", None)
         return NotImplemented if ship is None else ship(thing)
 
 
