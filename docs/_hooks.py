@@ -33,6 +33,7 @@ FIXED: list[dict[str, str]] = [
     {"In a notebook": "in-a-notebook.md"},
     {"Bring your own model": "bring-your-own-model.md"},
     {"Networks that predict a quantity": "regression.md"},
+    {"Steering": "steering.md"},
     {"Large networks": "large-networks.md"},
     {"Large data, many workers": "scale.md"},
     {"Transformers": "transformers.md"},
@@ -254,10 +255,15 @@ shipped weights on the whole test set."""
     return "\n\n".join([head, table, (docs / "notes" / "zoo.md").read_text(encoding="utf-8")])
 
 
+def _quality(about: dict[str, Any]) -> str:
+    """The share of right answers; of a quantity how far answers are off, beside the mean of training."""
+    return f"{about['accuracy']:.2%}" if "accuracy" in about else f"{about['error']:.3g} off (the mean: {about['trivial']:.3g})"
+
+
 def _zoo_row(subject: Any) -> list[str]:
     parameters = sum(p.numel() for p in subject.build().parameters())
     # Only what is shipped: the page must not depend on what somebody trained into the cache of this machine.
-    accuracy = f"{subject.about['accuracy']:.2%}" if subject.embedded else ""
+    accuracy = _quality(subject.about) if subject.embedded else ""
     place = "in the package" if subject.embedded else "trained on demand"
     recipe = subject.recipe.describe()
     about = subject.about if subject.embedded else {}

@@ -107,11 +107,13 @@ def _error(examined: Examined, bins: Bins) -> Finding:
     values = bins.values(examined.logits(examined.x).double()).cpu().numpy()
     error, usual = float(np.abs(values - truth).mean()), float(np.abs(np.median(truth) - truth).mean())
     same = float((bins.of(values) == bins.of(truth)).mean())
-    near = float((np.abs(values - truth) <= bins.width).mean())
-    examined.facts |= {"mean_error": error, "median_error": usual, "accuracy": same, "within_a_bin": near}
+    close, near = (float((np.abs(values - truth) <= limit).mean()) for limit in (bins.width, bins.tolerance))
+    limit = "a bin's width" if bins.tolerance == bins.width else "the tolerance"
+    examined.facts |= {"mean_error": error, "median_error": usual, "accuracy": same, "within_a_bin": close}
+    examined.facts["within_the_tolerance"] = near
     text = (
-        f"answers are off by {error:.4g} on average (always the median of the labels: {usual:.4g}); {near:.1%} by at most a "
-        f"bin's width ({bins.width:.3g}), {same:.1%} in the right one of {bins.count} bins"
+        f"answers are off by {error:.4g} on average (always the median of the labels: {usual:.4g}); {near:.1%} by at most "
+        f"{limit} ({bins.tolerance:.3g}), {same:.1%} in the right one of {bins.count} bins"
     )
     if error < usual:
         return Finding("accuracy", "ok", text)

@@ -95,7 +95,8 @@ class Extractor:
         if self.want is None:
             return Features(joined, None, None)
         scores = torch.cat(logits)
-        return Features(joined, scores.softmax(1).numpy(), scores.argmax(1).numpy())
+        probs = None if self.network.bins is not None else scores.softmax(1).numpy()  # a quantity has none
+        return Features(joined, probs, scores.argmax(1).numpy())
 
     def distance(self, target: Target, source: Source, originals: Source, *, batch: int = LITTLE) -> NDArray[np.float64]:
         """How differently the extractor sees each input and its original, 0 to 4: LPIPS with equal weights, on these features.

@@ -176,3 +176,17 @@ def test_a_suite_by_hand() -> None:
     assert result["nc"] == sorted(result["nc"], reverse=True)
     assert result["l2"] <= 0.1 * 28
     assert result == cells.suite(plan)
+
+
+def test_driving_networks_are_left_out_with_the_way_to_bring_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from neurotest.studies.coverage import cells
+    from neurotest.studies.coverage.study import DRIVING, CoverageStudy, here
+
+    monkeypatch.setattr(cells, "here", lambda name: name not in DRIVING)
+    reasons = dict(CoverageStudy().left_out("quick", {}))
+    assert "neurotest data get driving --from DIR" in reasons["Dave2"]
+    assert "neurotest zoo train driving-dave2n" in reasons["Dave2-N"]
+    assert not {part.subject for part in here("quick")} & set(DRIVING)
+    monkeypatch.setattr(cells, "here", lambda name: True)
+    assert "--only suite/driving-dave2" in dict(CoverageStudy().left_out("quick", {}))["Dave2"]
+    assert set(DRIVING) <= {part.subject for part in here("quick")}

@@ -144,7 +144,7 @@ class _Attack(Batches[AttackResult]):
         return self._result(engine)
 
     def _result(self, engine: Engine) -> AttackResult:
-        arrays = self.joined("x", "predicted", "random", "random_predicted", "distance", "answers")
+        arrays = self.joined("x", "predicted", "random", "random_predicted", "distance")
         predictions, noise, distance = arrays["predicted"], arrays["random_predicted"], arrays["distance"]
         expected, changed = self.seeds.expected, distance[:, 2] > SAME
         return AttackResult(
@@ -154,8 +154,11 @@ class _Attack(Batches[AttackResult]):
             control=Control(arrays["random"], noise, (noise != expected) & changed),
             unstable=sum(int(part["lost"]) for part in self.done), forwards=engine.forwards + len(self.source),
             backwards=engine.backwards, notes=self._notes(engine), names=self.seeds.names,
-            quantities=Quantities.of(self.seeds, arrays["answers"]), **self.about(),
+            quantities=self._quantities(), **self.about(),
         )  # fmt: skip
+
+    def _quantities(self) -> Quantities | None:
+        return None if self.seeds.bins is None else Quantities.of(self.seeds, self.joined("answers")["answers"])
 
     def _one(self, engine: Engine, rows: NDArray[np.int64]) -> Arrays:
         device = self.target.device

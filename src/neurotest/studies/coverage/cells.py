@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from neurotest import rng, zoo
@@ -23,17 +24,18 @@ from neurotest.generate.gradient import CW, PGD, AttackResult, Diversity, attack
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.measure.context import Context
 from neurotest.mutate.space import to_unit
-from neurotest.scan import predictions, scan
+from neurotest.scan import batches, predictions, scan
 from neurotest.stats.evenness import evenness
 from neurotest.studies import material
 from neurotest.studies.coverage import published as paper
 from neurotest.studies.frame import Row, odd, split_of
 from neurotest.studies.pictures import strip, unit_picture
 from neurotest.target import Target
+from neurotest.target.load import load
 
 CLASSES = 10
 # Features for FID, KID and IS come from a network that was not attacked; CIFAR-10 has none but the target.
-EXTRACTORS = {"mnist": "zoo:mnist-lenet5", "cifar10": "target"}
+EXTRACTORS = {"mnist": "zoo:mnist-lenet5", "cifar10": "target", "driving": "target"}
 EXISTS = 0.75  # at .2 some input of any suite drives every unit
 BASELINE, IMPARTIAL = 100, 30  # inputs per class for table 7 and figure 8
 
@@ -85,6 +87,8 @@ class Subject:
 @functools.lru_cache(maxsize=4)
 def subject_of(name: str, features: str | None = None) -> Subject:
     target = material.network(name)
+    if target.bins is not None:  # a fault is another one of 25 parts, as in the study: a part's width, wherever its edges are
+        target = load(target, tolerance=target.bins.width)
     extractor = Extractor.of(features or EXTRACTORS[zoo.find(name).dataset], target)
     return Subject(target, odd(split_of(name, "test")), extractor)
 
@@ -93,12 +97,37 @@ def subject_of(name: str, features: str | None = None) -> Subject:
 def correct(name: str) -> NDArray[np.int64]:
     """Which of the subject's test images it gets right."""
     subject = subject_of(name)
+    bins, truth = subject.target.bins, subject.test.quantities
+    if bins is not None and truth is not None:
+        values = quantities(subject.target, subject.test)
+        return np.flatnonzero(np.abs(values - truth) <= bins.tolerance)
     return np.flatnonzero(predictions(subject.target, subject.test) == subject.test.labels)
+
+
+def here(name: str) -> bool:
+    """Whether a network and its data are on this machine."""
+    if not material.available(name):
+        return False
+    try:
+        split_of(name, "test")
+    except BadInput:
+        return False
+    return True
+
+
+def quantities(target: Target, source: Source) -> NDArray[np.float64]:
+    """(n,) what a target that predicts a quantity says of a source."""
+    assert target.bins is not None
+    with torch.inference_mode():
+        logits = torch.cat([target.logits(part.x) for part in batches(target, source)])
+    return np.asarray(target.bins.values(logits.double()).cpu().numpy())
 
 
 def chosen(*names: str, draw: int, per_class: int, purpose: str = "study.coverage", right: bool = True) -> ArraySource:
     """Equally many test images of each class, of those the targets get right: impartial before anything is done."""
     subject = subject_of(names[0])
+    if subject.test.quantities is not None:
+        return _some(subject, correct(names[0]), per_class * CLASSES, draw, purpose)
     labels = subject.test.labels
     assert labels is not None
     pool = functools.reduce(np.intersect1d, [correct(name) for name in names]) if right else np.arange(len(labels))
@@ -107,6 +136,13 @@ def chosen(*names: str, draw: int, per_class: int, purpose: str = "study.coverag
     if len(rows) < per_class * CLASSES:
         raise BadInput(f"{', '.join(names)}: fewer than {per_class} usable test images of some class.")
     return ArraySource(subject.test.read(rows), labels[rows], spec=f"{names[0]}, draw {draw}", classes=subject.target.classes)
+
+
+def _some(subject: Subject, pool: NDArray[np.int64], count: int, draw: int, purpose: str) -> ArraySource:
+    """Of a quantity so many inputs at random: there are no classes to be even about."""
+    rows = np.sort(rng.stream(purpose, draw).permutation(pool)[:count])
+    assert subject.test.quantities is not None
+    return ArraySource(subject.test.read(rows), subject.test.quantities[rows], spec=f"{subject.test.spec}, draw {draw}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,12 +201,13 @@ def measure(subject: Subject, clean: Clean, after: Source, predicted: NDArray[np
     nc, exists = coverage(target, after)
     x, before = (to_unit(target.prepare(s.read(np.arange(len(s)))), target.bounds) for s in (after, clean.images))
     finite = predicted >= 0
+    classes = CLASSES if target.bins is None else target.bins.count
     return {
         "nc": nc, "exists": exists, "asr": float(fault.mean()),
         "is": None if features.probs is None else inception_score(features.probs).value,
         "fid": fid(features.values, clean.features.values, covariance="shrunk").value,
         "kid": kid(features.values, clean.features.values).value,
-        "oi": evenness(predicted[finite], CLASSES), "oi faults": evenness(predicted[finite & fault], CLASSES),
+        "oi": evenness(predicted[finite], classes), "oi faults": evenness(predicted[finite & fault], classes),
         "ssim": float(pixels.ssim(x, before).mean()), "l2": float(pixels.distances(x, before)["l2"].mean()),
     }  # fmt: skip
 

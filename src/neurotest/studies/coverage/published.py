@@ -9,7 +9,8 @@ THRESHOLDS: tuple[float, ...] = PAPER["thresholds"]
 MODELS = tuple(PAPER["asr"])
 OURS = {
     "mnist-fcnet5": "FCNet5", "mnist-fcnet10": "FCNet10", "mnist-conv1d": "Conv1DNet", "mnist-conv2d": "Conv2DNet",
-    "cifar10-resnet20": "ResNet56", "cifar10-resnet56": "ResNet56",
+    "cifar10-resnet20": "ResNet56", "cifar10-resnet56": "ResNet56", "driving-dave2": "Dave_orig",
+    "driving-dave2n": "Dave_norminit",
 }  # fmt: skip
 Row = tuple[float | None, ...]
 # What is correlated with coverage: table, published numbers, the hoped direction.

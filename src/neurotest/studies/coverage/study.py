@@ -19,8 +19,10 @@ from neurotest.studies.coverage.correlations import HOPED, METRICS, SHOWN
 from neurotest.studies.frame import Cell, Reason, Results, Row, Study, Subjects, below, cell
 
 BORROWED = "cifar10-resnet56"  # the paper's own network: with somebody else's weights where they lie beside the project
-SUBJECTS = tuple(name for name in paper.OURS if name != BORROWED)
+DRIVING = ("driving-dave2", "driving-dave2n")  # where the frames are; they may not be passed on
+SUBJECTS = tuple(name for name in paper.OURS if name != BORROWED and name not in DRIVING)
 STRENGTHS = {"pgd": (0.1, 0.2, 0.3), "pgd-first": (0.1, 0.2, 0.3), "cw": (0.0, 20.0, 40.0)}
+TURNS = (2.5, 5.0, 10.0)  # kappa of CW in pixels: shares of the span like the study's .05, .1 and .2 of radians
 WEIGHTS = {"quick": (0.0, 1.0, 1e2, 1e4), "full": (0.0, 1.0, 10.0, 1e2, 1e3, 1e4, 1e5)}
 FIGURE = "mnist-conv2d"  # the subject of table 7 and figures 2 and 8
 BESIDE = ("subject", "layer", "lambda", "nc before", "nc after", "before png", "after png")  # figure 2
@@ -52,8 +54,9 @@ PARTS: dict[str, tuple[Part, ...]] = {
         Part("cifar10-resnet20", ("pgd",), 20, (0,)),
         Part("cifar10-resnet20", ("cw",), 20, (1,), optional=True),
         Part(BORROWED, ("pgd",), 20, (0,), optional=True),
+        *(Part(name, ("pgd", "cw"), 20, (0,), optional=True) for name in DRIVING),
     ),
-    "full": tuple(Part(name, ("pgd", "pgd-first", "cw"), 100, (0, 1, 2)) for name in (*SUBJECTS, BORROWED)),
+    "full": tuple(Part(name, ("pgd", "pgd-first", "cw"), 100, (0, 1, 2)) for name in (*SUBJECTS, BORROWED, *DRIVING)),
 }
 LAYERS = {"quick": 3, "full": 6}
 STEPS = 40
@@ -91,7 +94,6 @@ class CoverageStudy(Study):
     subjects = Subjects(SUBJECTS, SUBJECTS)
     absent = (
         ("DenseNet121", "too large to train here; cifar10-resnet20 stands in for the CIFAR-10 networks"),
-        ("Dave2, Dave2-N (driving)", "regression: a steering angle has no class that an attack could leave"),
         ("IS and FID by InceptionV3", "its weights are not available; the extractor is named beside every number"),
         ("figure 9 and section 5.2", "a discussion of other people's pictures of neurons, with nothing to measure"),
     )
@@ -157,6 +159,12 @@ class CoverageStudy(Study):
             yield "ResNet56", f"its weights are here; its suites take long: `--resume RUN --only suite/{BORROWED}`"
         elif zoo.find(BORROWED).weights is None and file is not None:
             yield "ResNet56, trained by us", f"somebody else's weights are used: {file.name}"
+        for name, theirs in zip(DRIVING, ("Dave2", "Dave2-N"), strict=True):
+            if not cells.here(name):
+                how = f"`neurotest data get driving --from DIR`, `neurotest zoo train {name}`"
+                yield theirs, f"the frames, or the network, are not here: {how}"
+            elif not below(done, f"suite/{name}/"):
+                yield theirs, f"it is here; its suites take long: `--resume RUN --only suite/{name}`"
         if scale == "quick":
             if not below(done, "suite/cifar10-resnet20/1/cw"):
                 yield OPTIONAL
@@ -164,7 +172,7 @@ class CoverageStudy(Study):
 
 
 def here(scale: str) -> list[Part]:
-    return [part for part in PARTS[scale] if material.available(part.subject)]
+    return [part for part in PARTS[scale] if cells.here(part.subject)]
 
 
 @functools.cache
@@ -179,7 +187,7 @@ def layers_of(subject: str, count: int) -> tuple[str, ...]:
 def plans(part: Part, draw: int, scale: str) -> Iterator[Plan]:
     """Every suite of a subject; without a regulariser there is no layer to choose."""
     for attack in part.attacks:
-        for strength in STRENGTHS[attack]:
+        for strength in TURNS if attack == "cw" and part.subject in DRIVING else STRENGTHS[attack]:
             about: Row = {"subject": part.subject, "attack": attack, "strength": strength, "draw": draw, "images": part.images}
             for weight in WEIGHTS[scale]:
                 for layer in (None,) if weight == 0 else layers_of(part.subject, LAYERS[scale]):
