@@ -44,7 +44,7 @@ def study(
 def print_tables(result: dict[str, Any]) -> None:
     for title, rows in result["tables"].items():
         if rows:
-            columns = [name for name in rows[0] if not name.endswith("png")]  # pictures are for the report
+            columns = [name for name in rows[0] if not name.endswith(("png", "wav"))]  # pictures and sounds are for the report
             heading = f"{title} (the first {SHOWN} of {len(rows)} rows)" if len(rows) > SHOWN else title
             show.table(heading, columns, [[_text(row.get(name)) for name in columns] for row in rows[:SHOWN]])
     if result["checks"]:

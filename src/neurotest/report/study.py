@@ -88,25 +88,34 @@ FIRST = (
 )  # fmt: skip
 
 
+MEDIA = ("png", "wav")  # columns that are looked at or listened to
+
+
 def _place(name: str) -> tuple[bool, int, str]:
     place = FIRST.index(name) if name in FIRST else len(FIRST)
-    return name.endswith("png"), place, name.replace("before", " ")  # before comes before after
+    return name.endswith(MEDIA), place, name.replace("before", " ")  # before comes before after
 
 
 def _table(title: str, rows: list[Row], order: list[str] | None = None) -> Row:
-    columns = sorted(rows[0], key=_place) if order is None else sorted(order, key=lambda name: name.endswith("png"))
+    columns = sorted(rows[0], key=_place) if order is None else sorted(order, key=lambda name: name.endswith(MEDIA))
     return {
         "title": title, "columns": columns,
-        "heads": [(name.removesuffix("png").strip(), _cell(name, rows[0].get(name))["kind"]) for name in columns],
+        "heads": [(_head(name), _cell(name, rows[0].get(name))["kind"]) for name in columns],
         "rows": [[_cell(name, row.get(name)) for name in columns] for row in rows[:ROWS]],
-        "csv": csv_link([{name: row.get(name) for name in columns if not name.endswith("png")} for row in rows]),
-        "left": max(0, len(rows) - ROWS), "long": len(rows) > LONG, "pictured": any(name.endswith("png") for name in columns),
+        "csv": csv_link([{name: row.get(name) for name in columns if not name.endswith(MEDIA)} for row in rows]),
+        "left": max(0, len(rows) - ROWS), "long": len(rows) > LONG, "pictured": any(name.endswith(MEDIA) for name in columns),
     }  # fmt: skip
+
+
+def _head(name: str) -> str:
+    return name.removesuffix("png").removesuffix("wav").strip()
 
 
 def _cell(name: str, value: Any) -> Row:
     if name.endswith("png") and isinstance(value, str):
         return {"picture": f"data:image/png;base64,{value}", "kind": "tall" if _height(value) >= TALL else ""}
+    if name.endswith("wav") and isinstance(value, str):
+        return {"picture": None, "sound": f"data:audio/wav;base64,{value}", "kind": ""}
     text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
     return {"picture": None, "text": text, "kind": "text" if isinstance(value, str) else ""}
 

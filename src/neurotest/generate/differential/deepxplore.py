@@ -106,8 +106,12 @@ class DeepXplore(Method):
     def operator(self) -> str:
         return f"deepxplore-{self.constraint}"
 
-    def check(self, shape: tuple[int, ...]) -> None:
+    def check(self, shape: tuple[int, ...], *, sound: bool = False) -> None:
         check_shape(self.constraint, shape)
+        if sound and self.constraint == "light":
+            raise BadInput(
+                "constraint='light' moves all samples of a sound alike, which nobody hears: use deepxplore:free,step=0.001."
+            )
 
     def begin(self, ensemble: Ensemble, random: int) -> _Search:
         if self.push is not None and self.push >= len(ensemble):

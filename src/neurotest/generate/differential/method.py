@@ -50,8 +50,8 @@ class Method(Settings, ABC):
     def operator(self) -> str:
         return self.name
 
-    def check(self, shape: tuple[int, ...]) -> None:
-        """Refuse inputs of a shape that it cannot change."""
+    def check(self, shape: tuple[int, ...], *, sound: bool = False) -> None:
+        """Refuse inputs that it cannot change."""
 
     @abstractmethod
     def begin(self, ensemble: Ensemble, random: int) -> Search: ...

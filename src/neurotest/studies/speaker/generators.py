@@ -24,8 +24,9 @@ from neurotest.target.gradients import gradient
 PAPERS = ("sensitivity-paper", "excitability-gradient")
 GENERATORS = (*PAPERS, "swarm", "deepxplore", "dlfuzz", "deephunter", "random", "pgd")
 ROUNDS = 20  # the paper's iterations
-XPLORE = "deepxplore:preset=mnist-paper,push=0,constraint=free"  # away from the network under test: only its errors count
-DLFUZZ = f"dlfuzz:steps={ROUNDS}"
+# Steps are small: samples of speech are some hundredths of the range. Away from the network under test: only its errors count.
+XPLORE = f"deepxplore:constraint=free,push=0,step=0.001,steps={ROUNDS}"
+DLFUZZ = f"dlfuzz:step=0.001,steps={ROUNDS}"
 TRIES = 3  # forward passes of DeepHunter for each output
 
 
