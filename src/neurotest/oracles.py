@@ -64,6 +64,16 @@ def far(bins: Bins, logits: Tensor, truth: NDArray[np.float64] | Tensor, toleran
     return np.asarray((~((values - torch.as_tensor(truth).to(values)).abs() <= tolerance)).cpu().numpy())
 
 
+def _check_limit(name: str, value: float | str | None) -> None:
+    """Refuse what is neither a number above 0 nor a share of a span that is not known yet."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        read_tolerance(name, value, Bins(0.0, 1.0))
+        return
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is not None and not (number and value > 0):  # type: ignore[operator]
+        raise BadInput(f"{name}={value!r}: expected a number above 0, or a share of the span such as 5%.")
+
+
 def predicted(logits: Tensor) -> NDArray[np.int64]:
     """(n,) class numbers; -1 where a logit is no finite number."""
     return np.asarray(torch.where(logits.isfinite().all(1), logits.argmax(1), -1).cpu().numpy(), dtype=np.int64)
@@ -115,6 +125,9 @@ class Metamorphic:
 
     bound: float | str | None = None
 
+    def __post_init__(self) -> None:
+        _check_limit("bound", self.bound)
+
     def begin(self, target: Target) -> Check:
         bins = target.bins
         if bins is None:
@@ -146,12 +159,7 @@ class Regression:
     outputs: Literal["logits", "probs"] = "probs"
 
     def __post_init__(self) -> None:
-        if isinstance(self.tolerance, str) and self.tolerance.strip().endswith("%"):
-            read_tolerance("tolerance", self.tolerance, Bins(0.0, 1.0))
-        elif self.tolerance is not None:
-            number = isinstance(self.tolerance, (int, float)) and not isinstance(self.tolerance, bool)
-            if not (number and self.tolerance > 0):  # type: ignore[operator]
-                raise BadInput(f"tolerance={self.tolerance!r}: expected a number above 0.")
+        _check_limit("tolerance", self.tolerance)
         if self.outputs not in ("logits", "probs"):
             raise BadInput(f"outputs={self.outputs!r}: expected logits or probs.")
 

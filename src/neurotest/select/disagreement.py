@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -23,7 +23,6 @@ from neurotest.target import Trace, Want
 from neurotest.target.outputs import Bins
 
 Floats = NDArray[np.float64]
-NOT_A_QUANTITY = "{} is for networks that predict a quantity: for a classifier use nearest, or deepgini."
 
 
 @register(
@@ -39,6 +38,8 @@ class Disagreement(Settings, Scorer):
     so many of them at most, drawn at random. layer, neuron: where it is measured; default is the last map of the encoder, every
     value."""
 
+    quantities: ClassVar[bool] = True
+
     k: int = setting(10, "10 by default")
     inputs: int | None = setting(10_000, "10000 by default; none: all")
     layer: str = "encoder"
@@ -53,8 +54,8 @@ class Disagreement(Settings, Scorer):
         return "traces", self.want
 
     def start(self, pool: Pool) -> DisagreementState:
-        if (bins := pool.target.bins) is None:
-            raise BadInput(NOT_A_QUANTITY.format("disagreement"))
+        bins = pool.target.bins
+        assert bins is not None
         train = pool.context.need_train("disagreement")
         if train.quantities is None:
             raise BadInput(

@@ -69,11 +69,13 @@ class Scorer(ABC):
 
     A subclass says of itself what it needs: `want`, what is recorded beside the logits; `learns`, a pair of `profile` or `traces`
     and a want, what training data has to give; `partner`, what each candidate is compared with; `sample`, how many random
-    candidates it must see first; `pointwise = False`, that a score depends on the other candidates too. Optional:
+    candidates it must see first; `pointwise = False`, that a score depends on the other candidates too; `quantities = True`, that
+    it is for networks that predict a quantity, and for no others. Optional:
     `for_pool(source)`, which gives the method as it fits a pool, and sentences about that.
     """
 
     pointwise: ClassVar[bool] = True
+    quantities: ClassVar[bool] = False
 
     @property
     def want(self) -> Want | None:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest.data.source import Source
+from neurotest.errors import BadInput
 from neurotest.measure.several import Several
 from neurotest.pieces import Piece, pass_over
 from neurotest.scan import Batch, Progress, wanted
@@ -47,6 +48,8 @@ def begin(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> Scorin
     needs = []
     for name, scorer in several.left(dict(scorers)).items():
         with several.attempt(name):
+            if getattr(scorer, "quantities", False) and pool.target.bins is None:
+                raise BadInput(f"{name} is for networks that predict a quantity: for a classifier use nearest, or deepgini.")
             if scorer.want is not None:
                 pool.target.survey().find(scorer.want.layers)
             if (learns := getattr(scorer, "learns", None)) is not None:

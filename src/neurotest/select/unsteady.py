@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from neurotest.checks import Settings, setting
-from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.select.disagreement import NOT_A_QUANTITY
 from neurotest.select.scorer import Partner, PerInput, Pool, Scorer
 from neurotest.target import Trace
 from neurotest.target.outputs import Bins
@@ -27,6 +26,8 @@ class Unsteady(Settings, Scorer):
     Needs no training data; where there are some, `disagreement` finds more.
     """
 
+    quantities: ClassVar[bool] = True
+
     changes: int = setting(4, "4 by default")
 
     @property
@@ -34,8 +35,7 @@ class Unsteady(Settings, Scorer):
         return Partner("noise", self.changes)
 
     def start(self, pool: Pool) -> UnsteadyState:
-        if pool.target.bins is None:
-            raise BadInput(NOT_A_QUANTITY.format("unsteady"))
+        assert pool.target.bins is not None
         return UnsteadyState(len(pool), pool.target.bins)
 
 

@@ -154,7 +154,18 @@ def test_runs_that_store_the_repr_are_read(mutations: Mutations) -> None:
 
 def test_every_mutation_is_of_one_kind() -> None:
     entries = registry.entries("mutation")
-    assert set(entries) == {"rules95", "rules98", "deephunter", "tensorfuzz", "nss", "mild", "views", "corruptions", "audio"}
+    assert set(entries) == {
+        "rules95",
+        "rules98",
+        "deephunter",
+        "tensorfuzz",
+        "nss",
+        "mild",
+        "views",
+        "corruptions",
+        "audio",
+        "weather",
+    }
     assert all(isinstance(registry.build("mutation", name), Mutations) for name in entries)
 
 

@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor, nn
 
 import neurotest
+from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.mutate.weather import WeatherMutations
 from neurotest.target import Target
@@ -106,3 +107,15 @@ def test_it_beats_random_on_roads() -> None:
     result = neurotest.select("zoo:lanes-dave", pool, "disagreement", "10%", train="zoo:lanes/train[:1500]")
     assert result.quality is not None
     assert result.quality.fdr.low > result.quality.random_fdr.high
+
+
+@pytest.mark.parametrize("method", sorted(n for n, e in registry.entries("selector").items() if e.make.quantities))
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_an_order_is_a_permutation_whatever_the_batch(method: str, batch: int) -> None:
+    random = np.random.default_rng(3)
+    train, pool = (random.random((n, 2)).astype(np.float32) for n in (40, 25))
+    data = {"train": (train, train[:, 0].astype(np.float64)), "seed": 5}
+    one, other = (neurotest.select(target(), pool, method, 5, batch=b, **data) for b in (batch, 13))
+    assert sorted(one.order) == list(range(25))
+    assert (np.diff(one.all_scores[one.order]) <= 0).all()
+    assert np.allclose(one.all_scores, other.all_scores, atol=1e-6)

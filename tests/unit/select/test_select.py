@@ -21,7 +21,7 @@ from neurotest.stats import faults
 
 from .subjects import INPUTS, TRAIN, N, Net, exact_pool, images, mutated_pool, same_order, target
 
-METHODS = sorted(registry.entries("selector"))
+METHODS = sorted(n for n, e in registry.entries("selector").items() if not e.make.quantities)  # type: ignore[attr-defined]
 POINTWISE = [m for m in METHODS if registry.find("selector", m).make.pointwise]  # type: ignore[attr-defined]
 
 
