@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import neurotest
 from neurotest.cli.app import app
+from neurotest.errors import BadInput
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.sounds import wav
@@ -132,3 +133,83 @@ def test_describe_draws_spectrograms(tmp_path: Path) -> None:
 
 def test_evaluate_a_campaign(campaign: Path, tmp_path: Path) -> None:
     assert command("evaluate", str(campaign), "--train", TRAIN, "--out", str(tmp_path / "run"))
+
+
+OTHER, FEW = "zoo:spoken-melnet2", "zoo:spoken-digits/test[1:7]"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("swarm", TARGET, FEW, "--norm", "snr", "--radius", "15", "--evaluations", "100", "--controls", "none"),
+        ("attack", TARGET, FEW, "--attack", "pgd", "--eps", "0.01"),
+        ("diff", TARGET, OTHER, "--seeds", FEW, "--method", "deepxplore:free,step=0.005"),
+        ("illuminate", TARGET, "zoo:spoken-digits/test[:20]", "--forwards", "150"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_stored_faults_of_every_generator_fail_again_bit_for_bit(words: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    command(*words, "--out", str(path))
+    targets = [neurotest.load(spec) for spec in (TARGET, OTHER)]
+    with Run.open(path) as run:
+        rows = run.rows("SELECT file, expected, predicted, '{}' FROM mutant WHERE file IS NOT NULL")
+        rows += run.rows(
+            "SELECT file.path, input.label, input.predicted, input.extra FROM file JOIN input USING (position) "
+            "WHERE file.role = 'fault'"
+        )
+    assert rows
+    for name, expected, predicted, extra in rows:
+        said = json.loads(extra).get("said", [predicted])  # of both networks that were driven apart
+        with wave.open(str(path / name)) as file:
+            samples = np.frombuffer(file.readframes(file.getnframes()), "<i2").reshape(1, 1, -1).astype(np.int16)
+        assert (codec.decode(path / name) == samples[0]).all()
+        with torch.inference_mode():
+            answers = [int(target.logits(target.prepare(samples)).argmax()) for target in targets]
+        assert answers[: len(said)] == said
+        assert predicted in said
+        assert predicted != expected
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign of few faults, for what takes a while for each."""
+    path = tmp_path_factory.mktemp("sound") / "small"
+    seeds = "zoo:spoken-digits/test[3:33:10]"
+    command("fuzz", TARGET, seeds, "--forwards", "60", "--seed", "1", "--out", str(path))
+    return path
+
+
+def test_merge_and_shrink(small: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    command("merge", str(small), str(small), "--out", str(copy))
+    shrunk = command("shrink", str(copy))["families"]
+    assert shrunk
+    target = neurotest.load(TARGET)
+    for row in shrunk:
+        samples = codec.decode(copy / row["file"])
+        assert speech.CLASSES[int(target.logits(target.prepare(samples[None])).argmax())] == row["predicted"]
+
+
+def test_repair(small: Path, tmp_path: Path) -> None:
+    few = ("--protocol", "default:epochs=1", "--control", "schedule", "--attack", "fgsm", "--repeats", "1")
+    holdout = ("--holdout", "zoo:spoken-digits/test[300:400]")
+    assert command("repair", TARGET, str(small), "--train", TRAIN, *holdout, *few, "--out", str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", TARGET, "zoo:spoken-digits/test[:60]", "--train", TRAIN, "--time", "20s"),
+        ("robustness", TARGET, "zoo:spoken-digits/test[:3]", "--samples", "8", "--batches", "10", "--no-attacks"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_looks_at_everything(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert command(*words, "--out", str(tmp_path / "run"))
+
+
+def test_light_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["diff", TARGET, OTHER, "--seeds", SEEDS, "--out", str(tmp_path / "run")])
+    assert isinstance(result.exception, BadInput)
+    assert "deepxplore:free" in str(result.exception)
