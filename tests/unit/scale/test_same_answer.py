@@ -15,8 +15,10 @@ import neurotest
 from neurotest.campaign.store import Store
 from neurotest.data.source import ArraySource
 from neurotest.executor import Executor, _current
+from neurotest.measure.answers import answers
 from neurotest.pieces import PER, pieces
 from neurotest.select.api import compare
+from neurotest.semantics.exemplars import Exemplars
 
 POOL, TRAIN = "zoo:mnist/test[:1300]", "zoo:mnist/train[:500]"
 CRITERIA = ["nc", "nac", "kmnc:100", "nbc", "snac", "tknc", "tknp", "nlc", "nlc:gated", "cc", "lsc", "dsc", "cac", "npc"]
@@ -119,3 +121,24 @@ def test_a_swarm_finds_the_same_faults(parallel: Executor, tmp_path: Path) -> No
     one, other = (neurotest.Run.open(tmp_path / name) for name in ("alone", "shared"))
     with one, other:
         assert one["swarm"] == other["swarm"]
+
+
+def test_profiles_exemplars_and_answers_are_the_same(parallel: Executor) -> None:
+    target = neurotest.load("zoo:mnist-lenet1")
+    source = neurotest.data("zoo:mnist/test[:1100]")
+
+    def gathered() -> dict[str, np.ndarray]:
+        layers = tuple(target.survey().find("pre_activation"))
+        exemplars = Exemplars(layers, k=5, samples=64, labels=source.labels, classes=10)
+        neurotest.scan(target, source, [exemplars], batch=100)
+        ranges = neurotest.profile(target, source, batch=100)
+        moments = {f"{name} {key}": value for name, one in ranges.layers.items() for key, value in one.state_dict().items()}
+        answered = answers(target, source, batch=100)
+        return {**exemplars.state_dict(), **moments, "logits": answered.logits, "features": answered.features}
+
+    alone = gathered()
+    with by(parallel):
+        shared = gathered()
+    assert alone.keys() == shared.keys()
+    for name, values in alone.items():
+        assert np.array_equal(values, shared[name]), name

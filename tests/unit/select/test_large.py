@@ -157,6 +157,7 @@ def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     executor.close()
 
 
+@pytest.mark.slow  # a worker has to be given time before it counts as hanging
 def test_batches_on_which_workers_die_or_hang_are_set_aside_and_the_others_scored(
     deadly: tuple[str, str, np.ndarray], executor: Executor, tmp_path: Path
 ) -> None:
