@@ -367,7 +367,7 @@ def main() -> None:
     few = (
         DESIGNED
         if sys.argv[1] in ("design", "settings", "audits")
-        else [s.name for s in zoo.catalogue() if s.weights is not None]
+        else [s.name for s in zoo.catalogue() if s.weights is not None and len(s.shape) == 3]
     )
     if sys.argv[1] == "report":
         report(names or list(few), wanted)

@@ -232,7 +232,7 @@ def fits(kind: str, name: str, seed: int, s: Settings) -> bool:
 
 def cases(s: Settings) -> Iterator[tuple[int, str, str]]:
     """Seeds outside, so that what is finished first holds all subjects."""
-    subjects = s.subjects or [one.name for one in zoo.catalogue() if one.weights is not None]
+    subjects = s.subjects or [one.name for one in zoo.catalogue() if one.weights is not None and len(one.shape) == 3]  # pictures
     for seed, name, kind in itertools.product(s.seeds, subjects, s.kinds or ["nss"]):
         if fits(kind, name, seed, s):
             yield seed, name, kind

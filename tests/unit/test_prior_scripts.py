@@ -15,6 +15,8 @@ import prior_tables
 import report_prior
 import store_prior
 
+from neurotest import zoo
+
 
 def test_a_gap_closed_by_hand() -> None:
     """From 10 and 20 to 14 and 24, where 18 and 28 were to be reached: half; each pool alone says the same."""
@@ -37,6 +39,23 @@ def test_what_is_proposed_without_labels_is_measured_once_for_all_rounds(tmp_pat
     lines = [(key[2], key[3], key[4]) for case in report_prior.cases(some) for key in report_prior.keys(some, *case)]
     once = ("foreseen", 0.005), ("self", 0.005), ("self", 0.02), ("foreseen-unsimulated", 0.005)
     assert lines == [(seed, *one) for seed in (3, 4) for one in once]
+
+
+def test_without_names_the_networks_that_take_pictures_are_measured(tmp_path: Path) -> None:
+    """A bank changes pictures as cameras do; what hears is measured elsewhere."""
+    names = [name for _, name, _ in report_prior.cases(report_prior.settings([str(tmp_path / "lines"), "natural"], True))]
+    assert {"mnist-lenet5", "cifar10-resnet20"} <= set(names)
+    assert all(len(zoo.find(name).shape) == 3 for name in names)
+    assert any(one.weights is not None and one.name not in names for one in zoo.catalogue())
+
+
+def test_two_lengths_of_a_run_are_two_measurements(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    common = {"subject": "mnist-lenet5", "kind": "shuffled", "seed": 1, "variant": "self", "round": 0.005, "audit": 0.0}
+    file.write_text("".join(json.dumps({**common, **more}) + "\n" for more in ({"word": "long"}, {"to": 0.02, "word": "short"})))
+    words = [str(file), "shuffled", "self", "mnist-lenet5", "seeds=1:2"]
+    runs = [report_prior.settings([*words, *more], True) for more in ([], ["to=0.02"])]
+    assert [[line["word"] for line in store_prior.lines_of(file, [one])] for one in runs] == [["long"], ["short"]]
 
 
 def test_a_table_takes_the_lines_of_its_runs_only(tmp_path: Path) -> None:

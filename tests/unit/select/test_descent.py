@@ -15,7 +15,7 @@ from neurotest import rng
 from neurotest.data.spec import data
 from neurotest.select.adaptive import bank, heads, learner, prior, shares
 from neurotest.select.adaptive.descent import Function, minimise
-from neurotest.select.adaptive.outputs import Outputs
+from neurotest.select.adaptive.outputs import Outputs, class_embedding, shortened
 from neurotest.target.load import load
 
 
@@ -93,6 +93,21 @@ def test_few_steps_are_a_shorter_way_to_the_same_end() -> None:
     start, few, many = (heads.quick_head(*arguments, steps=steps) for steps in (0, 12, 60))
     assert not start.any()
     assert float((few - many).norm()) < 0.02 * float(many.norm())
+
+
+def test_a_head_of_many_classes_is_that_of_the_other_solver() -> None:
+    """Each class by a few numbers, each input by its likeliest classes: rows go through another product."""
+    random = rng.stream("test.descent.many", 0)
+    x = torch.from_numpy(random.normal(size=(400, 8)))
+    logits = torch.from_numpy(2 * random.normal(size=(400, 100)))
+    values, classes = shortened(logits)
+    outputs = Outputs.of(values, classes, class_embedding(logits))
+    aims = outputs.aims(torch.from_numpy(random.integers(0, 100, 400)))
+    arguments = x, outputs, aims, torch.from_numpy(random.random(400)), 5.0
+    head = heads.quick_head(*arguments, steps=60, precision=torch.float64)
+    assert head.shape == (8, outputs.rank)
+    assert head.abs().max() > 0.1
+    assert torch.allclose(head, learner.corrected_head(*arguments), atol=2e-3)
 
 
 @pytest.mark.parametrize("wanted", ["head", "shares"])
