@@ -30,6 +30,7 @@ from neurotest.data.source import ArraySource, Source
 from neurotest.errors import BadInput
 from neurotest.mutate.chain import Step, draws_of
 from neurotest.mutate.weather import WeatherMutations
+from neurotest.select import compare
 from neurotest.stats.bootstrap import Interval, wilson
 from neurotest.target import Probe, Target, Want
 
@@ -46,10 +47,15 @@ def networks() -> list[tuple[str, Target, Source, Source]]:
     for name in NETWORKS:
         family = zoo.find(name).dataset
         try:
-            here.append((name, neurotest.load(f"zoo:{name}"), *(neurotest.data(f"zoo:{family}/{s}") for s in ("train", "test"))))
+            train, test = (neurotest.data(f"zoo:{family}/{part}") for part in ("train", "test"))
+            here.append((name, neurotest.load(f"zoo:{name}"), train, test))
         except BadInput as error:
             print(f"{name}: {error}", file=sys.stderr)
     return here
+
+
+def mean_of(column: Floats) -> Callable[[NDArray[np.int64]], float]:
+    return lambda rows: float(column[rows].mean())
 
 
 def resampled(value: Callable[[NDArray[np.int64]], float], count: int, piece: int) -> Interval:
@@ -89,7 +95,7 @@ def errors() -> None:
         off, trivial = np.abs(quantities(target, test) - true), np.abs(true - truth(train).mean())
         within = (off <= (target.tolerance or 0)).astype(float)
         columns = (off, trivial, trivial - off, within)
-        own, other, gain, near = (resampled(lambda rows, a=a: float(a[rows].mean()), len(true), piece) for a in columns)
+        own, other, gain, near = (resampled(mean_of(column), len(true), piece) for column in columns)
         print(f"| {name} | {len(true)} | {words(own)} | {words(other)} | {words(gain)} | {words(near, '.0f', 100)} % |")
 
 
@@ -163,7 +169,7 @@ def selection() -> None:
     for name, target, train, test in networks():
         results: dict[str, list[tuple[Floats, NDArray[np.bool_]]]] = {method: [] for method in METHODS}
         for seed in SEEDS:
-            compared = neurotest.select.compare(target, pool_of(test, seed), METHODS, BUDGET, train=train, seed=seed)
+            compared = compare(target, pool_of(test, seed), METHODS, BUDGET, train=train, seed=seed)
             for method, one in compared.items():
                 labels = target.bins.of(truth(test))  # type: ignore[union-attr]
                 results[method].append((np.asarray(one.all_scores, dtype=np.float64), np.asarray(one.predictions != labels)))

@@ -109,7 +109,9 @@ def test_it_beats_random_on_roads() -> None:
     assert result.quality.fdr.low > result.quality.random_fdr.high
 
 
-@pytest.mark.parametrize("method", sorted(n for n, e in registry.entries("selector").items() if e.make.quantities))
+@pytest.mark.parametrize(
+    "method", sorted(n for n, e in registry.entries("selector").items() if getattr(e.make, "quantities", False))
+)
 @pytest.mark.parametrize("batch", [1, 7, 100])
 def test_an_order_is_a_permutation_whatever_the_batch(method: str, batch: int) -> None:
     random = np.random.default_rng(3)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from neurotest.generate.swarm import Hit
 from neurotest.sounds import read_wav
 from neurotest.studies.speaker import cells, generators, published, subjects, tables
 from neurotest.studies.speaker.study import LARGE, SMALL, SpeakerStudy
@@ -68,7 +69,7 @@ def test_reach_and_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["swarm"]["evaluations"] <= 60 + 4
     assert row["pgd"]["failed"] >= row["noise"]["failed"]
     on = subjects.subject(SMALL, 0, 2)
-    hits = [cells.Hit(row, on.x[row], 0, 0.0, 0, 1) for row in range(2)]
+    hits = [Hit(row, on.x[row], 0, 0.0, 0, 1) for row in range(2)]
     heard = cells.listened(on, hits)  # unchanged sounds are as well understood as before
     assert heard["faults"] == heard["recognised"] > 0
 
