@@ -19,7 +19,7 @@ LONG: Row = {"reach": 100, "sets": 3, "errors": (100, 100)}
 SIZES: dict[str, dict[str, Row]] = {
     "quick": {
         "spoken-melnet": {"reach": 20, "sets": 2, "errors": (20, 10), "faulty": (20, 5)},
-        "speakers-deepspeaker": {"reach": 8, "sets": 1},
+        "speakers-deepspeaker": {"reach": 8, "sets": 2},
         "speakers-resnet": {},
     },
     "full": {
