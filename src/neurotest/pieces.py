@@ -114,9 +114,15 @@ def _first(left: Iterator[Piece], count: int) -> Iterator[Piece]:
 
 def _here(target: Target, work: Pass, piece: Piece, batch: int, total: int, progress: Progress | None) -> None:
     part = work.fresh(piece, here=True)
-    shown = None if progress is None else lambda done, _: progress(piece.start + done, total)
+
+    def shown(done: int, of: int) -> None:
+        if progress is not None and done < of:  # the end of a piece is told when it is merged
+            progress(piece.start + done, total)
+
     each_batch(target, piece.source, part.step, wants=part.wants, batch=batch, progress=shown)
     work.merge(part, piece)
+    if progress is not None:
+        progress(piece.end, total)
 
 
 def _see(shared: tuple[Target, Any, int], piece: Piece) -> Any:

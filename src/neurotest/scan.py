@@ -233,7 +233,7 @@ def scan(
 
     inputs = read(target, source)
     fit(target, inputs)
-    pass_over(target, inputs, Updates(consumers), batch=batch, progress=progress)
+    pass_over(target, inputs, Updates(consumers), batch=batch, per=1, progress=progress)  # whoever saves consumers loses a batch
 
 
 def wanted(consumers: Iterable[Any]) -> tuple[Want, ...]:

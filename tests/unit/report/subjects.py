@@ -83,6 +83,7 @@ def make(root: Path) -> None:
     neurotest.attack(network(), pool, "fgsm:eps=0.3", out=root / "attack")
     neurotest.check(network(), inputs(wrong=6), time=5, skip=["campaign"], out=root / "check")
     neurotest.suspects(network(), inputs(wrong=6), out=root / "suspects")
+    neurotest.score(network(), inputs(wrong=6), ["deepgini", "margin"], budget=6, out=root / "score")
     neurotest.diff(network(), pool, "dlfuzz", out=root / "diff")
     neurotest.illuminate(network(), pool, 60, out=root / "illuminate")
     neurotest.repair(

@@ -83,7 +83,7 @@ def _executor(kind: str) -> Executor:
     return open_executor(2, "local" if kind == "ray" else None)
 
 
-@pytest.fixture(params=PARALLEL, scope="session")
+@pytest.fixture(params=PARALLEL, scope="module")
 def parallel(request: pytest.FixtureRequest, helpers: ModuleType) -> Iterator[Executor]:
     """Two workers, of each kind."""
     executor = _executor(request.param)

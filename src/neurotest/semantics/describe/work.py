@@ -73,8 +73,6 @@ class Snapshots:
             return
         exemplars.load(state)
 
-    exact = True
-
     def fresh(self, start: int = 0) -> Unwritten:
         """Workers have exemplars of a piece only, and write nothing."""
         return Unwritten()
@@ -83,7 +81,7 @@ class Snapshots:
         self._write()
 
     def update(self, trace: Trace) -> None:
-        self._write()
+        """Nothing: exemplars hold a batch when it is merged into them."""
 
     def _write(self) -> None:
         if self.exemplars is None or time.monotonic() - self.last < PAUSE:
