@@ -37,9 +37,9 @@ def record(path: str | Path) -> Record:
             raise BadInput(f"{path} is not finished: a tracker takes finished runs.")
         command, version, config, summary = (run[key] for key in ("command", "version", "config", "summary"))
         place = run.path
+        files = tuple(file.path for file in map(run.file, (SUMMARY, SELECTION, PAGE)) if file.exists())  # never through a link
     settings = {name: str(value)[:LONG] for name, value in _leaves(config) if value is not None}
     numbers = {name: float(value) for name, value in _leaves(summary) if _is_number(value)}
-    files = tuple(file for name in (SUMMARY, SELECTION, PAGE) if (file := place / name).is_file())
     few = dict(sorted(numbers.items(), key=lambda item: item[0].count("."))[:MOST])
     return Record(place.name, str(command), str(version), settings, few, files)
 

@@ -142,7 +142,11 @@ def test_the_package_can_be_called() -> None:
         ("sets/t10k-images-idx3-ubyte.gz", "sets/t10k", "sets/t10k has no source. Did you mean idx:sets/t10k ?"),
         (None, "mnist", "mnist has no source. Did you mean zoo:mnist/test ?"),
         (None, "fashion-mnist/train", "fashion-mnist/train has no source. Did you mean zoo:fashion-mnist/train ?"),
-        (None, "whatever", "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, wav:FOLDER, idx:FOLDER/PREFIX or zoo:NAME/SPLIT"),
+        (
+            None,
+            "whatever",
+            "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, parquet:FILE#image,label, webdataset:FILES.tar, wav:",
+        ),
         (None, "", "the empty text has no source. Write npz:"),
         ("notes.txt", "notes.txt", "notes.txt has no source. Write npz:"),
         (None, "nzp:pool.npz", "there is no data source 'nzp'. Did you mean npz"),

@@ -58,3 +58,10 @@ def test_a_tracker_that_is_not_installed_is_named_with_its_extra(monkeypatch: py
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(BadInput, match=r"pip install 'neurotest\[track\]'"):
         track.check_tracker("wandb")
+
+
+def test_a_link_in_a_run_is_not_handed_over(tmp_path: Path) -> None:
+    path = finished(tmp_path / "run", {"nc": 0.5})
+    (tmp_path / "secret").write_text("mine")
+    (path / "report.html").symlink_to(tmp_path / "secret")
+    assert [file.name for file in track.record(path).files] == ["run.json"]
