@@ -137,7 +137,7 @@ def test_a_description_names_no_file_of_the_reader(tmp_path: Path) -> None:
 # Options that are words and never the name of anything outside.
 WORDS = {
     "layer", "layers", "neuron", "variant", "strategy", "constraint", "lam", "changes", "at", "mode", "fallback", "operators",
-    "round", "bound",
+    "round", "bound", "tolerance",
 }  # fmt: skip
 # Methods inside methods: their own options are looked at when they are built.
 METHODS = {"criterion", "goals", "coverage", "encoder", "critical", "describe"}
