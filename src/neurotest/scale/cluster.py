@@ -7,7 +7,7 @@ from typing import Any
 
 from neurotest.errors import BadInput
 from neurotest.scale.pool import WorkerDied, WorkerPool
-from neurotest.scale.tasks import TaskRunner, pin
+from neurotest.scale.tasks import TaskRunner, settle
 
 LOCAL = "local"
 
@@ -16,7 +16,7 @@ class RayWorker:
     """The actor: one worker, wherever Ray puts it."""
 
     def __init__(self, threads: int) -> None:
-        pin(threads)
+        settle(threads)
         self.runner = TaskRunner()
 
     def do(self, key: str, shared: list[Any], message: bytes) -> bytes:

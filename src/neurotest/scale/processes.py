@@ -14,7 +14,7 @@ from pathlib import Path
 
 from neurotest import interrupts
 from neurotest.scale.pool import WorkerDied, WorkerPool
-from neurotest.scale.tasks import TaskRunner, pin
+from neurotest.scale.tasks import TaskRunner, settle
 
 
 class Process:
@@ -108,4 +108,4 @@ def _begin(threads: int) -> None:
         os._exit(interrupts.EXIT)
 
     threading.Thread(target=follow, daemon=True).start()
-    pin(threads)
+    settle(threads)

@@ -50,8 +50,11 @@ def _portable(error: Exception) -> Exception:
     return RemoteError("".join(traceback.format_exception(error)))
 
 
-def pin(threads: int) -> None:
-    """Workers share the processors: each computes with so many threads."""
+def settle(threads: int) -> None:
+    """How a worker computes: with its share of the processors, and keeping memory from pass to pass as a command does."""
     import torch
 
+    from neurotest.memory import keep_freed
+
+    keep_freed()
     torch.set_num_threads(threads)
