@@ -35,6 +35,11 @@ def requested() -> bool:
     return _state.requested
 
 
+def raised() -> bool:
+    """Whether it is on its way out because of that."""
+    return _state.raised
+
+
 def check() -> None:
     """A safe point: raises KeyboardInterrupt if somebody asked to stop."""
     if _state.requested:

@@ -42,12 +42,16 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
 class _Commands(TyperGroup):
-    """typer would end an interrupted command with 130 and no word."""
+    """typer would end an interrupted command with 130 and no word; a library that is being imported makes other errors of it."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except (NeurotestError, typer.Exit, typer.Abort):
+            raise
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt) and not interrupts.raised():
+                raise
             from neurotest.jobs.life import NOTHING_KEPT
 
             raise Interrupted(NOTHING_KEPT) from None
