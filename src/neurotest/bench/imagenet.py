@@ -97,6 +97,12 @@ def _bare(target: Target, pixels: Tensor, layout: Layout | None, batch: int) -> 
     return job
 
 
+def _time(loop: Job) -> float:
+    began = time.process_time()
+    loop()
+    return time.process_time() - began
+
+
 def _tuned(pixels: Tensor) -> tuple[Layout | None, int]:
     """The layout and the batch with which a bare loop takes the least processor time."""
     seconds: dict[tuple[Layout | None, int], float] = {}
@@ -105,9 +111,7 @@ def _tuned(pixels: Tensor) -> tuple[Layout | None, int]:
         for batch in BARE:
             loop = _bare(target, pixels, layout, batch)
             loop()
-            began = time.process_time()
-            loop()
-            seconds[layout, batch] = time.process_time() - began
+            seconds[layout, batch] = min(_time(loop) for _ in range(3))
     return min(seconds, key=lambda way: seconds[way])
 
 
