@@ -7,7 +7,7 @@ from typing import Any
 
 from neurotest import registry
 from neurotest.report import charts
-from neurotest.report.section import Conclusion, Row, command, section
+from neurotest.report.section import Conclusion, Row, command, described, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("cover",)
@@ -42,7 +42,7 @@ def coverage(run: Run) -> Row:
     steps = (
         (
             "Inputs that break it, led by coverage",
-            command("fuzz", target, subject, "--guide", next(iter(criteria), "kmnc:100")),
+            command("fuzz", target, subject, "--guide", next(iter(criteria), "kmnc:100"), *described(run["config"])),
         ),
     )
     counted = next((f" {name}: {words[:1].lower()}{words[1:]}" for name, words in meanings if criteria[name].get("total")), "")

@@ -8,7 +8,7 @@ from typing import Any
 
 from neurotest.errors import BadInput
 from neurotest.report import pictures
-from neurotest.report.section import Conclusion, Row, command, section
+from neurotest.report.section import Conclusion, Row, command, described, section
 from neurotest.runs.store import Run
 from neurotest.semantics.descriptions import COLUMNS, SHEETS, TABLE, plain, rows_of
 from neurotest.semantics.descriptions import LARGEST as LARGEST_TABLE
@@ -29,7 +29,7 @@ def descriptions(run: Run) -> Row:
     sentence = f"{summary['described']:,} of {summary['neurons']:,} neurons have a description in words{without}{dead}."
     target, data = run["config"]["target"], run["config"]["data"] or "DATA"
     steps = (
-        ("Inputs that break the network", command("fuzz", target, data)),
+        ("Inputs that break the network", command("fuzz", target, data, *described(run["config"]))),
         ("Then: through which neurons they do", command("explain", "RUN")),
     )
     return {"subject": target, "layers": layers, "conclusion": Conclusion(f"{sentence}{_different(run)}", steps=steps)}

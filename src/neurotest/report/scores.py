@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neurotest.report.section import Conclusion, Row, command, plural, section
+from neurotest.report.section import Conclusion, Row, command, described, plural, section
 from neurotest.runs.store import Run
 
 SHOWN = 20
@@ -15,7 +15,7 @@ def scores(run: Run) -> Row:
     sentence = f"{plural(summary['scored'], 'input')} of {summary['inputs']:,} have scores"
     if summary["set_aside"]:
         sentence += f"; {summary['inputs'] - summary['scored']:,} could not be scored and are set aside"
-    select = command("select", config["target"], config["data"], "--method", next(iter(summary["methods"])))
+    select = command("select", config["target"], config["data"], "--method", next(iter(summary["methods"])), *described(config))
     return {
         "subject": config["data"] or "",
         "methods": methods,
