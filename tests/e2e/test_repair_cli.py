@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +30,10 @@ def photographs(project: Path, folder: Path, spec: str) -> str:
         place.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(x[0]).save(place)
     return f"dir:{folder}"
+
+
+def _page(run: str) -> str:
+    return html.unescape(Path(run, "report.html").read_text())
 
 
 def test_a_strangers_network_is_repaired_with_a_run_that_was_moved(
@@ -58,6 +64,17 @@ def test_a_strangers_network_is_repaired_with_a_run_that_was_moved(
     for command in (["report", "repaired"], ["evaluate", "attacked", "--json", "-q"], ["doctor", "run:repaired", "--json"]):
         result = cli(*command)
         assert result.code in (0, 1) if command[0] == "doctor" else result.code == 0, (command, result.err)
+    # The next steps of the pages name the network as it is: the old one with its options, the new one as the run of the repair.
+    spec, options = project_spec(project), absolute(project)
+    page = ["--mean", "0.3", "--std", "0.4", "--size", "1x28x28", "--classes", "FILE"]
+    assert shlex.join(["gate", spec, "run:repaired", holdout, *options[:2], *page]) in _page("repaired")
+    weights = ["--new-weights", "repaired/weights.safetensors"]
+    replaced = cli("gate", spec, spec, holdout, *options, *weights, "--out", "gate", "-q")
+    assert replaced.code in (0, 1), replaced.err
+    new = ["--weights", str(elsewhere / "repaired" / "weights.safetensors")]
+    assert shlex.join(["check", spec, holdout, *new, *page]) in _page("gate")
+    assert cli("gate", spec, "run:repaired", holdout, *options, "--out", "second", "-q").code == replaced.code
+    assert shlex.join(["check", "run:repaired", holdout]) + "<" in _page("second")
     # Leaks are refused, thresholds are kept to.
     leaked = cli("repair", *network, "--train", train, "--holdout", train, *BRIEF)
     assert (leaked.code, "--holdout: 150 of its 150 inputs are also training data" in leaked.err) == (2, True)

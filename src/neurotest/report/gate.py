@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neurotest.report import charts
-from neurotest.report.section import Conclusion, Row, command, section
+from neurotest.report.section import Conclusion, Row, command, described, section
 from neurotest.runs.store import Run
 
 FALLEN = 5  # classes in the first sentence
@@ -18,7 +18,9 @@ def gate(run: Run) -> Row:
     rows = [("by class", summary["by_class"]), ("by fault family", summary["by_family"])]
     tables = [(title, table) for title, table in rows if table]
     sentence = f"{summary['verdict']}{_worse(summary['by_class'])}"
-    steps = (("The new network from all sides", command("check", summary["new"], run["config"].get("data") or "DATA")),)
+    config = run["config"]
+    new = {"target": summary["new"], "description": config["descriptions"][1]}
+    steps = (("The new network from all sides", command("check", summary["new"], config.get("data") or "DATA", *described(new))),)
     return {
         "subject": f"{summary['old']} → {summary['new']}", "tables": tables,
         "chart": differences(tables[0][1]) if tables else None,

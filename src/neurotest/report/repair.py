@@ -6,7 +6,7 @@ from typing import Any
 
 from neurotest.repair.result import WORDS
 from neurotest.report import charts, pictures
-from neurotest.report.section import Conclusion, Row, command, section
+from neurotest.report.section import Conclusion, Row, command, described, plural, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("repair",)
@@ -59,13 +59,15 @@ def _conclusion(run: Run) -> Conclusion:
     summary = run["summary"]
     clean, accepted = summary["sets"]["clean"], summary["accepted"]
     refused = "" if accepted else "Refused: the new weights break more of the holdout than they fix. "
+    fixed = plural(clean["fixed"], "input was", "inputs were")
     sentence = (
         f"{refused}Clean accuracy {100 * clean['before']:.1f} % before, {100 * clean['after']:.1f} % after; of the holdout "
-        f"{clean['fixed']} inputs were fixed and {clean['broken']} broken.{_mended(summary)}{_beside(summary)}"
+        f"{fixed} fixed and {clean['broken']} broken.{_mended(summary)}{_beside(summary)}"
     )
     data = run["config"].get("holdout") or "DATA"
     deeper = ("The repaired network from all sides", command("check", f"run:{run.path.name}", data))
-    may_replace = ("May it replace the old one?", command("gate", run["config"]["target"], f"run:{run.path.name}", data))
+    pair = (run["config"]["target"], f"run:{run.path.name}")
+    may_replace = ("May it replace the old one?", command("gate", *pair, data, *described(run["config"])))
     kept = accepted and bool(run["config"].get("no_regression"))
     return Conclusion(sentence, bad=not accepted, good=kept, steps=(deeper, may_replace) if accepted else ())
 

@@ -47,9 +47,9 @@ def command(name: str, *words: object) -> str:
 
 
 def described(config: Mapping[str, Any]) -> list[str]:
-    """The options that a target of one's own needs to be the one of this run; a network of the zoo needs none."""
+    """The options that a target of one's own needs to be the one of this run; one of the zoo or of a repair needs none."""
     description = config.get("description") or {}
-    if str(config.get("target")).startswith("zoo:"):
+    if str(config.get("target")).startswith(("zoo:", "run:")):
         return []
     words: list[str] = []
     for name in ("weights", "resize", "crop", "interpolation", "rate", "layout", "precision"):
