@@ -172,6 +172,10 @@ def test_suspects_are_refused() -> None:
 @pytest.mark.slow
 def test_repair_lowers_the_error_on_changed_roads(tmp_path: Path, campaign: Path) -> None:
     words = ("--train", "zoo:lanes/train[:600]", "--holdout", "zoo:lanes/test[500:700]", "--out", str(tmp_path / "repair"))
-    assert command("repair", TARGET, str(campaign), *words)["run"]
+    few = ("--repeats", "1", "--control", "schedule", "--attack", "none")
+    result = command("repair", TARGET, str(campaign), *words, *few)
+    mutated = result["sets"]["mutated"]
+    assert mutated["after"] > mutated["before"]
+    assert mutated["after"] > result["controls"]["schedule"]["mutated"]["after"]
     repaired = neurotest.load(f"run:{tmp_path / 'repair'}")
     assert repaired.tolerance == 0.2

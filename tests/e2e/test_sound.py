@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import neurotest
 from neurotest.cli.app import app
 from neurotest.errors import BadInput
+from neurotest.mutate.audio import AudioMutations
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.sounds import wav
@@ -191,22 +192,55 @@ def test_merge_and_shrink(small: Path, tmp_path: Path) -> None:
         assert speech.CLASSES[int(target.logits(target.prepare(samples[None])).argmax())] == row["predicted"]
 
 
-def test_repair(small: Path, tmp_path: Path) -> None:
-    few = ("--protocol", "default:epochs=1", "--control", "schedule", "--attack", "fgsm", "--repeats", "1")
-    holdout = ("--holdout", "zoo:spoken-digits/test[300:400]")
-    assert command("repair", TARGET, str(small), "--train", TRAIN, *holdout, *few, "--out", str(tmp_path / "run"))
+def test_a_repair_is_judged_on_sounds_nothing_was_trained_on(small: Path, tmp_path: Path) -> None:
+    """The numbers are those of the network that was written, counted anew; operators are those of sound, and nobody's twice."""
+    few = ("--protocol", "default:epochs=1", "--control", "schedule", "--attack", "fgsm:eps=0.002", "--repeats", "1")
+    words = ("--train", TRAIN, "--holdout", "zoo:spoken-digits/test[300:400]", *few, "--out", str(tmp_path / "run"))
+    result = command("repair", TARGET, str(small), *words)
+    plan, sets = result["plan"], result["sets"]
+    assert sorted(plan["trained_with"] + plan["withheld"]) == sorted(AudioMutations().names)
+    assert set(result["controls"]) == {"schedule"}
+    assert {"clean", "mutated", "unseen-operators", "fgsm-adaptive", "fgsm-transferred"} <= set(sets)
+    holdout = neurotest.data("zoo:spoken-digits/test[300:400]")
+    for place, number in ((TARGET, "before"), (f"run:{tmp_path / 'run'}", "after")):
+        network = neurotest.load(place)
+        with torch.inference_mode():
+            answers = network.logits(network.prepare(holdout.read(np.arange(100)))).argmax(1).numpy()
+        assert sets["clean"][number] == pytest.approx((answers == holdout.labels).mean())
+    assert sets["fgsm-adaptive"]["before"] <= sets["clean"]["before"]
+    changed = sorted((tmp_path / "run").glob("*/*.wav"))
+    assert len(changed) == sum(min(40, sum(map(len, result[kind].values()))) for kind in ("fixed", "broken"))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("check", TARGET, "zoo:spoken-digits/test[:60]", "--train", TRAIN, "--time", "20s"),
-        ("robustness", TARGET, "zoo:spoken-digits/test[:3]", "--samples", "8", "--batches", "10", "--no-attacks"),
-    ],
-    ids=lambda words: words[0],
-)
-def test_what_looks_at_everything(words: tuple[str, ...], tmp_path: Path) -> None:
-    assert command(*words, "--out", str(tmp_path / "run"))
+def test_a_check_of_sound_counts_what_the_network_says(tmp_path: Path) -> None:
+    """Accuracy is the network's, the first inputs are those it is least sure of, and what is for pictures alone says so."""
+    words = ("--train", TRAIN, "--time", "20s", "--out", str(tmp_path / "run"))
+    examined = command("check", TARGET, "zoo:spoken-digits/test[:60]", *words)["examinations"]
+    network, source = neurotest.load(TARGET), neurotest.data("zoo:spoken-digits/test[:60]")
+    with torch.inference_mode():
+        sure, answers = network.logits(network.prepare(source.read(np.arange(60)))).softmax(1).max(1)
+    right = answers.numpy() == source.labels
+    assert examined["accuracy"]["accuracy"] == pytest.approx(right.mean())
+    low, high = examined["accuracy"]["accuracy_interval"]
+    assert low < right.mean() < high
+    first = examined["first"]["indices"]
+    assert set(first) == set(sure.argsort()[: len(first)].tolist())
+    assert examined["first"]["fdr"] == pytest.approx((~right[first]).mean())
+    assert "images" in examined["trigger"]["summary"]
+    for radius in examined["attacks"].get("radii", []):  # as many as there was time for
+        assert radius["attacked"] < radius["noise"]
+
+
+def test_distances_of_sound_have_both_sides(tmp_path: Path) -> None:
+    """The change that was found is one: the estimate lies below it, no input is set aside, and the nearest class is another."""
+    words = ("--samples", "8", "--batches", "10", "--no-attacks", "--out", str(tmp_path / "run"))
+    result = command("robustness", TARGET, "zoo:spoken-digits/test[:3]", *words)
+    assert (result["inputs"], result["set_aside"], result["contradicted"]) == (3, 0, 0)
+    assert 0 < result["score"] < result["upper"] <= result["radius"]
+    holdout = neurotest.data("zoo:spoken-digits/test[:3]")
+    for row in result["rows"]:
+        assert row["class"] == speech.CLASSES[int(holdout.labels[row["position"]])] != row["nearest"]
+        assert 0 < row["score"] <= row["upper"]
 
 
 def test_light_is_refused_with_a_way_out(tmp_path: Path) -> None:
