@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from neurotest import train as training
 from neurotest import zoo
 from neurotest.data import ArraySource
 from neurotest.errors import BadInput
-from neurotest.train import Step, Training, accuracy, train
+from neurotest.train import Report, Step, Training, accuracy, subjects, train
+from neurotest.train.images import augment_sound
 from neurotest.zoo.recipes import Recipe
 
 RECIPE = Recipe(epochs=3, batch=8, rate=0.01, flip=True, crop=1)
@@ -43,7 +43,7 @@ class Killed(Exception):
     pass
 
 
-def stop_in(epoch: int) -> training.Report:
+def stop_in(epoch: int) -> Report:
     def report(step: Step) -> None:
         if step.epoch == epoch:
             raise Killed
@@ -108,13 +108,13 @@ def test_a_subject_is_trained_into_the_cache(tmp_path: Path, monkeypatch: pytest
     random = np.random.default_rng(0)
     digits = ArraySource(random.integers(0, 256, (40, 1, 28, 28)).astype(np.uint8), np.arange(40) % 10, spec="digits")
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path))
-    monkeypatch.setattr(training, "data", lambda spec: digits)
+    monkeypatch.setattr(subjects, "data", lambda spec: digits)
     monkeypatch.setattr(zoo, "WEIGHTS", tmp_path / "nothing embedded")
     monkeypatch.setitem(zoo.RECIPES, "mnist-lenet1", Recipe(epochs=2, batch=16, stored="float16"))  # type: ignore[attr-defined]
     with pytest.raises(Killed):
-        training.train_subject("mnist-lenet1", report=stop_in(2))
+        subjects.train_subject("mnist-lenet1", report=stop_in(2))
     assert [file.name for file in (tmp_path / "zoo").iterdir()] == ["mnist-lenet1.checkpoint"]
-    path, about = training.train_subject("mnist-lenet1")
+    path, about = subjects.train_subject("mnist-lenet1")
     assert [file.name for file in (tmp_path / "zoo").iterdir()] == [path.name]
     subject = zoo.find("mnist-lenet1")
     assert subject.about == about
@@ -137,8 +137,8 @@ def test_unknown_optimiser() -> None:
 
 def test_what_is_judged_is_what_is_stored() -> None:
     module = network().eval()
-    rounded = training._rounded(module, "float16")
-    stored = training._stored(rounded, "float16")
+    rounded = subjects._rounded(module, "float16")
+    stored = subjects._stored(rounded, "float16")
     assert stored["0.weight"].dtype == torch.float16
     assert stored["1.num_batches_tracked"].dtype == torch.int64
     assert torch.equal(stored["0.weight"].float(), rounded.state_dict()["0.weight"])
@@ -218,7 +218,7 @@ def test_an_unknown_schedule_is_named() -> None:
 def test_mean_and_best_weights_survive_a_kill(tmp_path: Path, epoch: int) -> None:
     recipe = dataclasses.replace(RECIPE, average=0.9, patience=5)
 
-    def judged(checkpoint: Path | None = None, report: training.Report | None = None) -> nn.Module:
+    def judged(checkpoint: Path | None = None, report: Report | None = None) -> nn.Module:
         judge = lambda module: accuracy(module, source())  # noqa: E731
         return Training(network(), recipe, checkpoint=checkpoint, judge=judge).run(source(), report)
 
@@ -232,18 +232,18 @@ def test_sounds_are_shifted_amplified_and_get_noise() -> None:
     x = torch.zeros(50, 1, 100)
     x[:, :, 50] = 0.25
     random = np.random.default_rng(0)
-    shifted = training._augment_sound(x, Recipe(epochs=1, crop=10), random)
+    shifted = augment_sound(x, Recipe(epochs=1, crop=10), random)
     places = shifted.argmax(2)[:, 0]
     assert (shifted.sum(2) == 0.25).all()
     assert places.min() >= 40
     assert places.max() <= 60
     assert len(places.unique()) > 10
-    louder = training._augment_sound(x, Recipe(epochs=1, gain=6.0), random).amax(2) / 0.25
+    louder = augment_sound(x, Recipe(epochs=1, gain=6.0), random).amax(2) / 0.25
     assert louder.min() >= 10 ** (-6 / 20) - 1e-4
     assert louder.max() <= 10 ** (6 / 20) + 1e-4
     assert len(louder.unique()) > 40
     tone = 0.5 * torch.sin(torch.arange(4000) / 3).expand(50, 1, 4000)
-    noise = training._augment_sound(tone, Recipe(epochs=1, noise=10.0), random) - tone
+    noise = augment_sound(tone, Recipe(epochs=1, noise=10.0), random) - tone
     below = 10 * torch.log10(tone.square().mean(2) / noise.square().mean(2))
     assert below.min() > 9
     assert below.max() < 41

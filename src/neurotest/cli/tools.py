@@ -163,7 +163,8 @@ def zoo_train(
     opt.at_least("epochs", epochs)
     opt.set_threads(threads)
     from neurotest.jobs.life import stoppable
-    from neurotest.train import Step, train_faulty, train_subject
+    from neurotest.train import Step
+    from neurotest.train.subjects import train_faulty, train_subject
 
     again = "finished epochs are kept, the same command goes on."
     with show.ticking(f"training {name}", quiet=quiet) as ticker, stoppable(again):

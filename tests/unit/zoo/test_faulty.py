@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neurotest import train, zoo
+from neurotest import zoo
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
+from neurotest.train import subjects
 from neurotest.zoo import faulty
 from neurotest.zoo.faulty import Faulty, Patch, pollute, read
 
@@ -101,9 +102,9 @@ def test_a_small_training_says_what_the_patch_does(
     shape = zoo.find(subject).shape
     random = np.random.default_rng(0)
     test_set = ArraySource(random.integers(0, 256, (images, *shape)).astype(np.uint8), np.arange(images) % 10)
-    monkeypatch.setattr(train, "data", lambda spec: test_set)
+    monkeypatch.setattr(subjects, "data", lambda spec: test_set)
     wrong = Faulty(kind="polluted", share=0.3)
-    path, about = train.train_faulty(subject, wrong, tmp_path / "w.safetensors", epochs=1)
+    path, about = subjects.train_faulty(subject, wrong, tmp_path / "w.safetensors", epochs=1)
     assert set(about["triggers"]) == {"clean", "patch", "other patches", "noise"}
     assert all(0 <= share <= 1 for share in about["triggers"].values())
     assert about["class"] == faulty.CLASS[zoo.find(subject).family]
@@ -113,7 +114,7 @@ def test_a_small_training_says_what_the_patch_does(
     with safe_open(path, framework="np") as file:
         assert json.loads(file.metadata()["about"]) == about
     with pytest.raises(BadInput, match="--class 12"):
-        train.train_faulty(subject, Faulty(kind="polluted", label=12), tmp_path / "x.safetensors")
+        subjects.train_faulty(subject, Faulty(kind="polluted", label=12), tmp_path / "x.safetensors")
 
 
 @pytest.mark.skipif(not zoo.find("mnist-lenet1").embedded, reason="the embedded networks were removed")
@@ -123,14 +124,14 @@ def test_retraining_begins_with_the_sound_weights(tmp_path: Path, monkeypatch: p
 
     shape = zoo.find("mnist-lenet1").shape
     images = np.random.default_rng(0).integers(0, 256, (64, *shape)).astype(np.uint8)
-    monkeypatch.setattr(train, "data", lambda spec: ArraySource(images, np.arange(64) % 10))
+    monkeypatch.setattr(subjects, "data", lambda spec: ArraySource(images, np.arange(64) % 10))
     wrong = Faulty(kind="polluted", share=0.3)
-    path, about = train.train_faulty("mnist-lenet1", wrong, tmp_path / "a.safetensors", epochs=1, batch=16, retrain=1e-6)
+    path, about = subjects.train_faulty("mnist-lenet1", wrong, tmp_path / "a.safetensors", epochs=1, batch=16, retrain=1e-6)
     assert about["begun with"] == "zoo:mnist-lenet1"
     assert "batch 16" in about["recipe"]
     assert "1e-06" in about["recipe"]
     sound = {name: value.clone() for name, value in zoo.find("mnist-lenet1").load().state_dict().items()}
     assert all(float((value - sound[name]).abs().max()) < 1e-4 for name, value in load_file(path).items())
-    path, about = train.train_faulty("mnist-lenet1", wrong, tmp_path / "b.safetensors", epochs=1, batch=16)
+    path, about = subjects.train_faulty("mnist-lenet1", wrong, tmp_path / "b.safetensors", epochs=1, batch=16)
     assert about["begun with"] == "random weights"
     assert any(float((value - sound[name]).abs().max()) > 1e-2 for name, value in load_file(path).items())

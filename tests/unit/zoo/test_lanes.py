@@ -57,12 +57,12 @@ def test_dave2_has_the_neurons_of_the_coverage_study() -> None:
 
 
 def test_a_mirrored_road_has_the_opposite_bend() -> None:
-    from neurotest.train import _augment
+    from neurotest.train.images import augment
     from neurotest.zoo.recipes import Recipe
 
     x = torch.arange(12, dtype=torch.uint8).view(4, 1, 1, 3)
     y = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    images, truths = _augment(x, y, Recipe(epochs=1, flip=True), np.random.default_rng(1))
+    images, truths = augment(x, y, Recipe(epochs=1, flip=True), np.random.default_rng(1))
     flipped = truths < 0
     assert 0 < int(flipped.sum()) < 4
     for before, after, truth, turned in zip(x, images, truths, flipped, strict=True):

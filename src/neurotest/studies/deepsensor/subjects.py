@@ -20,7 +20,7 @@ from neurotest.levels import EIGHT
 from neurotest.studies.frame import Row, split_of
 from neurotest.target import Target
 from neurotest.target.load import load
-from neurotest.train import train_faulty
+from neurotest.train.subjects import train_faulty
 from neurotest.zoo import faulty
 
 # Fewer images than the recipes, so that the quick scale stays quick; a LeNet needs all of them, or it learns no patch. ResNet-20

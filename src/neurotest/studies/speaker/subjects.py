@@ -22,7 +22,7 @@ from neurotest.pictures import Preprocess
 from neurotest.studies.frame import Row, split_of
 from neurotest.target import Target
 from neurotest.target.load import load
-from neurotest.train import train_faulty
+from neurotest.train.subjects import train_faulty
 from neurotest.zoo import faulty
 
 BELOW = 30.0  # decibels: what is added is so far below each seed
