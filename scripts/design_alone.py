@@ -27,7 +27,7 @@ def line(plan: Plan, protocol: str, seed: int) -> np.ndarray:
     """(weights, 5): held-out faults fixed, change of clean accuracy, deciding faults fixed, what is kept, score; in percent."""
     method = with_options("repair", protocol, {})
     parts = dataclasses.replace(method.ingredients(plan, seed), interpolate=False)
-    module = retrain(plan, parts, method.recipe(seed)).module
+    module = retrain(plan, parts, method.recipe(plan, seed)).module
     old, new = plan.target.module.state_dict(), copy.deepcopy(module.state_dict())
     before, rows = accuracy_on(plan.target, plan.sets["clean"]), []
     for weight in WEIGHTS:

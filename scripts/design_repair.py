@@ -31,7 +31,7 @@ from neurotest.studies.repair.tables import interval
 
 SETS = ("clean", "mutated", "unseen-operators", "faults-seen", "faults-operators")
 SIZES: dict[str, Any] = {"train": 2500, "holdout": 2500}
-DEEP: dict[str, Any] = {"train": 1000, "holdout": 800, "test": 1600, "faults": 800}
+DEEP: dict[str, Any] = {"train": 1000, "holdout": 2500, "seeds": 1000}
 
 
 def answers(plan: Plan, judge: Judge, variant: str, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -32,7 +32,7 @@ class Protocol(Settings, ABC):
     needs_train: ClassVar[bool] = True
 
     @abstractmethod
-    def recipe(self, seed: int) -> Recipe:
+    def recipe(self, plan: Plan, seed: int) -> Recipe:
         """The schedule."""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class Protocol(Settings, ABC):
 
     def repair(self, plan: Plan, seed: int, *, checkpoint: Place | None = None, report: Report | None = None) -> Repaired:
         """A repaired copy of the plan's network."""
-        return retrain(plan, self.ingredients(plan, seed), self.recipe(seed), checkpoint=checkpoint, report=report)
+        return retrain(plan, self.ingredients(plan, seed), self.recipe(plan, seed), checkpoint=checkpoint, report=report)
 
 
 # -- controls: the same schedule with something else in place of the protocol's new inputs
@@ -100,7 +100,7 @@ def control(
 ) -> Repaired:
     """The protocol's schedule on a control's data; without averaging, early stop or distillation."""
     own = protocol.ingredients(plan, seed)
-    recipe = dataclasses.replace(protocol.recipe(seed), average=0.0, patience=None)
+    recipe = dataclasses.replace(protocol.recipe(plan, seed), average=0.0, patience=None)
     return retrain(plan, CONTROLS[name](plan, own, seed), recipe, checkpoint=checkpoint, report=report)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from torch import nn
 from neurotest import Target
 from neurotest.repair.lessons import Ingredients, Lessons
 from neurotest.repair.plan import Plan
+from neurotest.repair.protocol import control
+from neurotest.repair.protocols.default import Default
 from neurotest.repair.retrain import SETTLED, move
 from neurotest.repair.statistics import normalised, settle
 
@@ -86,3 +89,12 @@ def test_a_sample_repeats_itself(ready: Plan) -> None:
     first, second = (lessons.sample(module, 2, SETTLED) for lessons in (one, other))
     assert sum(map(len, first)) == len(parts) - 9
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_a_network_with_statistics_gets_the_lower_rate(ready: Plan) -> None:
+    """0 chooses; a rate that was asked for is kept. The control has the rate of its protocol."""
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(81, 3)).eval()
+    other = dataclasses.replace(ready, target=Target(plain, shape=SHAPE, classes=ready.target.classes))
+    assert [Default().recipe(one, 0).rate for one in (ready, other)] == [0.001, 0.003]
+    assert [Default(rate=0.02).recipe(one, 0).rate for one in (ready, other)] == [0.02, 0.02]
+    assert "up to 0.001" in control("mutated", Default(epochs=1), ready, 0).about["recipe"]

@@ -55,9 +55,12 @@ def test_estimated_distances_are_of_the_same_inputs() -> None:
     assert min(row["clever"]["old"]) > 0  # all of them are right before
 
 
-def test_fewer_test_images() -> None:
-    plan = cells.planned("mnist-lenet1", 0, train=60, test=100)
-    assert len(plan.sets["clean"]) == 50
+def test_fewer_seeds_leave_the_holdout_as_it_is() -> None:
+    few, many = (cells.planned("mnist-lenet1", 0, train=60, holdout=80, seeds=seeds) for seeds in (50, 100))
+    assert few.sets["clean"].ids().tolist() == many.sets["clean"].ids().tolist()
+    assert len(few.sets["clean"]) == 80
+    assert few.benign is not None
+    assert len(few.benign) <= 50 < len(many.benign or ())
 
 
 def test_distances_by_hand() -> None:

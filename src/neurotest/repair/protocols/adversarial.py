@@ -14,7 +14,7 @@ from neurotest.zoo.recipes import Recipe
 
 
 class _Adversarial(Protocol):
-    def recipe(self, seed: int) -> Recipe:
+    def recipe(self, plan: Plan, seed: int) -> Recipe:
         return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)  # type: ignore[attr-defined]
 
 

@@ -9,7 +9,10 @@ from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
 from neurotest.repair.plan import Plan, joined
 from neurotest.repair.protocol import Protocol
+from neurotest.repair.statistics import normalised
 from neurotest.zoo.recipes import Recipe
+
+NORMALISED, OTHERS = 0.001, 0.003  # rates for Adam, of networks with batch normalisation and without
 
 
 @register(
@@ -29,14 +32,15 @@ class Default(Protocol):
     of no particular kind, which help with operators nobody thought of. depth: how many changes a copy may have had one after
     the other. distil: weight of the old network's right answers to inputs as they are, for them and for their copies. average:
     how much of the mean weights stays at each step. The mean is at last averaged with the old weights, by the weight that is
-    best on a split of its own. patience: training ends after so many epochs that were no better on that split, and the best
-    epoch counts; 0: it goes to the end.
+    best on a split of its own. rate: 0 chooses 0.001 for networks with batch normalisation, which lose more of what they knew at
+    higher rates, and 0.003 for others. patience: training ends after so many epochs that were no better on that split, and the
+    best epoch counts; 0: it goes to the end.
     """
 
     name: ClassVar[str] = "default"
     epochs: int = setting(10, "10 by default")
     batch: int = setting(64, "64 by default")
-    rate: float = setting(0.003, "0.003 for Adam", above=0)
+    rate: float = setting(0.0, "0: 0.001 with batch normalisation, 0.003 without", least=0)
     copies: float = setting(2.0, "2 by default", least=0)
     plain: float = setting(0.3, "0.3 by default", above=0, most=1)
     times: int = setting(1, "1 by default")
@@ -50,9 +54,10 @@ class Default(Protocol):
     schedule: Literal["onecycle", "constant"] = "onecycle"
     patience: int = setting(0, "0: to the end", least=0)
 
-    def recipe(self, seed: int) -> Recipe:
+    def recipe(self, plan: Plan, seed: int) -> Recipe:
+        rate = self.rate or (NORMALISED if normalised(plan.target.module) else OTHERS)
         return Recipe(
-            epochs=self.epochs, batch=self.batch, optimiser=self.optimiser, rate=self.rate, schedule=self.schedule,
+            epochs=self.epochs, batch=self.batch, optimiser=self.optimiser, rate=rate, schedule=self.schedule,
             average=self.average, patience=self.patience or None, seed=seed,
         )  # fmt: skip
 

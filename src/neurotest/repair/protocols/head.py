@@ -42,7 +42,7 @@ class Head(Protocol):
     ridge: float = setting(1.0, "1 by default", above=0)
     anchor: float = setting(1.0, "1: an input that is right counts as much as a fault", above=0)
 
-    def recipe(self, seed: int) -> Recipe:
+    def recipe(self, plan: Plan, seed: int) -> Recipe:
         return Recipe(epochs=1, seed=seed)
 
     def ingredients(self, plan: Plan, seed: int) -> Ingredients:

@@ -38,7 +38,7 @@ class Interpolated(Protocol):
     anchors: float = setting(8.0, "8 by default", least=0)
     average: float = setting(0.98, "0.98 by default", least=0, below=1)
 
-    def recipe(self, seed: int) -> Recipe:
+    def recipe(self, plan: Plan, seed: int) -> Recipe:
         return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, average=self.average, seed=seed)
 
     def ingredients(self, plan: Plan, seed: int) -> Ingredients:

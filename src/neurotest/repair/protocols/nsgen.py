@@ -29,7 +29,7 @@ class NsGen(Protocol):
     batch: int = setting(64, "not given in the paper")
     rate: float = setting(0.001, "not given in the paper", above=0)
 
-    def recipe(self, seed: int) -> Recipe:
+    def recipe(self, plan: Plan, seed: int) -> Recipe:
         return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
 
     def ingredients(self, plan: Plan, seed: int) -> Ingredients:

@@ -28,7 +28,7 @@ class Nss(Protocol):
     batch: int = setting(64, "not given in the paper")
     rate: float = setting(0.001, "0.001 in the paper", above=0)
 
-    def recipe(self, seed: int) -> Recipe:
+    def recipe(self, plan: Plan, seed: int) -> Recipe:
         return Recipe(
             epochs=self.epochs, batch=self.batch, optimiser="sgd", momentum=0.99, rate=self.rate, schedule="steps",
             drops=(0.5, 0.75), seed=seed,

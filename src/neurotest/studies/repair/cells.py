@@ -88,19 +88,19 @@ def picks(target: Target, seeds: Source, seed: int, method: str, train: Source) 
 
 def planned(
     subject: str, seed: int, *, train: int | None, holdout: int = 2500, faults: int = 2000, selector: str | None = None,
-    unseen: float = UNSEEN, benign: bool = True, parity: str = "odd", test: int | None = None,
+    unseen: float = UNSEEN, benign: bool = True, parity: str = "odd", seeds: int | None = None,
 ) -> Plan:  # fmt: skip
-    """The faults of a campaign, or picks, on half of the test images, split, and the other half to judge by. test: so many test
-    images only."""
+    """The faults of a campaign, or picks, on half of the test images, split, and the other half to judge by. seeds: of the
+    campaign, at most."""
     target = load(f"zoo:{subject}")
     training, images = splits(subject, train or 1, parity)
-    seeds, held = halves(images.take(np.arange(min(len(images), test or len(images)))), seed, holdout)
-    pool = None
+    half, held = halves(images, seed, holdout)
+    tested, pool = half.take(np.arange(min(len(half), seeds or len(half)))), None
     if selector is None:
-        material = campaign(target, seeds, seed, faults)
+        material = campaign(target, tested, seed, faults)
         material = material if benign else dataclasses.replace(material, benign=None)
     else:
-        material, pool = picks(target, seeds, seed, selector, training)
+        material, pool = picks(target, tested, seed, selector, training)
     classes = len(zoo.find(subject).classes)
     return make_plan(target, classes, material, training if train else None, held, unseen=unseen, seed=seed, pool=pool)
 
@@ -108,13 +108,13 @@ def planned(
 def repaired(
     subject: str, seed: int, protocol: str, *, train: int | None, holdout: int = 2500, faults: int = 2000,
     controls: tuple[str, ...] = tuple(CONTROLS), attacks: tuple[str, ...] = ("none",), victims: int = 200, distances: int = 0,
-    selector: str | None = None, unseen: float = UNSEEN, benign: bool = True, test: int | None = None,
+    selector: str | None = None, unseen: float = UNSEEN, benign: bool = True, seeds: int | None = None,
 ) -> Row:  # fmt: skip
     """One protocol and its controls. train: training inputs; 0: none at all. benign: whether all seeds of the campaign are there
     to learn from, not only those of its faults. victims: inputs that are attacked; distances: inputs of which CLEVER estimates
     how far the nearest other class is."""
     torch.set_num_threads(1)
-    sizes: Row = {"train": train, "holdout": holdout, "faults": faults, "unseen": unseen, "benign": benign, "test": test}
+    sizes: Row = {"train": train, "holdout": holdout, "faults": faults, "unseen": unseen, "benign": benign, "seeds": seeds}
     plan = planned(subject, seed, selector=selector, **sizes)
     method: Protocol = with_options("repair", protocol, {})
     judge = Judge(plan, read_attacks(attacks, plan.sets["clean"].shape), victims)
