@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.repair.subjects import bars, faults_of, network, plan
 
 from neurotest.errors import BadInput
-from neurotest.repair.evaluation import flips, mcnemar, read_attacks, rows, shares
+from neurotest.repair.evaluation import Judge, flips, mcnemar, read_attacks, rows, shares
+from neurotest.repair.lessons import predictions
+from neurotest.repair.plan import make_plan
+from neurotest.repair.protocol import attacked
+from neurotest.train import train
+from neurotest.zoo.recipes import Recipe
 
 
 @given(fixed=st.integers(0, 40), broken=st.integers(0, 40))
@@ -72,3 +78,28 @@ def test_attacks_by_default_and_none() -> None:
     assert read_attacks(["none"], (1, 8, 8)) == {}
     with pytest.raises(BadInput, match="twice"):
         read_attacks(["pgd", "pgd:eps=0.2"], (1, 8, 8))
+
+
+def test_attacks_are_made_on_each_network_and_carried_over_from_the_old_one() -> None:
+    """On the old network both are the same; another network meets the old one's inputs, and inputs made on itself."""
+    ready = plan()
+    judge = Judge(ready, read_attacks(["fgsm:eps=0.2"], (1, 9, 9)), victims=40)
+    same, old = judge.predict(ready.target), judge.old()
+    for name in ("fgsm-adaptive", "fgsm-transferred"):
+        assert same[name].tolist() == old[name].tolist()
+    other = ready.target.holding(train(network(), bars(90, 7), Recipe(epochs=6, batch=16, rate=0.01, seed=5)))
+    answers = judge.predict(other)
+    before, after = (attacked(one, judge.victims, judge.attacks["fgsm"], ready.seed) for one in (ready.target, other))
+    assert answers["fgsm-transferred"].tolist() == predictions(other, before).tolist()
+    assert answers["fgsm-adaptive"].tolist() == predictions(other, after).tolist()
+    assert (before.read(np.arange(40)) != after.read(np.arange(40))).any()
+
+
+def test_data_of_another_origin_are_a_set_of_their_own() -> None:
+    ready = plan()
+    faults = faults_of(ready.target, bars(160, 1))
+    shifted = make_plan(ready.target, 3, faults, bars(60, 2), bars(60, 3), bars(50, 8), unseen=0.3, seed=0)
+    assert list(shifted.sets)[-1] == "shift"
+    assert shifted.sets["shift"].ids().tolist() == bars(50, 8).ids().tolist()
+    with pytest.raises(BadInput, match="--shift: 60 of its 60 inputs are also training data"):
+        make_plan(ready.target, 3, faults, bars(60, 2), bars(60, 3), bars(60, 2), unseen=0.3, seed=0)
