@@ -70,10 +70,11 @@ test-models: export NEUROTEST_MODELS := required
 test-models: $(MODELS)/.models
 	$(MODELS)/bin/python -m pytest -q -m "models and not slow" tests $(ARGS)
 
-# Skips fail here, too.
+# Skips fail here, too. All of them, or some: make test-ray RAY_TESTS=tests/unit/scale/test_same_answer.py
+RAY_TESTS ?= tests
 test-ray: export NEUROTEST_RAY := required
 test-ray: $(RAY)/.ray
-	PATH="$(abspath $(RAY))/bin:$$PATH" $(RAY)/bin/python -m pytest -q -m ray tests $(ARGS)
+	PATH="$(abspath $(RAY))/bin:$$PATH" $(RAY)/bin/python -m pytest -q -m ray $(RAY_TESTS) $(ARGS)
 
 # What holds for the kernels of one processor only fails here on most others.
 test-kernels: export ATEN_CPU_CAPABILITY := default

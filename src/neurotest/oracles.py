@@ -319,9 +319,15 @@ def rounded(weight: Tensor, to: str) -> Tensor:
 
 @dataclass(eq=False)
 class Oracles:
-    """Several checks; the first that rejects gives the fault its name."""
+    """Several checks; the first that rejects gives the fault its name. made_from: target and settings, for workers."""
 
     checks: list[Check]
+    made_from: tuple[Target, Sequence[str | Oracle]] | None = None
+
+    def __reduce_for_worker__(self) -> tuple[Any, ...]:
+        if self.made_from is None:
+            return (Oracles, (self.checks,))
+        return (build_oracles, self.made_from)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -359,4 +365,5 @@ def build_oracles(target: Target, oracles: str | Oracle | Sequence[str | Oracle]
     if not settings:
         raise BadInput("oracle: none was given. Name at least one (`neurotest list oracle`), for example label.")
     built = [registry.build("oracle", oracle) for oracle in settings]
-    return Oracles([NonFinite().begin(target), *(oracle.begin(target) for oracle in built if not isinstance(oracle, NonFinite))])
+    checks = [NonFinite().begin(target), *(oracle.begin(target) for oracle in built if not isinstance(oracle, NonFinite))]
+    return Oracles(checks, (target, settings))

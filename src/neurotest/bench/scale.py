@@ -1,4 +1,5 @@
-"""Throughput of several workers over one, and what the work moves: scores of ResNet-20, one thread each, workers awake."""
+"""Throughput of several workers over one, and what the work moves: scores and a campaign of ResNet-20, one thread each, workers
+awake."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ import numpy as np
 import torch
 
 from neurotest.bench.ratio import machine, subject_of
+from neurotest.campaign.api import fuzz
+from neurotest.campaign.islands import USUAL
 from neurotest.data.spec import data
 from neurotest.executor import Executor, Serial, using
 from neurotest.measure.several import Several
@@ -27,11 +30,13 @@ from neurotest.select.uncertainty import DeepGini
 
 SUBJECT, IMAGES, BATCH, WORKERS = "cifar10-resnet20", 20_000, 250, 2
 METHODS: dict[str, Scorer] = {"deepgini": DeepGini()}
+PASSES, SEEDS = 6000, 100  # of a campaign beside IMAGES scores
 LARGE = (10_000_000, 1_000_000_000)  # images that costs are extrapolated to
 
 
 def measure(images: int = IMAGES, repeats: int = 3, name: str = SUBJECT, *, ray: bool | None = None) -> dict[str, Any]:
-    """Wall-clock time of the same scores by one worker over that by two processes and two workers of a Ray, alternately.
+    """Wall-clock time of the same scores, and of the same campaign in islands, by one worker over that by two processes and two
+    workers of a Ray, alternately.
 
     Starting workers and loading the network are not counted. ray: None where it is installed.
     """
@@ -50,10 +55,18 @@ def measure(images: int = IMAGES, repeats: int = 3, name: str = SUBJECT, *, ray:
             for kind in rounds:
                 rounds[kind].append(seconds[Serial.name] / seconds[kind])
         moved = _moved(pool, min(seconds.values()))
-    keys = {kind: f"scale/{name}/{WORKERS} {'processes' if kind == 'processes' else 'workers of Ray'}" for kind in rounds}
+        campaigns: dict[str, list[float]] = {kind: [] for kind in rounds}
+        for number in range(repeats):
+            order = list(executors.items()) if number % 2 else list(executors.items())[::-1]
+            seconds = {kind: _campaign_seconds(executor, name, images * PASSES // IMAGES) for kind, executor in order}
+            for kind in campaigns:
+                campaigns[kind].append(seconds[Serial.name] / seconds[kind])
+    words = {"processes": f"{WORKERS} processes", "ray": f"{WORKERS} workers of Ray"}
+    timed = {f"scale/{name}/{words[kind]}": values for kind, values in rounds.items()}
+    timed |= {f"fuzz/{name}/{words[kind]}": values for kind, values in campaigns.items()}
     return {
-        "ratios": {keys[kind]: float(np.median(values)) for kind, values in rounds.items()},
-        "spread": {keys[kind]: [float(q) for q in np.quantile(values, [0.25, 0.75])] for kind, values in rounds.items()},
+        "ratios": {key: float(np.median(values)) for key, values in timed.items()},
+        "spread": {key: [float(q) for q in np.quantile(values, [0.25, 0.75])] for key, values in timed.items()},
         "repeats": repeats, "images": images, "moved": moved, "machine": machine(),
     }  # fmt: skip
 
@@ -94,6 +107,14 @@ def _seconds(executor: Executor, pool: Pool) -> float:
     with _by(executor):
         score(pool, METHODS, batch=BATCH)
     return time.perf_counter() - began
+
+
+def _campaign_seconds(executor: Executor, name: str, passes: int) -> float:
+    """A campaign of eight islands, with its control, from its first round on: what comes before is done by the head alone."""
+    target, source = subject_of(name, SEEDS)
+    with _by(executor):
+        result = fuzz(target, source, oracle="metamorphic", forwards=max(64, passes), islands=USUAL, out=False)
+    return sum(result.seconds_by.values()) - result.seconds_by["start"]
 
 
 def _moved(pool: Pool, seconds: float) -> dict[str, float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -12,14 +14,18 @@ import torch
 from neurotest import interrupts
 from neurotest.campaign.believed import Believed
 from neurotest.campaign.clock import Clock
-from neurotest.campaign.driver import Driver, Watcher, progress
+from neurotest.campaign.driver import Driver, Watcher, Writer, progress
+from neurotest.campaign.island import Common
+from neurotest.campaign.islands import USUAL, Islands
 from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import FuzzResult
+from neurotest.campaign.rounds import IslandDriver
 from neurotest.campaign.store import Store
 from neurotest.coverage.criterion import Criterion
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, Interrupted
+from neurotest.executor import Serial, current
 from neurotest.generate.fuzz.guides import Guide, RandomGuide
 from neurotest.generate.fuzz.loop import Fuzzer
 from neurotest.generate.fuzz.mutants import Tally
@@ -59,6 +65,7 @@ def fuzz(
     disk: float | None = None,
     control: bool | None = None,
     judge: AnyTarget | None = None,
+    islands: int | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     watch: Watcher | None = None,
@@ -74,8 +81,10 @@ def fuzz(
     ./neurotest-runs; False: nothing is written). resume: a run to go on with: its settings stay, the budget may
     be another. keep, disk: images per family (5), and bytes of images in all (200 MB).
     control: let a random campaign of as many forward passes run beside it (default). judge: a second, better network that says
-    which faults should still be given their class; without one a learner of the seeds does. stop: asked after every batch;
-    True ends it so that it can be resumed (raises Interrupted).
+    which faults should still be given their class; without one a learner of the seeds does. islands: fuzzers that share the
+    seeds and tell each other what they learned, so that workers can have one each; it belongs to the campaign, which gives the
+    same with any number of workers (default: 1, or 8 inside `neurotest.workers`). stop: asked after every batch; True ends it so
+    that it can be resumed (raises Interrupted).
     """
     named: dict[str, Any] = dict(options)
     parts = {name: value for name in BUDGETS if (value := named.pop(name, None)) is not None}
@@ -86,7 +95,7 @@ def fuzz(
     settings: dict[str, Any] = {
         "guide": guide, "oracle": oracle, "train": train, "options": named, "keep_wrong": keep_wrong, "limit": limit,
         "layers": layers, "neuron": neuron, "keep": keep, "disk": disk, "control": control,
-        "judge": judge,
+        "judge": judge, "islands": islands,
     }  # fmt: skip
     callbacks: dict[str, Any] = {"watch": watch, "stop": stop or interrupts.requested}
     if resume is not None:
@@ -103,8 +112,15 @@ def fuzz(
         raise BadInput("fuzz needs a target and seeds (or resume=RUN to go on with a campaign).")
     network = open_target(target)
     settings["oracle"] = oracle or (default_oracle(network),)
+    settings["islands"] = usual_islands() if islands is None else islands
     plan = FuzzPlan(**{name: value for name, value in settings.items() if value is not None})
     return carry_out(_Campaign.prepare(network, seeds, plan, budget or Budget(**parts), callbacks), out)
+
+
+def usual_islands() -> int:
+    """One without workers; with them a fixed number, so that as many workers as that give the same campaign."""
+    workers = current().workers
+    return 1 if isinstance(current(), Serial) else max(USUAL, workers)
 
 
 def _fuzz_run(path: str | Path) -> str | Path:
@@ -127,12 +143,13 @@ class _Campaign(Job[FuzzResult]):
     source: Source
     plan: FuzzPlan
     budget: Budget
-    fuzzer: Fuzzer
+    fuzzer: Fuzzer | Islands
     callbacks: dict[str, Any]
     clock: Clock
     believed: Believed | None = None
     train: Source | None = None
-    driver: Driver | None = None
+    driver: Writer | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def prepare(cls, target: Target, seeds: AnyData, plan: FuzzPlan, budget: Budget, callbacks: dict[str, Any]) -> _Campaign:
@@ -147,11 +164,19 @@ class _Campaign(Job[FuzzResult]):
         train = None if plan.train is None else open_data(target, plan.train)
         context = Context(target=target, train=train, seed=settings.seed, cache=True)
         state = guide.start(context, source.take(chosen.positions))
-        fuzzer = Fuzzer(target, chosen, state, oracles, settings, budget)
-        if plan.control and not isinstance(guide, RandomGuide):
-            fuzzer = fuzzer.controlled()
+        control = plan.control and not isinstance(guide, RandomGuide)
         believed = Believed.of(chosen, plan.read_judge(), target, settings.mutations)
-        return cls(target, source, plan, budget, fuzzer, callbacks, clock, believed, train)
+        plan = dataclasses.replace(plan, islands=min(plan.islands, len(chosen)))  # each begins with a seed at least
+        fuzzer: Fuzzer | Islands
+        if plan.islands > 1:
+            if believed is not None:
+                believed.ready()
+            common = Common(target, chosen, state, oracles, settings, plan.islands, control, plan.keep, believed)
+            fuzzer = Islands(common, budget)
+        else:
+            fuzzer = Fuzzer(target, chosen, state, oracles, settings, budget)
+            fuzzer = fuzzer.controlled() if control else fuzzer
+        return cls(target, source, plan, budget, fuzzer, callbacks, clock, believed, train, notes=_notes(plan))
 
     def config(self) -> dict[str, Any]:
         return {
@@ -178,23 +203,26 @@ class _Campaign(Job[FuzzResult]):
     def kept(self, run: Run) -> str:
         return f"{self.fuzzer.tally.faults:,} faults" if self.fuzzer.tally.batches else ""
 
-    def _driver(self, store: Store | None) -> Driver:
-        return Driver(
-            self.fuzzer, store, self.plan.keep, self.plan.disk, clock=self.clock, believed=self.believed, **self.callbacks
-        )
+    def _driver(self, store: Store | None) -> Writer:
+        limits = (store, self.plan.keep, self.plan.disk)
+        around: dict[str, Any] = {"clock": self.clock, "believed": self.believed, **self.callbacks}
+        if isinstance(self.fuzzer, Islands):
+            return IslandDriver(*limits, islands=self.fuzzer, **around)
+        return Driver(*limits, fuzzer=self.fuzzer, **around)
 
     def work(self, run: Run | None, progress: Progress | None) -> FuzzResult:
         driver = self.driver or self._driver(None if run is None else Store(run))
         fuzzer, seeds = self.fuzzer, self.fuzzer.seeds
-        with fuzzer:
+        with nullcontext() if isinstance(fuzzer, Islands) else fuzzer:
             stopped = driver.run()
         if stopped == "interrupted":
             raise Interrupted(f"interrupted after {fuzzer.tally.faults:,} faults; nothing was written.")
         classes = run["classes"] if run is not None else list(self.target.classes or ())
         return FuzzResult(
             tally=fuzzer.tally, control=self._control(), classes=tuple(classes) or None, outputs_possible=seeds.classes,
-            set_aside=seeds.set_aside, seeds=len(seeds), guide=_shown(self.plan.guide), coverage=fuzzer.guide.value(),
-            stopped=stopped, notes=(FULL,) if driver.full else (), details=fuzzer.guide.details(),
+            set_aside=seeds.set_aside, seeds=len(seeds), guide=_shown(self.plan.guide), coverage=fuzzer.value(),
+            stopped=stopped, notes=(*self.notes, *((FULL,) if driver.full else ())), details=fuzzer.details(),
+            islands=self.plan.islands, workers=current().workers,
             valid=None if self.believed is None else self.believed.summary(),
             seconds_by=self.clock.shares(fuzzer.tally, fuzzer.control.tally if fuzzer.control else None),
         )  # fmt: skip
@@ -209,6 +237,14 @@ class _Campaign(Job[FuzzResult]):
         from neurotest.campaign.shrink import adopt
 
         adopt(run)
+
+
+def _notes(plan: FuzzPlan) -> tuple[str, ...]:
+    executor = current()
+    if isinstance(executor, Serial) or plan.islands >= executor.workers:
+        return ()
+    one = f"this campaign has {plan.islands} island{'s' * (plan.islands > 1)}, so only as many of the {executor.workers} workers"
+    return (f"{one} have work; for more, start a new one with --islands.",)
 
 
 def _shown(guide: Any) -> str:

@@ -115,11 +115,24 @@ class Believed:
 
     def add(self, outputs: Sequence[Mutant]) -> None:
         """Judge the outputs of a batch."""
+        self.count(outputs, self.recognised(outputs))
+
+    def recognised(self, outputs: Sequence[Mutant]) -> list[bool]:
+        """Which outputs are given their class."""
         if not outputs:
-            return
+            return []
         roots = np.array([mutant.root for mutant in outputs])
         looked = self._classes(np.stack([mutant.x for mutant in outputs]), [mutant.chain for mutant in outputs], roots)
-        for mutant, right in zip(outputs, (looked == self.seeds.expected[roots]).tolist(), strict=True):
+        right: list[bool] = (looked == self.seeds.expected[roots]).tolist()
+        return right
+
+    def ready(self) -> None:
+        """Learn what it learns from the seeds, before it goes to workers."""
+        if self.judge is None:
+            _ = self.recognition
+
+    def count(self, outputs: Sequence[Mutant], recognised: Sequence[bool]) -> None:
+        for mutant, right in zip(outputs, recognised, strict=True):
             counts = self.by_seed.setdefault(mutant.root, [0] * COUNTS)
             first = 0 if mutant.fault else 2
             counts[first] += 1

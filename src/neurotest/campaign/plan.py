@@ -11,6 +11,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from neurotest import registry
+from neurotest.checks import integer
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
@@ -28,8 +29,9 @@ from neurotest.runs.store import Run
 from neurotest.target import Target
 
 MUTATIONS = "mutation"
+MOST_ISLANDS = 4096
 SOUND = {"mutations": "audio", "validity": "audible"}  # what published guides bring along is for pictures
-PLAIN = ("keep_wrong", "limit", "layers", "neuron", "keep", "disk", "control")
+PLAIN = ("keep_wrong", "limit", "layers", "neuron", "keep", "disk", "control", "islands")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,7 @@ def _options(command: str, settings: type, options: Mapping[str, Any]) -> dict[s
 
 @dataclass(frozen=True, kw_only=True)
 class FuzzPlan(Plan):
-    """keep: images per family. disk: bytes of images in all."""
+    """keep: images per family. disk: bytes of images in all. islands: fuzzers that share the seeds."""
 
     guide: Any = "goals"
     oracle: tuple[Any, ...] = ()  # what fits the target
@@ -92,6 +94,7 @@ class FuzzPlan(Plan):
     keep: int = 5
     disk: float = 200e6
     control: bool = True
+    islands: int = 1
     judge: Any = None  # a second network, or its spec
     # The mutations, where neither the user nor the guide names any.
     base: str = dataclasses.field(default="rules95:units=image", compare=False)
@@ -101,6 +104,7 @@ class FuzzPlan(Plan):
             raise BadInput(f"keep={self.keep!r}: expected an integer >= 0 (images per family).")
         if not self.disk >= 0:
             raise BadInput(f"disk={self.disk!r}: expected bytes >= 0.")
+        integer("islands", self.islands, 1, "8 suit up to 8 workers", most=MOST_ISLANDS)
 
     def config(self) -> dict[str, Any]:
         guide = self.guide.criterion if isinstance(self.guide, CoverageGuide) else self.guide

@@ -72,6 +72,8 @@ class FuzzResult(Outcome):
     details: dict[str, Any] = field(default_factory=dict)  # what the guide says about itself
     valid: dict[str, Any] | None = None  # what share of the faults is believed to be valid
     seconds_by: dict[str, float] = field(default_factory=dict)  # of wall clock, by what took them
+    islands: int = 1
+    workers: int = 1  # that shared the work; the result does not depend on it
 
     @property
     def faults(self) -> int:
@@ -102,6 +104,7 @@ class FuzzResult(Outcome):
             "seeds": self.seeds,
             "set_aside": self.set_aside,
             "guide": self.guide,
+            "islands": self.islands,
             "coverage": self.coverage,
             **({"guide_details": self.details} if self.details else {}),
             "stopped": self.stopped,

@@ -28,10 +28,11 @@ COUNTED = (
 )  # fmt: skip
 NUMBERS = (
     *COUNTED, *(f"random.{name}" for name in COUNTED), "seconds_by.*", "verdict.*", "believed_valid.*", "by_operator.*", "unseen",
-    "unstable", "seeds", "set_aside", "coverage", "guide_details.*",
+    "unstable", "seeds", "set_aside", "coverage", "guide_details.*", "islands",
 )  # fmt: skip
 
 
+@opt.takes_workers
 @opt.takes_target
 @opt.reports_result
 @opt.holds(*NUMBERS)
@@ -104,6 +105,14 @@ def fuzz(
             "--judge", help="A second, better network that says which faults are valid (default: a learner of the seeds)."
         ),
     ] = None,
+    islands: Annotated[
+        int | None,
+        typer.Option(
+            "--islands",
+            help="Fuzzers that share the seeds and tell each other what they learned; part of the campaign, whatever the number "
+            "of workers (default 1, with --workers or --ray 8).",
+        ),
+    ] = None,
     plan: opt.Plan = False,
     layers: opt.Layers = None,
     neuron: opt.Neuron = None,
@@ -145,7 +154,7 @@ def fuzz(
         with counting_from(began):
             result = start(
                 loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
-                neuron=neuron, **limits, control=control, judge=judge, out=out, resume=resume, watch=screen,
+                neuron=neuron, **limits, control=control, judge=judge, islands=islands, out=out, resume=resume, watch=screen,
                 **{k: v for k, v in {**settings, **budget}.items() if v is not None},
             )  # fmt: skip
     finally:
@@ -200,6 +209,9 @@ def print_result(result: FuzzResult) -> None:
     )
     took = ", ".join(f"{name} {seconds:.1f}" for name, seconds in content["seconds_by"].items() if seconds >= 0.05)
     print(f"{content['seconds']:.1f} s in all{took and ': '}{took}")
+    if result.islands > 1:
+        again = f"--islands {result.islands} gives the same with any number of workers"
+        print(f"{result.islands} islands, {result.workers} worker{'s' * (result.workers > 1)}: {again}")
     guide = result.guide if len(result.guide) <= LONGEST else f"{result.guide.partition('(')[0]}(...)"
     rows = [_numbers(guide, content)]
     if content["random"] is not None and result.control is not result.tally:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from neurotest.errors import visible
 
 if TYPE_CHECKING:
-    from neurotest.generate.fuzz import Fuzzer, Mutant
+    from neurotest.campaign.driver import Watched
+    from neurotest.generate.fuzz import Mutant
 
 LINES = 5.0  # seconds between lines
 FRAMES = 0.5  # and between frames
@@ -35,7 +36,7 @@ class Screen:
         self.value: float | None = None
         self._live: Any = None
 
-    def __call__(self, fuzzer: Fuzzer, outputs: list[Mutant], new: list[Mutant]) -> None:
+    def __call__(self, fuzzer: Watched, outputs: list[Mutant], new: list[Mutant]) -> None:
         now = time.monotonic()
         if self.first is None:
             self.first, self.began = self._all(fuzzer), now  # loading and the guide's start are no part of the rate
@@ -49,7 +50,7 @@ class Screen:
         if self.quiet or now - self.shown_at < (FRAMES if self.live else LINES):
             return
         self.shown_at = now
-        self.value = fuzzer.guide.value()
+        self.value = fuzzer.value()
         facts = self.facts(fuzzer)
         if self.json:
             self._event("progress", **facts)
@@ -58,7 +59,7 @@ class Screen:
         else:
             print(f"neurotest: {self.line(facts)}", file=sys.stderr)
 
-    def facts(self, fuzzer: Fuzzer) -> dict[str, Any]:
+    def facts(self, fuzzer: Watched) -> dict[str, Any]:
         tally, control = fuzzer.tally, fuzzer.control.tally if fuzzer.control else None
         spent = max(time.monotonic() - self.began, 1e-9)
         elapsed = time.monotonic() - self.started
@@ -66,6 +67,7 @@ class Screen:
         return {
             "elapsed": round(elapsed, 1),
             "of": {name: [counts[name], most] for name, most in fuzzer.budget.to_dict().items() if name in counts},
+            **fuzzer.about(),
             "run": None if fuzzer.path is None else str(fuzzer.path),
             "iterations": tally.iterations,
             "forwards": tally.forwards,
@@ -85,7 +87,7 @@ class Screen:
         }
 
     @staticmethod
-    def _all(fuzzer: Fuzzer) -> int:
+    def _all(fuzzer: Watched) -> int:
         """Forward passes of the campaign and its control: what the machine does."""
         return fuzzer.tally.forwards + (fuzzer.control.tally.forwards if fuzzer.control else 0)
 
@@ -95,7 +97,7 @@ class Screen:
         random = facts["random"]
         beside = "" if random is None else f" (random: {random['faults']:,} in {random['families']})"
         return (
-            f"{elapsed(facts)}; "
+            f"{elapsed(facts)}; {islands_line(facts)}"
             f"{facts['iterations']:,} iterations, {facts['forwards']:,} forwards ({facts['per_second']:,.0f}/s), "
             f"{facts['faults']:,} faults in {facts['families']} families{beside}, {facts['classes']} classes{coverage}; "
             f"{goals_line(facts)}"
@@ -111,7 +113,7 @@ class Screen:
 
         return f"{class_name(true, self.classes)} {word} {class_name(predicted, self.classes)}"
 
-    def _show(self, fuzzer: Fuzzer, facts: dict[str, Any]) -> None:
+    def _show(self, fuzzer: Watched, facts: dict[str, Any]) -> None:
         from rich.live import Live
 
         from neurotest.cli.show import console
@@ -121,7 +123,7 @@ class Screen:
             self._live.start()
         self._live.update(self.picture(fuzzer, facts), refresh=True)
 
-    def picture(self, fuzzer: Fuzzer, facts: dict[str, Any]) -> Any:
+    def picture(self, fuzzer: Watched, facts: dict[str, Any]) -> Any:
         """The screen as a rich table."""
         from rich.table import Table
         from rich.text import Text
@@ -136,6 +138,7 @@ class Screen:
         rows = [
             ("elapsed", elapsed(facts)),
             ("run", facts["run"] or "nothing is written"),
+            *([("islands", islands_line(facts).removesuffix("; "))] if facts.get("islands") else []),
             ("rate", f"{facts['per_second']:,.0f} forwards/s, {facts['forwards']:,} in all, {facts['iterations']:,} iterations"),
             ("found", f"{facts['faults']:,} faults, {facts['families']} families, {facts['classes']} classes"),
             ("random found", "" if random is None else f"{random['faults']:,} faults, {random['families']} families"),
@@ -163,6 +166,13 @@ def elapsed(facts: dict[str, Any]) -> str:
     clock = f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
     spent = [f"{min(done, most):,.0f} of {most:,.0f} {name}" for name, (done, most) in facts["of"].items()]
     return ", ".join([clock, *spent])
+
+
+def islands_line(facts: dict[str, Any]) -> str:
+    """Islands, rounds and workers; empty for a campaign that has one island."""
+    if not facts.get("islands"):
+        return ""
+    return f"{facts['islands']} islands on {facts['workers']} worker{'s' * (facts['workers'] > 1)}, round {facts['rounds']:,}; "
 
 
 def goals_line(facts: dict[str, Any]) -> str:

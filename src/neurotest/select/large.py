@@ -46,7 +46,10 @@ PIECES = 4  # of a file
 PICKED = 1000  # by each method, unless somebody says
 TIMEOUT = 600.0  # seconds that a batch may take
 ASIDE = "set aside"  # entry of the run
-WHOLE = "{} has to see the whole pool at once: `neurotest select` does that, for pools that fit into memory."
+WHOLE = (
+    "{} has to see the whole pool at once: `neurotest select` does that, for pools that fit memory; of a larger one, score it by "
+    "another method and select among the picks (docs/scale.md)."
+)
 NAMED = 20  # inputs of a batch that is set aside, by name
 
 
@@ -170,9 +173,7 @@ class _Scores(Job[ScoreResult]):
             raise BadInput(reason)
         for name, scorer in scorers.items():
             if not scorer.pointwise or scorer.sample is None:
-                raise BadInput(
-                    f"{name} has to see the whole pool at once: `neurotest select` does that, for pools that fit memory."
-                )
+                raise BadInput(WHOLE.format(name))
         learned = known_training(target) if train is None else open_data(target, train)
         learned = learned if any(getattr(scorer, "learns", None) for scorer in scorers.values()) else None
         sentences = tuple(dict.fromkeys([*remarks(target, source), *(note for each in notes.values() for note in each)]))
@@ -274,9 +275,7 @@ class _Scores(Job[ScoreResult]):
             each_batch(self.target, sample, live.step, wants=live.wants, batch=self.batch)
         for name, state in scoring.states.items():
             if not isinstance(state, PerInput):
-                raise BadInput(
-                    f"{name} has to see the whole pool at once: `neurotest select` does that, for pools that fit memory."
-                )
+                raise BadInput(WHOLE.format(name))
         portable = scoring.portable()
         assert portable is not None
         return portable

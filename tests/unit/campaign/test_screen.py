@@ -23,10 +23,10 @@ def fuzzer(**counts: Any) -> Any:
     tally.operators.update({"blur": 3, "scale": 1})
     control = Tally(forwards=290, faults=3)
     control.families.update({(0, 1, "blur"): 3})
-    guide = SimpleNamespace(value=lambda: 0.25, details=dict, expected=lambda: None)
+    guide = SimpleNamespace(details=dict, expected=lambda: None)
     return SimpleNamespace(
         tally=tally, control=SimpleNamespace(tally=control), corpus=[1, 2, 3], guide=guide, path=Path("runs/one"),
-        budget=Budget(forwards=3000),
+        budget=Budget(forwards=3000), value=lambda: 0.25, about=dict,
     )  # fmt: skip
 
 

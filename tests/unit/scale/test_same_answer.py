@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,3 +144,42 @@ def test_profiles_exemplars_and_answers_are_the_same(parallel: Executor) -> None
     assert alone.keys() == shared.keys()
     for name, values in alone.items():
         assert np.array_equal(values, shared[name]), name
+
+
+GUIDES = ["goals", "goals:coverage=kmnc:10", "kmnc:20", "nlc", "cc", "random", "tensorfuzz:0.01", "activation"]
+Campaign = tuple[list[tuple[object, ...]], dict[str, Any]]
+
+
+def campaign(guide: str, place: Path) -> Campaign:
+    """What a small campaign of four islands stores, and its counters."""
+    neurotest.fuzz(
+        "zoo:mnist-lenet1", "zoo:mnist/test[:24]", guide, train="zoo:mnist/train[:100]", islands=4, forwards=500, batch=32,
+        out=place,
+    )  # fmt: skip
+    with neurotest.Run.open(place) as run:
+        rows = [(m.number, m.batch, m.root, m.content, m.predicted, m.oracle, m.accepted, m.gain) for m in Store(run).mutants()]
+        counters = run["progress"]
+        for part in (counters, counters["control"] or {}):
+            part.pop("seconds", None)
+        return rows, {"progress": counters, "believed": run["believed valid"], "coverage": run["summary"]["coverage"]}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Campaign]:
+    """What one worker gives, once for all who compare with it."""
+    folder = tmp_path_factory.mktemp("campaigns")
+    return functools.cache(lambda guide: campaign(guide, folder / str(GUIDES.index(guide))))
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_campaign_in_islands_is_the_same_to_the_last_bit(
+    parallel: Executor, guide: str, tmp_path: Path, alone: Callable[[str], Campaign]
+) -> None:
+    """Faults, families, tallies, the control, the guide's own measure: whoever does the legs."""
+    with by(parallel):
+        rows, counters = campaign(guide, tmp_path / "shared")
+    assert (rows, counters) == alone(guide)
+    contents = [row[3] for row in rows]
+    assert len(rows) > 20
+    assert len(set(contents)) == len(contents)  # no content twice, whichever island made it
+    assert counters["progress"]["forwards"] == pytest.approx(500, abs=60)

@@ -16,7 +16,7 @@ import torch
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Entry
 from neurotest.generate.fuzz.guides import KeepAll
-from neurotest.generate.fuzz.mutants import Tally
+from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.settings import Budget
 from neurotest.mutate import chain as chains
 from neurotest.mutate.chain import Chain
@@ -38,7 +38,9 @@ class Control:
 
     def __init__(self, fuzzer: Fuzzer) -> None:
         kind, settings = type(fuzzer), fuzzer.settings
-        self.fuzzer = kind(fuzzer.target, fuzzer.seeds, KeepAll(), fuzzer.oracles, settings, ENDLESS, purpose=PURPOSE)
+        self.fuzzer = kind(
+            fuzzer.target, fuzzer.seeds, KeepAll(), fuzzer.oracles, settings, ENDLESS, purpose=PURPOSE, shard=fuzzer.corpus.shard
+        )
 
     @property
     def tally(self) -> Tally:
@@ -50,16 +52,20 @@ class Control:
 
     def follow(self, forwards: int) -> list[int]:
         """Catch up to so many forward passes; the contents of its outputs, as numbers."""
+        return [int(mutant.content, 16) for mutant in self.catch_up(forwards)]
+
+    def catch_up(self, forwards: int) -> list[Mutant]:
+        """The same; its outputs."""
         fuzzer, began = self.fuzzer, time.perf_counter()
         most, small = MOST_BATCH * fuzzer.settings.batch, fuzzer.settings.batch // 4
-        keys: list[int] = []
+        outputs: list[Mutant] = []
         for attempt in range(MOST_BATCHES):  # a batch is not always filled
             room = (forwards - self.tally.forwards) // (1 + fuzzer.oracles.passes)
             if room <= 0 or (attempt and room < small):
                 break
-            keys += [int(mutant.content, 16) for mutant in fuzzer.step(min(room, most))]
+            outputs += fuzzer.advance(min(room, most))
         self.tally.seconds += time.perf_counter() - began
-        return keys
+        return outputs
 
     # -- saving: images are replayed from their chains
 
@@ -69,6 +75,10 @@ class Control:
 
     def restore(self, plain: dict[str, Any], keys: list[int]) -> None:
         """Take over what `plain` gave, and the contents of all outputs up to then."""
+        self.fuzzer.restore(plain, self.entries(plain), keys)
+
+    def entries(self, plain: dict[str, Any]) -> dict[int, Entry]:
+        """The entries that `plain` gave, made again."""
         lineages = [(int(number), int(root), chains.read(chain)) for number, root, chain in plain["entries"]]
         seeds, space = self.fuzzer.seeds, self.fuzzer.settings.mutations
         if any(not 0 <= root < len(seeds) for _, root, _ in lineages):
@@ -76,11 +86,10 @@ class Control:
         once = [tuple(step for step in chain if space.find(step.operator).once) for _, _, chain in lineages]
         images = self._replay([(root, chain) for _, root, chain in lineages])
         references = self._replay([(root, chain) for (_, root, _), chain in zip(lineages, once, strict=True)])
-        entries = {
+        return {
             number: Entry(number, root, x, reference, bool(steps), chain)
             for (number, root, chain), steps, x, reference in zip(lineages, once, images, references, strict=True)
         }
-        self.fuzzer.restore(plain, entries, keys)
 
     def _replay(self, lineages: list[tuple[int, Chain]]) -> list[Any]:
         seeds, mutations = self.fuzzer.seeds, self.fuzzer.settings.mutations

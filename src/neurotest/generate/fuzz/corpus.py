@@ -19,6 +19,20 @@ UNTRIED, INVALID, OUTPUT = 0, 1, 2  # what a rule makes of an entry: not tried y
 LEAST, MOST = 8, 256  # mutants per turn under energy=potential
 
 
+@dataclass(frozen=True)
+class Shard:
+    """Which seeds an island begins with: each `of`-th. New entries are numbered likewise, so no two islands share a number."""
+
+    number: int = 0
+    of: int = 1
+
+    def rows(self, seeds: int) -> range:
+        return range(self.number, seeds, self.of)
+
+
+WHOLE = Shard()
+
+
 @dataclass(eq=False)
 class Entry:
     """One seed: its image, the reference its changes are measured against, and the chain that made it."""
@@ -50,27 +64,28 @@ def _number(entry: Entry) -> int:
 class Corpus:
     """Entries by number; when it is full, the one that has had most turns goes, the oldest of them first."""
 
-    def __init__(self, seeds: Seeds, settings: Settings, start: bool = True) -> None:
-        self.seeds, self.settings = seeds, settings
+    def __init__(self, seeds: Seeds, settings: Settings, shard: Shard = WHOLE) -> None:
+        self.seeds, self.settings, self.shard = seeds, settings, shard
         self.entries: list[Entry] = []
-        self.next = 0
-        if start:
-            for root, x in enumerate(seeds.x):
-                self.add(root, np.asarray(x), np.asarray(x), False, ())
-            self.trim(set())
+        for root in shard.rows(len(seeds)):
+            self.next = root
+            self.add(root, np.asarray(seeds.x[root]), np.asarray(seeds.x[root]), False, ())
+        self.next = len(seeds) + shard.number
+        self.trim(set())
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def add(self, root: int, x: Any, reference: Any, used: bool, chain: Chain) -> Entry:
         entry = Entry(self.next, root, x, reference, used, chain, potential=self.potential(x, reference))
-        self.next += 1
+        self.next += self.shard.of
         self.entries.append(entry)
         return entry
 
     def trim(self, kept: set[int]) -> None:
         """Bring it down to its capacity, sparing these numbers and the newest."""
-        over = len(self.entries) - max(self.settings.capacity, len(self.seeds))  # there is always room for the seeds
+        seeds = len(self.shard.rows(len(self.seeds)))
+        over = len(self.entries) - max(self.settings.capacity, seeds)  # there is always room for the seeds
         if over <= 0:
             return
         order = np.argsort([-entry.uses for entry in self.entries[:-1]], kind="stable")

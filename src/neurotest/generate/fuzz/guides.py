@@ -161,6 +161,11 @@ class GuideState(ABC):
     forwards: int = 0  # passes the guide has made itself: they count in the budget
     usual: int = 4  # mutants a turn is expected to take before any turn has ended
     planner: Planner | None = None  # plans the mutants of each batch, if the guide does so
+    # Of a campaign in islands: how many there are, whether each takes in what the others learned, and whether an entry may go on
+    # on another island.
+    islands: int = 1
+    shares: bool = False
+    moves: bool = False
 
     @property
     def wants(self) -> tuple[Want, ...]:
@@ -204,6 +209,24 @@ class GuideState(ABC):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         return None
 
+    # -- islands: a guide that `shares` says what a leg taught it, and learns what legs of others taught them
+
+    def begin_leg(self) -> None:
+        """From here on `changes` counts."""
+        return None
+
+    def changes(self) -> Arrays:
+        """What it learned in this leg."""
+        return {}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        """Take in the changes of a leg on an island that knew the same before."""
+        return None
+
+    def own(self) -> Arrays:
+        """Of its `arrays`, those that are about one island alone."""
+        return {} if self.shares else self.arrays()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Guide(ABC):
@@ -231,6 +254,7 @@ class KeepAll(GuideState):
     """Every mutant is worth keeping."""
 
     shrinking = True
+    shares = True  # nothing
     usual = 1
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
@@ -244,18 +268,22 @@ class KeepAll(GuideState):
 
 
 class CoverageState(GuideState):
-    """A criterion's state as a guide."""
+    """A criterion's state as a guide. empty: its arrays before it had seen anything; without them islands share nothing."""
 
-    def __init__(self, state: State) -> None:
-        self.state = state
+    def __init__(self, state: State, empty: Arrays | None = None) -> None:
+        self.state, self.empty = state, empty
         self.want = state.want
         self.shrinking = isinstance(state, BitState)
+        self.shares = self.moves = empty is not None and state.criterion.mergeable
+        self._leg: State | None = None  # what a leg adds, by itself
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         return np.nan_to_num(self.state.gain(trace), nan=0.0)
 
     def keep(self, trace: Trace) -> None:
         self.state.update(trace)
+        if self._leg is not None:
+            self._leg.update(trace)
 
     def start_batch(self, trace: Trace) -> GuideBatch:
         return BitsBatch(self, trace) if self.shrinking and hasattr(self.state, "obligations") else super().start_batch(trace)
@@ -276,6 +304,20 @@ class CoverageState(GuideState):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.state.load(arrays)
 
+    def begin_leg(self) -> None:
+        if self.shares and self.empty is not None:
+            self._leg = self.state.twin()
+            self._leg.load(self.empty)
+
+    def changes(self) -> Arrays:
+        return {} if self._leg is None else self._leg.state_dict()
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        if self.shares:
+            other = self.state.twin()
+            other.load(changes)
+            self.state.merge(other)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageGuide(Guide):
@@ -288,9 +330,10 @@ class CoverageGuide(Guide):
         if self.criterion.needs:
             context.need_train(f"the guide {self.name}")
         state = self.criterion.start(context)
+        empty = state.state_dict()
         if not self.criterion.starts_empty:
             scan(context.need_target(), context.train if context.train is not None else seeds, [state], batch=context.batch)
-        return CoverageState(state)
+        return CoverageState(state, empty)
 
 
 @registry.register(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.control import Control
-from neurotest.generate.fuzz.corpus import Corpus, Entry
+from neurotest.generate.fuzz.corpus import WHOLE, Corpus, Entry, Shard
 from neurotest.generate.fuzz.decisions import Decisions
 from neurotest.generate.fuzz.guides import BatchContext, GuideState
 from neurotest.generate.fuzz.memory import give_back
@@ -35,19 +35,28 @@ MOST_IDLE = 200  # batches in a row without anything new to run: the rules are e
 MOST_BARREN = 16  # turns without a single valid mutant at the start
 
 
+def check_valid(tally: Tally) -> None:
+    """Refuse mutations of which none is valid."""
+    if not tally.tested and tally.iterations >= MOST_BARREN:
+        raise BadInput(
+            f"no valid mutant in {tally.drawn:,} draws: loosen validity (--validity valid:alpha=0.4,beta=0.8) or choose "
+            "other --mutations."
+        )
+
+
 class Fuzzer:
     """A campaign in memory: `step` does one batch and gives its outputs, `tally` counts, `plain` and `restore` save it."""
 
     def __init__(
         self, target: Target, seeds: Seeds, guide: GuideState, oracles: Oracles, settings: Settings, budget: Budget, *,
-        purpose: str = "fuzz.turn",
+        purpose: str = "fuzz.turn", shard: Shard = WHOLE,
     ) -> None:  # fmt: skip
         self.target, self.seeds, self.guide, self.oracles = target, seeds, guide, oracles
         self.settings, self.budget = settings, budget
         self.control: Control | None = None
         self.path: Path | None = None  # of its run
         settings.mutations.check(tuple(seeds.x.shape[1:]))
-        self.corpus = Corpus(seeds, settings)
+        self.corpus = Corpus(seeds, settings, shard)
         self.tally = Tally()
         self.seen = Seen(int(content, 16) for content in seeds.contents.tolist())
         planner = guide.planner
@@ -77,6 +86,18 @@ class Fuzzer:
         self.control = Control(self)
         return self
 
+    def value(self) -> float | None:
+        """The guide's own measure of progress."""
+        return self.guide.value()
+
+    def details(self) -> dict[str, Any]:
+        """What the guide says about itself."""
+        return self.guide.details()
+
+    def about(self) -> dict[str, int]:
+        """What is shown of how it works: nothing."""
+        return {}
+
     def run(self) -> Iterator[list[Mutant]]:
         """Batches until the budget is spent."""
         while self.spent() is None:
@@ -96,6 +117,12 @@ class Fuzzer:
 
     def step(self, batch: int | None = None) -> list[Mutant]:
         """One batch: at most one forward pass over `batch` mutants; the outputs."""
+        outputs = self.advance(batch)
+        check_valid(self.tally)
+        return outputs
+
+    def advance(self, batch: int | None = None) -> list[Mutant]:
+        """The same where others see to it that there are valid mutants at all."""
         tally = self.tally
         tally.batches += 1
         proposals = self.schedule.propose(self.settings.batch if batch is None else batch)
@@ -106,11 +133,6 @@ class Fuzzer:
                 outputs = self._judge(proposals)
         self.schedule.close()
         give_back(tally.batches)
-        if not tally.tested and tally.iterations >= MOST_BARREN:
-            raise BadInput(
-                f"no valid mutant in {tally.drawn:,} draws: loosen validity (--validity valid:alpha=0.4,beta=0.8) or choose "
-                "other --mutations."
-            )
         return outputs
 
     def _judge(self, proposals: Proposals) -> list[Mutant]:

@@ -18,6 +18,20 @@ class Seen:
         self._recent: set[int] = set()
         self.update(keys)
 
+    @classmethod
+    def holding(cls, numbers: NDArray[np.uint64]) -> Seen:
+        """Of what `numbers` of another gave."""
+        seen = cls()
+        seen._sorted = numbers
+        return seen
+
+    @property
+    def numbers(self) -> NDArray[np.uint64]:
+        """All of them, in order."""
+        if self._recent:
+            self._merge()
+        return self._sorted
+
     def __len__(self) -> int:
         return len(self._sorted) + len(self._recent)
 

@@ -95,12 +95,14 @@ class PathState(GuideState):
     """
 
     shrinking = True  # gains do not depend on what was kept
+    shares = True  # counts
 
     def __init__(self, ready: Any, reference: str = "root") -> None:
         self.ready, self.reference = ready, reference
         self.pairs = self.below = self.kept = 0
         self.tau: float = ready.tau
         self._paths_of: dict[int, Any] = {}
+        self._marked: tuple[NDArray[np.int64], set[int]] = (np.zeros(3, dtype=np.int64), set())
         self._counted: set[int] = set()  # references whose passes were counted: a resumed campaign reads them again for free
 
     def prepare(self, trace: Trace, batch: BatchContext) -> Trace:
@@ -128,8 +130,10 @@ class PathState(GuideState):
         return type(parts[0]).joined(parts)
 
     def _read_roots(self, seeds: Seeds, roots: set[int]) -> None:
-        for block in sorted({root // BLOCK for root in roots if root not in self._paths_of}):
-            rows = np.arange(block * BLOCK, min((block + 1) * BLOCK, len(seeds)))
+        """An island reads seeds of its own shard together: each `islands`-th."""
+        every = self.islands
+        for block, first in sorted({(root // every // BLOCK, root % every) for root in roots if root not in self._paths_of}):
+            rows = np.arange(first, len(seeds), every)[block * BLOCK : (block + 1) * BLOCK]
             self._read(rows.tolist(), seeds.x[rows], seeds.roots.labels[rows])
 
     def _read_parents(self, batch: BatchContext, keys: list[int]) -> None:
@@ -184,6 +188,18 @@ class PathState(GuideState):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.pairs, self.below, self.kept = (int(n) for n in arrays["counts"])
         self._counted = {int(key) for key in arrays["paid"]}
+
+    def begin_leg(self) -> None:
+        self._marked = (self.arrays()["counts"], set(self._counted))
+
+    def changes(self) -> Arrays:
+        counts, paid = self._marked
+        return {"counts": self.arrays()["counts"] - counts, "paid": np.array(sorted(self._counted - paid), dtype=np.int64)}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        pairs, below, kept = (int(n) for n in changes["counts"])
+        self.pairs, self.below, self.kept = self.pairs + pairs, self.below + below, self.kept + kept
+        self._counted |= {int(key) for key in changes["paid"]}
 
 
 class NSGenState(PathState):

@@ -50,10 +50,12 @@ class TensorFuzz(Guide):
 class _KeptLogits(GuideState):
     """Kept logits in an array that doubles when it is full."""
 
+    shares = moves = True
+
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
         self.buffer: NDArray[np.float64] = np.empty((0, 0))
-        self.count = 0
+        self.count = self._marked = 0
 
     def update(self, trace: Trace) -> None:
         for row in np.nan_to_num(array(trace.logits).astype(np.float64)):
@@ -86,3 +88,13 @@ class _KeptLogits(GuideState):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.buffer = np.array(arrays["kept"], dtype=np.float64)
         self.count = len(self.buffer)
+
+    def begin_leg(self) -> None:
+        self._marked = self.count
+
+    def changes(self) -> Arrays:
+        return {"kept": self.buffer[self._marked : self.count].copy()}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        for row in changes["kept"]:
+            self._add(row)

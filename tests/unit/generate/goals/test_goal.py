@@ -143,3 +143,27 @@ def test_goals_are_reached_once_and_saved_ones_go_on(name: str, rows: list[tuple
     assert (again.worth() <= before).all()
     if isinstance(whole, CellGoalState):
         assert whole.count == whole.reached.sum()
+
+
+def test_what_two_islands_reached_and_spent_by_hand() -> None:
+    """Both reach (0, 1) by rotation, one (0, 2) too: two families. Chances add up; the smaller change is the one that counts."""
+    first, second, whole = start("family"), start("family"), start("family")
+    for state in (first, second):
+        state.begin_leg()
+        state.spend(state.cells(outcomes([(0, 0, 1, 0)])), np.full((1, 1), 0.25))
+        observe(state, [(0, 0, 1, 0)])
+    observe(second, [(1, 0, 2, 0)])
+    for state in (first, second):
+        whole.learn(state.changes())
+    assert whole.count == 2
+    cell = whole.cells(outcomes([(0, 0, 1, 0)]))[0, 0]
+    assert whole.spent[cell] == 0.5
+    assert observe(whole, [(3, 0, 1, 0), (3, 0, 2, 0), (3, 0, 1, 1)]) == [0, 0, 1]
+    first.begin_leg()
+    assert not len(first.changes()["reached"])
+    small, large = start("smaller"), start("smaller")
+    observe(small, [(2, 0, 1, 0)], size=1.0)
+    observe(large, [(2, 0, 1, 0)], size=3.0)
+    large.begin_leg()
+    large.learn(small.changes())
+    assert large.smallest[2] == 1.0

@@ -18,10 +18,13 @@ class Expectations:
     def __init__(self) -> None:
         self.passes = 0  # in all
         self.recent: deque[tuple[int, float, int]] = deque()
+        self._leg: list[tuple[int, float, int]] | None = None  # of a leg, on an island
 
     def add(self, passes: int, expected: float, reached: int) -> None:
         self.passes += passes
         self.recent.append((passes, expected, reached))
+        if self._leg is not None:
+            self._leg.append((passes, expected, reached))
         while sum(n for n, _, _ in self.recent) - self.recent[0][0] >= WINDOW:
             self.recent.popleft()
 
@@ -42,3 +45,13 @@ class Expectations:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.passes = int(arrays["passes"][0])
         self.recent = deque((int(n), float(e), int(r)) for n, e, r in arrays["recent"])
+
+    def begin_leg(self) -> None:
+        self._leg = []
+
+    def changes(self) -> dict[str, NDArray[Any]]:
+        return {"batches": np.array(self._leg or [], dtype=np.float64).reshape(-1, 3)}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        for passes, expected, reached in changes["batches"].tolist():
+            self.add(int(passes), expected, int(reached))

@@ -27,6 +27,7 @@ class Regressions:
         self.products = np.zeros((len(arms), inputs, outputs))
         self._weights = np.zeros((len(arms), inputs, outputs))
         self._stale: set[int] = set()  # families
+        self._marked = (self.squares, self.products)
 
     def update(self, arm: NDArray[np.int64], x: Floats, y: Floats) -> None:
         """Observations (n, inputs) and (n, outputs) of these arms (n,)."""
@@ -56,6 +57,16 @@ class Regressions:
         self.squares, self.products = np.array(arrays["squares"]), np.array(arrays["products"])
         self._stale = set(range(len(self.arms.blocks)))
 
+    def begin_leg(self) -> None:
+        self._marked = (self.squares.copy(), self.products.copy())
+
+    def changes(self) -> dict[str, NDArray[Any]]:
+        squares, products = self._marked
+        return {"squares": self.squares - squares, "products": self.products - products}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        self.restore({name: value + changes[name] for name, value in self.arrays().items()})
+
 
 class Temperature:
     """How sharp forecasts are: the temperature of a grid under which the outcomes of the last batches were most likely."""
@@ -66,12 +77,17 @@ class Temperature:
     def __init__(self) -> None:
         self._batches: deque[tuple[NDArray[np.float32], NDArray[np.int64]]] = deque(maxlen=self.BATCHES)
         self.value = 0.3
+        self._leg = 0  # batches of this leg
 
     def add(self, logits: NDArray[np.float32], outcome: NDArray[np.int64]) -> None:
         """Forecast logits (n, k) and which of them (n,) was predicted in the end."""
         if not len(outcome):
             return
         self._batches.append((np.asarray(logits, dtype=np.float32), outcome))
+        self._leg += 1
+        self._fit()
+
+    def _fit(self) -> None:
         forecasts = np.concatenate([part for part, _ in self._batches]).astype(np.float64)
         outcomes = np.concatenate([part for _, part in self._batches])
         self.value = float(self.GRID[int(np.argmin([self.loss(forecasts, outcomes, t) for t in self.GRID]))])
@@ -83,17 +99,35 @@ class Temperature:
         return float((np.log(np.exp(scaled).sum(axis=1)) - scaled[np.arange(len(outcome)), outcome]).mean())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        empty: list[tuple[Any, Any]] = [(np.zeros((0, 1), dtype=np.float32), np.zeros(0, dtype=np.int64))]
-        parts = list(self._batches) or empty
+        return self._packed(list(self._batches))
+
+    def _packed(self, batches: list[tuple[NDArray[np.float32], NDArray[np.int64]]]) -> dict[str, NDArray[Any]]:
+        parts = batches or [(np.zeros((0, 1), dtype=np.float32), np.zeros(0, dtype=np.int64))]
         return {
             "temperature": np.array([self.value]), "outcomes": np.concatenate([outcome for _, outcome in parts]),
             "forecasts": np.concatenate([logits for logits, _ in parts]),
-            "sizes": np.array([len(outcome) for _, outcome in self._batches], dtype=np.int64),
+            "sizes": np.array([len(outcome) for _, outcome in batches], dtype=np.int64),
         }  # fmt: skip
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def _take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         edges = np.cumsum(arrays["sizes"])[:-1]
         if len(arrays["sizes"]):
             parts = zip(np.split(arrays["forecasts"], edges), np.split(arrays["outcomes"], edges), strict=True)
-            self._batches = deque(((np.array(a), np.array(b)) for a, b in parts), maxlen=self.BATCHES)
+            self._batches.extend((np.array(a), np.array(b)) for a, b in parts)
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._batches.clear()
+        self._take(arrays)
         self.value = float(arrays["temperature"][0])
+
+    def begin_leg(self) -> None:
+        self._leg = 0
+
+    def changes(self) -> dict[str, NDArray[Any]]:
+        batches = list(self._batches)
+        return self._packed(batches[len(batches) - min(self._leg, len(batches)) :])
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        self._take(changes)
+        if self._batches:
+            self._fit()

@@ -69,7 +69,7 @@ class GoalState(ABC):
 
     def __init__(self, goal: Goal) -> None:
         self.goal = goal
-        self.count = 0  # reached so far
+        self.count = self._marked = 0  # reached so far, and when the leg began
 
     def cells(self, outcomes: Outcomes) -> Integers | None:
         """(n, k) the cell of each class of each row, -1 for none; (n, 1) if it is the same for all classes; None: it has none."""
@@ -100,6 +100,15 @@ class GoalState(ABC):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.count = int(arrays["count"][0])
 
+    def begin_leg(self) -> None:
+        self._marked = self.count
+
+    def changes(self) -> dict[str, NDArray[Any]]:
+        return {"count": np.array([self.count - self._marked])}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        self.count += int(changes["count"][0])
+
 
 class CellGoalState(GoalState):
     """One bit per cell, and how much probability was spent on it. A subclass says the cells of outcomes."""
@@ -109,6 +118,8 @@ class CellGoalState(GoalState):
         self.size, self.patience = min(cells, MOST_CELLS), patience
         self.reached = np.zeros(self.size, dtype=bool)
         self.spent = np.zeros(self.size)
+        # Of a leg, on an island: cells and what was spent on them, and cells that were reached.
+        self._leg: tuple[list[tuple[Integers, Floats]], list[Integers]] | None = None
 
     def worth(self) -> Floats:
         open_cells = np.where(self.reached, 0.0, 1 / (1 + self.spent / self.patience))
@@ -117,6 +128,8 @@ class CellGoalState(GoalState):
     def spend(self, cells: Integers, chances: Floats) -> None:
         inside = cells >= 0
         np.add.at(self.spent, cells[inside], chances[inside])
+        if self._leg is not None:
+            self._leg[0].append((cells[inside], chances[inside]))
 
     def observe(self, outcomes: Outcomes, fault: NDArray[np.bool_], size: Floats) -> Integers:
         cells, news = self.cells(outcomes), np.zeros(len(outcomes), dtype=np.int64)
@@ -126,6 +139,8 @@ class CellGoalState(GoalState):
         _, first = np.unique(cells[rows, 0], return_index=True)
         news[rows[first]] = 1
         self.reached[cells[rows, 0]] = True
+        if self._leg is not None:
+            self._leg[1].append(cells[rows[first], 0])
         self.count += len(first)
         return news
 
@@ -137,6 +152,24 @@ class CellGoalState(GoalState):
         super().restore(arrays)
         self.reached[:], self.spent[:] = False, 0.0
         self.reached[arrays["cells"]], self.spent[arrays["cells"]] = arrays["reached"], arrays["spent"]
+
+    def begin_leg(self) -> None:
+        super().begin_leg()
+        self._leg = ([], [])
+
+    def changes(self) -> dict[str, NDArray[Any]]:
+        none = (np.zeros(0, dtype=np.int64), np.zeros(0))
+        spending, reached = self._leg or ([], [])
+        cells, chances = (np.concatenate(parts) for parts in zip(none, *spending, strict=True))
+        touched, place = np.unique(cells, return_inverse=True)
+        spent = np.bincount(place, weights=chances, minlength=len(touched))
+        return {"cells": touched, "spent": spent, "reached": np.concatenate([none[0], *reached])}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        """Two islands may have reached the same cell: it counts once."""
+        self.count += int(np.count_nonzero(~self.reached[changes["reached"]]))
+        self.reached[changes["reached"]] = True
+        self.spent[changes["cells"]] += changes["spent"]
 
 
 def numbered(*parts: tuple[Integers, int]) -> Integers:
@@ -233,6 +266,13 @@ class _SmallerState(GoalState):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         super().restore(arrays)
         self.smallest = np.array(arrays["smallest"])
+
+    def changes(self) -> dict[str, NDArray[Any]]:
+        return {**super().changes(), "smallest": self.smallest}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        super().learn(changes)
+        self.smallest = np.minimum(self.smallest, changes["smallest"])
 
 
 @registry.register("goal", "aim", paper="", cost="8 bytes per seed and class", main="at")
@@ -374,5 +414,20 @@ class GoalStates:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         for i, state in enumerate(self.states.values()):
-            start = f"{i}."
-            state.restore({key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)})
+            state.restore(below(arrays, f"{i}."))
+
+    def begin_leg(self) -> None:
+        for state in self.states.values():
+            state.begin_leg()
+
+    def changes(self) -> dict[str, NDArray[Any]]:
+        return {f"{i}.{key}": value for i, state in enumerate(self.states.values()) for key, value in state.changes().items()}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        for i, state in enumerate(self.states.values()):
+            state.learn(below(changes, f"{i}."))
+
+
+def below(arrays: Mapping[str, NDArray[Any]], start: str) -> dict[str, NDArray[Any]]:
+    """Arrays whose names begin like this, without that beginning."""
+    return {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}

@@ -17,7 +17,7 @@ from neurotest.generate.fuzz.goals.arms import Arms
 from neurotest.generate.fuzz.goals.expectations import Expectations
 from neurotest.generate.fuzz.goals.features import HIDDEN, Beside, Features, Standing
 from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
-from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalStates, GoalSubject, Outcomes
+from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalStates, GoalSubject, Outcomes, below
 from neurotest.generate.fuzz.goals.parents import Cell, ParentRows, Parents
 from neurotest.generate.fuzz.goals.planning import Chooser, Forecasts, Planned, chances
 from neurotest.generate.fuzz.guides import BatchContext, GuideBatch, GuideState, Plan, Planner
@@ -49,9 +49,12 @@ class PlannedBatch(GuideBatch):
 class GoalsState(GuideState, Planner):
     """Regressions, temperature, goals and parents of a campaign: all of it is state, saved and restored."""
 
+    shares = True
+
     def __init__(self, settings: Goals, beside: Beside, bonus: GuideState | None = None) -> None:
         self.settings, self.beside, self.bonus = settings, beside, bonus
         self.planner = self
+        self._begun = False
         self._goals = settings.build_goals()
         neurons = (HIDDEN,) if any(goal.top_neurons for goal in self._goals.values()) else ()
         self._wants = (*beside.wants, *neurons, *(bonus.wants if bonus is not None else ()))
@@ -73,6 +76,9 @@ class GoalsState(GuideState, Planner):
 
     def begin(self, target: Target, seeds: Seeds, settings: Settings) -> None:
         self.seeds, self.campaign = seeds, settings
+        if self._begun:  # another island of the same campaign
+            return
+        self._begun = True
         self.features = Features(target, seeds, self.beside)
         self.arms = Arms.of(settings.mutations)
         self.neurons = Standing(target, seeds, max(goal.top_neurons for goal in self._goals.values()))
@@ -345,6 +351,32 @@ class GoalsState(GuideState, Planner):
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         for name, part in self._parts.items():
-            start = f"{name}/"
-            part.restore({key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)})
+            part.restore(below(arrays, f"{name}/"))
         self.rates, self.validity = np.array(arrays["rates"]), np.array(arrays["validity"])
+
+    # -- islands: parents stay with their seed's; what rules do, and which goals are reached, is known to all
+
+    def own(self) -> Arrays:
+        own = {"parents": self.parents.arrays(), "expected": self.expectations.arrays()}
+        if self.bonus is not None:
+            own["bonus"] = self.bonus.own()
+        return {f"{name}/{key}": value for name, arrays in own.items() for key, value in arrays.items()}
+
+    @property
+    def _learning(self) -> dict[str, Any]:
+        return {name: part for name, part in self._parts.items() if name != "parents"}
+
+    def begin_leg(self) -> None:
+        self._marked = (self.rates.copy(), self.validity.copy())
+        for part in self._learning.values():
+            part.begin_leg()
+
+    def changes(self) -> Arrays:
+        changes = {f"{name}/{key}": value for name, part in self._learning.items() for key, value in part.changes().items()}
+        rates, validity = self._marked
+        return {**changes, "rates": self.rates - rates, "validity": self.validity - validity}
+
+    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
+        for name, part in self._learning.items():
+            part.learn(below(changes, f"{name}/"))
+        self.rates, self.validity = self.rates + changes["rates"], self.validity + changes["validity"]
