@@ -110,7 +110,7 @@ class Link:
     def bias(self) -> Tensor:
         bias = cast("Tensor | None", self.module.bias)
         chosen = torch.from_numpy(self.chosen_outputs)
-        return torch.zeros(len(chosen)) if bias is None else bias.detach()[chosen]
+        return torch.zeros(len(chosen), device=cast(Tensor, self.module.weight).device) if bias is None else bias.detach()[chosen]
 
 
 def _channels(tensor: Tensor, axis: int) -> Tensor:
