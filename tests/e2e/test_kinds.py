@@ -26,12 +26,12 @@ COMMANDS = (
 )  # fmt: skip
 # kind: the marker of its tests; those without one need nothing but torch
 KINDS: dict[str, Any] = {
-    "module": None, "py": None, "pt2": None, "onnx": pytest.mark.peer("onnxruntime"), "timm": pytest.mark.models("timm"),
+    "module": None, "zoo": None, "regression": None, "py": None, "pt2": None, "onnx": pytest.mark.peer("onnxruntime"), "timm": pytest.mark.models("timm"),
     "torchvision": pytest.mark.models("torchvision"), "hf": pytest.mark.models("transformers"),
 }  # fmt: skip
 QUICK = {
     ("pt2", "cover"), ("pt2", "select"), ("pt2", "fuzz"), ("py", "attack"), ("py", "swarm"), ("onnx", "cover"), ("onnx", "fuzz"),
-    ("onnx", "select"), ("timm", "select"), ("torchvision", "cover"), ("hf", "cover"), ("hf", "attack"),
+    ("onnx", "select"), ("timm", "select"), ("torchvision", "cover"), ("hf", "cover"), ("hf", "attack"), ("regression", "fuzz"), ("zoo", "attack"),
 }  # fmt: skip
 PAGE = Path(__file__).parents[2] / "docs" / "bring-your-own-model.md"
 
@@ -46,6 +46,25 @@ def cells() -> list[Any]:
 
 
 # -- one small network of each kind, opened as users do
+
+
+def as_zoo(folder: Path) -> Target:
+    return load("zoo:mnist-lenet1")
+
+
+def as_regression(folder: Path) -> Target:
+    """One quantity: how much more the first class has than the second."""
+
+    class Difference(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network("convnext")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores = self.network(x)
+            return scores[:, :1] - scores[:, 1:2]
+
+    return load(Difference().eval(), size=(3, 16, 16), outputs="regression", span=(-4, 4), tolerance="5%")
 
 
 def as_module(folder: Path) -> Target:
@@ -119,7 +138,7 @@ def as_huggingface(folder: Path) -> Target:
 
 
 OPEN: dict[str, Callable[[Path], Target]] = {
-    "module": as_module, "py": as_python, "pt2": as_archive, "onnx": as_onnx, "timm": as_timm, "torchvision": as_torchvision,
+    "module": as_module, "zoo": as_zoo, "regression": as_regression, "py": as_python, "pt2": as_archive, "onnx": as_onnx, "timm": as_timm, "torchvision": as_torchvision,
     "hf": as_huggingface,
 }  # fmt: skip
 
@@ -129,11 +148,16 @@ OPEN: dict[str, Callable[[Path], Target]] = {
 
 def pairs(target: Target) -> tuple[np.ndarray, np.ndarray]:
     """Inputs, labelled as the network itself answers: seeds that it gets right."""
-    x = pictures(40)
-    assert target.shape is not None
-    x = x.repeat(target.shape[1] // 16, 2).repeat(target.shape[2] // 16, 3)
+    if target.spec.startswith("zoo:"):
+        source = neurotest.data("zoo:mnist/test[:40]")
+        x = source.read(np.arange(40))
+    else:
+        x = pictures(40)
+        assert target.shape is not None
+        x = x.repeat(target.shape[1] // 16, 2).repeat(target.shape[2] // 16, 3)
     with torch.no_grad():
-        return x, target.logits(target.prepare(x)).argmax(1).numpy()
+        logits = target.logits(target.prepare(x))
+        return x, logits.argmax(1).numpy() if target.bins is None else target.bins.values(logits).numpy()
 
 
 def faulty_run(target: Target, data: Any, folder: Path) -> Path:

@@ -110,6 +110,42 @@ def test_selectors_stay_on_the_device(method: str) -> None:
     assert len(picks.indices) == 5
 
 
+# Every method that is registered: one that is added is tested here without a word.
+RUNS: list[Any] = [
+    *(pytest.param("criterion", name, id=f"criterion {name}") for name in registry.entries("criterion")),
+    *(pytest.param("guide", name, id=f"guide {name}") for name in registry.entries("guide")),
+    *(pytest.param("attack", name, id=f"attack {name}") for name in registry.entries("attack")),
+    *(pytest.param("fitness", name, id=f"fitness {name}") for name in registry.entries("fitness")),
+    *(pytest.param("differential", name, id=f"differential {name}") for name in registry.entries("differential")),
+    *(pytest.param("critical", name, id=f"critical {name}") for name in registry.entries("critical")),
+]
+
+
+def run_method(kind: str, name: str, t: Target, d: Any) -> Any:
+    few: dict[str, Any] = {"limit": 6, "out": False}
+    if kind == "criterion":
+        return neurotest.cover(t, d, name, train=d, cache=False, out=False)
+    if kind == "guide":
+        return neurotest.fuzz(t, d, name, train=d, forwards=60, batch=16, **few)
+    if kind == "attack":
+        return neurotest.attack(t, d, {"cw": "cw:steps=4,searches=2"}.get(name, name), **few)
+    if kind == "fitness":
+        return neurotest.swarm(t, d, fitness=name, train=d, iterations=2, particles=4, **few)
+    if kind == "differential":
+        several = [t, target()] if name == "deepxplore" else [t]
+        return neurotest.diff(several, d, name, **few)
+    return neurotest.fuzz(t, d, f"path:critical={name}", train=d, forwards=40, batch=16, **few)
+
+
+@pytest.mark.parametrize(("kind", "name"), RUNS)
+@pytest.mark.filterwarnings("ignore")
+def test_every_registered_method_stays_on_the_device(kind: str, name: str) -> None:
+    if kind == "attack" and registry.find("attack", name).make.__module__.endswith(".toolbox"):
+        pytest.importorskip("art", reason="adversarial-robustness-toolbox is not installed (make test-peers)")
+    with Detector():
+        assert run_method(kind, name, target(), data(24)) is not None
+
+
 def test_results_are_those_of_the_host() -> None:
     with Detector():
         there = neurotest.select(target(), data(), "nss", 10)

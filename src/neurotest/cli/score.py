@@ -40,6 +40,7 @@ def score(
     seed: opt.Seed = 0,
     limit: opt.Limit = None,
     batch: opt.Batch = 250,
+    strict: opt.Strict = False,
     quiet: opt.Quiet = False,
     *,
     description: dict[str, Any],
@@ -51,7 +52,7 @@ def score(
     with opt.working("scoring", target, description, resume, quiet=quiet) as (loaded, progress):
         result = work(
             loaded, data, method or None, budget=budget, spread=spread or None, train=train, seed=seed, limit=limit, batch=batch,
-            timeout=timeout, out=out, resume=resume, progress=progress,
+            timeout=timeout, strict=strict, out=out, resume=resume, progress=progress,
         )  # fmt: skip
     return result.to_dict(), lambda: tables(result)
 

@@ -9,11 +9,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
+from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value, first_few
 from neurotest.errors import BadInput
 from neurotest.measure.traces import Joined, Layout
 from neurotest.target import Trace
 
+NAMED = 100_000  # neurons of a layer, of which nothing was covered, that are named
 Bits = NDArray[np.bool_]
 Hits = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows of a batch and the obligations they hit, pair by pair, rows in order
 
@@ -46,8 +47,11 @@ class BitState(PackedState):
     def __init__(self, criterion: Criterion, layout: Layout, per_neuron: int) -> None:
         super().__init__(criterion, layout)
         self.per_neuron = per_neuron
-        self.bits = np.zeros((layout.neurons, per_neuron), dtype=bool)
+        self.bits = self.blank()
         self.exclude_dead = bool(getattr(criterion, "exclude_dead", False))
+
+    def blank(self) -> NDArray[Any]:
+        return np.zeros((self.layout.neurons, self.per_neuron), dtype=bool)
 
     @abstractmethod
     def dead(self) -> Bits:
@@ -60,18 +64,23 @@ class BitState(PackedState):
     def total(self) -> int:
         return self._total(self.layout.neurons, int(np.count_nonzero(self.dead())))
 
+    def covered(self) -> NDArray[np.int64]:
+        """How many obligations of each neuron are: (neurons,)."""
+        return np.asarray(np.count_nonzero(self.bits, axis=1))
+
     def value(self) -> Value:
-        dead = self.dead()
-        covered = np.count_nonzero(self.bits, axis=1)  # (neurons,)
+        dead, covered = self.dead(), self.covered()
         layers, never = {}, {}
         for name, place in self.layout.slices.items():
             gone = int(np.count_nonzero(dead[place]))
             layers[name] = Share.ratio(int(covered[place].sum()), self._total(self.layout.sizes[name], gone), gone)
-            if missed := tuple(int(i) for i in np.flatnonzero(covered[place] == 0)):
+            if missed := tuple(np.flatnonzero(covered[place] == 0)[:NAMED].tolist()):
                 never[name] = missed
         gone = int(np.count_nonzero(dead))
         whole = Share.ratio(int(covered.sum()), self._total(self.layout.neurons, gone), gone)
-        return Value(whole, layers, never, self.nonfinite(), (*self.warnings(), *self.notes()))
+        many = first_few([name for name, missed in never.items() if len(missed) == NAMED])
+        named = (f"nothing of {NAMED:,} neurons or more was covered in {many}: the first {NAMED:,} are named.",) if many else ()
+        return Value(whole, layers, never, self.nonfinite(), (*self.warnings(), *self.notes(), *named))
 
     def notes(self) -> tuple[str, ...]:
         return ()

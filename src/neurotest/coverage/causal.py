@@ -120,7 +120,8 @@ class CAC(Criterion):
     Other inputs of the layer are weakened in proportion to their covariance with the cause before the effect is computed.
     sections: into how many both training ranges are cut. p: level of the test. expected: `textbook` or `dl_cc`. rule: `cochran`
     or `all` (five expected in every cell). parent: `input` or `previous`. edges: of sections, `closed` or `neural_coverage`.
-    sticky: what was covered once stays so. include_train: count the training data as well.
+    sticky: what was covered once stays so. include_train: count the training data as well. channels: of a layer that takes or
+    gives more channels so many are drawn at random; the share is then an estimate, and its error is said.
     """
 
     sections: int = setting(8, "the paper uses 8", least=2)
@@ -131,9 +132,10 @@ class CAC(Criterion):
     edges: Literal["closed", "neural_coverage"] = "closed"
     sticky: bool = False
     include_train: bool = False
+    channels: int = setting(1000, "1,000 by default", least=2)
 
     needs: ClassVar[str] = "source"
-    shrink: ClassVar[str] = "fewer sections than {sections}, --neuron sample or fewer --layers"
+    shrink: ClassVar[str] = "fewer sections than {sections}, fewer channels than {channels} or fewer --layers"
     growing: ClassVar[bool] = False  # more inputs can take a dependence away
 
     def __post_init__(self) -> None:
@@ -152,7 +154,7 @@ class CAC(Criterion):
     def start(self, context: Context) -> CausalState:
         context.need_train("cac")
         layout = context.layout(self.want)
-        links = find_links(context.need_target(), self.layers, self.parent)
+        links = find_links(context.need_target(), self.layers, self.parent, self.channels)
         learner = Learner(self.want, links)
         context.scan([learner])
         state = CausalState(self, layout, learner.edges(self.edges, self.sections))
@@ -161,7 +163,7 @@ class CAC(Criterion):
         return state
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
-        sizes = list(layout.sizes.values())
+        sizes = [min(size, self.channels) for size in layout.sizes.values()]
         outputs = [*sizes[1:], sizes[-1]]  # about: what a layer gives is what the next one takes
         return sum(4 * a * b * (self.sections**2 + 1) for a, b in zip(sizes[1:], outputs[1:], strict=True))
 
@@ -176,7 +178,9 @@ class CausalState(State):
         self.edges = edges
         # One cell more than a table has takes in what lies outside the ranges.
         self._cells = criterion.sections**2 + 1
-        self.covered: list[Bits] = [np.zeros((e.link.in_channels, e.link.out_channels), dtype=bool) for e in edges]
+        shapes = [(len(e.link.chosen_inputs), len(e.link.chosen_outputs)) for e in edges]
+        self.covered: list[Bits] = [np.zeros(shape, dtype=bool) for shape in shapes]
+        self._scales = [e.link.connections / (a * b) for e, (a, b) in zip(edges, shapes, strict=True)]  # 1 unless drawn
         self._flat: list[NDArray[np.int32]] = [np.zeros(bits.size * self._cells, dtype=np.int32) for bits in self.covered]
         self._rule = Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
 
@@ -217,17 +221,21 @@ class CausalState(State):
 
     @property
     def total(self) -> int:
-        return sum(bits.size for bits in self.covered)
+        return sum(e.link.connections for e in self.edges)
+
+    def _number(self, covered: list[Bits]) -> float:
+        """Of all connections, those that were not drawn counted in."""
+        return sum(int(bits.sum()) * scale for bits, scale in zip(covered, self._scales, strict=True))
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
-        before = sum(int(b.sum()) for b in self._covered())
+        before = self._number(self._covered())
         each = [np.concatenate(list(edges.cells(trace[self.want])), axis=1) for edges in self.edges]
         gained = np.zeros(len(trace.logits))
         for i in range(len(gained)):
             new = [flat.copy() for flat in self._flat]
             for flat, cells in zip(new, each, strict=True):
                 count(flat, cells[:, i : i + 1], self._cells)
-            gained[i] = sum(int(b.sum()) for b in self._now(self._tables(new))) - before
+            gained[i] = self._number(self._now(self._tables(new))) - before
         return gained / max(1, self.total)
 
     def _merge(self, other: Self) -> None:
@@ -235,12 +243,31 @@ class CausalState(State):
             mine += theirs
 
     def value(self) -> Value:
-        layers = {}
-        for edges, covered in zip(self.edges, self._covered(), strict=True):
-            layers[edges.link.name] = Share.ratio(int(covered.sum()), covered.size, int(edges.dead().sum()))
-        covered_all = sum(int(s.covered) for s in layers.values())
+        layers, now = {}, self._covered()
+        for edges, covered, scale in zip(self.edges, now, self._scales, strict=True):
+            number = int(covered.sum()) if scale == 1 else float(covered.sum() * scale)
+            layers[edges.link.name] = Share.ratio(number, edges.link.connections, round(int(edges.dead().sum()) * scale))
+        covered_all = sum(s.covered for s in layers.values())
         whole = Share.ratio(covered_all, self.total, sum(s.dead for s in layers.values()))
-        return Value(whole, layers, {}, self.nonfinite(), self.warnings())
+        return Value(whole, layers, {}, self.nonfinite(), (*self.warnings(), *self._drawn(now)))
+
+    def _drawn(self, covered: list[Bits]) -> tuple[str, ...]:
+        """That connections were drawn, and how far the share may be off for it.
+
+        Whole rows and columns are drawn, so what varies are their means, less the more of them were drawn.
+        """
+        kept = sum(bits.size for bits in covered)
+        if kept == self.total:
+            return ()
+        variance = 0.0
+        for edges, bits in zip(self.edges, covered, strict=True):
+            sides = ((bits.mean(axis=1), edges.link.in_channels), (bits.mean(axis=0), edges.link.out_channels))
+            spread = sum(
+                means.var(ddof=1) / len(means) * (1 - len(means) / count) for means, count in sides if len(means) < count
+            )
+            variance += spread * (edges.link.connections / self.total) ** 2
+        few = f"an estimate from {kept:,} of {self.total:,} connections, drawn at random"
+        return (f"{few} (channels={self.criterion.channels}): standard error of {np.sqrt(variance):.2%}.",)
 
     def arrays(self) -> Arrays:
         arrays: Arrays = {}

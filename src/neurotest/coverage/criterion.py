@@ -32,7 +32,7 @@ class Share:
     dead: int
 
     @classmethod
-    def ratio(cls, covered: int, total: int, dead: int) -> Share:
+    def ratio(cls, covered: float, total: int, dead: int) -> Share:
         return cls(covered, total, covered / total if total else 0.0, dead)
 
     @classmethod

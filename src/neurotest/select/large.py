@@ -66,6 +66,7 @@ def score(
     limit: int | None = None,
     batch: int | None = None,
     timeout: float | None = None,
+    strict: bool = False,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
@@ -75,6 +76,7 @@ def score(
     methods: names of `neurotest list selector` whose scores depend on one input each (default: deepgini). budget: `0.1%` or a
     number of inputs to pick by each method (default: 1000, or all there are). spread: pick a diverse batch from the top. train:
     training data, for methods that learn from it. timeout: seconds after which a worker that is at one batch counts as hanging.
+    strict: refuse data with a file that cannot be read, instead of leaving it out with a remark.
     out: where the run goes; RUN/scores holds ids and scores. resume: a run to go on with.
     """
     said = [methods] if isinstance(methods, (str, Scorer)) else methods
@@ -90,14 +92,14 @@ def score(
             stored = {name: config[name] for name in settings}
             source = stored_source(run, config["data"], data, "data")
             learned = None if config["train"] is None else stored_source(run, config["train"], train, "training data")
-            return _Scores.prepare(stored_target(run, target), source, learned, stored, timeout)
+            return _Scores.prepare(stored_target(run, target), source, learned, stored, timeout, strict=strict)
 
         return go_on(resume, "score", again, progress, out=out)
     if target is None or data is None:
         raise BadInput("score needs a target and data (or resume=RUN to go on with one).")
     usual = {"methods": ["deepgini"], "budget": None, "spread": False, "seed": 0, "limit": None, "batch": BATCH}
     chosen = {name: usual[name] if value is None else value for name, value in settings.items()}
-    job = _Scores.prepare(open_target(target), data, train, chosen, timeout, given=said)
+    job = _Scores.prepare(open_target(target), data, train, chosen, timeout, given=said, strict=strict)
     return carry_out(job, out, progress)
 
 
@@ -159,11 +161,11 @@ class _Scores(Job[ScoreResult]):
     @classmethod
     def prepare(
         cls, target: Target, data: AnyData, train: AnyData | None, settings: Mapping[str, Any], timeout: float | None,
-        given: Sequence[str | Scorer] | None = None,
+        given: Sequence[str | Scorer] | None = None, *, strict: bool = False,
     ) -> _Scores:  # fmt: skip
         if timeout is not None and not timeout > 0:
             raise BadInput(f"timeout={timeout:g}: expected seconds above 0 ({TIMEOUT:g} by default).")
-        source, classes = open_counted(target, data, limit=settings["limit"])
+        source, classes = open_counted(target, data, limit=settings["limit"], strict=strict)
         check_labels(source, classes)
         names = settings["methods"]
         scorers = {name: build(method) for name, method in zip(names, given or names, strict=True)}

@@ -135,8 +135,8 @@ def test_equal_training_points_of_two_classes_are_infinitely_surprising_not_an_e
 
 def test_too_much_memory_is_refused_with_a_way_to_need_less() -> None:
     data, train = ArraySource(subjects.images(5, 0)), ArraySource(subjects.images(20, 1))
-    with pytest.raises(BadInput, match="fewer sections than 200000000") as refused:
-        cover(subjects.small(), data, "kmnc:200000000", train=train)
+    with pytest.raises(BadInput, match="fewer sections than 1600000000") as refused:
+        cover(subjects.small(), data, "kmnc:1600000000", train=train)
     assert "--memory 4" in str(refused.value)
     assert cover(subjects.small(), data, "kmnc:1000", train=train, memory=1e5).memory == 16000
 

@@ -31,6 +31,7 @@ ORIENTED = (1, 2)  # stripes and edges have a direction
 PERIODIC = (1, 3, 4)  # stripes, checks and blobs have a frequency
 GREY = 3  # the first three colours are those of grey images
 LUMA = np.array([0.299, 0.587, 0.114])
+PIXELS = 1 << 20  # of a batch
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
@@ -94,12 +95,14 @@ def draw_attributes(n: int, grey: bool, seed: int) -> ProbeAttributes:
 
 
 def probes(shape: tuple[int, ...], n: int, *, seed: int = 0, batch: int = 250) -> Iterator[Probes]:
-    """n generated images of a shape (channels, height, width), in batches."""
+    """n generated images of a shape (channels, height, width), in batches, of large ones in smaller: some twenty arrays of this
+    size are needed to draw them."""
     if len(shape) != 3 or min(shape[1:]) < 8:
         size = "x".join(map(str, shape))
         raise BadInput(f"attribute probes are images of at least 8x8 pixels, and the target takes {size}: use another describer.")
     colour = shape[0] == 3
     attributes = draw_attributes(n, not colour, seed)
+    batch = min(batch, max(1, PIXELS // (shape[1] * shape[2])))
     for number, start in enumerate(range(0, n, batch)):
         some = slice(start, min(start + batch, n))
         images = render(ProbeAttributes(**{name: value[some] for name, value in vars(attributes).items()}), shape[1:])
