@@ -20,7 +20,7 @@ SUBJECTS = {
     "fashion-lenet5": "zoo:fashion-mnist-full/test",
     "cifar10-resnet20": "zoo:cifar10-full/test",
 }
-SEEDS, INPUTS, FORWARDS, ISLANDS = (1, 3, 5, 7, 9), 100, 6000, 8
+SEEDS, INPUTS, FORWARDS, ISLANDS = (1, 3, 5, 7, 9), 100, 4000, 8
 WAYS = {"one island": ("goals", 1), "eight islands": ("goals", ISLANDS), "random": ("random", 1)}
 
 
