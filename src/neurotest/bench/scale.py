@@ -48,6 +48,7 @@ def measure(images: int = IMAGES, repeats: int = 3, name: str = SUBJECT, *, ray:
         for executor in executors.values():
             with _by(executor):
                 score(warm, METHODS, batch=BATCH)
+            _campaign_seconds(executor, name, 0)  # what mutates is imported when it is first needed
         rounds: dict[str, list[float]] = {name: [] for name in executors if name != Serial.name}
         for number in range(repeats):
             order = list(executors.items()) if number % 2 else list(executors.items())[::-1]

@@ -52,7 +52,10 @@ class Watched(Protocol):
 
 
 class Watcher(Protocol):
-    """Called after every batch with its outputs; `new` are the first faults of new families."""
+    """Called after every batch, or round of islands, with its outputs; `new` are the first faults of new families.
+
+    Outputs of islands come without their images, but for the first faults of each family.
+    """
 
     def __call__(self, fuzzer: Watched, outputs: list[Mutant], new: list[Mutant], /) -> None: ...
 

@@ -32,7 +32,7 @@ def forecast_fuzz(
 
     def piece(count: int) -> None:
         fuzz(
-            target, few, guide, forwards=FORWARDS * count, batch=count, control=False, out=False, keep_wrong=True,
+            target, few, guide, forwards=FORWARDS * count, batch=count, control=False, out=False, keep_wrong=True, islands=1,
             **{name: value for name, value in options.items() if value is not None and name != "keep_wrong"},
         )  # fmt: skip
 

@@ -233,7 +233,7 @@ class Islands:
         taker.entries[number] = giver.entries.pop(number)
         (pair,) = [pair for pair in giver.plain["uses"] if pair[0] == number]
         giver.plain["uses"].remove(pair)
-        taker.plain["uses"] = sorted([*taker.plain["uses"], pair])
+        taker.plain["uses"].append(pair)
         taker.plain["tally"]["idle"] = 0  # there is something to do again
 
     # -- saving: entries are saved by the caller, those of the control as chains

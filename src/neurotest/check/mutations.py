@@ -53,7 +53,7 @@ class Campaign(Examination):
 
         result = fuzz(
             subject.target, part, seconds=0.9 * clock.left, oracle=oracle, seed=subject.seed, out=False, watch=watch,
-            stop=interrupts.requested,
+            stop=interrupts.requested, islands=1,
         ).to_dict()  # fmt: skip
         numbers = {name: result[name] for name in ("faults", "families", "forwards", "roots", "seeds")}
         control = result["random"] or {}

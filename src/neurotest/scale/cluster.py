@@ -19,6 +19,9 @@ class RayWorker:
         settle(threads)
         self.runner = TaskRunner()
 
+    def ready(self) -> None:
+        """Answers as soon as it has started."""
+
     def do(self, key: str, shared: list[Any], message: bytes) -> bytes:
         import ray
 
@@ -31,17 +34,22 @@ class Actor:
     def __init__(self, ray: Any, published: dict[str, Any], threads: int) -> None:
         self._ray, self._published = ray, published
         self._actor = ray.remote(num_cpus=threads, max_restarts=0)(RayWorker).remote(threads)
+        self._started: Any = self._actor.ready.remote()  # what it answers first
+        self._task: Any = None
         self.owed: Any = None
 
     def send(self, key: str, message: bytes) -> None:
         # In a list, so that Ray gives the reference and not what it stands for: that is read once per worker.
-        self.owed = self._actor.do.remote(key, [self._published[key]], message)
+        self._task = self._actor.do.remote(key, [self._published[key]], message)
+        self.owed = self._task if self._started is None else self._started
 
-    def answer(self) -> bytes:
+    def answer(self) -> bytes | None:
         try:
-            content: bytes = self._ray.get(self.owed)
+            content: bytes | None = self._ray.get(self.owed)
         except self._ray.exceptions.RayError as error:
             raise WorkerDied(str(error).strip().splitlines()[0]) from error
+        if content is None:
+            self._started, self.owed = None, self._task
         return content
 
     def end(self) -> None:

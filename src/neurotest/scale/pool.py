@@ -15,6 +15,7 @@ from neurotest.scale.pickling import pack, unpack
 from neurotest.scale.tasks import FAILED
 
 LOOK = 0.5  # seconds between two looks at whether somebody asked to stop
+START = 300.0  # seconds that a new worker may take until it begins its first task: torch is slow to load on a busy machine
 AHEAD = 4  # tasks per worker that may be finished before one that is still at work; their results wait here
 
 
@@ -123,8 +124,9 @@ class WorkerPool(Executor, Generic[W]):
     def _begin(self, key: str, function: Callable[..., Any], job: Job) -> None:
         message = pack((function, job.task))
         while True:
-            worker = self._idle.pop() if self._idle else self.start()
-            job.tries, job.began = job.tries + 1, time.monotonic()
+            new = not self._idle
+            worker = self.start() if new else self._idle.pop()
+            job.tries, job.began = job.tries + 1, time.monotonic() + (START if new else 0)  # its timeout counts from there
             try:
                 worker.send(key, message)
             except WorkerDied:  # while it was idle: nobody's task

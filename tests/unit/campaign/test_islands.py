@@ -16,7 +16,6 @@ import pytest
 from neurotest import workers
 from neurotest.campaign import FuzzResult, families, fuzz, replay, shrink, status
 from neurotest.campaign.islands import Islands
-from neurotest.campaign.rounds import IslandDriver
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.fuzz.corpus import Shard
 from neurotest.runs.store import Run
@@ -30,7 +29,7 @@ _tests = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_tests)
 rows = _tests.rows
 
-OPTIONS: dict[str, Any] = {"guide": "kmnc:10", "islands": 4, "forwards": 800, "batch": 32, "tries": 8}
+OPTIONS: dict[str, Any] = {"guide": "nlc", "islands": 4, "forwards": 400, "batch": 32, "tries": 8}
 GOALS = "goals:first_batch=16,start_random=16"
 
 
@@ -46,31 +45,33 @@ def test_shards_are_all_seeds_once_and_numbers_never_meet() -> None:
 
 def test_the_number_of_islands_belongs_to_the_campaign(target: Target, seeds: str, tmp_path: Path) -> None:
     """Two islands are another campaign than four; all the usual commands work on it with nothing repeated."""
-    four, two = start(target, seeds, tmp_path / "four"), start(target, seeds, tmp_path / "two", islands=2)
-    assert rows(four.run) != rows(two.run)
-    assert abs(four.tally.forwards - 800) <= 4 * 16
+    four = start(target, seeds, tmp_path / "four")
+    two = start(target, seeds, tmp_path / "two", islands=2, control=False)
+    assert rows(four.run)[0] != rows(two.run)[0]
+    assert abs(four.tally.forwards - 400) <= 4 * 16
+    assert abs(four.control.forwards - 400) <= 4 * 16  # type: ignore[union-attr]
     assert status(tmp_path / "four")["forwards"] == four.tally.forwards
     stored, counted = rows(four.run)
     assert counted["faults"] == four.faults > 0
     assert len({row[4] for row in stored}) == len(stored) == counted["outputs"]
-    assert {row[3] for row in stored} > {0, 1, 2, 3}  # seeds of every island
+    assert {row[3] % 4 for row in stored} == {0, 1, 2, 3}  # seeds of every island
     family = families(tmp_path / "four").families[0].representative
     assert replay(f"{tmp_path / 'four'}#{family.number}", target).fails
-    assert shrink(tmp_path / "four", target).to_dict()
+    assert shrink(tmp_path / "four", target)["families"]
     with pytest.raises(BadInput, match="islands"):
         fuzz(target, resume=tmp_path / "four", islands=2)
 
 
 def test_more_islands_than_seeds(target: Target, seeds: str) -> None:
-    assert start(target, f"{seeds}[:3]", False, islands=64, forwards=60).islands <= 3
+    assert start(target, f"{seeds}[:3]", False, islands=64, forwards=60, control=False).islands <= 3
     with pytest.raises(BadInput, match="islands=0"):
         start(target, seeds, False, islands=0)
 
 
-@pytest.mark.parametrize("guide", ["kmnc:10", "cc", "random", GOALS])
+@pytest.mark.parametrize("guide", ["nlc", "cc", GOALS])
 def test_interrupted_and_resumed_is_the_same_as_in_one_go(guide: str, target: Target, seeds: str, tmp_path: Path) -> None:
     whole = start(target, seeds, tmp_path / "whole", guide=guide)
-    answers = iter([False] * 30 + [True] + [False] * 25 + [True])
+    answers = iter([False] * 25 + [True] + [False] * 15 + [True])
     with pytest.raises(Interrupted, match="--resume"):
         start(target, seeds, tmp_path / "parts", guide=guide, stop=lambda: next(answers))
     with pytest.raises(Interrupted):
@@ -93,38 +94,38 @@ def test_rounds_after_the_snapshot_are_repeated_exactly(
     else:
         monkeypatch.setattr("neurotest.campaign.driver.PAUSE", 1e9)
     with pytest.raises(ZeroDivisionError):
-        start(target, seeds, tmp_path / "killed", guide=GOALS, watch=_tests._explode(5))
+        start(target, seeds, tmp_path / "killed", guide=GOALS, watch=_tests._explode(3))
     with Run.open(tmp_path / "killed") as opened:
         assert bool(opened.rows("SELECT * FROM snapshot")) == snapshots
-        assert len(opened["rounds"]) == 5 or snapshots
+        assert len(opened["rounds"]) == 3 or snapshots
     fuzz(target, resume=tmp_path / "killed")
     assert rows(tmp_path / "killed") == rows(whole.run)
 
 
 def test_a_finished_campaign_goes_on_with_a_larger_budget(target: Target, seeds: str, tmp_path: Path) -> None:
-    short = start(target, seeds, tmp_path / "run", forwards=300)
-    longer = fuzz(target, resume=tmp_path / "run", forwards=700)
-    assert longer.tally.forwards >= 650 > short.tally.forwards
-    turns = start(target, seeds, tmp_path / "turns", forwards=None, iterations=30)
+    short = start(target, seeds, tmp_path / "run", forwards=150, control=False)
+    longer = fuzz(target, resume=tmp_path / "run", forwards=300)
+    assert longer.tally.forwards >= 290 > short.tally.forwards
+    turns = start(target, seeds, tmp_path / "turns", forwards=None, iterations=30, control=False)
     assert 30 <= turns.tally.iterations <= 40
     assert fuzz(target, resume=tmp_path / "turns", iterations=60).tally.iterations >= 60
 
 
 def test_budgets_of_outputs_faults_and_seconds(target: Target, seeds: str) -> None:
-    few = start(target, seeds, False, forwards=None, faults=9)
+    few = start(target, seeds, False, forwards=None, faults=9, control=False)
     assert few.stopped == "faults"
-    assert 9 <= few.faults <= 9 + 3
-    some = start(target, seeds, False, forwards=None, outputs=20)
-    assert 20 <= some.tally.outputs <= 23
+    assert 9 <= few.faults <= 9 + 4 * 8  # a turn per island
+    some = start(target, seeds, False, forwards=None, outputs=20, control=False)
+    assert 20 <= some.tally.outputs <= 20 + 4 * 8
     began = time.monotonic()
-    assert start(target, seeds, False, forwards=None, seconds=3).stopped == "seconds"
+    assert start(target, seeds, False, forwards=None, seconds=3, control=False).stopped == "seconds"
     assert time.monotonic() - began < 60
     with pytest.raises(BadInput, match="until_dry"):
         start(target, seeds, False, until_dry=5.0)
 
 
 def test_a_worker_that_is_killed_costs_its_leg(target: Target, seeds: str, model: str, tmp_path: Path) -> None:
-    whole = start(target, seeds, tmp_path / "whole")
+    whole = start(target, seeds, tmp_path / "whole", control=False)
     killed: list[int] = []
 
     def kill(executor: Processes) -> None:
@@ -148,7 +149,7 @@ def test_a_worker_that_is_killed_costs_its_leg(target: Target, seeds: str, model
             if not thread.ident:
                 thread.start()
 
-        start(target, seeds, tmp_path / "killed", watch=watch)
+        start(target, seeds, tmp_path / "killed", watch=watch, control=False)
         executor_closed.set()
         thread.join()
     assert killed
@@ -170,14 +171,14 @@ def test_entries_go_to_islands_that_have_fewer(target: Target, seeds: str, monke
         numbers = [number for state in self.states for number in state.fuzzer.entries]
         assert len(set(numbers)) == len(numbers)
         for state in self.states:
-            assert [number for number, _ in state.fuzzer.plain["uses"]] == sorted(state.fuzzer.entries)
+            assert sorted(number for number, _ in state.fuzzer.plain["uses"]) == sorted(state.fuzzer.entries)
             assert {turn["entry"] for turn in state.fuzzer.plain["turns"]} <= state.fuzzer.entries.keys()
         sizes.append([len(state.fuzzer.entries) for state in self.states])
         return news
 
     monkeypatch.setattr(Islands, "_give", staticmethod(counted))
     monkeypatch.setattr(Islands, "take", checked)
-    start(target, seeds, False, guide="nlc", forwards=1200)
+    start(target, seeds, False, control=False)
     assert moved
     assert max(sizes[-1]) - min(sizes[-1]) < max(sizes[-1]) / 2
 
@@ -194,7 +195,7 @@ def test_the_same_content_of_two_islands_counts_once(target: Target, seeds: str,
         return take(self, [first, *others])
 
     monkeypatch.setattr(Islands, "take", twice)
-    result = start(target, seeds, False, forwards=300)
+    result = start(target, seeds, False, forwards=200, control=False)
     numbers = result.tally
     assert numbers.outputs > 10
     assert numbers.faults == sum(numbers.families.values())
@@ -203,10 +204,10 @@ def test_the_same_content_of_two_islands_counts_once(target: Target, seeds: str,
 
 def test_a_run_of_one_island_does_not_change_with_workers(target: Target, seeds: str, tmp_path: Path) -> None:
     """Without --islands and without workers everything is as it was; resuming it with workers says that they cannot help."""
-    alone = start(target, seeds, tmp_path / "alone", islands=None, forwards=200)
+    alone = start(target, seeds, tmp_path / "alone", islands=None, forwards=100, control=False)
     assert alone.islands == 1
     with workers(2):
-        again = fuzz(target, resume=tmp_path / "alone", forwards=300)
+        again = fuzz(target, resume=tmp_path / "alone", forwards=150)
     assert again.islands == 1
     assert "1 island" in again.notes[0]
 
@@ -216,7 +217,7 @@ def test_damaged_snapshots_are_refused(target: Target, seeds: str, tmp_path: Pat
     import sqlite3
     import zlib
 
-    start(target, seeds, tmp_path / "run", forwards=200)
+    start(target, seeds, tmp_path / "run", forwards=100)
     file = tmp_path / "run" / "run.sqlite"
 
     def damage(change: Any) -> None:
@@ -240,8 +241,7 @@ def test_the_driver_says_how_it_stands(target: Target, seeds: str, tmp_path: Pat
     def watch(campaign: Any, outputs: Any, new: Any) -> None:
         lines.append(screen.line(screen.facts(campaign)))
 
-    start(target, seeds, tmp_path / "run", watch=watch, guide=GOALS)
+    start(target, seeds, tmp_path / "run", watch=watch, guide=GOALS, forwards=200, control=False)
     assert "4 islands on 1 worker, round 1;" in lines[0]
     assert "goals reached" in lines[-1]
     assert np.all([f"run: {tmp_path / 'run'}" in line for line in lines])
-    assert IslandDriver.__doc__

@@ -40,13 +40,13 @@ def drive(loop: Fuzzer) -> list[list[Any]]:
 def record(control: Control) -> list[int]:
     """How large its batches are asked to be, from now on."""
     sizes: list[int] = []
-    step = control.fuzzer.step
+    advance = control.fuzzer.advance
 
     def noted(batch: int | None = None) -> list[Mutant]:
         sizes.append(int(batch or 0))
-        return step(batch)
+        return advance(batch)
 
-    setattr(control.fuzzer, "step", noted)  # noqa: B010
+    setattr(control.fuzzer, "advance", noted)  # noqa: B010
     return sizes
 
 

@@ -77,14 +77,14 @@ def test_a_control_that_is_level_does_nothing() -> None:
 def test_a_control_names_the_contents_of_its_outputs() -> None:
     control = Control(fuzzer("nlc", Budget(iterations=20), batch=16))
     contents: list[int] = []
-    step = control.fuzzer.step
+    advance = control.fuzzer.advance
 
     def noted(batch: int | None = None) -> list[Mutant]:
-        mutants = step(batch)
+        mutants = advance(batch)
         contents.extend(int(mutant.content, base=16) for mutant in mutants)
         return mutants
 
-    setattr(control.fuzzer, "step", noted)  # noqa: B010
+    setattr(control.fuzzer, "advance", noted)  # noqa: B010
     assert control.follow(60) == contents
     assert contents
 

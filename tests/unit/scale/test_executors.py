@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,9 @@ import torch
 from neurotest.errors import BadInput
 from neurotest.executor import Executor, Lost, Serial, current, using
 from neurotest.scale.opening import open_executor
-from neurotest.scale.tasks import RemoteError
+from neurotest.scale.pickling import pack, unpack
+from neurotest.scale.pool import WorkerPool
+from neurotest.scale.tasks import DONE, RemoteError
 
 pytestmark = pytest.mark.plain
 
@@ -72,6 +75,48 @@ def test_a_worker_that_hangs_is_given_up(parallel: Executor, helpers: ModuleType
     results = dict(parallel.attempt(helpers.hang, None, range(3), timeout=2))
     assert results[1] == Lost("no answer within 2 seconds")
     assert (results[0], results[2]) == (0, 2)
+
+
+class Sleeper:
+    """A worker that needs a while to start and none for its tasks."""
+
+    def __init__(self) -> None:
+        self.ready, self.started, self.message = time.monotonic() + 0.5, False, b""
+
+    def send(self, key: str, message: bytes) -> None:
+        self.message = message
+
+    def answer(self) -> bytes | None:
+        if not self.started:
+            self.started = True
+            return None
+        function, task = unpack(self.message)
+        return pack((DONE, function(0, task)))
+
+    def end(self) -> None:
+        self.message = b""
+
+
+class Sleepers(WorkerPool[Sleeper]):
+    name = "sleepers"
+
+    def start(self) -> Sleeper:
+        return Sleeper()
+
+    def wait(self, workers: list[Sleeper], seconds: float) -> list[Sleeper]:
+        time.sleep(0.02)
+        return [worker for worker in workers if time.monotonic() > worker.ready]
+
+    def publish(self, key: str, content: bytes) -> None:
+        assert unpack(content) == 0
+
+    def withdraw(self, key: str) -> None:
+        assert key.startswith("shared")
+
+
+def test_starting_is_not_hanging(helpers: ModuleType) -> None:
+    """A worker that takes longer to start than a task may take is waited for: a busy machine must not lose tasks."""
+    assert list(Sleepers(2).attempt(helpers.add, 0, range(5), timeout=0.2)) == [(n, n) for n in range(5)]
 
 
 def test_workers_share_the_threads(parallel: Executor, helpers: ModuleType) -> None:

@@ -93,7 +93,7 @@ class Corpus:
         self.entries = [entry for i, entry in enumerate(self.entries) if i not in dropped]
 
     def find(self, numbers: Iterable[int]) -> list[Entry]:
-        """Entries by number; they stand in the order of their numbers."""
+        """Entries by number, for planners: theirs do not come from other islands, so they stand in the order of their numbers."""
         return [self.entries[bisect_left(self.entries, number, key=_number)] for number in numbers]
 
     def drop(self, numbers: set[int]) -> None:

@@ -140,6 +140,6 @@ def _deephunter(on: Subject, draw: int, tries: int) -> Made:
             x[int(fuzzer.seeds.positions[mutant.root])] = torch.from_numpy(np.asarray(mutant.x)).float().div(255)
 
     train = f"zoo:{zoo.find(on.name.partition('+')[0]).dataset}/train[:1000]"
-    budget: Row = {"outputs": ROUNDS * len(on.x), "forwards": tries * ROUNDS * len(on.x)}
+    budget: Row = {"islands": 1, "outputs": ROUNDS * len(on.x), "forwards": tries * ROUNDS * len(on.x)}
     result = fuzz(on.target, on.source, "deephunter:snac", train=train, seed=draw, out=False, watch=watch, **budget)
     return x, result.faults, len(kinds), ROUNDS * len(on.x)

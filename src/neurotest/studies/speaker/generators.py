@@ -125,6 +125,6 @@ def _deephunter(on: Subject, draw: int) -> Made:
     outputs = ROUNDS * len(on.x)
     result = fuzz(
         on.target, on.source, "deephunter:snac", train=train, seed=draw, out=False, watch=watch, outputs=outputs,
-        forwards=TRIES * outputs,
+        forwards=TRIES * outputs, islands=1,
     )  # fmt: skip
     return x, result.faults, len(kinds), outputs

@@ -186,10 +186,10 @@ class NewFamily(Goal):
     """A fault of a new family: true class, predicted class, last mutation."""
 
     def start(self, subject: GoalSubject) -> GoalState:
-        return _FamilyState(self, subject)
+        return FamilyState(self, subject)
 
 
-class _FamilyState(CellGoalState):
+class FamilyState(CellGoalState):
     def __init__(self, goal: Goal, subject: GoalSubject) -> None:
         self.subject = subject
         super().__init__(goal, subject.classes**2 * len(subject.operators), 1.0)
@@ -344,55 +344,6 @@ class _NeuronState(CellGoalState):
     def cells(self, outcomes: Outcomes) -> Integers:
         path = np.sort(outcomes.neurons[:, : self.top], axis=1)
         return numbered(*((path[:, i : i + 1], self.neurons) for i in range(self.top)))
-
-
-@registry.register("goal", "again", paper="", cost="as `family`", main="run")
-@dataclass(frozen=True, kw_only=True)
-class FoundAgain(Goal):
-    """A family that an earlier campaign found (`run`): whether faults of the network's last version are still there."""
-
-    opens: ClassVar[tuple[str, ...]] = ("run",)
-
-    weight: float = 2.0
-    run: str = ""
-
-    def start(self, subject: GoalSubject) -> GoalState:
-        state = _AgainState(self, subject)
-        families = self._families()
-        wanted = [
-            (t, p, subject.operators.index(o)) for t, p, o in families
-            if o in subject.operators and 0 <= t < subject.classes and 0 <= p < subject.classes
-        ]  # fmt: skip
-        if not wanted:
-            raise BadInput(f"the goal again: {self.run} holds no family of these classes and mutations.")
-        true, predicted, operator = np.array(wanted).T
-        none = np.zeros((len(true), 0), dtype=np.int64)
-        state.wanted[state.families(Outcomes(true * 0, true, predicted[:, None], operator, none))[:, 0]] = True
-        return state
-
-    def _families(self) -> list[tuple[int, int, str]]:
-        from neurotest.runs.store import Run
-
-        if not self.run:
-            raise BadInput("the goal again needs a campaign: write again:RUN.")
-        with Run.open(self.run) as run:
-            if run["command"] not in ("fuzz", "swarm", "merge"):
-                raise BadInput(f"the goal again: {run.path} is a run of {run['command']!r}, not of fuzz.")
-            rows = run.rows("SELECT DISTINCT expected, predicted, operator FROM mutant WHERE oracle IS NOT NULL")
-        return [(int(t), int(p), str(o)) for t, p, o in rows]
-
-
-class _AgainState(_FamilyState):
-    def __init__(self, goal: Goal, subject: GoalSubject) -> None:
-        super().__init__(goal, subject)
-        self.wanted = np.zeros(self.size, dtype=bool)
-
-    def families(self, outcomes: Outcomes) -> Integers:
-        return super().cells(outcomes)
-
-    def cells(self, outcomes: Outcomes) -> Integers:
-        families = self.families(outcomes)
-        return np.where(self.wanted[families], families, -1)
 
 
 @dataclass(eq=False)

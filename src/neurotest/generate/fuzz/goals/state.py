@@ -54,7 +54,7 @@ class GoalsState(GuideState, Planner):
     def __init__(self, settings: Goals, beside: Beside, bonus: GuideState | None = None) -> None:
         self.settings, self.beside, self.bonus = settings, beside, bonus
         self.planner = self
-        self._begun = False
+        self._begun: Seeds | None = None
         self._goals = settings.build_goals()
         neurons = (HIDDEN,) if any(goal.top_neurons for goal in self._goals.values()) else ()
         self._wants = (*beside.wants, *neurons, *(bonus.wants if bonus is not None else ()))
@@ -76,9 +76,9 @@ class GoalsState(GuideState, Planner):
 
     def begin(self, target: Target, seeds: Seeds, settings: Settings) -> None:
         self.seeds, self.campaign = seeds, settings
-        if self._begun:  # another island of the same campaign
+        if self._begun is seeds:  # another island of the same campaign
             return
-        self._begun = True
+        self._begun = seeds
         self.features = Features(target, seeds, self.beside)
         self.arms = Arms.of(settings.mutations)
         self.neurons = Standing(target, seeds, max(goal.top_neurons for goal in self._goals.values()))
