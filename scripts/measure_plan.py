@@ -9,6 +9,7 @@ forecast. A forecast is about the machine as busy as it is, so both are taken on
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ PLANNED = ("select deepgini", "cover", "fuzz")
 
 def numbers(name: str, photographs: Path, work: Path, every: int) -> dict[str, Any]:
     command = [word.format(**words(photographs, work, every)) for word in STEPS[name][:-2]]  # a plan writes nothing
+    for run in ("begun", "planned"):
+        subprocess.run(["rm", "-rf", str(work / run)], check=True)
     measure([*command, "--plan"], work)
     plan = json.loads((work / "said.json").read_text())["plan"]
-    once = measure([*command[:3], "--limit", "1", *command[3:], "--plan"], work)  # what it takes to begin at all
-    real = measure([*command, "--out", f"planned-{name.split()[0]}"], work)
+    # What it takes to begin at all and to draw a page, which no forecast is about.
+    once = measure([*STEPS["select deepgini"][:2], command[2], "--limit", "2", "--budget", "1", "--out", "begun"], work)
+    real = measure([*command, "--out", "planned"], work)
     return {
         "forecast": plan["seconds"], "real": 60 * (real["minutes"] - once["minutes"]),
         "forecast_memory": plan["memory"] / 2**20, "memory": real["megabytes"], "passes": plan["passes"],

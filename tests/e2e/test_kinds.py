@@ -26,12 +26,14 @@ COMMANDS = (
 )  # fmt: skip
 # kind: the marker of its tests; those without one need nothing but torch
 KINDS: dict[str, Any] = {
-    "module": None, "zoo": None, "regression": None, "py": None, "pt2": None, "onnx": pytest.mark.peer("onnxruntime"), "timm": pytest.mark.models("timm"),
+    "module": None, "zoo": None, "regression": None, "py": None, "pt2": None,
+    "onnx": pytest.mark.peer("onnxruntime"), "timm": pytest.mark.models("timm"),
     "torchvision": pytest.mark.models("torchvision"), "hf": pytest.mark.models("transformers"),
 }  # fmt: skip
 QUICK = {
     ("pt2", "cover"), ("pt2", "select"), ("pt2", "fuzz"), ("py", "attack"), ("py", "swarm"), ("onnx", "cover"), ("onnx", "fuzz"),
-    ("onnx", "select"), ("timm", "select"), ("torchvision", "cover"), ("hf", "cover"), ("hf", "attack"), ("regression", "fuzz"), ("zoo", "attack"),
+    ("onnx", "select"), ("timm", "select"), ("torchvision", "cover"), ("hf", "cover"), ("hf", "attack"),
+    ("regression", "fuzz"), ("zoo", "attack"),
 }  # fmt: skip
 PAGE = Path(__file__).parents[2] / "docs" / "bring-your-own-model.md"
 
@@ -138,7 +140,8 @@ def as_huggingface(folder: Path) -> Target:
 
 
 OPEN: dict[str, Callable[[Path], Target]] = {
-    "module": as_module, "zoo": as_zoo, "regression": as_regression, "py": as_python, "pt2": as_archive, "onnx": as_onnx, "timm": as_timm, "torchvision": as_torchvision,
+    "module": as_module, "zoo": as_zoo, "regression": as_regression, "py": as_python, "pt2": as_archive,
+    "onnx": as_onnx, "timm": as_timm, "torchvision": as_torchvision,
     "hf": as_huggingface,
 }  # fmt: skip
 

@@ -67,7 +67,10 @@ def between(old: Mapping[str, Tensor], new: Mapping[str, Tensor], weight: float)
 
 
 def move(plan: Plan, module: nn.Module, new: Mapping[str, Tensor], weight: float, batches: Sequence[Tensor]) -> None:
-    """Give a network weights between the old ones and `new`, and statistics that fit them; 0 is the old network itself. It is left in eval mode."""
+    """Give a network weights between the old ones and `new`, and statistics that fit them; 0 is the old network itself.
+
+    It is left in eval mode.
+    """
     module.eval().load_state_dict(between(plan.target.module.state_dict(), new, weight))
     if weight:
         settle(plan.target, module, batches)

@@ -234,7 +234,8 @@ class Target:
         if self.outputs == "logits" and bool(((raw >= 0) & (raw <= 1)).all()):
             check_end(lambda: self.raw(x), raw[0].numel())
         if self.classes is not None and len(self.classes) != logits.shape[1]:
-            raise BadInput(f"classes: {len(self.classes)} names for a network with {logits.shape[1]} outputs.")
+            counts = f"{len(self.classes)} names for a network with {logits.shape[1]} outputs"
+            raise BadInput(f"classes: {counts}: --classes FILE has one line per output, in the network's order.")
         return int(logits.shape[1])
 
     def check_reference(self, x: Tensor) -> None:

@@ -73,7 +73,9 @@ def test_the_old_network_stays_what_it_is(ready: Plan) -> None:
     new = {name: value + 1 if value.is_floating_point() else value for name, value in old.items()}
     module = copy.deepcopy(ready.target.module)
     batches = [torch.rand(16, *SHAPE)]
+    module.train()  # as drawing a sample of the lessons leaves it
     move(ready, module, new, 0.0, batches)
+    assert not any(one.training for one in module.modules())
     assert all(torch.equal(value, old[name]) for name, value in module.state_dict().items())
     move(ready, module, new, 0.5, batches)
     assert not torch.allclose(module.state_dict()["1.running_mean"], old["1.running_mean"] + 0.5)

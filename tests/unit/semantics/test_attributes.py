@@ -11,6 +11,7 @@ from tests.unit.semantics import planted
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
+from neurotest.semantics.describe import attributes
 from neurotest.semantics.describe.attributes import STARTS, WIDTH, Attributes, Dissection, sentence
 from neurotest.semantics.describe.probes import COLOURS, DIRECTIONS, FAMILIES, Probes, probes
 from neurotest.semantics.descriptions import UNKNOWN, describe
@@ -92,7 +93,10 @@ def test_planted_directions_and_frequencies_are_named(channels: int) -> None:
     assert np.mean([("coarse" if p > 6 else "fine") in row.text for p, row in zip(periods, rows, strict=True)]) >= 0.9
 
 
-def test_planted_colours_are_named() -> None:
+@pytest.mark.parametrize("grid", [attributes.GRID, 16])
+def test_planted_colours_are_named(grid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every pixel, and at every second one, as photographs are looked at."""
+    monkeypatch.setattr(attributes, "GRID", grid)
     subject, names = planted.coloured(12)
     table = describe(subject, None, "attributes:probes=700", layers="colour", cache=False)
     right = [name in row.text.split() for name, row in zip(names, table.layer("colour"), strict=True)]

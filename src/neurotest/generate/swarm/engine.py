@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -69,6 +71,9 @@ def positions_at_once(target: Target, seeds: Tensor) -> int:
         return 1 << 62
     values = sum(math.prod(layer.shape) for layer in target.survey(shape).layers)
     return max(1, MEMORY // (8 * values))
+
+
+_FOOTPRINTS: WeakKeyDictionary[Target, dict[Any, Footprint | None]] = WeakKeyDictionary()
 
 
 class Swarm:
@@ -218,7 +223,7 @@ class Swarm:
         settings = self.settings
         if settings.moves in ("tiles", "tones"):
             return None
-        footprint = Footprint.of(self.measure)
+        footprint = self._reach()
         if footprint is None and settings.moves == "lattice":
             raise BadInput(
                 "moves='lattice': it needs the fitness excitability (value=sum), and images whose first hidden layer is a map "
@@ -227,6 +232,17 @@ class Swarm:
         if settings.evaluations is not None and footprint is not None and settings.evaluations < 4 + self._turn_cost(footprint):
             return None
         return footprint
+
+    def _reach(self) -> Footprint | None:
+        """Of photographs, which come few at a time, it is measured once for all groups: it takes a pass per line of the input."""
+        problem, shape = self.measure.problem, tuple(self.seeds.shape[1:])
+        if math.prod(shape) <= PHOTOGRAPH:
+            return Footprint.of(self.measure, self.batch)
+        kept = _FOOTPRINTS.setdefault(problem.target, {})
+        key = (repr(getattr(self.measure, "settings", None)), problem.layers, shape)
+        if key not in kept:
+            kept[key] = Footprint.of(self.measure, self.batch)
+        return kept[key]
 
     def _turn_cost(self, footprint: Footprint) -> int:
         """Forward passes of a turn: neurons are weighed, every lattice is flipped, the best flips are joined."""

@@ -33,28 +33,31 @@ class Footprint:
     spacing: int
 
     @classmethod
-    def of(cls, measure: Measure) -> Footprint | None:
-        """Measured by changing random inputs line by line. None: there is no map, or no two places are far enough apart."""
+    def of(cls, measure: Measure, most: int = 1 << 62) -> Footprint | None:
+        """Measured by changing random inputs line by line, `most` at once. None: no map, or no two places far enough apart."""
         shape = tuple(measure.problem.seeds.shape[1:])
         if not measure.has_map or len(shape) != 3:
             return None
         noise = torch.rand((2, *shape), generator=rng.torch_stream("swarm.footprint", 0)).to(measure.problem.seeds)
-        rows, columns = (_reached(measure, noise, axis) for axis in (2, 3))
+        rows, columns = (_reached(measure, noise, axis, most) for axis in (2, 3))
         spacing = max(_spacing(rows), _spacing(columns))
         return cls(rows, columns, spacing) if 2 * spacing <= min(shape[1:]) else None
 
 
-def _reached(measure: Measure, noise: Tensor, axis: int) -> Tensor:
+def _reached(measure: Measure, noise: Tensor, axis: int, most: int) -> Tensor:
     """(side, 2): first and last line of the map that differs when a line of the input does; (0, -1): none does."""
     side = noise.shape[axis]
     lines = torch.arange(side, device=noise.device)
-    here = (lines[:, None] == lines[None, :]).view(side, 1, 1, *((side, 1) if axis == 2 else (1, side)))
-    moved = torch.where(here, 1 - noise[None], noise[None]).flatten(0, 1)  # (side * 2, *shape)
-    base = measure.first_layer(from_unit(noise, measure.problem.target.bounds)).repeat(side, *[1] * 3)
-    change = (measure.first_layer(from_unit(moved, measure.problem.target.bounds)) - base).abs()
-    differs = (change > ROUNDING * change.max()).any(1).any(2 if axis == 2 else 1)
-    measure.forwards += len(noise) + len(moved)
-    hit = differs.view(side, len(noise), -1).any(1)  # (side, lines of the map)
+    base = measure.first_layer(from_unit(noise, measure.problem.target.bounds)).clone()
+    largest = []
+    for some in lines.split(max(1, most // len(noise))):
+        here = (some[:, None] == lines[None, :]).view(len(some), 1, 1, *((side, 1) if axis == 2 else (1, side)))
+        moved = torch.where(here, 1 - noise[None], noise[None]).flatten(0, 1)  # (lines * 2, *shape)
+        change = measure.first_layer(from_unit(moved, measure.problem.target.bounds)) - base.repeat(len(some), 1, 1, 1)
+        largest.append(change.abs().amax((1, 5 - axis)))  # (lines * 2, lines of the map)
+    measure.forwards += len(noise) * (1 + side)
+    change = torch.cat(largest)
+    hit = (change > ROUNDING * change.max()).view(side, len(noise), -1).any(1)  # (side, lines of the map)
     first = hit.int().argmax(1)
     last = hit.shape[1] - 1 - hit.flip(1).int().argmax(1)
     some = hit.any(1)

@@ -25,6 +25,7 @@ STARTS = dict(zip(FAMILIES, np.cumsum([0, *(len(words) for words in FAMILIES.val
 WIDTH = len(WORDS)
 SURE = 4.0  # standard errors: with some forty words per neuron, two would let chance speak
 WHOLE_QUANTILE = 0.95  # for neurons without a map: one value per image, so that 1 % of them would be a handful
+GRID = 64  # places along a side at which maps and words are compared: those of photographs are looked at every so many pixels
 LARGE = 1 << 27  # bytes of maps that are enlarged at once
 
 
@@ -191,24 +192,31 @@ def _dissect(settings: Attributes, material: Material, layers: tuple[Layer, ...]
     lit = {layer.name: np.zeros(layer.neurons(), dtype=np.int64) for layer in layers}
     squares = {layer.name: np.zeros(layer.neurons()) for layer in layers}
     true, total = np.zeros(WIDTH, dtype=np.int64), 0
+    every = max(1, -(-min(material.shape[1:], default=1) // GRID))
     with Probe(material.target, want) as probe:
         for _, trace in _passes(settings, material, probe):
             cuts.update(_pooled(layers, want, trace) if whole else trace)
         gammas = {layer.name: cuts.gamma(layer.name) for layer in layers}
         for images, trace in _passes(settings, material, probe):
-            words = images.whole if whole else images.places
+            words = images.whole if whole else _coarse(images.places, every)
             labels = np.stack([np.where(words[f] >= 0, words[f] + STARTS[f], -1).ravel() for f in FAMILIES])  # -1: none holds
             true += np.bincount(labels[labels >= 0], minlength=WIDTH)
             total += labels.shape[1]
+            sides = next(iter(words.values())).shape[1:]
             for layer in layers:
                 flat = maps(layer, trace[want][layer.name])
                 for some in _parts(flat, labels.shape[1]):
                     part = flat[:, some]
-                    here = part.amax(dim=2, keepdim=True) if whole else enlarge(part, places(layer), material.shape[1:])
+                    here = part.amax(dim=2, keepdim=True) if whole else enlarge(part, places(layer), sides)
                     each = _count(here.flatten(2), gammas[layer.name][some], labels, together[layer.name][some])
                     lit[layer.name][some] += each.sum(axis=0)
                     squares[layer.name][some] += np.square(each, dtype=float).sum(axis=0)
     return {name: Dissection(together[name], lit[name], true, total, squares[name]) for name in together}
+
+
+def _coarse(places: dict[str, NDArray[np.int64]], every: int) -> dict[str, NDArray[np.int64]]:
+    """The words (n, height, width) in the middle of each so many pixels."""
+    return {family: words[:, every // 2 :: every, every // 2 :: every] for family, words in places.items()}
 
 
 def _parts(flat: Tensor, size: int) -> Iterator[slice]:

@@ -47,7 +47,11 @@ def test_the_footprint_of_a_convolution_is_its_kernel(kernel: int, stride: int, 
     on = measure(target(kernel, stride, padding))
     with on:
         footprint = Footprint.of(on)
+        few = Footprint.of(on, 5)  # as of photographs: two lines at once
     assert footprint is not None
+    assert few is not None
+    assert torch.equal(few.rows, footprint.rows)
+    assert torch.equal(few.columns, footprint.columns)
     assert footprint.spacing == spacing
     if (kernel, padding) == (3, 0):  # by hand: row 0 reaches the first row only, row 5 three, the last row the last
         assert footprint.rows[[0, 5, 11]].tolist() == [[0, 0], [3, 5], [9, 9]]
