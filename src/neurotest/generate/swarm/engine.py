@@ -240,7 +240,7 @@ class Swarm:
         return (None, 0) if too_much else (reach, cost)
 
     def _measured(self, tones: bool) -> Footprint | Reach | None:
-        """Of large inputs, which come few at a time, it is measured once for all groups: it takes a pass per line of the input."""
+        """Of large inputs, which come few at a time, it is measured once for all groups: it takes a pass per line of an input."""
         problem, shape = self.measure.problem, tuple(self.seeds.shape[1:])
         kept = _MEASURED.setdefault(problem.target, {}) if math.prod(shape) > PHOTOGRAPH else {}
         key = (repr(getattr(self.measure, "settings", None)), problem.layers, shape, tones)
