@@ -1,6 +1,7 @@
 """Sound: how selectors do on pools of changed takes, and how often faults fail again from their files. Prints Markdown tables.
 
     python scripts/measure_sound.py selection    the zoo's spoken digits, two kinds of pool, five seeds each
+    python scripts/measure_sound.py swarm        what fails at 30 dB, swarm beside noise, on the seeds of the speaker study
     python scripts/measure_sound.py reload RUN   every stored fault of a run, read by the standard library and tested again
 
 Pools of `operators` are changed by the operators of `audio`, which adaptive selection also simulates; in pools of `voices`
@@ -22,7 +23,8 @@ from neurotest.data.source import ArraySource, Source
 from neurotest.levels import SIXTEEN
 from neurotest.mutate.audio import AudioMutations
 from neurotest.runs.store import Run
-from neurotest.stats.bootstrap import mean_interval
+from neurotest.stats.bootstrap import mean_interval, wilson
+from neurotest.studies.speaker import cells
 
 TARGET, TEST, TRAIN = "zoo:spoken-melnet", "zoo:spoken-digits/test", "zoo:spoken-digits/train"
 SEEDS, BUDGET = range(5), "10%"
@@ -62,9 +64,22 @@ def selection() -> None:
             faulty.append(100 * float((result.predictions != pool.labels).mean()))
             print(kind, seed, {name: values[-1] for name, values in shares.items()}, file=sys.stderr)
         gain = mean_interval(np.array(shares["adaptive"]) - np.array(shares["deepgini"]))
-        cells = [f"{np.mean(shares[method]):.1f} %" for method in METHODS]
+        parts = [f"{np.mean(shares[method]):.1f} %" for method in METHODS]
         over = f"{gain.value:+.1f} points ({gain.low:+.1f} .. {gain.high:+.1f})"
-        print(f"| {kind} | {np.mean(faulty):.1f} % | {' | '.join(cells)} | {over} |")
+        print(f"| {kind} | {np.mean(faulty):.1f} % | {' | '.join(parts)} | {over} |")
+
+
+def swarm() -> None:
+    """The first two sets of seeds of `study speaker`: spoken digits with odd numbers."""
+    print("| method | failed, 95 % interval | evaluations per seed | still recognised by a second network |\n|---|---|---|---|")
+    for method in ("swarm", "noise"):
+        rows = [cells.reach("spoken-melnet", draw, 20, (method,)) for draw in range(2)]
+        seeds, failed = sum(row["seeds"] for row in rows), sum(row[method]["failed"] for row in rows)
+        share = wilson(failed, seeds)
+        spent = np.mean([row[method]["evaluations"] for row in rows])
+        faults, heard = (sum(row[method].get(what, 0) for row in rows) for what in ("faults", "recognised"))
+        listener = f"{heard} of {faults}" if method == "swarm" else ""
+        print(f"| {method} | {failed} of {seeds} ({share.low:.2f} .. {share.high:.2f}) | {spent:.0f} | {listener} |", flush=True)
 
 
 def reload(path: Path) -> None:
@@ -87,5 +102,7 @@ if __name__ == "__main__":
         reload(Path(sys.argv[2]))
     elif sys.argv[1:] == ["selection"]:
         selection()
+    elif sys.argv[1:] == ["swarm"]:
+        swarm()
     else:
         sys.exit(__doc__)

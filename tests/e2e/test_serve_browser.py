@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.e2e.servers import Server
 from tests.unit.serve.subjects import adaptive_run, campaign
+from tests.unit.serve.test_quantities import write_quantity_project
 
 from neurotest.runs.store import Run
 
@@ -104,6 +105,43 @@ def test_two_tabs_never_label_the_same_input(tmp_path: Path, tab: Any) -> None:
             rows = run.label_history()
         assert len(rows) == len({row.position for row in rows}) == 24
         assert len({row.session for row in rows}) == 2
+
+
+def test_numbers_are_typed_dragged_or_marked(tmp_path: Path, tab: Any) -> None:
+    """On a network that predicts a quantity: the page asks for a number, and stores it before the next input comes."""
+    write_quantity_project(tmp_path)
+    words = ("--outputs", "regression", "--span", -1, 1, "--tolerance", 0.2, "--size", "1x8x8", "--train", "npz:train.npz#x,y")
+    with Server("label", "py:model.py:build", "npz:pool.npz#x", *words, "--out", "run", cwd=tmp_path) as server:
+        page = tab(server.url)
+        first = shown(page)
+        assert page.is_hidden("#many")
+        assert page.is_disabled("#off")  # the network's answer is not on show
+        page.keyboard.type("-0.25")
+        page.keyboard.press("Enter")
+        second = shown(page, first)
+        assert "-0.25" in page.inner_text("#said")
+        page.focus("#slider")
+        page.keyboard.press("End")
+        assert page.input_value("#value") == "1"
+        page.click("#store")
+        third = shown(page, second)
+        page.keyboard.press("Escape")
+        page.keyboard.press("Space")
+        page.wait_for_selector("#guessed:has-text('The network says')")
+        page.keyboard.press("o")
+        fourth = shown(page, third)
+        page.keyboard.press("?")
+        fifth = shown(page, fourth)
+        page.keyboard.press("Backspace")
+        assert shown(page, fifth) == fourth
+        page.fill("#value", "abc")
+        assert page.is_disabled("#store")
+        page.screenshot(path=str(tmp_path / "page.png"))
+        with Run.open(tmp_path / "run") as run:
+            rows = {str(row.position): row for row in run.labels()}
+    assert (rows[first].value, rows[second].value, rows[third].value) == (-0.25, 1.0, None)
+    assert set(rows) == {first, second, third}
+    assert (tmp_path / "page.png").stat().st_size > 10_000
 
 
 def test_every_key_does_what_it_says(tmp_path: Path, tab: Any) -> None:

@@ -108,32 +108,47 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["nss", "nss+", "adaptive", "lsa", "random"])
 def test_selectors(method: str) -> None:
     result = command("select", TARGET, SEEDS, "--method", method, "--budget", "10", "--train", TRAIN)
-    assert len(result["indices"]) == 10
+    assert len(set(result["indices"])) == 10
+    assert max(result["indices"]) < 40
+    assert 0 <= result["fdr"] <= 1
+    if method != "random":
+        assert result["scores"] == sorted(result["scores"], reverse=True)
+        assert len(set(result["scores"])) > 1
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("doctor", TARGET, SEEDS),
-        ("cover", TARGET, SEEDS, "--train", TRAIN, "--criteria", "kmnc:10", "--criteria", "nlc"),
-        ("attack", TARGET, "zoo:spoken-digits/test[:6]", "--attack", "pgd", "--eps", "0.001"),
-        ("swarm", TARGET, "zoo:spoken-digits/test[:2]", "--norm", "snr", "--radius", "20", "--evaluations", "40"),
-        ("suspects", TARGET, SEEDS),
-    ],
-    ids=lambda words: words[0],
-)
-def test_commands(words: tuple[str, ...], tmp_path: Path) -> None:
-    out = () if words[0] in ("doctor", "suspects") else ("--out", str(tmp_path / "run"))
-    assert command(*words, *out)
+def test_doctor_finds_no_problem() -> None:
+    result = command("doctor", TARGET, SEEDS)
+    assert result["problems"] == 0
+    assert result["speed"]["ms_single"] > 0
+    assert result["findings"]
+
+
+def test_coverage_counts_neurons(tmp_path: Path) -> None:
+    words = ("--train", TRAIN, "--criteria", "kmnc:10", "--criteria", "nlc", "--out", str(tmp_path / "run"))
+    result = command("cover", TARGET, SEEDS, *words)["criteria"]
+    assert 0 < result["kmnc:10"]["covered"] < result["kmnc:10"]["total"]
+    assert result["kmnc:10"]["total"] % 10 == 0
+    assert result["nlc"]["value"] > 0
+
+
+def test_suspects_are_inputs_of_the_data() -> None:
+    result = command("suspects", TARGET, SEEDS)
+    assert result["inputs"] == 40
+    assert all(0 <= row["position"] < 40 for row in result["suspects"])
 
 
 def test_describe_draws_spectrograms(tmp_path: Path) -> None:
-    command("describe", TARGET, SEEDS, "--out", str(tmp_path / "run"))
+    result = command("describe", TARGET, SEEDS, "--out", str(tmp_path / "run"))
     assert list((tmp_path / "run").glob("**/*maps*.png"))
+    assert result["neurons"] == len(result["descriptions"]) > 0
 
 
 def test_evaluate_a_campaign(campaign: Path, tmp_path: Path) -> None:
-    assert command("evaluate", str(campaign), "--train", TRAIN, "--out", str(tmp_path / "run"))
+    result = command("evaluate", str(campaign), "--train", TRAIN, "--out", str(tmp_path / "run"))
+    (suite,) = result["suites"].values()
+    assert suite["random"] is not None
+    assert suite["naturalness"]["outside"] is not None
+    assert suite["outputs"] >= suite["defects"]["faults"] > 0
 
 
 OTHER, FEW = "zoo:spoken-melnet2", "zoo:spoken-digits/test[1:7]"

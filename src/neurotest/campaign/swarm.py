@@ -73,8 +73,9 @@ def swarm(
     """Look for faults in the ball around each seed with swarms led by hidden neurons.
 
     fitness: `excitability` (default), `sensitivity` or `margin`, with options. preset: `default`, `sensitivity-paper`,
-    `sensitivity-code`, `excitability-paper`, `excitability-gradient`. options: fields of `Settings` (norm, radius, ...). train:
-    data that says how far each neuron spreads, for sensitivity. labels_from: `data`, or `prediction` for unlabelled seeds.
+    `sensitivity-code`, `excitability-paper`, `excitability-gradient`, of sound `excitability-sound-paper` and `-sound-gradient`.
+    options: fields of `Settings` (norm, radius, ...). train: data that says how far each neuron spreads, for sensitivity.
+    labels_from: `data`, or `prediction` for unlabelled seeds.
     beside: controls to run on the same seeds, beyond the budget: `noise`, `pgd`, `margin` (default: all). out: where the run goes
     (None: ./neurotest-runs; False: nothing is written). stop: asked after every round; True ends it so that it can be resumed.
     resume: a run to go on with; it keeps its settings.

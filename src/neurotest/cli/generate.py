@@ -263,11 +263,15 @@ def swarm(
         float | None, typer.Option("--radius", help="Its radius, a share of the input range (default 0.1); of snr decibels, 30.")
     ] = None,
     preset: Annotated[
-        str, typer.Option("--preset", help="default, sensitivity-paper, sensitivity-code, excitability-paper or -gradient.")
+        str,
+        typer.Option(
+            "--preset",
+            help="default, sensitivity-paper, -code, excitability-paper, -gradient or, of sound, -sound-paper, -sound-gradient.",
+        ),
     ] = "default",
     moves: Annotated[
         str | None,
-        typer.Option("--moves", help="auto (default): tones, lattice or tiles, as fits; or velocity, the papers'."),
+        typer.Option("--moves", help="auto (default): chords, tones, lattice or tiles, as fits; or velocity, the papers'."),
     ] = None,
     particles: Annotated[int | None, typer.Option("--particles", help="Positions per seed and iteration (default 4).")] = None,
     evaluations: Annotated[int | None, typer.Option("--evaluations", help="Forward passes per seed (default 1000).")] = None,

@@ -37,7 +37,8 @@ def label(
     run: Annotated[str, typer.Argument(help="An adaptive selection; or a target, followed by its pool.", metavar="RUN|TARGET")],
     pool: Annotated[str | None, typer.Argument(help="Candidates, to start from nothing (as for `neurotest select`).")] = None,
     method: Annotated[
-        str | None, typer.Option("--method", help="From nothing: adaptive, with options (adaptive:audit=0.1).")
+        str | None,
+        typer.Option("--method", help="From nothing: adaptive, with options (adaptive:audit=0.1); of a quantity disagreement."),
     ] = None,
     train: Annotated[str | None, typer.Option("--train", help="From nothing: training data (known for zoo networks).")] = None,
     again: Annotated[
@@ -75,7 +76,7 @@ def label(
     else:
         if again is not None:
             raise BadInput("--pool goes with `neurotest label RUN`: here the pool is the second argument.")
-        path = begin(run, pool, method or "adaptive", train=train, size=per_round, out=out, seed=seed, limit=limit, batch=batch,
+        path = begin(run, pool, method, train=train, size=per_round, out=out, seed=seed, limit=limit, batch=batch,
                      strict=strict, quiet=quiet, description=description)  # fmt: skip
     from neurotest.serve.label_api import run as serve_page
 
@@ -92,23 +93,25 @@ def refuse_settings(settings: dict[str, Any], description: dict[str, Any]) -> No
 
 
 def begin(
-    target: str, pool: str, method: str, *, size: int | None, quiet: bool, description: dict[str, Any], **settings: Any
+    target: str, pool: str, method: str | None, *, size: int | None, quiet: bool, description: dict[str, Any], **settings: Any
 ) -> Path:
-    """A new adaptive selection; labels that the pool carries are not looked at: a person gives them."""
+    """A new selection, adaptive unless the target predicts a quantity; labels of the pool are not looked at."""
     from neurotest import registry
     from neurotest.cli import show
     from neurotest.jobs.opening import open_counted
     from neurotest.select import compare
+    from neurotest.select.quantities import keep
     from neurotest.serve.labelling import ROUND
     from neurotest.target import load
 
-    if registry.parse(method)[0] != "adaptive":
-        raise BadInput(f"--method {method}: labelling goes on with adaptive, which learns from every label.")
     loaded = load(target, **description)
-    if loaded.bins is not None:
+    numbers = loaded.bins is not None
+    method = method or ("disagreement" if numbers else "adaptive")
+    if (registry.parse(method)[0] == "adaptive") == numbers:
         raise BadInput(
-            "the page asks for classes, and the target predicts a quantity: quantities are labelled in a file. `neurotest "
-            "select` says which inputs first; write position,label lines into a CSV and give it back with select --labels FILE."
+            f"--method {method}: it learns from classes, and the target predicts a quantity; use disagreement, or unsteady."
+            if numbers
+            else f"--method {method}: labelling goes on with adaptive, which learns from every label."
         )
     source, _ = open_counted(loaded, pool, strict=settings.pop("strict"), limit=settings.pop("limit"))
     unlabelled, picks = source.without_labels(), min(size or ROUND, len(source))
@@ -116,6 +119,8 @@ def begin(
         selections = compare(loaded, unlabelled, [method], picks, progress=progress, **settings)
     (selection,) = selections.values()
     assert selection.run is not None
+    if numbers:
+        keep(selection.run, loaded, unlabelled, settings["batch"])
     return Path(selection.run)
 
 

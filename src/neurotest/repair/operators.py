@@ -21,6 +21,7 @@ from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.rules import TensorFuzzMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.weather import WeatherMutations
 from neurotest.repair.broad import BroadMutations
 from neurotest.sounds import is_sound
 
@@ -53,6 +54,8 @@ class Operators:
         """All that its inputs can be changed by."""
         if is_sound(source.dtype, source.shape):
             return cls(AudioMutations().names, (AudioMutations(),))
+        if source.quantities is not None and len(source.shape) == 3:  # a turned or shifted picture has another quantity
+            return cls(WeatherMutations().names, (WeatherMutations(),))
         return cls.of_shape(source.shape)
 
     @classmethod
@@ -65,8 +68,8 @@ class Operators:
         return cls(tuple(name for name in names if name != "jpeg" or shape[0] in (1, 3)), sets)
 
     def broader(self) -> Operators:
-        """These, and changes of no particular kind, which nothing is judged by; images only."""
-        if any(one.sound or isinstance(one, TensorFuzzMutations) for one in self.sets):  # inputs that are no images
+        """These, and changes of no particular kind, which nothing is judged by; images of classes only."""
+        if any(one.sound or isinstance(one, TensorFuzzMutations | WeatherMutations) for one in self.sets):
             return self
         broad = BroadMutations()
         return Operators((*self.names, *broad.names), (*self.sets, broad))
@@ -129,7 +132,9 @@ class Operators:
         for start in range(0, len(source), CHUNK):
             rows = np.arange(start, min(start + CHUNK, len(source)))
             x[rows] = stored(self.apply(unit(source.read(rows), bounds), changes[rows], levels=levels_of(x.dtype)), x, bounds)
-        return ArraySource(x, source.labels, classes=source.classes, spec=source.spec, originals=source)
+        result = ArraySource(x, source.labels, classes=source.classes, spec=source.spec, originals=source)
+        result.quantities = source.quantities  # beside the parts that stand for them as labels
+        return result
 
     def pool(self, source: Source, seed: int, bounds: tuple[float, float], purpose: str) -> tuple[Source, Changes]:
         """Every input of a source changed once, each operator equally often."""

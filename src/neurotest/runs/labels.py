@@ -39,17 +39,20 @@ class Labels(ABC):
         return self.add_labels({position: label}, by)[0]
 
     def add_labels(
-        self, labels: Mapping[int, int | None], by: str = "", *, invalid: Collection[int] = (), session: str = ""
-    ) -> list[int]:
+        self, labels: Mapping[int, int | None], by: str = "", *, invalid: Collection[int] = (), session: str = "",
+        values: Mapping[int, float] | None = None,
+    ) -> list[int]:  # fmt: skip
         """Many at once, all or none: they carry one and the same time, by which they are known to belong together.
 
         invalid: positions, with the label None, of what is no valid input. session: where the labels were given.
+        values: quantities, where a network predicts one.
         """
+        values = values or {}
         at = _moment()
         if clash := [position for position in invalid if labels.get(position, 0) is not None]:
             raise BadInput(f"input {clash[0]} is marked as no valid input: then its label is None.")
         return self._add_rows(
-            [(int(p), integer(label), by, at, None, int(p not in invalid), session) for p, label in labels.items()]
+            [(int(p), integer(label), by, at, None, int(p not in invalid), session, values.get(p)) for p, label in labels.items()]
         )
 
     def undo_label(self, n: int, by: str = "") -> int:
@@ -66,11 +69,11 @@ class Labels(ABC):
                 raise BadInput(f"label {n} does not exist: give a number that add_label returned.")
             if n in undone:
                 raise BadInput(f"label {n} is undone already.")
-            taken.append((rows[n].position, None, by, at, n, 1, session))
+            taken.append((rows[n].position, None, by, at, n, 1, session, None))
         return self._add_rows(taken)
 
-    def _add_rows(self, rows: Sequence[tuple[int, int | None, str, str, int | None, int, str]]) -> list[int]:
-        query = "INSERT INTO label (position, label, by, at, undoes, valid, session) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    def _add_rows(self, rows: Sequence[tuple[int, int | None, str, str, int | None, int, str, float | None]]) -> list[int]:
+        query = "INSERT INTO label (position, label, by, at, undoes, valid, session, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         with self.transaction(durable=True):
             return [int(self._db.execute(query, row).lastrowid or 0) for row in rows]
 
@@ -87,7 +90,7 @@ class Labels(ABC):
 
     def label_history(self) -> list[LabelRow]:
         """Every row ever added, undone ones and undos included."""
-        rows = self.rows("SELECT n, position, label, by, at, undoes, valid, session FROM label ORDER BY n")
+        rows = self.rows("SELECT n, position, label, by, at, undoes, valid, session, value FROM label ORDER BY n")
         return [read(LabelRow, row, self._file) for row in rows]
 
     def labels(self) -> list[LabelRow]:

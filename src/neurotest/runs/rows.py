@@ -75,7 +75,8 @@ class RankedRow(NamedTuple):
 class LabelRow(NamedTuple):
     """One label by a person. `label` None: could not tell or, if `valid` is 0, the input is none that the network has to answer.
 
-    `undoes` names the row that this one takes back; `session` is where it was given, one tab of a browser for example.
+    `undoes` names the row that this one takes back; `session` is where it was given, one tab of a browser for example. `value` is
+    a quantity, where the network predicts one: `label` is then the predicted class if the network is near enough, else another.
     """
 
     n: int
@@ -86,6 +87,7 @@ class LabelRow(NamedTuple):
     undoes: int | None
     valid: int = 1
     session: str = ""
+    value: float | None = None
 
 
 class LeaseRow(NamedTuple):

@@ -110,6 +110,8 @@ MIGRATIONS: list[tuple[str, ...]] = [
     ),
     # Networks that predict a quantity: what they answer to a mutant.
     ("ALTER TABLE mutant ADD COLUMN answer REAL",),
+    # And what a person says that the quantity is; the label beside it counts whether the network is near enough.
+    ("ALTER TABLE label ADD COLUMN value REAL",),
 ]
 
 

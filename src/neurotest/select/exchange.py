@@ -34,6 +34,7 @@ from neurotest.runs.folder import RunFile
 from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.stored import ROUNDS, rounds_of
+from neurotest.select.quantities import OFF, RIGHT, kept
 from neurotest.target import Target
 from neurotest.target.outputs import Bins
 
@@ -56,11 +57,21 @@ class Pick:
     picture: RunFile | None
     file: str = ""
     round: int | None = None
+    quantity: bool = False  # label and prediction are numbers in words
 
     def row(self, picture: str) -> list[Any]:
         """Its cells, as COLUMNS names them."""
+        words = [_number(word) if self.quantity else word for word in (self.predicted, self.label)]
         about = (self.rank, "" if self.round is None else self.round, self.position, self.file, self.content, self.score)
-        return [cell(value) for value in (*about, self.predicted, self.label, picture)]
+        return [cell(value) for value in (*about, *words, picture)]
+
+
+def _number(word: str) -> float | str:
+    """A negative number is none that a spreadsheet takes for a formula; right, off and unclear stay words."""
+    try:
+        return float(word)
+    except ValueError:
+        return word
 
 
 def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[Pick]:
@@ -79,12 +90,14 @@ def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[P
         rounds = [(str(one["ranking"]), number) for number, one in enumerate(rounds_of(run), start=1)]
         batches = [*rounds] if every else [*rounds[-1:]]
     classes, inputs = classes_of(run), {row.position: row for row in run.inputs()}
+    quantity = kept(run)
+    answers = None if quantity is None else quantity.answers
     stored = {row.position: codec.picture(row.file) for row in run.files("picked")}
     chosen = {
-        row.position: _pick(row.rank, row.score, inputs[row.position], labels.get(row.position), classes, stored, number)
+        row.position: _pick(row.rank, row.score, inputs[row.position], labels.get(row.position), classes, stored, number, answers)
         for name, number in batches
         for row in run.ranking(name)
-        if row.picked
+        if row.picked or (quantity is not None and row.position in labels)
     }
     if method is None and ROUNDS in run and not every:
         pending = [pick for pick in chosen.values() if pick.position not in labels]
@@ -99,11 +112,25 @@ def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[P
 
 def _pick(
     rank: int, score: float | None, about: InputRow, label: LabelRow | None, classes: list[str], stored: Mapping[int, Any],
-    number: int | None,
+    number: int | None, answers: NDArray[np.float64] | None,
 ) -> Pick:  # fmt: skip
-    word = "" if label is None else label_word(label, classes)
-    guess = class_word(about.predicted, classes)
-    return Pick(rank, about.position, about.content, score, guess, word, stored.get(about.position), about.name or "", number)
+    if answers is None:
+        word, guess = "" if label is None else label_word(label, classes), class_word(about.predicted, classes)
+    else:
+        word = "" if label is None else quantity_word(label, about.predicted)
+        guess = f"{answers[about.position]:.6g}"
+    return Pick(
+        rank,
+        about.position,
+        about.content,
+        score,
+        guess,
+        word,
+        stored.get(about.position),
+        about.name or "",
+        number,
+        answers is not None,
+    )
 
 
 def classes_of(run: Run) -> list[str]:
@@ -120,7 +147,16 @@ def label_word(row: LabelRow, classes: list[str]) -> str:
     """A person's label in words, as `data.labels` reads them."""
     if row.label is None:
         return UNCLEAR_WORDS[0] if row.valid else INVALID_WORDS[0]
+    if row.value is not None:
+        return repr(row.value)
     return class_word(row.label, classes)
+
+
+def quantity_word(row: LabelRow, predicted: int | None) -> str:
+    """The same of a quantity: a number, or whether the network's answer is right."""
+    if row.label is None or row.value is not None:
+        return label_word(row, [])
+    return RIGHT if row.label == predicted else OFF
 
 
 def inputs_of(run: Run) -> Inputs:
@@ -211,7 +247,9 @@ def _task(pick: Pick) -> dict[str, Any]:
 
 
 def _bin(label: Label, bins: Bins) -> Label:
-    """A quantity as the number of its bin; other words (unclear, invalid) as they are."""
+    """A quantity as the number of its bin; of marks without a number (right, off) nothing is known; other words as they are."""
+    if label in (RIGHT, OFF):
+        return UNCLEAR_WORDS[0]
     try:
         return int(bins.of(np.array([float(label)]))[0])
     except ValueError:

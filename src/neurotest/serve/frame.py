@@ -22,7 +22,9 @@ from neurotest.serve.gate import Gate
 from neurotest.serve.models import Problem
 from neurotest.serve.refusals import Missing, Taken
 
-STATIC = ("base.css", "page.css", "api.js", "chart.js", "classes.js", "grid.js", "label.js", "live.js", "media.js")
+STATIC = (
+    "base.css", "page.css", "api.js", "chart.js", "classes.js", "grid.js", "label.js", "live.js", "media.js", "quantity.js",
+)  # fmt: skip
 KINDS = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 PORTS = range(8731, 8741)  # tried in turn, so that a server that starts again is found where it was
 REFUSALS: dict[int | str, dict[str, Any]] = {

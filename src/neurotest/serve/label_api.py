@@ -13,11 +13,13 @@ from fastapi.responses import Response
 
 from neurotest import __version__
 from neurotest.data.objects import AnyData
+from neurotest.errors import BadInput
 from neurotest.serve import frame, models
 from neurotest.serve.access import Access
 from neurotest.serve.chooser import Chooser
 from neurotest.serve.labelling import Labelling
 from neurotest.serve.owner import Owner
+from neurotest.serve.quantities import Quantities, open_labelling
 from neurotest.serve.refusals import Missing
 
 PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "the input as a picture"}}
@@ -33,7 +35,7 @@ def application(path: Path, labelling: Labelling, owner: Owner, by: str = "") ->
     pictures = labelling.pictures
     about = {
         "run": path.name, "target": target, "pool": len(labelling.predicted), "classes": labelling.classes,
-        "media": pictures.kind, "by": by, "version": __version__, "note": pictures.problem,
+        "media": pictures.kind, "quantity": labelling.about(), "by": by, "version": __version__, "note": pictures.problem,
     }  # fmt: skip
     _add_reading(app, labelling, owner, about, path)
     _add_answering(app, labelling, owner)
@@ -90,6 +92,13 @@ def _add_answering(app: FastAPI, labelling: Labelling, owner: Owner) -> None:
     @app.post("/api/label", response_model=models.Stored)
     def post_label(body: models.Answering) -> object:
         """Store a label; it is on disk when the answer comes."""
+        if isinstance(labelling, Quantities) and body.label is None:
+            numbers = labelling
+            return owner.ask(
+                lambda: numbers.number(body.holder, body.position, body.value, mark=body.mark, valid=body.valid, by=body.by)
+            )
+        if body.value is not None or body.mark is not None:
+            raise BadInput("value, mark: the target predicts no quantity; give a label.")
         return owner.ask(lambda: labelling.label(body.holder, body.position, body.label, valid=body.valid, by=body.by))
 
     @app.post("/api/skip", response_model=models.Skipped)
@@ -144,17 +153,19 @@ def run(
     listener = frame.listening(port)
     owner = Owner()
     try:
-        labelling = owner.ask(lambda: Labelling(path, size=size, stop=stop, pool=pool))
+        labelling = owner.ask(lambda: open_labelling(path, size=size, stop=stop, pool=pool))
     except BaseException:
         listener.close()
         raise
-    chooser = Chooser(path, lambda answer: owner.later(lambda: labelling.take(answer)))
+    numbers = isinstance(labelling, Quantities)  # their order is known: no selector learns beside the page
+    chooser = None if numbers else Chooser(path, lambda answer: owner.later(lambda: labelling.take(answer)))
     try:
         app = owner.ask(lambda: application(path, labelling, owner, by))
         access = owner.ask(lambda: Access.of(str(labelling.run["id"]), listener.getsockname()[1]))
-        owner.ask(lambda: labelling.start(chooser.ask, owner.later))
+        owner.ask(lambda: labelling.start(chooser.ask if chooser else lambda request: None, owner.later))
         frame.announce(access, str(path), as_json=as_json, browser=browser)
         frame.serve(app, access, listener)
     finally:
-        chooser.close()
+        if chooser is not None:
+            chooser.close()
         owner.end(labelling.close)

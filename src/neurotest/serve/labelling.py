@@ -7,7 +7,7 @@ never waits for it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
-from neurotest.runs.rows import LabelRow
+from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.stored import ROUNDS, SETTINGS, facts_of, rounds_of
 from neurotest.select.exchange import classes_of
@@ -64,22 +64,28 @@ class Labelling:
         run = self.run
         self.rounds = rounds_of(run)
         rows = run.inputs()
-        self.contents = [row.content for row in rows]
-        self.names = {row.position: row.name for row in rows if row.name is not None}
-        self.predicted = np.array([-1 if row.predicted is None else row.predicted for row in rows], dtype=np.int64)
         facts, _ = facts_of(run)
-        self.classes = class_words(classes_of(run), facts.outputs.count)
-        if not len(rows) or self.predicted.min() < 0 or self.predicted.max() >= len(self.classes):
-            raise BadInput(f"{run.path} lacks what the network says of its inputs: it is damaged.")
         bounds = run[SETTINGS].get("bounds", [0.0, 1.0])
-        self.pictures = Pictures(run, self.contents, (float(bounds[0]), float(bounds[1])), pool)
-        self.labels: dict[int, LabelRow] = {row.position: row for row in run.labels()}
-        self.leases: dict[int, tuple[str, float]] = {r.position: (r.holder, r.until) for r in run.leases(self.clock())}
+        words = class_words(classes_of(run), facts.outputs.count)
+        self._take_inputs(rows, words, (float(bounds[0]), float(bounds[1])), pool)
         self.given = {p for one in self.rounds for p in one["positions"]}
         self.pending: list[int] = [p for p in self.rounds[-1]["positions"] if p not in self.labels]
         self.chances = np.zeros(len(rows), dtype=np.float32)
         for row in run.ranking(self.rounds[0]["ranking"]):
             self.chances[row.position] = (row.score or 0.0) % 1.0  # a pick's whole part may count the picks still to come
+
+    def _take_inputs(self, rows: list[InputRow], classes: list[str], bounds: tuple[float, float], pool: AnyData | None) -> None:
+        """The inputs, what the network says of them, their pictures; labels and leases as they stand."""
+        run = self.run
+        self.contents = [row.content for row in rows]
+        self.names = {row.position: row.name for row in rows if row.name is not None}
+        self.predicted = np.array([-1 if row.predicted is None else row.predicted for row in rows], dtype=np.int64)
+        self.classes = classes
+        if not len(rows) or self.predicted.min() < 0 or self.predicted.max() >= len(self.classes):
+            raise BadInput(f"{run.path} lacks what the network says of its inputs: it is damaged.")
+        self.pictures = Pictures(run, self.contents, bounds, pool)
+        self.labels: dict[int, LabelRow] = {row.position: row for row in run.labels()}
+        self.leases: dict[int, tuple[str, float]] = {r.position: (r.holder, r.until) for r in run.leases(self.clock())}
         if not any(map(self.pictures.has, range(len(rows)))):
             raise BadInput(f"{run.path} stores no picture, and its pool cannot be read: {self.pictures.problem} Say --pool POOL.")
 
@@ -170,6 +176,9 @@ class Labelling:
             self.run[ROUNDS] = [*self.rounds, entry]
         self.rounds.append(entry)
         self.given.update(batch)
+        self._keep_later(batch)
+
+    def _keep_later(self, batch: list[int]) -> None:
         for position in batch:
             if position not in self.pictures.files:
                 self.later(partial(self._keep_picture, position))
@@ -224,13 +233,16 @@ class Labelling:
         if label is not None and not 0 <= label < len(self.classes):
             raise BadInput(f"label {label}: the target has {len(self.classes)} classes, 0 to {len(self.classes) - 1}.")
 
-    def _store(self, labels: dict[int, int | None], holder: str, by: str, invalid: Iterable[int] = ()) -> None:
-        invalid = set(invalid)
+    def _store(
+        self, labels: dict[int, int | None], holder: str, by: str, invalid: Iterable[int] = (),
+        values: Mapping[int, float] | None = None,
+    ) -> None:  # fmt: skip
+        invalid, values = set(invalid), values or {}
         with self.run.transaction(durable=True):
-            numbers = self.run.add_labels(labels, by, invalid=invalid, session=holder)
+            numbers = self.run.add_labels(labels, by, invalid=invalid, session=holder, values=values)
             self._release(labels)
         pairs = zip(numbers, labels.items(), strict=True)
-        rows = [LabelRow(n, p, label, by, "", None, int(p not in invalid), holder) for n, (p, label) in pairs]
+        rows = [LabelRow(n, p, label, by, "", None, int(p not in invalid), holder, values.get(p)) for n, (p, label) in pairs]
         self.labels |= {row.position: row for row in rows}
         self.spent += len(labels)
         self._ask_selector()
@@ -343,6 +355,10 @@ class Labelling:
             raise Taken(f"input {position} was never handed out: ask for the next one.")
         number = int(self.predicted[position])
         return {"predicted": number, "name": self.classes[number], "chance": float(self.chances[position])}
+
+    def about(self) -> Entry | None:
+        """The quantity that is asked for; None: classes are."""
+        return None
 
     def progress(self) -> Entry:
         rows = sorted(self.labels.values())

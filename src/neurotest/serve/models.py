@@ -27,11 +27,13 @@ class Asking(Body):
 
 
 class Answering(Body):
-    """label null: cannot tell or, with valid false, no valid input."""
+    """label null: cannot tell or, with valid false, no valid input. value, mark: of a quantity, in place of a label."""
 
     holder: Holder
     position: Position
     label: Class | None = None
+    value: Annotated[float, Field(strict=False, allow_inf_nan=False)] | None = None
+    mark: Literal["right", "off"] | None = None
     valid: bool = True
     by: Who = ""
 
@@ -114,14 +116,27 @@ class Guess(BaseModel):
     predicted: int
     name: str
     chance: float
+    answer: float | None = None
+
+
+class Quantity(BaseModel):
+    """The range that the quantity lies in, how far an answer may be off, and the method whose order inputs come in."""
+
+    low: float
+    high: float
+    tolerance: float
+    order: str
 
 
 class About(BaseModel):
+    """quantity: what is asked for in place of a class."""
+
     run: str
     target: str
     pool: int
     classes: list[str]
     media: str
+    quantity: Quantity | None
     by: str
     version: str
     note: str

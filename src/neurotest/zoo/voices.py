@@ -13,20 +13,26 @@ from neurotest.zoo.audio import LogMel, MelNet
 
 
 class MelResNet(nn.Module):
-    """A residual network of 14 layers on log-mels, for speakers: the excitability paper's ResNet-34 made small."""
+    """A residual network of 14 layers on log-mels, for speakers: the excitability paper's ResNet-34 made small.
+
+    The mean is over time alone: which bands are loud is what tells voices apart.
+    """
+
+    BANDS = 64
 
     def __init__(self, rate: int, classes: int) -> None:
         super().__init__()
-        self.front = LogMel(rate, window=400, hop=160, bands=64)
+        self.front = LogMel(rate, window=400, hop=160, bands=self.BANDS)
         self.conv = nn.Conv2d(1, 16, 3, stride=2, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(16)
         self.relu = nn.ReLU()
         stages = [[Block(before, after, 1 if before == after else 2, projected=True), Block(after, after, 1, projected=True)]
                   for before, after in ((16, 16), (16, 32), (32, 64))]  # fmt: skip
         self.stages = nn.Sequential(*(block for stage in stages for block in stage))
-        self.pool = nn.AdaptiveAvgPool2d(1)
+        left = self.BANDS // 8  # of the bands, halved three times
+        self.pool = nn.AdaptiveAvgPool2d((left, 1))
         self.flatten = nn.Flatten()
-        self.fc = nn.Linear(64, classes)
+        self.fc = nn.Linear(64 * left, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.stages(self.relu(self.norm(self.conv(self.front(x)))))

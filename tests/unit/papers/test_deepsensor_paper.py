@@ -63,6 +63,15 @@ def test_swarms_have_the_papers_numbers() -> None:
         assert (preset.get("own", 2.0), preset.get("shared", 2.0), preset.get("start", "random")) == (2.0, 2.0, "random")
 
 
+def test_swarms_on_sound_have_the_papers_twenty_iterations() -> None:
+    """Section 6.4 of the second paper, on speaker recognition; everything else as in its section 5.5."""
+    pictures, sound = PRESETS["excitability-paper"], PRESETS["excitability-sound-paper"]
+    assert sound["iterations"] == 20
+    assert (sound["norm"], sound["radius"]) == ("snr", 30.0)  # ours: the paper states no bound
+    same = set(pictures) - {"iterations", "norm", "radius"}
+    assert {key: sound[key] for key in same} == {key: pictures[key] for key in same}
+
+
 def test_excitability_is_equations_3_to_6() -> None:
     """Shapley values by enumeration of every set: marginal contributions with the printed weights; then the share above .5."""
     torch.manual_seed(1)

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from neurotest import registry, zoo
-from neurotest.studies.deepsensor import cells, examples, figures, generators
+from neurotest.studies import suites
+from neurotest.studies.deepsensor import cells, examples, figures
 from neurotest.studies.deepsensor.cells import FAULTY_METHODS, METHODS
+from neurotest.studies.deepsensor.generators import WAYS
 from neurotest.studies.deepsensor.study import DeepSensorStudy
 
 SUBJECT = "mnist-lenet1"
@@ -83,18 +85,18 @@ def test_figure_1_has_shapley_values_and_the_cheaper_column(monkeypatch: pytest.
 
 
 @needed
-@pytest.mark.parametrize("method", generators.GENERATORS)
+@pytest.mark.parametrize("method", suites.GENERATORS)
 def test_every_generator_gives_one_input_per_seed(method: str) -> None:
     """In the ball those that are bound to it; errors, categories and chances fit each other; a repetition gives the same."""
     on = cells.subject(SUBJECT, "quick", 0, 3)  # type: ignore[attr-defined]
-    suite = generators.generate(on, method, 0, 4)
+    suite = WAYS.generate(on, method, 0, 4)
     assert suite.x.shape == on.x.shape
     assert torch.equal(suite.x.mul(255).round(), suite.x.mul(255).round().clamp(0, 255))
-    assert suite.categories <= suite.errors or method in (*generators.PAPERS, "swarm")  # swarms count other particles, too
+    assert suite.categories <= suite.errors or method in (*suites.PAPERS, "swarm")  # swarms count other particles, too
     assert 0 <= suite.errors <= suite.chances
-    if method not in generators.BASELINES:
+    if method not in suites.BASELINES:
         assert float((suite.x - on.x).flatten(1).norm(dim=1).max()) <= 1.0 + 1e-5
-    again = generators.generate(on, method, 0, 4)
+    again = WAYS.generate(on, method, 0, 4)
     assert torch.equal(suite.x, again.x)
     assert (suite.errors, suite.categories) == (again.errors, again.categories)
     with torch.inference_mode():
@@ -122,14 +124,14 @@ def test_tables_of_networks_trained_wrongly_count_what_the_papers_count() -> Non
 @needed
 def test_figures_of_both_fitnesses_have_intervals() -> None:
     done = {}
-    for preset in generators.PAPERS:
+    for preset in suites.PAPERS:
         done[f"sweep/{SUBJECT}/{preset}"] = figures.sweep(SUBJECT, "quick", 0, 2, preset, 2)
         done[f"start/{SUBJECT}/{preset}/0"] = figures.start(SUBJECT, "quick", 0, 2, preset, 2)
     done[f"course/{SUBJECT}"] = figures.course(SUBJECT, "quick", 0, 2)
     result = json.loads(json.dumps(DeepSensorStudy().tables("quick", done)))["tables"]
     for title in ("figures 5, 10: lambda and epsilon", "figures 6, 11: start", "figure 3: fitness per iteration"):
         rows = result[title]
-        assert {row["swarm"] for row in rows} == set(generators.PAPERS)
+        assert {row["swarm"] for row in rows} == set(suites.PAPERS)
         assert all(row["low"] <= row.get("fitness", row.get("failed", 0) / row.get("seeds", 1)) <= row["high"] for row in rows)
     assert len(done[f"course/{SUBJECT}"]["sensitivity-paper"]["fitness"]) == 10  # one per iteration of the papers
 

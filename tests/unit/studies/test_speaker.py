@@ -10,7 +10,8 @@ import torch
 
 from neurotest.generate.swarm import Hit
 from neurotest.sounds import read_wav
-from neurotest.studies.speaker import cells, generators, published, subjects, tables
+from neurotest.studies import suites
+from neurotest.studies.speaker import cells, published, subjects, tables
 from neurotest.studies.speaker.study import LARGE, SMALL, SpeakerStudy
 
 
@@ -74,12 +75,12 @@ def test_reach_and_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     assert heard["faults"] == heard["recognised"] > 0
 
 
-@pytest.mark.parametrize("method", generators.GENERATORS)
+@pytest.mark.parametrize("method", suites.GENERATORS)
 def test_every_generator(method: str) -> None:
     row = cells.errors(SMALL, 0, 2, method, 2)
     assert row["seeds"] == 2
     assert 0 <= row["errors"] <= row["of"]
-    if method in (*generators.PAPERS, "swarm", "random", "pgd"):
+    if method in (*suites.PAPERS, "swarm", "random", "pgd"):
         assert row["decibels"] is None or row["decibels"] >= subjects.BELOW - 0.01
     assert row["inside"] <= 2
 

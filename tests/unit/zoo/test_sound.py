@@ -96,7 +96,7 @@ def test_the_network_knows_digits_of_speakers_it_never_heard() -> None:
     assert (predicted == source.labels).mean() == pytest.approx(zoo.find("spoken-melnet").about["accuracy"], abs=0.03)
 
 
-@pytest.mark.parametrize(("name", "parameters"), [("speakers-resnet", 178_572), ("speakers-deepspeaker", 210_668)])
+@pytest.mark.parametrize(("name", "parameters"), [("speakers-resnet", 205_452), ("speakers-deepspeaker", 210_668)])
 def test_networks_for_speakers(name: str, parameters: int) -> None:
     subject = zoo.find(name)
     module = subject.build().eval()

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.errors import BadInput
-from neurotest.generate.swarm.lattice import SHARES, Footprint, Lattice, Slope
+from neurotest.generate.swarm.chords import Chords, Reach
+from neurotest.generate.swarm.lattice import Footprint, Lattice, Slope
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
@@ -61,7 +62,11 @@ class Trajectory:
         return {hit.row for hit in self.hits}
 
 
-PHOTOGRAPH, MEMORY = 1 << 14, 1 << 29  # values of an input from which memory counts, and bytes of layers that may be looked at
+NEEDED = {  # by moves that read a map
+    "lattice": "images whose first hidden layer is a map that keeps places apart; use tiles.",
+    "chords": "a first hidden layer that is a map of bands and times; use tones.",
+}
+PHOTOGRAPH, MEMORY = 1 << 13, 1 << 29  # values of an input from which memory counts, and bytes of layers that may be looked at
 
 
 def positions_at_once(target: Target, seeds: Tensor) -> int:
@@ -73,7 +78,7 @@ def positions_at_once(target: Target, seeds: Tensor) -> int:
     return max(1, MEMORY // (8 * values))
 
 
-_FOOTPRINTS: WeakKeyDictionary[Target, dict[Any, Footprint | None]] = WeakKeyDictionary()
+_MEASURED: WeakKeyDictionary[Target, dict[Any, Footprint | Reach | None]] = WeakKeyDictionary()
 
 
 class Swarm:
@@ -198,7 +203,7 @@ class Swarm:
     def _run_flips(self) -> None:
         """One search per wrong label wanted; labels a seed already has are avoided in the next."""
         wanted = self.settings.labels
-        footprint = self._footprint()
+        reach, cost = self._reach()
         for number in range(1 if wanted is None else wanted):
             rows, labels = self._all_rows(), None if wanted is None else number + 1
             rows = rows[self._active(rows, self.measure.cost * self.settings.particles, labels)]
@@ -206,47 +211,48 @@ class Swarm:
                 return
             if number:
                 self._avoid(rows)
-            if footprint is None:
+            if reach is None:
                 self._run_tiles(rows, labels)
             else:
-                self._run_lattices(rows, labels, footprint)
+                self._run_turns(self._surveying(rows, reach), rows, labels, cost)
 
-    def _by_tones(self) -> bool:
-        """Whether the change is made of tones: sound, in a ball that is a sphere."""
+    def _on_sphere_of_sound(self) -> bool:
+        """Whether the change can be made of tones: sound, in a ball that is a sphere."""
         sound = self.ball.levels is SIXTEEN and is_sound(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
-        if self.settings.moves == "tones" and not (sound and self.ball.round):
-            raise BadInput("moves='tones': it needs sound (16-bit samples) and norm=snr or l2; use tiles.")
-        return sound and self.ball.round and self.settings.moves in ("auto", "tones")
+        if self.settings.moves in ("tones", "chords") and not (sound and self.ball.round):
+            raise BadInput(f"moves={self.settings.moves!r}: it needs sound (16-bit samples) and norm=snr or l2; use tiles.")
+        return sound and self.ball.round
 
-    def _footprint(self) -> Footprint | None:
-        """How far a value reaches in the first layer; None: tiles are used."""
-        settings = self.settings
+    def _reach(self) -> tuple[Footprint | Reach | None, int]:
+        """How far a value, or a tone, reaches in the first layer, and what a turn costs; None: tiles or single tones are used."""
+        settings, sound = self.settings, self._on_sphere_of_sound()
         if settings.moves in ("tiles", "tones"):
-            return None
-        footprint = self._reach()
-        if footprint is None and settings.moves == "lattice":
+            return None, 0
+        reach = self._measured(sound and settings.moves != "lattice")
+        if reach is None and settings.moves in NEEDED:
             raise BadInput(
-                "moves='lattice': it needs the fitness excitability (value=sum), and images whose first hidden layer is a map "
-                "that keeps places apart; use tiles."
+                f"moves={settings.moves!r}: it needs the fitness excitability (value=sum), and {NEEDED[settings.moves]}"
             )
-        if settings.evaluations is not None and footprint is not None and settings.evaluations < 4 + self._turn_cost(footprint):
-            return None
-        return footprint
+        if reach is None:
+            return None, 0
+        cost = Chords.cost(reach) if isinstance(reach, Reach) else Lattice.cost(reach, int(self.seeds.shape[1]))
+        too_much = settings.evaluations is not None and settings.evaluations < 4 + cost
+        return (None, 0) if too_much else (reach, cost)
 
-    def _reach(self) -> Footprint | None:
-        """Of photographs, which come few at a time, it is measured once for all groups: it takes a pass per line of the input."""
+    def _measured(self, tones: bool) -> Footprint | Reach | None:
+        """Of large inputs, which come few at a time, it is measured once for all groups: it takes a pass per line of an input."""
         problem, shape = self.measure.problem, tuple(self.seeds.shape[1:])
-        if math.prod(shape) <= PHOTOGRAPH:
-            return Footprint.of(self.measure, self.batch)
-        kept = _FOOTPRINTS.setdefault(problem.target, {})
-        key = (repr(getattr(self.measure, "settings", None)), problem.layers, shape)
+        kept = _MEASURED.setdefault(problem.target, {}) if math.prod(shape) > PHOTOGRAPH else {}
+        key = (repr(getattr(self.measure, "settings", None)), problem.layers, shape, tones)
         if key not in kept:
-            kept[key] = Footprint.of(self.measure, self.batch)
+            kept[key] = Reach.of(self.measure) if tones else Footprint.of(self.measure, self.batch)
         return kept[key]
 
-    def _turn_cost(self, footprint: Footprint) -> int:
-        """Forward passes of a turn: neurons are weighed, every lattice is flipped, the best flips are joined."""
-        return 3 + int(self.seeds.shape[1]) * footprint.spacing**2 + len(SHARES)
+    def _surveying(self, rows: Tensor, reach: Footprint | Reach) -> Chords | Lattice:
+        if isinstance(reach, Reach):
+            return Chords(self.seeds[rows], self.ball, reach)
+        kind = Slope if self.ball.round else Lattice
+        return kind(self.seeds[rows], self.ball, reach, self.settings.start == "fixed")
 
     def _avoid(self, rows: Tensor) -> None:
         for row in rows.tolist():
@@ -255,7 +261,7 @@ class Swarm:
                     self.measure.avoided[row, label] = True
         self.value[rows], self.base[rows] = -torch.inf, 0.0
 
-    def _start(self, moves: Tiles | Tones | Lattice, rows: Tensor) -> None:
+    def _start(self, moves: Tiles | Tones | Lattice | Chords, rows: Tensor) -> None:
         first = moves.start(self._stream())
         if self.measure.reweighs:
             self.spent[rows] += self.measure.reweigh(self.seeds[rows], rows)
@@ -273,7 +279,7 @@ class Swarm:
     def _run_tiles(self, rows: Tensor, labels: int | None) -> None:
         settings = self.settings
         moves: Tiles | Tones = Tiles(self.seeds[rows], self.ball, settings.particles, settings.start == "fixed")
-        if self._by_tones():
+        if self._on_sphere_of_sound() and settings.moves != "tiles":
             rate = self.measure.problem.target.preprocess.rate or NOMINAL
             moves = Tones(self.seeds[rows], self.ball, settings.particles, rate)
         self._start(moves, rows)
@@ -314,27 +320,26 @@ class Swarm:
             self._set_best(rows[several[more]], joint_value[more], joint_predicted[more], joint[more])
         self._end_round()
 
-    def _run_lattices(self, rows: Tensor, labels: int | None, footprint: Footprint) -> None:
-        """Turns of lattices, until a seed is done or no share of its flips helps any more."""
-        kind = Slope if self.ball.round else Lattice
-        moves = kind(self.seeds[rows], self.ball, footprint, self.settings.start == "fixed")
+    def _run_turns(self, moves: Chords | Lattice, rows: Tensor, labels: int | None, cost: int) -> None:
+        """Turns of lattices or chords, until a seed is done; where every turn tries the same, until nothing helps any more."""
         self._start(moves, rows)
-        helped = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        active = self._active(rows, cost, labels)
         while not self._over():
-            active = helped & self._active(rows, self._turn_cost(footprint), labels)
             if not bool(active.all()):
                 rows = rows[active]
                 moves.keep(active)
             if not len(rows):
                 return
+            moves.begin(self._stream())
             self._reweigh(moves.best, rows)
             size = max(1, self.batch // len(rows))
             for start in range(0, moves.count, size):
                 self._survey(moves, rows, range(start, min(start + size, moves.count)))
             helped = self._join(moves, rows)
             self._end_round()
+            active = self._active(rows, cost, labels) & (helped | moves.draws)
 
-    def _survey(self, moves: Lattice, rows: Tensor, numbers: range) -> None:
+    def _survey(self, moves: Chords | Lattice, rows: Tensor, numbers: range) -> None:
         u, owner = moves.survey(numbers).flatten(0, 1), rows.repeat_interleave(len(numbers))
         maps, logits = self.measure.fitness_map(u, owner)
         if moves.inside:
@@ -342,7 +347,7 @@ class Swarm:
         self.spent[rows] += len(numbers)
         moves.learn(numbers, maps.view(len(rows), len(numbers), *maps.shape[1:]))
 
-    def _join(self, moves: Lattice, rows: Tensor) -> Tensor:
+    def _join(self, moves: Chords | Lattice, rows: Tensor) -> Tensor:
         """Which seeds the best flips together have improved."""
         signs, x = moves.join()  # (n, shares, *shape)
         value, predicted = self._judge_all(x, rows)

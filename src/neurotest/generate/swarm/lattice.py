@@ -77,11 +77,20 @@ def _spacing(reached: Tensor) -> int:
     return side
 
 
+def surrounded(maps: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Sums of maps (n, h, w) over rectangles, whose first and last rows (r, 2) and columns (c, 2) are given: (n, r, c)."""
+    total = torch.nn.functional.pad(maps.double().cumsum(-1).cumsum(-2), (1, 0, 1, 0))
+    (top, bottom), (left, right) = rows.unbind(1), columns.unbind(1)
+    above, below = total[:, top], total[:, bottom + 1]
+    return below[..., right + 1] - below[..., left] - above[..., right + 1] + above[..., left]
+
+
 @dataclass(eq=False)
 class Lattice(PerSeed):
     """Every value is at a bound of the ball; a survey flips each once, a lattice at a time, and the best flips are joined."""
 
     per_seed: ClassVar[tuple[str, ...]] = ("seeds", "signs", "best", "helps")
+    draws: ClassVar[bool] = False  # whether every turn tries something else
     inside: ClassVar[bool] = True  # whether surveyed positions lie in the ball, so that they may be faults
     seeds: Tensor  # (n, c, h, w)
     ball: Ball
@@ -99,6 +108,14 @@ class Lattice(PerSeed):
         if not self.fixed:
             self.signs, self.best = self.ball.stripes(self.seeds, generator)
         return self.best
+
+    @staticmethod
+    def cost(footprint: Footprint, channels: int) -> int:
+        """Forward passes of a turn: neurons are weighed, every lattice is flipped, the best flips are joined."""
+        return 3 + channels * footprint.spacing**2 + len(SHARES)
+
+    def begin(self, generator: torch.Generator) -> None:
+        """Every turn flips the same lattices."""
 
     @property
     def count(self) -> int:
@@ -129,14 +146,9 @@ class Lattice(PerSeed):
 
     def learn(self, numbers: Sequence[int], maps: Tensor) -> None:
         """Fitness by place (n, lattices, h', w'): each flip gets the sum over its footprint."""
-        total = torch.nn.functional.pad(maps.double().cumsum(-1).cumsum(-2), (1, 0, 1, 0))
         for i, number in enumerate(numbers):
             channel, down, across = self._place(number)
-            (top, bottom), (left, right) = (
-                part.unbind(1) for part in (self.footprint.rows[down], self.footprint.columns[across])
-            )
-            above, below = total[:, i][:, top], total[:, i][:, bottom + 1]
-            gain = below[..., right + 1] - below[..., left] - above[..., right + 1] + above[..., left]
+            gain = surrounded(maps[:, i], self.footprint.rows[down], self.footprint.columns[across])
             self.helps[:, channel, down, across] = gain.to(self.helps)
 
     def join(self) -> tuple[Tensor, Tensor]:

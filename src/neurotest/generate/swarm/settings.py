@@ -20,9 +20,10 @@ class Settings(checks.Settings):
     norm, radius: the ball around each seed, in shares of the input range; with `snr`, of sound, how many decibels each seed is
     above what is added to it. moves: `tiles` flips tiles of the change, from large to small, and joins the flips that help;
     `lattice` flips values that lie far apart together, reads which help from the first layer's map and joins those
-    (excitability on images; in l2 it moves them a little instead); `tones` adds short tones to sound, in an snr or l2 ball;
-    `auto` is tones there, lattice where that is possible, else tiles; `velocity` is the papers' particle swarm. particles:
-    positions per seed and iteration (not of lattices).
+    (excitability on images; in l2 it moves them a little instead); `chords` does the same with short tones, which are added to
+    sound in an snr or l2 ball (excitability on networks whose first layer is a map of bands and times); `tones` adds them one by
+    one; `auto` is chords, then tones there, lattice where that is possible, else tiles; `velocity` is the papers' particle swarm.
+    particles: positions per seed and iteration (not of lattices and chords).
     evaluations: forward passes per seed at most (a backward pass counts two); iterations: rounds at most. labels: a seed is done
     after so many different wrong labels (None: never). enough: a seed is done when its fitness exceeds this (papers: epsilon).
     start: `random` places or the seed itself (`fixed`); inertia falls or rises from first to last; own, shared: pull towards a
@@ -32,7 +33,7 @@ class Settings(checks.Settings):
 
     norm: Norm = "linf"
     radius: float = setting(0.1, "a share of the input range, 0.1 is usual for linf", above=0)
-    moves: Literal["auto", "lattice", "tiles", "tones", "velocity"] = "auto"
+    moves: Literal["auto", "lattice", "tiles", "tones", "chords", "velocity"] = "auto"
     particles: int = setting(4, "4 by default, 100 in the papers")
     evaluations: int | None = setting(1000, "1000")
     iterations: int | None = setting(None, "10 or 20 in the papers")
@@ -73,6 +74,8 @@ PAPER: dict[str, Any] = {
     "norm": "l2", "radius": 1.0, "moves": "velocity", "particles": 100, "evaluations": None, "iterations": 10, "labels": None,
     "enough": 1.0, "inertia": (0.4, 0.9),
 }  # fmt: skip
+# Speaker recognition (tables 6, 7): twenty iterations. The paper moves features, without a bound; here samples move, 30 dB below.
+SOUND: dict[str, Any] = {"norm": "snr", "radius": 30.0, "iterations": 20}
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "sensitivity-paper": {"fitness": "sensitivity:preset=paper", **PAPER},
@@ -82,6 +85,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "excitability-paper": {"fitness": "excitability:preset=paper", **PAPER},
     "excitability-gradient": {"fitness": "excitability:preset=gradient", **PAPER},
+    "excitability-sound-paper": {"fitness": "excitability:preset=paper", **PAPER, **SOUND},
+    "excitability-sound-gradient": {"fitness": "excitability:preset=gradient", **PAPER, **SOUND},
 }  # fmt: skip
 
 
@@ -90,7 +95,7 @@ class SwarmOptions(TypedDict, total=False):
 
     norm: Norm | None
     radius: float | None
-    moves: Literal["auto", "lattice", "tiles", "tones", "velocity"] | None
+    moves: Literal["auto", "lattice", "tiles", "tones", "chords", "velocity"] | None
     particles: int | None
     evaluations: int | None
     iterations: int | None

@@ -4,6 +4,7 @@ import { draw } from "/static/chart.js";
 import { fitting } from "/static/classes.js";
 import { Grid } from "/static/grid.js";
 import { play, show } from "/static/media.js";
+import { Quantity } from "/static/quantity.js";
 
 const DIGITS = 10; // classes up to which a digit answers at once
 const whole = (value) => Math.round(value).toLocaleString("en");
@@ -23,7 +24,9 @@ class Page {
     document.title = `Label ${about.run}`;
     byId("by").value = localStorage.getItem("by") ?? about.by;
     byId("by").addEventListener("change", () => localStorage.setItem("by", byId("by").value));
-    this.classes();
+    this.quantity = null;
+    if (about.quantity) this.ask(about.quantity);
+    else this.classes();
     this.grid = new Grid(this);
     byId("play").hidden = about.media !== "audio/wav";
     const actions = { play: () => play(byId("picture")), guess: () => this.guess(), unclear: () => this.answer(null), invalid: () => this.answer(null, false), skip: () => this.skip(), undo: () => (byId("single").hidden ? this.grid.undo() : this.undo()), one: () => this.turn("one"), many: () => this.turn("many") };
@@ -81,6 +84,17 @@ class Page {
     );
   }
 
+  // A number is asked for: no classes, no grid, no selector that promises anything.
+  ask(about) {
+    this.quick = true;
+    this.quantity = new Quantity(this, about);
+    for (const id of ["classes", "by-class", "many", "forecast", "by-folder", "by-tasks"]) byId(id).hidden = true;
+    byId("question").textContent = "Which number belongs to this?";
+    byId("rule").textContent = "Type or drag it; or look at the network's answer and say whether that is right or off.";
+    byId("beside").textContent = `Inputs come in the order of ${about.order}; what random labelling would have found is not estimated.`;
+    byId("chart-words").textContent = "Faults found per label: answers farther from the number than the network may be off.";
+  }
+
   async next() {
     for (;;) {
       const answer = await this.attempt(() => post("/api/next", { holder: this.holder }));
@@ -119,6 +133,7 @@ class Page {
     byId("search").value = "";
     this.searching = false;
     this.matches();
+    this.quantity?.clear();
   }
 
   hint() {
@@ -133,10 +148,17 @@ class Page {
   async answer(label, valid = true) {
     const input = this.current;
     if (!input || this.busy) return;
-    const stored = await this.attempt(() => post("/api/label", { holder: this.holder, position: input.position, label, valid, by: this.by() }));
+    await this.send({ label, valid }, label === null ? (valid ? "cannot tell" : "not a valid input") : this.about.classes[label]);
+  }
+
+  // Store an answer about the input on show, in words for people, and go on.
+  async send(answer, word) {
+    const input = this.current;
+    if (!input || this.busy) return;
+    const stored = await this.attempt(() => post("/api/label", { holder: this.holder, position: input.position, ...answer, by: this.by() }));
     if (stored) {
-      const word = label === null ? (valid ? "cannot tell" : "not a valid input") : this.about.classes[label];
-      const verdict = stored.fault === null ? "" : stored.fault ? "; the network said something else, a fault" : "; the network said so, too";
+      const near = this.quantity ? "is near enough" : "said so, too";
+      const verdict = stored.fault === null ? "" : stored.fault ? `; the network ${this.quantity ? "is off" : "said something else"}, a fault` : `; the network ${near}`;
       this.say(`Last: “${word}”${verdict}.`);
     }
     await this.next();
@@ -163,7 +185,9 @@ class Page {
     const input = this.current;
     if (!input) return;
     const guess = await this.attempt(() => get(`/api/inputs/${input.position}/guess`));
-    if (guess && this.current === input) byId("guessed").textContent = `The network says “${guess.name}”; the selector gives it ${percent(guess.chance)} to be wrong.`;
+    if (!guess || this.current !== input) return;
+    byId("guessed").textContent = `The network says “${guess.name}”${this.quantity ? "." : `; the selector gives it ${percent(guess.chance)} to be wrong.`}`;
+    this.quantity?.shown();
   }
 
   matches() {
@@ -197,7 +221,10 @@ class Page {
       if (event.repeat && event.key === "Enter") event.preventDefault();
       return;
     }
-    if (this.typed(event) || this.command(event)) event.preventDefault();
+    const number = this.quantity?.key(event);
+    if (number === "typing") return;
+    if (number || this.typed(event) || this.command(event)) event.preventDefault();
+    else if (this.quantity) return;
     else if (event.key.length === 1) byId("search").focus();
   }
 
@@ -216,7 +243,7 @@ class Page {
 
   command(event) {
     if (this.typing()) return false;
-    if (this.quick && /^[0-9]$/.test(event.key)) {
+    if (this.quick && !this.quantity && /^[0-9]$/.test(event.key)) {
       if (!event.repeat && Number(event.key) < this.about.classes.length) this.answer(Number(event.key));
       return true;
     }
@@ -251,7 +278,7 @@ class Page {
     byId("faults").textContent = now.faults.toLocaleString("en");
     byId("faults-words").textContent = `${now.faults === 1 ? "fault" : "faults"} found with ${plural(now.judged, "label")} in all`;
     const random = standing?.random ?? null;
-    byId("beside").textContent = random
+    if (!this.quantity) byId("beside").textContent = random
       ? `With as many labels at random, about ${whole(random.rate * now.judged)} would have been found (95 % interval: ${whole(random.low * now.judged)} to ${whole(random.high * now.judged)}).`
       : "What random labelling would have found is shown after the first labels.";
     draw(byId("chart"), now.judged, now.fault_at, random);

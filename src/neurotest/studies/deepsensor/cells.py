@@ -15,9 +15,11 @@ from neurotest.coverage import cover
 from neurotest.data.source import ArraySource, Source
 from neurotest.generate.swarm import Ball, Problem, Settings, Trajectory, controls
 from neurotest.levels import EIGHT
-from neurotest.studies.deepsensor.generators import CLOSE, GENERATORS, generate
-from neurotest.studies.deepsensor.subjects import Subject, about, climbed, first_faults, search, subject
+from neurotest.studies.deepsensor.generators import CLOSE, WAYS
+from neurotest.studies.deepsensor.subjects import about, climbed, subject
 from neurotest.studies.frame import Row, split_of
+from neurotest.studies.suites import GENERATORS
+from neurotest.studies.swarms import Subject, first_faults, search
 from neurotest.target import Target
 from neurotest.zoo.faulty import CLASS, Patch
 
@@ -81,7 +83,7 @@ def errors(name: str, scale: str, draw: int, n: int, method: str, particles: int
     """Test errors, error categories and how far the last inputs lie from their seeds; `of`: how many errors there could be.
     What the last inputs, brought into the papers' ball, add to the seeds' coverage: figure 3 of the first paper."""
     on = subject(name, scale, draw, n)
-    suite = generate(on, method, draw, particles)
+    suite = WAYS.generate(on, method, draw, particles)
     return {
         "seeds": len(on.x), "errors": suite.errors, "categories": suite.categories, "of": suite.chances, "cpu": suite.seconds,
         "l2": distance(on, suite.x), "coverage": gained(on, CLOSE.project(suite.x, on.x)),
@@ -163,7 +165,7 @@ def faulty(name: str, scale: str, draw: int, n: int, method: str, particles: int
         with torch.inference_mode():
             predicted = on.target.logits(x).argmax(1)
     else:
-        suite = generate(on, method, draw, particles, tries=3)
+        suite = WAYS.generate(on, method, draw, particles, tries=3)
         x, predicted = suite.x, suite.predicted
     wrong, towards = int((predicted != on.y).sum()), int((predicted == label).sum())
     row: Row = {"seeds": len(on.x), "errors": wrong, "towards": towards, "l2": distance(on, x)}

@@ -13,10 +13,12 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.evaluate.features import Extractor
 from neurotest.studies.deepsensor.cells import DEEP, NARROW, wide
-from neurotest.studies.deepsensor.generators import PAPERS, generate
-from neurotest.studies.deepsensor.subjects import Subject, subject
+from neurotest.studies.deepsensor.generators import WAYS
+from neurotest.studies.deepsensor.subjects import subject
 from neurotest.studies.frame import Row
 from neurotest.studies.pictures import pixels, png
+from neurotest.studies.suites import PAPERS
+from neurotest.studies.swarms import Subject
 
 FIRST = {"mnist": 9, "cifar10": 3}  # the class of the seeds: the nines of figure 1, cats
 METHODS = ("deephunter", *PAPERS, "swarm, linf")
@@ -57,7 +59,7 @@ def among(name: str, scale: str, draw: int, n: int, particles: int) -> Row:
 def _made(on: Subject, method: str, draw: int, particles: int) -> Tensor:
     if method == "swarm, linf":
         return wide(on, method, draw, NARROW if on.name == DEEP else 0.1)
-    return generate(on, method, draw, particles, tries=3).x
+    return WAYS.generate(on, method, draw, particles, tries=3).x
 
 
 def _predicted(on: Subject, x: Tensor) -> NDArray[np.int64]:

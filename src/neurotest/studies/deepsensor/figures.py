@@ -2,83 +2,39 @@
 
 from __future__ import annotations
 
-import dataclasses
-import time
-
 import torch
 from torch import Tensor
 
 from neurotest import rng, zoo
 from neurotest.attribute.shapley import mask_gradient
-from neurotest.attribute.shapley.game import Game
-from neurotest.attribute.shapley.permutation import permutation
 from neurotest.errors import BadInput
 from neurotest.generate.swarm import PRESETS, Ball, Settings, Trajectory
 from neurotest.generate.swarm.settings import PAPER
 from neurotest.levels import EIGHT
+from neurotest.studies import excitable
 from neurotest.studies.deepsensor.cells import gained
-from neurotest.studies.deepsensor.generators import PAPERS
-from neurotest.studies.deepsensor.subjects import climbed, first_faults, paper_search, search, subject
+from neurotest.studies.deepsensor.subjects import climbed, subject
+from neurotest.studies.excitable import shapley
 from neurotest.studies.frame import Row
-from neurotest.target import Target
+from neurotest.studies.swarms import first_faults, paper_search, search
 from neurotest.zoo.faulty import CLASS
 
 PAIRS = 500  # of figure 1, as in the paper; so many by mask gradients
 SAMPLED = {"quick": 8, "full": 100}  # pairs whose Shapley values are sampled: some seconds each
-ORDERS = 40  # random orders of neurons per pair
 NUMBERS = ("0.1", "0.3", "0.5", "0.7", "0.9")  # figures 5 and 10 go from 0.1 to 0.9
 LAMBDAS = {"sensitivity-paper": NUMBERS, "excitability-gradient": ("0.001", "0.01", *NUMBERS)}
 EPSILONS = (0.05, 0.1, 0.2, 1.0)
 
 
 def excited(name: str, scale: str, draw: int, n: int, pairs: int = PAIRS) -> Row:
-    """Figure 1: excitable neurons of so many pairs that fail, and of the same seeds with noise of equal norm that does not: by
-    mask gradients, and for the first of them by sampled Shapley values."""
-    on = subject(name, scale, draw, n)
-    rows, faults = first_faults(search(on, "excitability", Settings(evaluations=300, seed=draw)))  # what fails soon is enough
-    benign = Ball("linf", 0.1, EIGHT).noise(on.x[rows], rng.torch_stream("study.deepsensor.benign", draw))
-    with torch.inference_mode():
-        calm = torch.nonzero(on.target.logits(benign).argmax(1) == on.y[rows])[:pairs, 0]
-    row: Row = {"pairs": len(calm), "seeds": len(on.x)}
-    for kind, moved in (("corner", torch.stack(faults)), ("benign", benign)):
-        x, y = on.x[rows][calm], on.y[rows][calm]
-        few = slice(SAMPLED[scale])
-        gradient = mask_gradient(on.target, x, moved[calm], y)
-        sampled = shapley(on.target, x[few], moved[calm][few], y[few], seed=draw)
-        row[kind] = {"shapley": _excitable(sampled), "mask gradient": _excitable(gradient)}
-        tops = [set(values.mean(0).topk(10).indices.tolist()) for values in (sampled, gradient[few])]
-        row[kind]["shared of 10"] = len(tops[0] & tops[1])
-    return row
-
-
-def shapley(target: Target, x: Tensor, moved: Tensor, y: Tensor, *, seed: int, orders: int = ORDERS) -> Tensor:
-    """Shapley values of hidden neurons for every pair (n, players): mean marginal contributions over random orders."""
-    game = Game(target, x, moved, y)
-    return torch.stack([permutation(game, row, orders=orders, seed=seed).values for row in range(len(x))])
-
-
-def _excitable(values: Tensor) -> Row:
-    """Per pair how many neurons count as excitable, by the paper's limit, by a lower one, and by their share of the change."""
-    even = 2 * values.sum(1, keepdim=True).clamp_min(0) / values.shape[1]
-    return {
-        **{f"above {limit:g}": (values > limit).sum(1).tolist() for limit in (0.5, 0.02)},
-        "above twice the mean": ((values > even) & (values > 0)).sum(1).tolist(),
-        "loss change": values.sum(1).tolist(),
-    }
+    """Figure 1: excitable neurons of pairs that fail, and of the same seeds with noise of equal norm that does not."""
+    on, ball = subject(name, scale, draw, n), Ball("linf", 0.1, EIGHT)
+    return excitable.excited(on, ball, "study.deepsensor.benign", draw, pairs=pairs, sampled=SAMPLED[scale])
 
 
 def course(name: str, scale: str, draw: int, n: int) -> Row:
     """Figure 3 of the second paper: fitness per iteration and seed of both papers' swarms; and what they cost (table VI)."""
-    on = subject(name, scale, draw, n)
-    row: Row = {"seeds": len(on.x)}
-    for preset in PAPERS:
-        paper_search(dataclasses.replace(on, x=on.x[:1], y=on.y[:1]), preset, seed=draw)  # what is loaded on first use
-        fitness: list[list[float]] = []
-        began, clock = time.process_time(), time.perf_counter()
-        paper_search(on, preset, fitness, seed=draw)
-        cpu, wall = time.process_time() - began, time.perf_counter() - clock
-        row[preset] = {"fitness": fitness, "cpu": cpu, "wall": wall, "threads": torch.get_num_threads()}
-    return row
+    return excitable.course(subject(name, scale, draw, n), draw)
 
 
 def start(name: str, scale: str, draw: int, n: int, preset: str, particles: int) -> Row:

@@ -9,9 +9,11 @@ from neurotest.registry import register
 from neurotest.studies import material
 from neurotest.studies.deepsensor import cells, examples, figures, published, tables
 from neurotest.studies.deepsensor.cells import DEEP, FAULTY_METHODS, FEW, MAIN, METHODS, NARROW, SETS, SIZES
-from neurotest.studies.deepsensor.generators import BORROWED, GENERATORS, PAPERS
+from neurotest.studies.deepsensor.generators import BORROWED
 from neurotest.studies.deepsensor.subjects import QUICK
+from neurotest.studies.excitable import course_rows, excited_rows
 from neurotest.studies.frame import Cell, Reason, Results, Row, Study, Subjects, below, cell, grouped
+from neurotest.studies.suites import GENERATORS, PAPERS
 
 BALLS = (("linf", 0.05), ("linf", 0.1), ("linf", 0.2), ("linf", 0.3), ("l2", 1.0))
 # Networks trained wrongly: of every subject, and of LeNet-5 for a closer look (Linf 0.1, neurons that carry the patch).
@@ -111,8 +113,8 @@ class DeepSensorStudy(Study):
             "polluted, LeNet-5 in Linf 0.1": polluted,
             "networks trained wrongly": tables.training(below(done, "training/")),
             "neurons that carry the patch": tables.carriers(below(done, "polluted/")),
-            "figure 1: excitable neurons": tables.excited(below(done, "excited/")),
-            "figure 3: fitness per iteration": tables.course(course),
+            "figure 1: excitable neurons": excited_rows(below(done, "excited/")),
+            "figure 3: fitness per iteration": course_rows(course),
             "figure 3: coverage gained, points": tables.gains(errors),
             "figures 5, 10: lambda and epsilon": tables.sweep(below(done, "sweep/")),
             "figures 6, 11: start": tables.start(below(done, "start/")),

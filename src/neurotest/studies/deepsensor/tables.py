@@ -8,8 +8,8 @@ import numpy as np
 
 from neurotest.studies.deepsensor import published
 from neurotest.studies.deepsensor.cells import CRITERIA, FEW, MAIN, METHODS
-from neurotest.studies.deepsensor.generators import BASELINES, PAPERS
 from neurotest.studies.frame import Groups, Row, by, rounded, share, spread
+from neurotest.studies.suites import BASELINES, PAPERS
 
 Cells = dict[str, Row]
 RATE = ("rate", "low", "high")
@@ -117,26 +117,6 @@ def carriers(cells: Cells) -> list[Row]:
             row |= {"silenced: repairs of 20": n["repaired"], "also among the swarm's ten": (n["layer"], n["index"]) in ours}
             rows.append({**row, "shared of 10": carried["shared"], "by chance": round(carried["chance"], 2)})
     return rows
-
-
-def excited(cells: Cells) -> list[Row]:
-    return [
-        {"network": key, "values": estimate, "pairs": len(next(iter(cell[kind][estimate].values()))), "kind": kind,
-         "measure": measure, **spread(values, 3, ("mean", "low", "high")), "top ten shared": cell[kind]["shared of 10"]}
-        for key, cell in cells.items()
-        for estimate in ("shapley", "mask gradient")
-        for kind in ("corner", "benign")
-        for measure, values in cell[kind][estimate].items()
-    ]  # fmt: skip
-
-
-def course(cells: Cells) -> list[Row]:
-    return [
-        {"network": key, "swarm": preset, "iteration": i + 1, **spread(values, 5, ("fitness", "low", "high"))}
-        for key, cell in cells.items()
-        for preset in PAPERS
-        for i, values in enumerate(cell[preset]["fitness"])
-    ]
 
 
 def start(cells: Cells) -> list[Row]:

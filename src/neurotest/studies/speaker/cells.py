@@ -14,18 +14,22 @@ from neurotest import sounds, zoo
 from neurotest.evaluate.verification import verify
 from neurotest.generate.swarm import Hit, Settings, Trajectory, controls
 from neurotest.generate.swarm.measure import Problem
+from neurotest.generate.swarm.settings import PAPER
 from neurotest.levels import SIXTEEN
 from neurotest.scan import batches
+from neurotest.studies import excitable
 from neurotest.studies.frame import Row, split_of
 from neurotest.studies.pictures import png
-from neurotest.studies.speaker.generators import GENERATORS, generate
-from neurotest.studies.speaker.subjects import BALL, BELOW, SECOND, Subject, about, answers, network, search, subject
+from neurotest.studies.speaker.generators import TRIES, WAYS
+from neurotest.studies.speaker.subjects import BALL, BELOW, SECOND, about, network, subject
+from neurotest.studies.suites import ROUNDS
+from neurotest.studies.swarms import Subject, answers, paper_search, search
 from neurotest.target import Target
 
-METHODS = ("swarm", "tiles", "margin", "noise", "pgd")
-FAULTY_METHODS = GENERATORS
+METHODS = ("swarm", "tones", "tiles", "margin", "noise", "pgd")
 EVALUATIONS = 1000
 EXAMPLES = 3
+LAMBDAS = ("0.001", "0.1", "0.5", "0.9")  # the paper goes from 0.1 to 0.9
 
 
 def quality(name: str) -> Row:
@@ -54,6 +58,7 @@ def reach(name: str, draw: int, n: int, methods: tuple[str, ...]) -> Row:
     problem = Problem(on.target, on.x, on.y, BALL)
     runs: dict[str, Callable[[], Row]] = {
         "swarm": lambda: _searched(on, search(on, "excitability", settings)),
+        "tones": lambda: _searched(on, search(on, "excitability", dataclasses.replace(settings, moves="tones"))),
         "tiles": lambda: _searched(on, search(on, "excitability", dataclasses.replace(settings, moves="tiles"))),
         "margin": lambda: _searched(on, search(on, "margin", settings)),
         "noise": lambda: _control(on, controls.noise(problem, EVALUATIONS, random=draw)),
@@ -93,7 +98,7 @@ def errors(name: str, draw: int, n: int, method: str, particles: int) -> Row:
     """Table 6: test errors and error categories; how far, in decibels, the last inputs lie below their seeds; and how many of
     these still fail when they are brought into the ball of 30 dB."""
     on = subject(name, draw, n)
-    suite = generate(on, method, draw, particles)
+    suite = WAYS.generate(on, method, draw, particles, TRIES)
     inside = on.predicted(BALL.project(suite.x, on.x)) != on.y
     return {
         "seeds": len(on.x), "errors": suite.errors, "categories": suite.categories, "of": suite.chances,
@@ -112,10 +117,36 @@ def decibels(on: Subject, x: Tensor) -> float | None:
 def faulty(name: str, draw: int, n: int, method: str, particles: int) -> Row:
     """Table 7: one test input per seed, and how many the network gets wrong, as it is and brought into the ball."""
     on = subject(name, draw, n)
-    suite = generate(on, method, draw, particles)
+    suite = WAYS.generate(on, method, draw, particles, TRIES)
     inside = on.predicted(BALL.project(suite.x, on.x)) != on.y
     wrong = int((suite.predicted != on.y).sum())
     return {"seeds": len(on.x), "errors": wrong, "inside": int(inside.sum()), "about": about(name)}
+
+
+def excited(name: str, draw: int, n: int, sampled: int) -> Row:
+    """Figure 1 of the paper, on sound."""
+    return excitable.excited(subject(name, draw, n), BALL, "study.speaker.benign", draw, pairs=n, sampled=sampled)
+
+
+def course(name: str, draw: int, n: int, particles: int) -> Row:
+    """Figure 3 of the paper, on sound."""
+    ball = {"norm": BALL.norm, "radius": BALL.radius, "iterations": ROUNDS}
+    return excitable.course(subject(name, draw, n), draw, particles=particles, **ball)
+
+
+def sweep(name: str, draw: int, n: int, particles: int) -> Row:
+    """Figures 10 and 11 of the paper, on sound: seeds that fail by lambda, and by where particles begin."""
+    on = subject(name, draw, n)
+    ball: Row = {"norm": BALL.norm, "radius": BALL.radius, "particles": particles, "seed": draw}
+    row: Row = {"seeds": len(on.x), "lambda": {}, "start": {}}
+    for lam in LAMBDAS:
+        few = {**PAPER, **ball}
+        trajectory = search(on, f"excitability:preset=gradient,lam={lam}", Settings(**few))
+        row["lambda"][lam] = {"failed": len(trajectory.failed), "fitness": float(trajectory.fitness.mean())}
+    for begin in ("random", "fixed"):
+        trajectory = paper_search(on, "excitability-sound-gradient", **{**ball, "start": begin, "iterations": 10})
+        row["start"][begin] = {"failed": len(trajectory.failed), "fitness": float(trajectory.fitness.mean())}
+    return row
 
 
 def examples(name: str, draw: int, n: int) -> Row:

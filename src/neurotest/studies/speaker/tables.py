@@ -71,6 +71,17 @@ def faulty(cells: Cells) -> list[Row]:
     return rows
 
 
+def sweep(cells: Cells) -> list[Row]:
+    """Figures 10 and 11."""
+    return [
+        {"network": name, "what": what, "value": value, "seeds": cell["seeds"], **one,
+         **share(one["failed"], cell["seeds"], 3, RATE)}
+        for name, cell in cells.items()
+        for what in ("lambda", "start")
+        for value, one in cell[what].items()
+    ]  # fmt: skip
+
+
 def examples(cells: Cells) -> list[Row]:
     return [{"network": name, **row} for name, cell in cells.items() for row in cell["examples"]]
 
