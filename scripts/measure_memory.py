@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 import neurotest
+from neurotest.campaign.driver import Watched
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz import Fuzzer, Mutant
+from neurotest.generate.fuzz import Mutant
 
 
 def resident() -> float:
@@ -32,7 +33,7 @@ def measure(iterations: int, folder: Path) -> dict[str, Any]:
     marks = [iterations // 10, iterations // 2, iterations]
     megabytes: dict[int, float] = {}
 
-    def watch(fuzzer: Fuzzer, mutants: list[Mutant], new: list[Mutant]) -> None:
+    def watch(fuzzer: Watched, mutants: list[Mutant], new: list[Mutant]) -> None:
         for mark in marks:
             if mark not in megabytes and fuzzer.tally.iterations >= mark:
                 megabytes[mark] = round(resident(), 1)

@@ -48,4 +48,5 @@ def main(network: Path, photographs: Path, work: Path, every: int) -> None:
 if __name__ == "__main__":
     if len(sys.argv) not in (4, 6):
         raise SystemExit(__doc__)
-    main(*map(Path, sys.argv[1:4]), int(sys.argv[5]) if len(sys.argv) == 6 else 1)
+    network, photographs, work = map(Path, sys.argv[1:4])
+    main(network, photographs, work, int(sys.argv[5]) if len(sys.argv) == 6 else 1)

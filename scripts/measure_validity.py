@@ -22,8 +22,9 @@ import torch
 from neurotest import rng
 from neurotest.campaign import FuzzResult, fuzz
 from neurotest.campaign.believed import Believed
+from neurotest.campaign.driver import Watched
 from neurotest.data.spec import data
-from neurotest.generate.fuzz import Fuzzer, Mutant
+from neurotest.generate.fuzz import Mutant
 from neurotest.mutate.base import Family, Mutations
 from neurotest.mutate.rules import Rules95
 from neurotest.target import Target
@@ -98,11 +99,11 @@ def stronger(subject: Subject, file: Path) -> Target:
     return stronger(subject, file)
 
 
-def campaign(target: Target, seeds: str, mutations: Mutations, **options: Any) -> tuple[FuzzResult, Fuzzer, list[Mutant]]:
+def campaign(target: Target, seeds: str, mutations: Mutations, **options: Any) -> tuple[FuzzResult, Watched, list[Mutant]]:
     outputs: list[Mutant] = []
-    fuzzers: list[Fuzzer] = []
+    fuzzers: list[Watched] = []
 
-    def watch(fuzzer: Fuzzer, batch: list[Mutant], new: list[Mutant]) -> None:
+    def watch(fuzzer: Watched, batch: list[Mutant], new: list[Mutant]) -> None:
         outputs.extend(batch)
         fuzzers[:] = [fuzzer]
 
