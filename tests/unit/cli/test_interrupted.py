@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,14 @@ from neurotest.errors import Interrupted
 
 def group() -> _Commands:
     return _Commands(name="neurotest")
+
+
+@pytest.fixture(autouse=True)
+def heeded() -> Iterator[None]:
+    """Processes in the background of a shell ignore Ctrl-C, tests among them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_import_that_fails_because_of_ctrl_c_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
