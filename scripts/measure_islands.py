@@ -41,7 +41,8 @@ def over(cells: Cells, subjects: list[str], seeds: tuple[int, ...], what: str, o
     """The geometric mean of a ratio over campaigns, with a 95 % interval by Student's t."""
     pairs = [(cells[s, n, one][what], cells[s, n, other][what]) for s in subjects for n in seeds]
     logs = np.log([a / b for a, b in pairs])
-    low, high = stats.t.interval(0.95, len(logs) - 1, logs.mean(), stats.sem(logs))
+    half = stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs)
+    low, high = logs.mean() - half, logs.mean() + half
     return f"{np.exp(logs.mean()):.2f} ({np.exp(low):.2f} .. {np.exp(high):.2f})"
 
 
