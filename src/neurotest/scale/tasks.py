@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
 
@@ -51,10 +52,17 @@ def _portable(error: Exception) -> Exception:
 
 
 def settle(threads: int) -> None:
-    """How a worker computes: with its share of the processors, and keeping memory from pass to pass as a command does."""
+    """How a worker computes: with its share of the processors, and keeping memory from pass to pass as a command does.
+
+    NumPy and SciPy have threads of their own, one per processor unless told otherwise: with them two workers on two processors
+    would have four, waiting for each other.
+    """
     import torch
+    from threadpoolctl import threadpool_limits
 
     from neurotest.memory import keep_freed
 
     keep_freed()
     torch.set_num_threads(threads)
+    threadpool_limits(threads)  # libraries that are loaded
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(threads)  # and those that will be

@@ -52,7 +52,8 @@ def hang(shared, task):
 
 def threads(shared, task):
     import torch
-    return torch.get_num_threads()
+    from threadpoolctl import threadpool_info
+    return max([torch.get_num_threads(), *(pool['num_threads'] for pool in threadpool_info())])
 
 def ident(shared, task):
     return os.getpid()
