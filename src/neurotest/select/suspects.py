@@ -49,16 +49,16 @@ class Evidence(NamedTuple):
 
 
 def evidence(
-    log_probs: Floats, labels: Ints, rows: Ints, features: NDArray[Any], votes: Ints, mistakes: Floats | None = None
+    log_probs: Floats, labels: Ints, rows: Ints, features: NDArray[Any], votes: Ints, mistakes: Mistakes | None = None
 ) -> Evidence:
     """Against the labels of some inputs, `rows` of n. log_probs: theirs, (rows, classes). features: (n, d) of all. votes: (n,)
-    the class each input counts for as a neighbour. mistakes: (classes, classes) as `label_mistakes` gives them; none without.
+    the class each input counts for as a neighbour. mistakes: as `label_mistakes` gives them; none without.
 
     Neighbours that cannot change the verdict, because the network is sure enough of the label, are not searched: they count as
     if all agreed with it.
     """
     classes = log_probs.shape[1]
-    prior = np.zeros((len(rows), classes)) if mistakes is None else np.log1p(mistakes / USUAL)[:, labels].T
+    prior = np.zeros((len(rows), classes)) if mistakes is None else mistakes.prior(labels, classes)
     counts = np.zeros((len(rows), classes))
     own = np.arange(len(rows)), labels
     counts[own] = NEIGHBOURS
@@ -81,23 +81,41 @@ def _ahead(scores: Floats, prior: Floats, own: tuple[Ints, Ints]) -> Evidence:
     return Evidence(together - scores[own], others.argmax(axis=1))
 
 
-def label_mistakes(log_probs: Floats, labels: Ints) -> Floats:
-    """(true, given) shares of the inputs of one class that carry the label of another, beyond what confidence foretells.
+class Mistakes(NamedTuple):
+    """Pairs of classes that are confused more than chance allows: inputs of class `true` that carry the label `given`, and
+    their share of the inputs of `true`. At most one pair per input, however many classes there are."""
+
+    true: Ints
+    given: Ints
+    share: Floats
+
+    def prior(self, labels: Ints, classes: int) -> Floats:
+        """(inputs, classes) log-odds that a class's inputs get the label of each input, above the usual."""
+        prior = np.zeros((len(labels), classes))
+        order = np.argsort(labels, kind="stable")
+        for true, given, share in zip(*self, strict=True):
+            first, last = np.searchsorted(labels, (given, given + 1), sorter=order)
+            prior[order[first:last], true] = math.log1p(share / USUAL)
+        return prior
+
+
+def label_mistakes(log_probs: Floats, labels: Ints) -> Mistakes:
+    """Labels of another class that the inputs of a class carry, beyond what confidence foretells.
 
     Read from the surer half of the inputs that are taken for a class, less one standard error: what might be chance is none.
     """
-    classes = log_probs.shape[1]
-    shares = np.zeros((classes, classes))
+    found: list[tuple[int, int, float]] = []
     predicted, confidence = log_probs.argmax(axis=1), log_probs.max(axis=1)
-    for number in range(classes):
-        rows = np.flatnonzero(predicted == number)
-        rows = rows[np.argsort(-confidence[rows], kind="stable")][: len(rows) // 2]
-        if len(rows):
-            foretold = np.exp(log_probs[rows]).sum(axis=0)
-            excess = np.bincount(labels[rows], minlength=classes) - foretold - np.sqrt(foretold + 1)
-            shares[number] = np.maximum(0, excess) / len(rows)
-    np.fill_diagonal(shares, 0)
-    return shares
+    order = np.lexsort((-confidence, predicted))
+    classes, first = np.unique(predicted[order], return_index=True)
+    for true, inputs in zip(classes.tolist(), np.split(order, first[1:]), strict=True):
+        surer = inputs[: len(inputs) // 2]
+        others, counts = np.unique(labels[surer][labels[surer] != true], return_counts=True)
+        foretold = np.exp(log_probs[np.ix_(surer, others)]).sum(axis=0)
+        shares = (counts - foretold - np.sqrt(foretold + 1)) / max(1, len(surer))
+        found += [(true, given, share) for given, share in zip(others.tolist(), shares.tolist(), strict=True) if share > 0]
+    pairs = np.array([pair[:2] for pair in found], dtype=np.int64).reshape(-1, 2)
+    return Mistakes(pairs[:, 0], pairs[:, 1], np.array([share for *_, share in found]))
 
 
 def _neighbours(features: NDArray[Any], votes: Ints, rows: Ints, classes: int) -> Floats:

@@ -16,7 +16,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.measure.answers import log_softmax
 from neurotest.report import write_report
-from neurotest.select.suspects import DOUBT, NEIGHBOURS, WEIGHT, evidence, label_mistakes, wrong_share
+from neurotest.select.suspects import DOUBT, NEIGHBOURS, WEIGHT, Mistakes, evidence, label_mistakes, wrong_share
 
 
 def test_by_hand() -> None:
@@ -30,7 +30,7 @@ def test_by_hand() -> None:
     assert result.margin == pytest.approx([first, math.log(0.2 / 0.8), math.log(0.75 / 0.25)])
     assert result.suggested.tolist() == [1, 0, 0]
     # Of the inputs of class 0, 3 % get label 1 by mistake: three times more than usual, on top of the usual.
-    often = evidence(log_probs, labels, np.arange(3), features, labels, np.array([[0, 0.03], [0, 0]]))
+    often = evidence(log_probs, labels, np.arange(3), features, labels, Mistakes(np.array([0]), np.array([1]), np.array([0.03])))
     assert often.margin == pytest.approx([first, math.log(0.2 / 0.8) + math.log(4), math.log(3) + math.log(4)])
 
 
@@ -39,7 +39,26 @@ def test_mistakes_are_read_from_the_surer_half() -> None:
     chances = np.array([0.999, 0.999, 0.999, 0.999, 0.6, 0.6, 0.6, 0.6])
     log_probs = np.log(np.stack([chances, 1 - chances], axis=1))
     shares = label_mistakes(log_probs, np.array([1, 1, 0, 0, 1, 1, 1, 1]))
-    assert shares == pytest.approx(np.array([[0, (2 - 0.004 - math.sqrt(1.004)) / 4], [0, 0]]))
+    assert (shares.true.tolist(), shares.given.tolist()) == ([0], [1])
+    assert shares.share == pytest.approx([(2 - 0.004 - math.sqrt(1.004)) / 4])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 200), st.integers(2, 9))
+def test_mistakes_are_those_of_a_table_of_all_pairs(seed: int, n: int, classes: int) -> None:
+    random = np.random.default_rng(seed)
+    log_probs, labels = log_softmax(4 * random.normal(size=(n, classes))), random.integers(0, classes, n)
+    table = np.zeros((classes, classes))
+    for true in range(classes):
+        rows = sorted(np.flatnonzero(log_probs.argmax(1) == true), key=lambda row: -log_probs[row].max())
+        for other in range(classes):
+            surer = rows[: len(rows) // 2]
+            if surer and other != true:
+                foretold = sum(math.exp(log_probs[row, other]) for row in surer)
+                excess = sum(labels[row] == other for row in surer) - foretold - math.sqrt(foretold + 1)
+                table[true, other] = max(0, excess) / len(surer)
+    prior = label_mistakes(log_probs, labels).prior(labels, classes)
+    assert prior == pytest.approx(np.log1p(table / 0.01)[:, labels].T)
 
 
 def plain(log_probs: np.ndarray, labels: np.ndarray, features: np.ndarray) -> list[float]:
