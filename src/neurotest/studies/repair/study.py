@@ -86,21 +86,18 @@ class RepairStudy(Study):
 
     def _selected(self, subject: str, scale: str, seed: int) -> Iterator[Cell]:
         for word, method in SELECTORS.items():
-            controls = tuple(CONTROLS) if word == "nss" else ("mutated",)
             yield cell(
                 f"select/{subject}/{word}/{seed}", cells.repaired, subject, seed, f"nss:epochs={LONG[scale]}",
-                selector=method, controls=controls, **SMALL[subject in DEEP],
+                selector=method, **SMALL[subject in DEEP],
             )  # fmt: skip
 
     def _attacked(self, subject: str, scale: str, seed: int) -> Iterator[Cell]:
         deep = subject in DEEP
         for protocol in (f"nsgen:epochs={1 if deep else EPOCHS[scale]}", "deepsensor", "static-adv:eps=0.1"):
             name = protocol.partition(":")[0]
-            controls = tuple(CONTROLS) if name == "nsgen" else ("schedule", "mutated")
             yield cell(
                 f"attacks/{subject}/{name}/{seed}", cells.repaired, subject, seed, protocol, victims=VICTIMS,
-                attacks=(*ATTACKS, *(TOOLBOX if installed() else ())), distances=DISTANCES, controls=controls,
-                **SMALL[deep],
+                attacks=(*ATTACKS, *(TOOLBOX if installed() else ())), distances=DISTANCES, **SMALL[deep],
             )  # fmt: skip
 
     def results(self, scale: str, done: dict[str, Any]) -> Results:
