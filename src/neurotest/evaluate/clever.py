@@ -68,10 +68,11 @@ class Estimate:
     "classes); with fresh batches x samples",
     differs="One pool of points serves all classes, and the largest gradients of a batch are those of a resample of the pool, as "
     "in the adversarial-robustness-toolbox; `fresh` draws new points for every batch, as in the paper. The end of the "
-    "distribution is searched where the likelihood has a maximum (shapes of at least 1); a search from a bad start ends at the "
-    "largest value seen or nowhere. A fit that Kolmogorov and Smirnov's test rejects, or that has no end in sight, is replaced "
-    "by the largest gradient seen, and counted. Points stay within the input range. The result is called an estimate: it bounds "
-    "nothing, since the largest gradient may be one that no point met. Distances are shares of the input range.",
+    "distribution is searched where the likelihood has a maximum (shapes of at least 1); a search from a bad start ends at "
+    "the largest value seen or nowhere. A fit that Kolmogorov and Smirnov's test rejects, or that has no end in sight (a "
+    "shape above 8), is replaced by the largest gradient seen, and counted. Points stay within the input range. The result "
+    "is called an estimate: it bounds nothing, since the largest gradient may be one that no point met. Distances are "
+    "shares of the input range.",
     main="samples",
     presets={
         "paper": {"batches": 500, "samples": 1024, "fresh": True},

@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 # Ends that are tried, above the largest value in units of the spread of all values. Farther ones are no estimate: nothing that
 # was seen points there, and a gradient bound of a thousand times the largest gradient makes every score nearly 0.
 NEAREST, FARTHEST, GRID, ROUNDS = 1e-3, 10.0, 33, 4
+SHAPE = 8.0  # chosen by scripts/design_clever.py
 SAME = 1e-6  # values that differ by less of their size are one: gradients are float32 sums
 NEWTON = 40
 
@@ -27,7 +28,7 @@ class EndPoint:
     """The estimated bound of what the maxima were taken of.
 
     by: `fit`, or why there is none and the largest value stands for it: `constant` (all are equal), `unfitted` (the likelihood
-    has no maximum at a finite end), `rejected` (Kolmogorov and Smirnov's test). p: of that test, NaN without a fit.
+    has no maximum at an end that can be told), `rejected` (Kolmogorov and Smirnov's test). p: of that test, NaN without a fit.
     """
 
     value: float
@@ -37,9 +38,11 @@ class EndPoint:
     scale: float = math.nan
 
 
-def end_point(maxima: ArrayLike, *, level: float = 0.05, largest: float | None = None) -> EndPoint:
+def end_point(maxima: ArrayLike, *, level: float = 0.05, largest: float | None = None, shapes: float = SHAPE) -> EndPoint:
     """The end of the reversed Weibull distribution of the maxima or, where it does not fit, the largest value.
 
+    shapes: the greatest that is believed. The distribution comes close to Gumbel's as the shape grows, which has no end, so that
+    the end of a great shape is wherever chance puts it: with fifty maxima up to twice the largest of 100,000 values.
     largest: the largest value there was at all, if the maxima do not hold it. Equal maxima are taken as one observation by the
     test: those of resamples of one pool repeat, and are no more independent than the values behind them.
     """
@@ -51,7 +54,7 @@ def end_point(maxima: ArrayLike, *, level: float = 0.05, largest: float | None =
         return EndPoint(top, "constant")
     distinct = len(np.unique(y))
     fitted = None if distinct < 3 else _fit(y)
-    if fitted is None:
+    if fitted is None or fitted[1] > shapes:
         return EndPoint(top, "unfitted")
     end, shape, scale = fitted
     p = _p_value(y, distinct, end, shape, scale)

@@ -56,3 +56,13 @@ def test_scales_and_never_lies_below_what_was_seen(seed: int, factor: float, sha
     assert one.by == other.by
     assert other.value == pytest.approx(factor * one.value, rel=1e-6)
     assert end_point(y[::-1]) == one
+
+
+def test_the_end_of_what_is_nearly_gumbels_is_none() -> None:
+    """Maxima of normal numbers have no end; a fit puts it far above them, by a great shape, and is not believed."""
+    y = np.random.default_rng(3).normal(size=(50, 200)).max(axis=1)
+    believed, far = end_point(y), end_point(y, shapes=np.inf)
+    assert (believed.by, believed.value) == ("unfitted", y.max())
+    assert far.by == "fit"
+    assert far.shape > 8
+    assert far.value > y.max() + 1

@@ -68,7 +68,7 @@ def choose(seed: int, goals: list[str], n: int = 6, roots: int = 3) -> tuple[Cho
 
 def slowly(forecasts: Forecasts, goals: list[GoalState], allowed: np.ndarray, places: int) -> list[tuple[int, int]]:
     """One mutant after the other, class by class and goal by goal, from the definition."""
-    tables, taken = [goal.worth() for goal in goals], []
+    tables, taken = [goal.worth().values.copy() for goal in goals], []
     untouched = dict.fromkeys(forecasts.parents.root.tolist(), 1.0)
     for _ in range(places):
         best: tuple[float, int, int] | None = None

@@ -64,6 +64,22 @@ class Goal(ABC):
     def start(self, subject: GoalSubject) -> GoalState: ...
 
 
+class Worths:
+    """What reaching each cell is worth, the last number standing for no cell. A plan lowers it as it goes; `stale` are the
+    cells that have to be looked at again before the next plan."""
+
+    def __init__(self, values: Floats) -> None:
+        self.values = values
+        self.stale: list[Integers] = []
+
+    def __getitem__(self, cells: Integers) -> Floats:
+        return self.values[cells]
+
+    def __setitem__(self, cells: Integers, values: Floats) -> None:
+        self.values[cells] = values
+        self.stale.append(cells)
+
+
 class GoalState(ABC):
     """A goal during a campaign."""
 
@@ -79,9 +95,9 @@ class GoalState(ABC):
         """(n, m) what a fault of these seeds (n,) is worth if its change has these sizes (n, m); None: sizes do not matter."""
         return None
 
-    def worth(self) -> Floats:
-        """(cells + 1,) what reaching each cell is worth now; the last stands for no cell."""
-        return np.zeros(1)
+    def worth(self) -> Worths:
+        """What reaching each cell is worth now."""
+        return Worths(np.zeros(1))
 
     @abstractmethod
     def observe(self, outcomes: Outcomes, fault: NDArray[np.bool_], size: Floats) -> Integers:
@@ -118,16 +134,35 @@ class CellGoalState(GoalState):
         self.size, self.patience = min(cells, MOST_CELLS), patience
         self.reached = np.zeros(self.size, dtype=bool)
         self.spent = np.zeros(self.size)
+        self._worths: Worths | None = None  # classes x classes x families may be millions: only what changed is computed again
         # Of a leg, on an island: cells and what was spent on them, and cells that were reached.
         self._leg: tuple[list[tuple[Integers, Floats]], list[Integers]] | None = None
 
-    def worth(self) -> Floats:
-        open_cells = np.where(self.reached, 0.0, 1 / (1 + self.spent / self.patience))
-        return np.append(self.goal.weight * open_cells, 0.0)
+    def worth(self) -> Worths:
+        if self._worths is None:
+            self._worths = Worths(np.append(np.full(self.size, self.goal.weight), 0.0))
+            self._touch(self._touched())
+        if self._worths.stale:
+            cells = np.concatenate([part.ravel() for part in self._worths.stale])
+            cells = cells[cells >= 0]
+            self._worths.values[cells] = self._open(cells)
+            self._worths.stale = []
+        return self._worths
+
+    def _open(self, cells: Integers) -> Floats:
+        return self.goal.weight * np.where(self.reached[cells], 0.0, 1 / (1 + self.spent[cells] / self.patience))
+
+    def _touched(self) -> Integers:
+        return np.flatnonzero(self.reached | (self.spent > 0))
+
+    def _touch(self, cells: Integers) -> None:
+        if self._worths is not None:
+            self._worths.stale.append(cells)
 
     def spend(self, cells: Integers, chances: Floats) -> None:
         inside = cells >= 0
         np.add.at(self.spent, cells[inside], chances[inside])
+        self._touch(cells[inside])
         if self._leg is not None:
             self._leg[0].append((cells[inside], chances[inside]))
 
@@ -139,18 +174,19 @@ class CellGoalState(GoalState):
         _, first = np.unique(cells[rows, 0], return_index=True)
         news[rows[first]] = 1
         self.reached[cells[rows, 0]] = True
+        self._touch(cells[rows, 0])
         if self._leg is not None:
             self._leg[1].append(cells[rows[first], 0])
         self.count += len(first)
         return news
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        touched = np.flatnonzero(self.reached | (self.spent > 0))
+        touched = self._touched()
         return {**super().arrays(), "cells": touched, "reached": self.reached[touched], "spent": self.spent[touched]}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         super().restore(arrays)
-        self.reached[:], self.spent[:] = False, 0.0
+        self.reached[:], self.spent[:], self._worths = False, 0.0, None
         self.reached[arrays["cells"]], self.spent[arrays["cells"]] = arrays["reached"], arrays["spent"]
 
     def begin_leg(self) -> None:
@@ -170,6 +206,7 @@ class CellGoalState(GoalState):
         self.count += int(np.count_nonzero(~self.reached[changes["reached"]]))
         self.reached[changes["reached"]] = True
         self.spent[changes["cells"]] += changes["spent"]
+        self._touch(np.concatenate([changes["reached"], changes["cells"]]))
 
 
 def numbered(*parts: tuple[Integers, int]) -> Integers:
