@@ -63,6 +63,6 @@ def peak(count: int, folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_million_inputs_take_as_much_memory_as_a_hundred_thousand(tmp_path: Path) -> None:
-    few, many = peak(100_000, tmp_path), peak(1_000_000, tmp_path)
-    assert many - few < BYTES * 900_000 / 1000 + 20_000, (few, many)
+def test_a_million_inputs_take_as_much_memory_as_a_quarter_of_them(tmp_path: Path) -> None:
+    few, many = peak(250_000, tmp_path), peak(1_000_000, tmp_path)  # fewer do not fill what a process keeps of freed memory
+    assert many - few < BYTES * 750_000 / 1000 + 10_000, (few, many)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest import rng
 from neurotest.checks import setting
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
 from neurotest.measure.context import Context
@@ -21,22 +22,25 @@ QUEUE = 64  # inputs that wait to be added together: one matrix product instead 
 
 @register(
     "criterion", "nlc", main="mode", paper="Yuan et al., Revisiting Neuron Coverage for DNN Testing, ICSE 2023",
-    cost="one matrix product per layer and 64 inputs; 8 bytes kept per pair of neurons of a layer",
-    presets={"code": {"mode": "gated", "accept_first": False, "offset": 1.0}},
+    cost="one matrix product per layer and 64 inputs; 8 bytes kept per pair of neurons of a layer, of at most a million pairs",
+    presets={"code": {"mode": "gated", "accept_first": False, "offset": 1.0, "neurons": 0}},
     differs="Every input is merged, so the value depends on neither order nor batch size. The published code keeps a batch "
     "only in layers whose norm rises (`mode=gated`), which makes the value depend on both, starts at 1 (`offset=1`), "
-    "and never starts at all with batches of one (`accept_first=false`).",
+    "and never starts at all with batches of one (`accept_first=false`). Of a layer with more than 1,000 neurons so many are "
+    "drawn; the published code takes all pairs (`neurons=0`).",
 )  # fmt: skip
 class NLC(Criterion):
     """Sum over layers of the mean absolute entry of the covariance of the layer's neurons: grows without a bound.
 
     mode: `exact` merges every input; `gated` keeps a batch in a layer only if its norm rises there, which depends on order and
-    batch size. accept_first: gated layers take what comes until they have two inputs. offset: added to the value.
+    batch size. accept_first: gated layers take what comes until they have two inputs. offset: added to the value. neurons: of a
+    wider layer so many are drawn, by its name, and the value is an estimate; 0 takes all.
     """
 
     mode: Literal["exact", "gated"] = "exact"
     accept_first: bool = True
     offset: float = setting(0.0, "the published code adds 1")
+    neurons: int = setting(1000, "1,000 by default; 0 for all", least=0)
 
     growing: ClassVar[bool] = False  # an input in the middle of the others lowers a covariance
 
@@ -48,14 +52,21 @@ class NLC(Criterion):
         return CovarianceState(self, context.layout(self.want))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
-        return 24 * sum(size * size for size in layout.sizes.values())
+        return 24 * sum(self.drawn(size) ** 2 for size in layout.sizes.values())
+
+    def drawn(self, size: int) -> int:
+        """Of so many neurons of a layer."""
+        return min(size, self.neurons or size)
 
 
 class Sums:
-    """Count, sum and outer products of one layer, shifted by its first batch's mean so that nothing cancels."""
+    """Count, sum and outer products of one layer, shifted by its first batch's mean so that nothing cancels.
 
-    def __init__(self, width: int) -> None:
-        self.count = 0
+    of: the layer's neurons, if only some of them are here.
+    """
+
+    def __init__(self, width: int, of: int | None = None) -> None:
+        self.count, self.of = 0, width if of is None else of
         self.shift: Floats = np.zeros(width)
         self.total: Floats = np.zeros(width)
         self.products: Floats = np.zeros((width, width))
@@ -77,7 +88,7 @@ class Sums:
         self.products += wide.T @ wide
 
     def copy(self) -> Sums:
-        new = Sums(0)
+        new = Sums(0, self.of)
         new.count, new.shift, new.total, new.products = self.count, self.shift, self.total.copy(), self.products.copy()
         return new
 
@@ -110,6 +121,7 @@ class Sums:
         return int(np.count_nonzero(variance <= 1e-26 * np.square(self.shift + mean)))
 
     def norm(self) -> float:
+        """The mean absolute covariance of all pairs; of drawn neurons, with as many pairs of one with itself as all have."""
         if self.count < 2:
             return 0.0
         # Few passes over one array, because those who search with it read this after every input. Not by BLAS: from 100
@@ -117,7 +129,11 @@ class Sums:
         covariance = self._outer(self.total, self.total * (-1 / self.count))
         covariance += self.products
         np.abs(covariance, out=covariance)
-        return float(covariance.sum()) / (covariance.size * self.count)
+        total = float(covariance.sum())
+        if (drawn := len(covariance)) < self.of:
+            own = float(covariance.trace())
+            total = (own + (total - own) * (self.of - 1) / max(1, drawn - 1)) * drawn / self.of
+        return total / (covariance.size * self.count)
 
     def _outer(self, column: Floats, row: Floats) -> Floats:
         """Every product of the two, in an array that the next call writes over."""
@@ -131,10 +147,21 @@ class CovarianceState(State):
 
     def __init__(self, criterion: NLC, layout: Layout) -> None:
         super().__init__(criterion, layout)
-        self._sums = [Sums(size) for size in layout.sizes.values()]
-        self._places = list(layout.slices.values())
+        self._sums = self._none()
+        self._places = [self._place(name, place) for name, place in layout.slices.items()]
         self._queue: list[Values] = []
         self._waiting = 0
+
+    def _none(self) -> list[Sums]:
+        return [Sums(self.criterion.drawn(size), size) for size in self.layout.sizes.values()]
+
+    def _place(self, name: str, place: slice) -> slice | NDArray[np.int64]:
+        """Where a layer's neurons are among all, or those of them that were drawn."""
+        size = place.stop - place.start
+        if (drawn := self.criterion.drawn(size)) == size:
+            return place
+        some = rng.stream(f"coverage.covariance.{name}", size).choice(size, drawn, replace=False)
+        return np.asarray(place.start + np.sort(some))
 
     def _update(self, joined: Joined, trace: Trace) -> None:
         values = joined.values if joined.bad is None else joined.values[joined.finite_rows]
@@ -194,7 +221,12 @@ class CovarianceState(State):
         pairs = zip(self.layout.names, self.sums(), strict=True)
         layers = {name: Share.count(sums.norm(), sums.dead()) for name, sums in pairs}
         whole = Share.count(self.criterion.offset + sum(s.value for s in layers.values()), sum(s.dead for s in layers.values()))
-        return Value(whole, layers, {}, self.nonfinite(), self.warnings())
+        return Value(whole, layers, {}, self.nonfinite(), (*self.warnings(), *self._drawn()))
+
+    def _drawn(self) -> tuple[str, ...]:
+        wide = [name for name, size in self.layout.sizes.items() if self.criterion.drawn(size) < size]
+        named = ", ".join(wide[:3]) + (", ..." if wide[3:] else "")
+        return (f"an estimate: of {named} {self.criterion.neurons:,} neurons were drawn (neurons=0 takes all).",) if wide else ()
 
     def arrays(self) -> Arrays:
         arrays: Arrays = {"count": np.array([sums.count for sums in self.sums()], dtype=np.int64)}
@@ -205,7 +237,7 @@ class CovarianceState(State):
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self._queue, self._waiting = [], 0
-        self._sums = [Sums(size) for size in self.layout.sizes.values()]
+        self._sums = self._none()
         for layer, name in enumerate(self.layout.names):
             sums = self._sums[layer]
             sums.count = int(np.asarray(state["count"])[layer])

@@ -165,3 +165,16 @@ def test_a_wide_network_no_longer_needs_gigabytes() -> None:
     assert method.memory(layout, 1, 1) < 1e9
     with pytest.raises(BadInput, match="channels=1: expected an integer >= 2"):
         criterion("cac:channels=1")
+
+
+def test_covariances_of_wide_layers_are_estimated_and_say_so() -> None:
+    random = np.random.default_rng(0)
+    rows = {"wide": random.normal(size=(60, 900)) @ np.diag(random.random(900)), "narrow": random.normal(size=(60, 5))}
+    few, many = (criterion(text).start(subjects.context_of(rows)) for text in ("nlc:neurons=300", "nlc"))
+    for state in (few, many):
+        state.update(subjects.trace_of(rows))
+    assert few.value().layers["narrow"] == many.value().layers["narrow"]
+    assert few.value().layers["wide"].value == pytest.approx(many.value().layers["wide"].value, rel=0.1)
+    assert few.value().notes == ("an estimate: of wide 300 neurons were drawn (neurons=0 takes all).",)
+    assert not many.value().notes
+    assert few.criterion.memory(few.layout, 60, 60) < many.criterion.memory(many.layout, 60, 60) / 8

@@ -138,6 +138,13 @@ def test_nlc_is_the_mean_absolute_covariance() -> None:
     assert value.value == pytest.approx(1 + 0.25)
     assert value.dead == 2
     assert after("nlc:exact,offset=1", rows).value().value == pytest.approx(2.25)
+    # Of three equal neurons with variance 4 two are drawn: every pair has 4. Of three independent ones with variance 4 three of
+    # nine pairs have it, though two of the four that are drawn do.
+    still: list[list[float]] = [[0, 0]] * 4
+    equal: dict[str, list[list[float]]] = {"a": [[0, 0, 0], [4, 4, 4]], "b": still[:2]}
+    crossed: dict[str, list[list[float]]] = {"a": [[0, 0, 0], [4, 0, 4], [0, 4, 4], [4, 4, 0]], "b": still}
+    assert after("nlc:neurons=2", equal).value().value == pytest.approx(4)
+    assert after("nlc:neurons=2", crossed).value().value == pytest.approx(4 / 3)
 
 
 def test_nlc_gated_keeps_a_batch_only_where_the_norm_rises() -> None:

@@ -30,6 +30,7 @@ VARIANTS = [
     "tknp:2,capacity=5,mode=layer",
     "cc:0.001",
     "cc:0.001,count_first=false",
+    "nlc:neurons=2",
     "nlc:gated",
     "nlc:preset=code",
     "cac:3",

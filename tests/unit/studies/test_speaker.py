@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from neurotest.generate.swarm import Hit
 from neurotest.sounds import read_wav
-from neurotest.studies import suites
+from neurotest.studies import excitable, suites
 from neurotest.studies.speaker import cells, published, subjects, tables
 from neurotest.studies.speaker.study import LARGE, SMALL, SpeakerStudy
 
@@ -105,3 +106,16 @@ def test_a_network_trained_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     row = cells.faulty(f"{SMALL}+underfit", 0, 2, "random", 2)
     assert row["about"]["accuracy"] < 0.9
     assert row["errors"] <= row["seeds"]
+
+
+def test_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Louder than in the study, so that few seeds have faults; its tables by network."""
+    monkeypatch.setattr(cells, "BALL", dataclasses.replace(cells.BALL, radius=15.0))
+    excited = cells.excited(SMALL, 0, 4, 1)
+    assert 1 <= excited["pairs"] <= 4
+    assert {row["kind"] for row in excitable.excited_rows({SMALL: excited})} == {"corner", "benign"}
+    course = cells.course(SMALL, 0, 2, 3)
+    assert excitable.course_rows({SMALL: course})
+    sweep = tables.sweep({SMALL: cells.sweep(SMALL, 0, 2, 3)})
+    assert [row["value"] for row in sweep] == [*cells.LAMBDAS, "random", "fixed"]
+    assert all(0 <= row["failed"] <= row["seeds"] == 2 for row in sweep)
