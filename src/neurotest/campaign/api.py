@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ from neurotest.sounds import is_sound
 from neurotest.target import Target
 
 BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults", "until_dry")
-FITTED = 1000  # seeds that show what the data are like
+FITTED, VALUES = 1000, 1 << 24  # seeds that show what the data are like, and how many pixels or samples of them at most
 FULL = "the limit of --disk was reached: later faults are rows without an image (`neurotest replay` makes them again)."
 
 
@@ -160,7 +161,8 @@ class _Campaign(Job[FuzzResult]):
         oracles = build_oracles(target, list(plan.oracle))
         chosen = choose_seeds(target, source, oracles, keep_wrong=plan.keep_wrong)
         settings.mutations.check(tuple(chosen.x.shape[1:]))
-        plan, settings = plan.fitted(settings, chosen.unit(chosen.x[:FITTED]))
+        few = max(1, min(FITTED, VALUES // math.prod(chosen.x.shape[1:])))
+        plan, settings = plan.fitted(settings, chosen.unit(chosen.x[:few]))
         train = None if plan.train is None else open_data(target, plan.train)
         context = Context(target=target, train=train, seed=settings.seed, cache=True)
         state = guide.start(context, source.take(chosen.positions))

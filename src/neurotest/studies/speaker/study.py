@@ -20,8 +20,8 @@ LONG: Row = {"reach": 100, "sets": 3, "errors": (100, 100)}
 SIZES: dict[str, dict[str, Row]] = {
     "quick": {
         "spoken-melnet": {"reach": 20, "sets": 2, "errors": (20, 10), "faulty": (20, 5), "figures": (20, 10)},
-        "speakers-deepspeaker": {"reach": 8, "sets": 2, "errors": (8, 5), "faulty": (8, 5)},
-        "speakers-resnet": {"errors": (6, 5)},
+        "speakers-deepspeaker": {"reach": 8, "sets": 10, "errors": (8, 5), "faulty": (8, 5)},
+        "speakers-resnet": {"reach": 8, "sets": 5, "errors": (6, 5)},
     },
     "full": {
         "spoken-melnet": {**LONG, "faulty": (200, 100), "figures": (100, 100)},
@@ -96,5 +96,4 @@ class SpeakerStudy(Study):
         if not speakers.present():
             yield "networks for speakers", "AudioMNIST is not here: `neurotest data get speakers --from DIR`"
         if scale == "quick":
-            yield "speakers-resnet at 30 dB", "not part of the quick scale; it listens to what breaks Deep Speaker"
             yield "figures on networks for speakers", "not part of the quick scale; spoken digits are"

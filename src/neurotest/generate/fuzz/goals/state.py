@@ -33,6 +33,7 @@ MANY, TOP = 32, 16  # beyond so many classes only so many of each parent count
 DEPTHS = 8  # of mutants, for which the shares of valid ones are counted
 FEW_VALID, CHECKED = 0.25, 8  # a rule of which fewer are valid, after so many checks, is not planned at that depth
 RAMP = 16  # the planning batch is this part of the forward passes so far
+VALUES = 1 << 22  # pixels or samples that are looked at together
 RAISED = 0.5  # what a parent counts more that raised the criterion of `coverage`
 
 
@@ -97,8 +98,9 @@ class GoalsState(GuideState, Planner):
     @staticmethod
     def _energy(seeds: Seeds) -> NDArray[np.float64]:
         """(seeds,) the sum of squares of each, in [0, 1]."""
-        parts = [seeds.unit(np.ascontiguousarray(seeds.x[i : i + 256])).flatten(1).double().square().sum(1).numpy()
-                 for i in range(0, len(seeds), 256)]  # fmt: skip
+        step = max(1, min(256, VALUES // int(np.prod(seeds.x.shape[1:]))))
+        parts = [seeds.unit(np.ascontiguousarray(seeds.x[i : i + step])).flatten(1).double().square().sum(1).numpy()
+                 for i in range(0, len(seeds), step)]  # fmt: skip
         return np.concatenate(parts)
 
     def _seed_rows(self) -> ParentRows:
