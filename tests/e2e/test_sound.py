@@ -262,3 +262,63 @@ def test_light_is_refused_with_a_way_out(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["diff", TARGET, OTHER, "--seeds", SEEDS, "--out", str(tmp_path / "run")])
     assert isinstance(result.exception, BadInput)
     assert "deepxplore:free" in str(result.exception)
+
+
+STRANGER = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(256))
+        self.a, self.b = nn.Conv2d(1, 6, 3, stride=2, padding=1), nn.Linear(24, 3)
+
+    def forward(self, x):
+        s = torch.stft(x[:, 0], 256, 128, window=self.window, return_complex=True).abs()
+        s = F.relu(self.a(torch.log(s + 1e-3)[:, None]))
+        return self.b(F.adaptive_avg_pool2d(s, (4, 1)).flatten(1))
+
+
+def build():
+    return Net()
+"""
+
+
+def test_a_strangers_network_on_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A builder without weights, functional activations, a front end of its own, a folder of files: first command to last."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(STRANGER)
+    names: dict[str, Any] = {}
+    exec(STRANGER, names)
+    torch.manual_seed(0)
+    module = names["build"]()
+    source = neurotest.data("zoo:spoken-digits/test[:60]")
+    samples = source.read(np.arange(60))
+    with torch.no_grad():
+        x = torch.from_numpy(samples).float() / 32768
+        module.b.bias.sub_(module(x).mean(0))
+        said = module(x).argmax(1).tolist()
+    torch.save(module.state_dict(), "net.pt")
+    Path("classes.txt").write_text("low\nmiddle\nhigh\n")
+    for number, (one, name) in enumerate(zip(samples, said, strict=True)):
+        folder = Path("takes", ("low", "middle", "high")[name])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:02}.wav").write_bytes(wav(one, speech.RATE))
+    words = ["py:net.py:build", "wav:takes", "--weights", "net.pt", "--size", "1x4800", "--rate", "8000", "--bounds", "-1", "1"]
+    words += ["--classes", "classes.txt"]
+    assert command("doctor", *words)["accuracy"] == 1
+    assert command("cover", *words, "--train", "wav:takes", "--out", "cover")["inputs"] == 60
+    assert len(command("select", *words, "--method", "deepgini", "--budget", "6")["indices"]) == 6
+    found = command("fuzz", *words, "--forwards", "200", "--out", "campaign")
+    assert found["faults"] > 0
+    with Run.open("campaign") as run:
+        number = run.rows("SELECT number FROM mutant WHERE oracle IS NOT NULL")[0][0]
+    assert command("explain", "campaign", str(number), "--train", "wav:takes")["fault"] == number
+    checked = command("check", *words, "--only", "attacks", "--out", "check")["examinations"]["attacks"]
+    assert checked["radii"][0]["radius"] < 1 / 1000  # by the loudness of the takes, not by steps of pixels
+    page = Path("check/report.html").read_text()
+    assert "dB below the sound" in page
+    assert "--rate 8000" in page

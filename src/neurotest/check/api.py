@@ -25,14 +25,13 @@ from neurotest.errors import BadInput, Remark, near
 from neurotest.jobs.life import other_setting
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.parts import Parts
-from neurotest.jobs.stored import stored_target, target_config
+from neurotest.jobs.stored import described, stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.public import public
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.scan import BATCH, Progress
 from neurotest.target import Target
-from neurotest.target.description import Description
 
 TIME = 300.0
 KEPT = 0.95  # of the time, for examinations; loading the network and writing the page take the rest
@@ -211,18 +210,4 @@ class _Check(Job[CheckResult]):
 
 def words(target: Target, source: Source) -> str:
     """Target, data and what describes the target, as they stand on a command line."""
-    description = Description.of(target)
-    parts = [target.spec, source.spec or "DATA"]
-    for option in ("weights", "size", "resize", "crop", "interpolation"):
-        value = getattr(description, option)
-        if value is not None and not target.spec.startswith("zoo:"):
-            parts += [f"--{option}", "x".join(map(str, value)) if isinstance(value, tuple) else str(value)]
-    if not target.spec.startswith("zoo:"):
-        for option in ("mean", "std"):
-            if (numbers := getattr(description, option)) is not None:
-                parts += [f"--{option}", ",".join(f"{number:g}" for number in numbers)]
-        if tuple(target.bounds) != (0.0, 1.0):
-            parts += ["--bounds", *(f"{limit:g}" for limit in target.bounds)]
-        if target.outputs != "logits":
-            parts += ["--outputs", target.outputs]
-    return shlex.join(parts)
+    return shlex.join([target.spec, source.spec or "DATA", *described(target_config(target))])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -10,13 +10,43 @@ from neurotest.check.examination import Examination
 from neurotest.check.finding import Examined, Finding, Picture, percent, share
 from neurotest.check.subject import Clock, Subject
 from neurotest.checks import setting
+from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.gradient import AttackResult, attack
+from neurotest.levels import SIXTEEN
 from neurotest.registry import register
+from neurotest.sounds import is_sound
 from neurotest.stats.bootstrap import Interval, wilson
 
 SHOWN = 8
-RADII = (1, 2, 4, 8, 16, 32)  # in steps of 8-bit pixels
+STEPS, FAINT_STEPS = (1, 2, 4, 8, 16, 32), 8  # radii in steps of 8-bit pixels, and those that can hardly be seen
+DECIBELS, FAINT_DECIBELS = (60, 50, 40, 30, 20, 10), 40  # of sound: how far noise of that radius lies below it
+
+
+class Radius(NamedTuple):
+    text: str
+    eps: float  # a share of the input range
+    faint: bool
+
+
+class Point(NamedTuple):
+    """Of the curve: what is left under the attack, and under noise of the same size."""
+
+    radius: Radius
+    kept: Interval
+    noise: Interval
+    result: AttackResult
+
+
+def radii(source: Source) -> list[Radius]:
+    """Smallest first. Of sound they go by its own loudness: the same step is nothing beside a shout, and drowns a whisper."""
+    if not is_sound(source.dtype, source.shape):
+        return [Radius(f"of {step}/255", step / 255, step <= FAINT_STEPS) for step in STEPS]
+    x = source.read(np.arange(len(source))).astype(np.float64) / SIXTEEN.steps
+    loud = float(np.median(np.sqrt(np.square(x.reshape(len(x), -1)).mean(axis=1))))
+    # The root mean square of even noise between -eps and eps is eps / sqrt(3).
+    sizes = ((below, loud * np.sqrt(3) * 10 ** (-below / 20)) for below in DECIBELS)
+    return [Radius(f"{below} dB below the sound", min(1.0, float(eps)), below >= FAINT_DECIBELS) for below, eps in sizes]
 
 
 @register(
@@ -26,8 +56,8 @@ RADII = (1, 2, 4, 8, 16, 32)  # in steps of 8-bit pixels
 class Attacks(Examination):
     """Accuracy under PGD of growing radius, and under noise of the same size.
 
-    An alarm only where noise that can hardly be seen (up to 8/255) breaks more than one input in ten: no network withstands
-    attacks unless it was trained to. inputs: that are attacked. steps: of the attack.
+    An alarm only where noise that can hardly be perceived (up to 8/255; of sound, 40 dB below it) breaks more than one input
+    in ten: no network withstands attacks unless it was trained to. inputs: that are attacked. steps: of the attack.
     """
 
     name: ClassVar[str] = "attacks"
@@ -40,19 +70,21 @@ class Attacks(Examination):
 
     def examine(self, subject: Subject, clock: Clock) -> Examined:
         part = subject.source.take(subject.some("attacks", self.inputs))
-        curve: list[tuple[int, Interval, Interval, AttackResult]] = []
-        for radius in RADII:
+        curve: list[Point] = []
+        every = radii(part)
+        for radius in every:
             if clock.over or (curve and clock.left < clock.spent / len(curve)):
                 break
-            result = self._attacked(subject, part, radius / 255)
+            result = self._attacked(subject, part, radius.eps)
             right, of = len(result), len(result) + result.set_aside
             kept, noise = (wilson(right - int(bad.sum()), of) for bad in (result.fault, result.control.fault))
-            curve.append((radius, kept, noise, result))
+            curve.append(Point(radius, kept, noise, result))
             if result.faults == right:  # nothing is left to lose at a larger radius
                 break
         if not curve:
             return Examined(self.name, "the time was over before the first radius", ran_out=True, skipped=True)
-        return self._examined(subject, curve, ran_out=curve[-1][0] != RADII[-1] and curve[-1][3].faults < len(curve[-1][3]))
+        last = curve[-1]
+        return self._examined(subject, curve, ran_out=last.radius != every[-1] and last.result.faults < len(last.result))
 
     def _attacked(self, subject: Subject, part: Any, eps: float) -> AttackResult:
         result: AttackResult = attack(
@@ -63,32 +95,31 @@ class Attacks(Examination):
             raise BadInput("no input is classified correctly")
         return result
 
-    def _examined(self, subject: Subject, curve: list[Any], ran_out: bool) -> Examined:
-        clean = wilson(len(curve[0][3]), len(curve[0][3]) + curve[0][3].set_aside)
+    def _examined(self, subject: Subject, curve: list[Point], ran_out: bool) -> Examined:
+        clean = wilson(len(curve[0].result), len(curve[0].result) + curve[0].result.set_aside)
         numbers: dict[str, Any] = {
             "accuracy": clean.value,
-            "radii": [{"radius": r / 255, "attacked": kept.value, "noise": noise.value} for r, kept, noise, _ in curve],
+            "radii": [{"radius": one.radius.eps, "attacked": one.kept.value, "noise": one.noise.value} for one in curve],
         }
         rows = [share("not attacked", clean)]
-        for radius, kept, noise, _ in curve:
-            rows += [share(f"PGD, radius {radius}/255", kept), share(f"noise, radius {radius}/255", noise)]
-        half = next((radius for radius, kept, *_ in curve if kept.value < clean.value / 2), None)
-        lost = "it keeps more than half of its accuracy" if half is None else f"an attack of {half}/255 halves its accuracy"
+        for one in curve:
+            rows += [share(f"{what} {one.radius.text}", left) for what, left in (("PGD", one.kept), ("noise", one.noise))]
+        half = next((one for one in curve if one.kept.value < clean.value / 2), None)
+        lost = "it keeps more than half of its accuracy" if half is None else f"an attack {half.radius.text} halves its accuracy"
         last = curve[-1]
-        summary = f"{lost}; at {last[0]}/255 {percent(last[1])} are left, under noise {percent(last[2])}"
-        deeper = f"neurotest attack {subject.words} --attack pgd --eps {(half or last[0]) / 255:.4f}"
-        findings = [Finding(self.name, "note", 0.15, summary, tuple(rows), self._pictures(subject, curve, half), deeper)]
-        for radius, _, noise, _ in curve:
-            if radius <= 8 and noise.high < 0.9 * clean.value:
-                sentence = (
-                    f"noise of {radius}/255, which can hardly be seen, leaves {percent(noise)} of {100 * clean.value:.1f} %"
-                )
+        summary = f"{lost}; one {last.radius.text} leaves {percent(last.kept)}, noise {percent(last.noise)}"
+        deeper = f"neurotest attack {subject.words} --attack pgd --eps {(half or last).radius.eps:.4g}"
+        findings = [Finding(self.name, "note", 0.15, summary, tuple(rows), self._pictures(subject, half or last), deeper)]
+        for one in curve:
+            if one.radius.faint and one.noise.high < 0.9 * clean.value:
+                left = f"leaves {percent(one.noise)} of {100 * clean.value:.1f} %"
+                sentence = f"noise {one.radius.text}, which can hardly be perceived, {left}"
                 findings.append(Finding(self.name, "alarm", 0.7, sentence, tuple(rows), (), deeper, "train with noise"))
                 break
         return Examined(self.name, summary, tuple(findings), numbers, ran_out=ran_out)
 
-    def _pictures(self, subject: Subject, curve: list[Any], half: int | None) -> tuple[Picture, ...]:
-        result: AttackResult = next((one for radius, _, _, one in curve if radius == half), curve[-1][3])
+    def _pictures(self, subject: Subject, point: Point) -> tuple[Picture, ...]:
+        result = point.result
         return tuple(
             Picture(
                 np.asarray(result.x[i]),

@@ -89,8 +89,8 @@ def batches(examined: Examined) -> Iterator[Finding]:
 
 
 def finite(examined: Examined) -> Iterator[Finding]:
-    """Non-finite outputs on the inputs, on black, on white and on noise."""
-    for what, x in (("the inputs", examined.x), ("black, white or noise", examined.extremes)):
+    """Non-finite outputs on the inputs, on the lowest and the highest values, and on noise."""
+    for what, x in (("the inputs", examined.x), ("all values lowest, all highest, or noise", examined.extremes)):
         out = examined.answers if x is examined.x else examined.raw(x)
         broken = ~torch.isfinite(out).flatten(1).all(1)
         if bool(broken.any()):
@@ -99,7 +99,7 @@ def finite(examined: Examined) -> Iterator[Finding]:
             advice = "look for a division, a logarithm or an overflow there; check --bounds, --mean and --std"
             yield Finding("finite", "problem", text, advice)
             return
-    yield Finding("finite", "ok", "all outputs are finite, also on black, white and noise")
+    yield Finding("finite", "ok", "all outputs are finite, also with all values lowest, with all highest and on noise")
 
 
 def outputs(examined: Examined) -> Iterator[Finding]:

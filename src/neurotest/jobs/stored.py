@@ -41,6 +41,29 @@ def target_config(*targets: Target) -> dict[str, Any]:
     return config
 
 
+def described(config: Mapping[str, Any]) -> list[str]:
+    """The options that a target of one's own needs to be the one of this run; one of the zoo or of a repair needs none."""
+    description = config.get("description") or {}
+    if str(config.get("target")).startswith(("zoo:", "run:")):
+        return []
+    words: list[str] = []
+    for name in ("weights", "resize", "crop", "interpolation", "rate", "layout", "precision"):
+        if description.get(name) is not None:
+            words += [f"--{name}", str(description[name])]
+    for name, sign in (("mean", ","), ("std", ","), ("size", "x")):
+        if description.get(name) is not None:
+            words += [f"--{name}", sign.join(f"{number:g}" for number in description[name])]
+    words += ["--outputs", description["outputs"]] if description.get("outputs", "logits") != "logits" else []
+    for name, usual in (("bounds", [0, 1]), ("span", None)):
+        if description.get(name) is not None and list(description[name]) != usual:
+            words += [f"--{name}", *(f"{number:g}" for number in description[name])]
+    return [
+        *words,
+        *(["--grey"] if description.get("grey") else []),
+        *(["--classes", "FILE"] if description.get("classes") else []),
+    ]
+
+
 def stored_target(run: Run, target: AnyTarget | None = None) -> Target:
     """The target a run was made with, checked by its fingerprint. Of several the first, or the one that is named.
 

@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 from neurotest import registry
+from neurotest.jobs.stored import described
 from neurotest.report import charts
-from neurotest.report.section import Conclusion, Row, command, described, section
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.store import Run
 
 COMMANDS = ("cover",)

@@ -7,8 +7,9 @@ import io
 from typing import Any
 
 from neurotest.errors import BadInput
+from neurotest.jobs.stored import described
 from neurotest.report import pictures
-from neurotest.report.section import Conclusion, Row, command, described, section
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.store import Run
 from neurotest.semantics.descriptions import COLUMNS, SHEETS, TABLE, plain, rows_of
 from neurotest.semantics.descriptions import LARGEST as LARGEST_TABLE

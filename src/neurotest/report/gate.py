@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from neurotest.jobs.stored import described
 from neurotest.report import charts
-from neurotest.report.section import Conclusion, Row, command, described, section
+from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.store import Run
 
 FALLEN = 5  # classes in the first sentence

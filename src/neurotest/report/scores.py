@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from neurotest.report.section import Conclusion, Row, command, described, plural, section
+from neurotest.jobs.stored import described
+from neurotest.report.section import Conclusion, Row, command, plural, section
 from neurotest.runs.store import Run
 
 SHOWN = 20

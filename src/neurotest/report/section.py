@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
@@ -44,29 +44,6 @@ def joined(words: list[str]) -> str:
 def command(name: str, *words: object) -> str:
     """A command to be copied into a shell: what a shell would take for something else stands in quotation marks."""
     return shlex.join(["neurotest", name, *(str(word) for word in words if word is not None)])
-
-
-def described(config: Mapping[str, Any]) -> list[str]:
-    """The options that a target of one's own needs to be the one of this run; one of the zoo or of a repair needs none."""
-    description = config.get("description") or {}
-    if str(config.get("target")).startswith(("zoo:", "run:")):
-        return []
-    words: list[str] = []
-    for name in ("weights", "resize", "crop", "interpolation", "rate", "layout", "precision"):
-        if description.get(name) is not None:
-            words += [f"--{name}", str(description[name])]
-    for name, sign in (("mean", ","), ("std", ","), ("size", "x")):
-        if description.get(name) is not None:
-            words += [f"--{name}", sign.join(f"{number:g}" for number in description[name])]
-    words += ["--outputs", description["outputs"]] if description.get("outputs", "logits") != "logits" else []
-    for name, usual in (("bounds", [0, 1]), ("span", None)):
-        if description.get(name) is not None and list(description[name]) != usual:
-            words += [f"--{name}", *(f"{number:g}" for number in description[name])]
-    return [
-        *words,
-        *(["--grey"] if description.get("grey") else []),
-        *(["--classes", "FILE"] if description.get("classes") else []),
-    ]
 
 
 @dataclass(frozen=True)
