@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from neurotest.report.section import command, described
+from neurotest.jobs.stored import described
+from neurotest.report.section import command
 
 
 def test_a_network_of_ones_own_keeps_its_options() -> None:
