@@ -110,7 +110,7 @@ def test_a_network_trained_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Louder than in the study, so that few seeds have faults; its tables by network."""
-    monkeypatch.setattr(cells, "BALL", dataclasses.replace(cells.BALL, radius=15.0))
+    monkeypatch.setattr(cells, "BALL", dataclasses.replace(subjects.BALL, radius=15.0))
     excited = cells.excited(SMALL, 0, 4, 1)
     assert 1 <= excited["pairs"] <= 4
     assert {row["kind"] for row in excitable.excited_rows({SMALL: excited})} == {"corner", "benign"}
