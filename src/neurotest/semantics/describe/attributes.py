@@ -204,13 +204,14 @@ def _dissect(settings: Attributes, material: Material, layers: tuple[Layer, ...]
             total += labels.shape[1]
             sides = next(iter(words.values())).shape[1:]
             for layer in layers:
-                flat = maps(layer, trace[want][layer.name])
-                for some in _parts(flat, labels.shape[1]):
-                    part = flat[:, some]
-                    here = part.amax(dim=2, keepdim=True) if whole else enlarge(part, places(layer), sides)
-                    each = _count(here.flatten(2), gammas[layer.name][some], labels, together[layer.name][some])
-                    lit[layer.name][some] += each.sum(axis=0)
-                    squares[layer.name][some] += np.square(each, dtype=float).sum(axis=0)
+                flat, gamma = maps(layer, trace[want][layer.name]), gammas[layer.name]
+                each = np.zeros(flat.shape[:2], dtype=np.int64)
+                for image, neuron in _excited(flat, gamma, labels.shape[1] // len(flat)):
+                    here = flat[image, neuron].unsqueeze(1)
+                    here = here.amax(dim=2) if whole else enlarge(here, places(layer), sides).flatten(1)
+                    _count(here > gamma[neuron].to(here.device)[:, None], image, neuron, labels, together[layer.name], each)
+                lit[layer.name] += each.sum(axis=0)
+                squares[layer.name] += np.square(each, dtype=float).sum(axis=0)
     return {name: Dissection(together[name], lit[name], true, total, squares[name]) for name in together}
 
 
@@ -219,10 +220,12 @@ def _coarse(places: dict[str, NDArray[np.int64]], every: int) -> dict[str, NDArr
     return {family: words[:, every // 2 :: every, every // 2 :: every] for family, words in places.items()}
 
 
-def _parts(flat: Tensor, size: int) -> Iterator[slice]:
-    """Some neurons of maps after the other, so many at once as may be enlarged to `size` places of all images together."""
+def _excited(flat: Tensor, gamma: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Images and neurons whose map (n, neurons, places) is above gamma anywhere, so many at once as may be enlarged to `size`
+    places. Between places an enlarged map is a mean of its neighbours, so that the others have no place above gamma."""
+    image, neuron = torch.nonzero(flat.amax(dim=2) > gamma.to(flat.device), as_tuple=True)
     step = max(1, LARGE // (4 * size))
-    return (slice(start, start + step) for start in range(0, flat.shape[1], step))
+    return zip(image.split(step), neuron.split(step), strict=True)
 
 
 def _passes(settings: Attributes, material: Material, probe: Probe) -> Iterator[tuple[Probes, Trace]]:
@@ -242,16 +245,19 @@ def _pooled(layers: tuple[Layer, ...], want: Want, trace: Trace) -> Trace:
     return Trace(trace.logits, {want: values})
 
 
-def _count(here: Tensor, gamma: Tensor, labels: NDArray[np.int64], together: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Add a batch's lit places, (n, neurons, places) above gamma, to the counts; returns how many each image has: (n, neurons).
+def _count(
+    above: Tensor, image: Tensor, neuron: Tensor, labels: NDArray[np.int64], together: NDArray[np.int64], each: NDArray[np.int64]
+) -> None:
+    """Add places (m, places) of the maps of these images and neurons (m,) to the counts with each word, and to how many places
+    each image lights: (n, neurons).
 
     Only lit places are looked at, one in a hundred.
     """
-    n, neurons, size = here.shape
-    image, neuron, place = (i.cpu().numpy() for i in torch.nonzero(here > gamma.to(here.device)[None, :, None], as_tuple=True))
-    at = image * size + place
-    for row in labels:
-        word = row[at]
+    row, place = (i.cpu() for i in torch.nonzero(above, as_tuple=True))
+    images, neurons = image.cpu()[row].numpy(), neuron.cpu()[row].numpy()
+    at = images * above.shape[1] + place.numpy()
+    for words in labels:
+        word = words[at]
         labelled = word >= 0
-        together += np.bincount(neuron[labelled] * WIDTH + word[labelled], minlength=neurons * WIDTH).reshape(neurons, WIDTH)
-    return np.bincount(image * neurons + neuron, minlength=n * neurons).reshape(n, neurons)
+        together += np.bincount(neurons[labelled] * WIDTH + word[labelled], minlength=together.size).reshape(together.shape)
+    each += np.bincount(images * each.shape[1] + neurons, minlength=each.size).reshape(each.shape)
