@@ -86,6 +86,14 @@ def test_a_strangers_network_is_repaired_with_a_run_that_was_moved(
     assert named.code == 2
 
 
+def test_a_gate_opens_for_the_better_network_only(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    better, worse, images = "zoo:fashion-resnet20", "zoo:fashion-lenet1", "zoo:fashion-mnist/test[:400]"
+    assert cli("gate", better, worse, images, "--out", "refused", "-q").code == 1
+    assert cli("gate", worse, better, images, "--out", "opened", "-q").code == 0
+    assert cli("gate", better, better, images, "--out", "same", "-q").code == 0
+
+
 RUNS = {
     "attack": ["--attack", "fgsm:eps=0.1", "--batch", "10"],
     "swarm": ["--evaluations", "30", "--controls", "none", "--radius", "0.3"],
