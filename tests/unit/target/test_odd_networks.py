@@ -164,12 +164,13 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_memory")
 def test_a_covariance_is_refused_before_it_is_asked_for(wide: Target, inputs: Source) -> None:
     with pytest.raises(BadInput, match=r"nlc.* would need 240 GB of memory, and 1\.0 GB are free: use --neuron channel"):
-        cover(wide, inputs, ["nlc"], out=False, memory=1e15)
-    nlc, context = registry.build("criterion", "nlc"), Context(target=wide)
+        cover(wide, inputs, ["nlc:neurons=0"], out=False, memory=1e15)
+    nlc, context = registry.build("criterion", "nlc:neurons=0"), Context(target=wide)
     with pytest.raises(BadInput, match=r"nlc on 2 layers \(the widest, 'wide', has 100,000 neurons\) would need 240 GB"):
         nlc.start(context)
     with pytest.raises(BadInput, match=r"the covariance of 100,0\d\d neurons would need 240 GB of memory.*--layers"):
         select(wide, inputs, "mdsa:features=none,min_var=0", 5, train=inputs, out=False)
+    assert "neurons were drawn" in cover(wide, inputs, ["nlc"], out=False).criteria["nlc"].value.notes[0]
 
 
 @pytest.mark.usefixtures("small_memory")
