@@ -170,3 +170,13 @@ def test_what_two_islands_reached_and_spent_by_hand() -> None:
     large.begin_leg()
     large.learn(small.changes())
     assert large.smallest[2] == 1.0
+
+
+def test_cells_of_an_earlier_version_come_to_stand_where_they_are_numbered_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cell 11 of 16 is cell 3 of 4: one number is a multiple of the other."""
+    monkeypatch.setattr("neurotest.generate.fuzz.goals.goal.MOST_CELLS", 4)
+    state = start("pair")
+    state.restore({"count": np.array([1]), "cells": np.array([11]), "reached": np.array([True]), "spent": np.array([0.5])})
+    assert isinstance(state, CellGoalState)
+    assert np.flatnonzero(state.reached).tolist() == [3]
+    assert state.worth().values.tolist() == [1, 1, 1, 0, 0]

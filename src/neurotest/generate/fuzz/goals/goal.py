@@ -187,7 +187,8 @@ class CellGoalState(GoalState):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         super().restore(arrays)
         self.reached[:], self.spent[:], self._worths = False, 0.0, None
-        self.reached[arrays["cells"]], self.spent[arrays["cells"]] = arrays["reached"], arrays["spent"]
+        cells = arrays["cells"] % self.size  # campaigns of an earlier version had four times as many at most
+        self.reached[cells], self.spent[cells] = arrays["reached"], arrays["spent"]
 
     def begin_leg(self) -> None:
         super().begin_leg()
