@@ -204,12 +204,13 @@ def _dissect(settings: Attributes, material: Material, layers: tuple[Layer, ...]
             total += labels.shape[1]
             sides = next(iter(words.values())).shape[1:]
             for layer in layers:
-                flat, gamma = maps(layer, trace[want][layer.name]), gammas[layer.name]
+                flat = maps(layer, trace[want][layer.name])
+                gamma = gammas[layer.name].to(flat.device)
                 each = np.zeros(flat.shape[:2], dtype=np.int64)
                 for image, neuron in _excited(flat, gamma, labels.shape[1] // len(flat)):
                     here = flat[image, neuron].unsqueeze(1)
                     here = here.amax(dim=2) if whole else enlarge(here, places(layer), sides).flatten(1)
-                    _count(here > gamma[neuron].to(here.device)[:, None], image, neuron, labels, together[layer.name], each)
+                    _count(here > gamma[neuron][:, None], image, neuron, labels, together[layer.name], each)
                 lit[layer.name] += each.sum(axis=0)
                 squares[layer.name] += np.square(each, dtype=float).sum(axis=0)
     return {name: Dissection(together[name], lit[name], true, total, squares[name]) for name in together}
@@ -223,7 +224,7 @@ def _coarse(places: dict[str, NDArray[np.int64]], every: int) -> dict[str, NDArr
 def _excited(flat: Tensor, gamma: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Images and neurons whose map (n, neurons, places) is above gamma anywhere, so many at once as may be enlarged to `size`
     places. Between places an enlarged map is a mean of its neighbours, so that the others have no place above gamma."""
-    image, neuron = torch.nonzero(flat.amax(dim=2) > gamma.to(flat.device), as_tuple=True)
+    image, neuron = torch.nonzero(flat.amax(dim=2) > gamma, as_tuple=True)
     step = max(1, LARGE // (4 * size))
     return zip(image.split(step), neuron.split(step), strict=True)
 
