@@ -74,6 +74,25 @@ def test_help_is_quick_and_imports_no_torch() -> None:
     assert ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime < 2
 
 
+def test_the_options_of_a_command_are_there_wherever_it_is_named(cli) -> None:
+    """Only the commands among the words have options; a command without them would do nothing and exit 0."""
+    asked = {words: cli(*words).out for words in (("cover", "--help"), ("--", "cover", "--help"), ("bench", "probe", "--help"))}
+    for words, said in asked.items():
+        assert ("--repeats" if "bench" in words else "--criteria") in said
+    for group in ("bench", "zoo", "data", "runs"):
+        assert "Commands:" in cli(group, "--help").out
+
+
+def test_help_names_every_command(cli) -> None:
+    from typer.main import get_command
+
+    from neurotest.cli.app import app
+
+    said = cli("--help").out
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        assert f"  {name} " in said and command.get_short_help_str(20).removesuffix("...") in said
+
+
 def test_version(cli) -> None:
     from neurotest import __version__
 

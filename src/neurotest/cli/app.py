@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import warnings
@@ -113,7 +114,7 @@ def _run() -> None:
         keep_freed()
     try:
         with interrupts.listening():
-            code = app(prog_name="neurotest", standalone_mode=False)  # or typer would print usage errors in a form of its own
+            code = _with_options_of(sys.argv[1:])(prog_name="neurotest", standalone_mode=False)  # or typer would print usage errors in a form of its own
         if code:
             raise SystemExit(code)
     except NeurotestError as error:
@@ -135,6 +136,31 @@ def _run() -> None:
         from neurotest.cli.bug import bug_report
 
         fail(f"internal error ({type(error).__name__}: {error}); {bug_report(error)}", 4)
+
+
+def _with_options_of(words: list[str]) -> typer.Typer:
+    """The application in which only the commands among these words have options; reading those of all doubles the start-up."""
+    asked = copy.copy(app)
+    asked.registered_commands = [info if info.name in words else _listed(info) for info in app.registered_commands]
+    asked.registered_groups = [info if info.name in words else _empty(info) for info in app.registered_groups]
+    return asked
+
+
+def _listed(info: Any) -> Any:
+    def nothing() -> None:
+        return None
+
+    nothing.__doc__ = info.callback.__doc__
+    listed = copy.copy(info)
+    listed.callback = nothing
+    return listed
+
+
+def _empty(info: Any) -> Any:
+    empty = copy.copy(info)
+    empty.typer_instance = copy.copy(info.typer_instance)
+    empty.typer_instance.registered_commands = []
+    return empty
 
 
 def _misused(error: Any) -> None:

@@ -242,12 +242,14 @@ def holds(*numbers: str, unless: tuple[str, ...] = ()) -> Callable[[Callable[...
     return declare
 
 
+@functools.cache  # each command is asked several times, and evaluating its annotations is most of the start-up
 def _own(command: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(command, eval_str=True).parameters
 
 
 def _without_own(command: Callable[..., Any], options: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
-    return {name: option for name, option in options.items() if name not in _own(command)}
+    own = _own(command)
+    return {name: option for name, option in options.items() if name not in own}
 
 
 def with_options(
