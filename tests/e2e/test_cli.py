@@ -90,7 +90,8 @@ def test_help_names_every_command(cli) -> None:
 
     said = cli("--help").out
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        assert f"  {name} " in said and command.get_short_help_str(20).removesuffix("...") in said
+        assert f"  {name} " in said
+        assert command.get_short_help_str(20).removesuffix("...") in said
 
 
 def test_version(cli) -> None:

@@ -114,7 +114,8 @@ def _run() -> None:
         keep_freed()
     try:
         with interrupts.listening():
-            code = _with_options_of(sys.argv[1:])(prog_name="neurotest", standalone_mode=False)  # or typer would print usage errors in a form of its own
+            asked = _with_options_of(sys.argv[1:])
+            code = asked(prog_name="neurotest", standalone_mode=False)  # or typer would print usage errors in a form of its own
         if code:
             raise SystemExit(code)
     except NeurotestError as error:
