@@ -100,6 +100,14 @@ def test_version(cli) -> None:
     assert cli("--version") == (0, f"neurotest {__version__}\n", "")
 
 
+def test_an_automatic_batch_is_the_default(cli, model: Path, pool: Path) -> None:
+    words = ("select", f"py:{model}:build", f"npz:{pool}#x,y", "--json", "--method", "deepgini", "--batch")
+    assert json.loads(cli(*words, "auto").out)["scores"] == json.loads(cli(*words, "250").out)["scores"]
+    code, _, said = cli(*words, "many")
+    assert code == 2
+    assert "'many' is neither an integer nor auto" in said
+
+
 def test_select_own_model_and_data_as_json(cli, model: Path, pool: Path) -> None:
     result = cli("select", f"py:{model}:build", f"npz:{pool}#x,y", "--method", "deepgini", "--budget", "10%", "--json")
     assert result.code == 0, result.err

@@ -15,7 +15,26 @@ Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON objec
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/COMMAND-TIME).")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
 Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first so many inputs.")]
-Batch = Annotated[int, typer.Option("--batch", help="Inputs per forward pass.")]
+
+
+def _inputs(value: str) -> int | None:
+    try:
+        return None if value == "auto" else int(value)
+    except ValueError:
+        raise typer.BadParameter(f"{value!r} is neither an integer nor auto") from None
+
+
+def _or_default(parameter: typer.CallbackParam, value: int | None) -> Any:
+    return parameter.default if value is None else value
+
+
+Batch = Annotated[
+    int,
+    typer.Option(
+        "--batch", parser=_inputs, callback=_or_default, metavar="<int>",
+        help="Inputs per forward pass, in smaller parts where the network is large (auto: the default).",
+    ),
+]  # fmt: skip
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the forward pass (default: torch's choice).")]
 Device = Annotated[str, typer.Option("--device", help="Where the network runs: cpu, cuda, mps.")]
 Layers = Annotated[str | None, typer.Option("--layers", help="Globs over layer names, pre_activation or post_activation.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,27 +82,26 @@ def shown_inputs(run: Run) -> Shown:
     return Shown(np.stack([row[0] for row in rows]), fault, label, predicted, root)
 
 
+T = TypeVar("T")
 Input = tuple[NDArray[np.generic], int, int, int]  # image, class it is, class the network says, position of its seed
 
 
-def _thinned(inputs: list[Input]) -> list[Input]:
+def _thinned(inputs: list[T]) -> list[T]:
     return [inputs[i] for i in np.unique(np.linspace(0, len(inputs) - 1, MOST).round().astype(int))] if inputs else []
 
 
 def _campaign(run: Run) -> tuple[list[Input], list[Input]]:
     store = Store(run)
     x, rows = store.seeds()
-    seeds: list[Input] = []
+    known: list[tuple[int, int, int]] = []
     for row in run.inputs():
         label = row.predicted if row.label is None else row.label
         if label is not None and row.position in rows:
-            seeds.append(
-                (np.array(x[rows[row.position]]), label, row.predicted if row.predicted is not None else label, row.position)
-            )
+            known.append((row.position, label, label if row.predicted is None else row.predicted))
+    seeds = [(np.array(x[rows[position]]), label, predicted, position) for position, label, predicted in _thinned(known)]
     stored = store.mutants("oracle IS NOT NULL AND file IS NOT NULL AND expected >= 0")
-    faults = [m for m in stored if m.file is not None]
-    few = [faults[i] for i in np.unique(np.linspace(0, len(faults) - 1, MOST).round().astype(int))] if faults else []
-    return seeds, [(np.asarray(decode(m.file)), m.expected, m.predicted, m.root) for m in few if m.file is not None]
+    faults = _thinned([m for m in stored if m.file is not None])
+    return seeds, [(np.asarray(decode(m.file)), m.expected, m.predicted, m.root) for m in faults if m.file is not None]
 
 
 def _suite(run: Run) -> tuple[list[Input], list[Input]]:
