@@ -197,7 +197,7 @@ class AudioMutations(RuleMutations):
             Family("companding", Companding(), single((8, 7, 6, 5)), (16.0,)),
         )
 
-    def _working(self, x: Tensor) -> Tensor:
+    def _working(self, x: Tensor, levels: Levels | None) -> Tensor:
         return x.double()
 
     def check(self, shape: tuple[int, ...]) -> None:

@@ -185,7 +185,7 @@ class Mutations(ABC):
             raise BadInput(
                 f"{len(draws)} draws of {', '.join(draws.names)} do not fit {len(x)} inputs and {', '.join(self.names)}."
             )
-        dtype, x = x.dtype, self._working(x)
+        dtype, x = x.dtype, self._working(x, levels)
         out = x.clone()
         parameters = torch.from_numpy(draws.parameters)
         parameters = parameters if self.exact else parameters.to(x)
@@ -205,9 +205,9 @@ class Mutations(ABC):
             out[index] = warp(x[index], torch.cat(matrices).to(x))
         return self._finish(out, root, levels).to(dtype)
 
-    def _working(self, x: Tensor) -> Tensor:
-        """In the precision that the operators need."""
-        return x
+    def _working(self, x: Tensor, levels: Levels | None) -> Tensor:
+        """In the precision that the operators need: where nothing is rounded, the last bit would depend on the rest of the batch."""
+        return x.double() if levels is None and self.exact else x
 
     def _finish(self, x: Tensor, root: Tensor | None, levels: Levels | None) -> Tensor:
         """Clip and round, in place: x belongs to `apply`."""

@@ -97,6 +97,21 @@ def test_chains_replay_value_for_value_alone_and_in_a_batch(mutations: Mutations
         assert torch.equal(chains.replay(mutations, x[i : i + 1], kept[i : i + 1])[0], mutants[i])
 
 
+@pytest.mark.parametrize("name", sorted(set(registry.entries("mutation")) - {"audio"}))
+@pytest.mark.parametrize(("channels", "size"), [(1, 14), (1, 28), (3, 33)])
+def test_fractions_replay_value_for_value_in_every_batch(name: str, channels: int, size: int) -> None:
+    """Values that no file rounds keep their last bit, or a mutant made again would not be known as itself."""
+    mutations = registry.build("mutation", name)
+    x = torch.from_numpy(np.random.default_rng(2).random((60, channels, size, size), dtype=np.float32))
+    draws = mutations.draw_from(uniforms(60))
+    mutants = mutations.apply(x, draws, root=x, levels=None)
+    assert mutants.dtype == x.dtype
+    kept = [chains.read(chains.plain((chains.step(mutations, draws, i),))) for i in range(60)]
+    for batch in (1, 7):
+        parts = [chains.replay(mutations, x[i : i + batch], kept[i : i + batch], levels=None) for i in range(0, 60, batch)]
+        assert torch.equal(torch.cat(parts), mutants)
+
+
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 4))
 def test_deep_chains_replay(seed: int, depth: int) -> None:
