@@ -206,7 +206,7 @@ class Mutations(ABC):
         return self._finish(out, root, levels).to(dtype)
 
     def _working(self, x: Tensor, levels: Levels | None) -> Tensor:
-        """In the precision that the operators need: where nothing is rounded, the last bit would depend on the rest of the batch."""
+        """In the precision that operators need: where nothing is rounded, the last bit would depend on the rest of the batch."""
         return x.double() if levels is None and self.exact else x
 
     def _finish(self, x: Tensor, root: Tensor | None, levels: Levels | None) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -9,7 +11,6 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from neurotest.data.source import content_ids
 from neurotest.generate.fuzz.corpus import INVALID, OUTPUT, UNTRIED, Entry
@@ -21,6 +22,7 @@ from neurotest.generate.fuzz.turns import Turn
 from neurotest.mutate import distances
 from neurotest.mutate.base import Draws
 
+PIECE = 1 << 22  # values of mutants that are made at once: some copies of them are needed meanwhile
 LOOK, LOOK_FARTHER = 2, 8  # draws per mutant that is needed; more after a miss, because few mutants of such a seed are valid
 
 
@@ -29,19 +31,24 @@ class Proposals:
     """The valid mutants of a batch; `rows[turn]` are places in it, in the order they were drawn."""
 
     x: NDArray[np.generic]  # (m, *shape) as it would be saved
-    unit: Tensor  # (m, *shape) in [0, 1]
     owner: NDArray[np.int64]  # (m,) which turn
     roots: NDArray[np.int64]  # (m,) rows of Seeds
     draws: Draws
     rows: list[list[int]]
     seeds: Seeds
+    device: torch.device | str
     contents: list[str]
     keys: list[int]  # the contents as numbers
 
     @cached_property
     def distances(self) -> NDArray[np.float64]:
         """(m, 3) L0, L2 and Linf to the seed."""
-        return distances.distances(self.unit, self.seeds.unit(self.seeds.x[self.roots], self.unit.device))
+        seeds = self.seeds
+        parts = [
+            distances.distances(seeds.unit(self.x[part], self.device), seeds.unit(seeds.x[self.roots[part]], self.device))
+            for part in _pieces(self.x)
+        ]
+        return np.concatenate(parts) if parts else np.zeros((0, 3))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +83,7 @@ class Proposer:
         status, rule = lookahead.status, lookahead.rule
         new = np.flatnonzero((status == UNTRIED) & lookahead.needed)
         once, place = _distinct(lookahead.number[new], rule[new])
-        x, stored, valid = self._make([turns[i].entry for i in lookahead.owner[new[once]]], lookahead.draws[new[once]])
+        stored, valid = self._make([turns[i].entry for i in lookahead.owner[new[once]]], lookahead.draws[new[once]])
         contents: list[str] = content_ids(stored).tolist()
         keys = [int(content, 16) for content in contents]
         old = ~np.array(seen.new(keys), dtype=bool)
@@ -92,15 +99,15 @@ class Proposer:
         index, owners = place[np.searchsorted(new, fresh)], lookahead.owner[fresh]
         edges = np.searchsorted(owners, np.arange(len(turns) + 1)).tolist()
         return Proposals(
-            x=stored[index], unit=x[torch.from_numpy(index).to(x.device)], owner=owners,
+            x=stored[index], owner=owners,
             roots=np.array([turn.entry.root for turn in turns], dtype=np.int64)[owners], draws=lookahead.draws[fresh],
-            rows=[list(range(a, b)) for a, b in pairwise(edges)], seeds=self.seeds,
+            rows=[list(range(a, b)) for a, b in pairwise(edges)], seeds=self.seeds, device=self.device,
             contents=[contents[i] for i in index], keys=[keys[i] for i in index],
         )  # fmt: skip
 
     def make_planned(self, entries: list[Entry], draws: Draws, tally: Tally, seen: Seen) -> tuple[Proposals, NDArray[np.bool_]]:
         """The mutants of a plan that are valid and were not output before, each once, and which of the plan are valid."""
-        x, stored, valid = self._make(entries, draws)
+        stored, valid = self._make(entries, draws)
         contents: list[str] = content_ids(stored).tolist()
         keys = [int(content, 16) for content in contents]
         first = np.zeros(len(keys), dtype=bool)
@@ -108,9 +115,9 @@ class Proposer:
         rows = np.flatnonzero(valid & first & np.array(seen.new(keys), dtype=bool))
         tally.drawn, tally.valid = tally.drawn + len(entries), tally.valid + len(rows)
         proposals = Proposals(
-            x=stored[rows], unit=x[torch.from_numpy(rows).to(x.device)], owner=rows,
+            x=stored[rows], owner=rows,
             roots=np.array([entry.root for entry in entries], dtype=np.int64)[rows], draws=draws[rows],
-            rows=[[i] for i in range(len(rows))], seeds=self.seeds,
+            rows=[[i] for i in range(len(rows))], seeds=self.seeds, device=self.device,
             contents=[contents[i] for i in rows], keys=[keys[i] for i in rows],
         )  # fmt: skip
         return proposals, valid
@@ -134,27 +141,32 @@ class Proposer:
             entry.rule_status = self.settings.mutations.idle.astype(np.int8)  # a rule that changes nothing is INVALID
         return entry.rule_status
 
-    def _make(self, entries: list[Entry], draws: Draws) -> tuple[Tensor, NDArray[np.generic], NDArray[np.bool_]]:
-        """The mutants (m, *shape) in [0, 1] and as they would be saved, and which of them changed something and are valid."""
+    def _make(self, entries: list[Entry], draws: Draws) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
+        """The mutants (m, *shape) as they would be saved, and which of them changed something and are valid."""
+        dtype = self.seeds.x.dtype if self.seeds.levels else np.float32
+        stored = np.empty((len(entries), *self.seeds.x.shape[1:]), dtype)
+        valid = np.zeros(len(entries), dtype=bool)
+        with torch.inference_mode():
+            for part in _pieces(stored):
+                stored[part], valid[part] = self._make_piece(entries[part], draws[part])
+        return stored, valid
+
+    def _make_piece(self, entries: list[Entry], draws: Draws) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
         seeds, settings, device = self.seeds, self.settings, self.device
-        if not entries:
-            none = seeds.x[:0].copy()
-            return seeds.unit(none, device), none, np.zeros(0, dtype=bool)
         parents = np.stack([entry.x for entry in entries])
         roots = seeds.unit(seeds.x[[entry.root for entry in entries]], device) if settings.mutations.needs_root else None
+        before = seeds.unit(parents, device)
+        x = settings.mutations.apply(before, draws, root=roots, levels=seeds.levels)
+        stored = seeds.stored(x)
+        if seeds.levels:
+            valid = (stored != parents).reshape(len(parents), -1).any(1)
+        else:
+            valid = distances.changed(x, before).flatten(1).any(1).cpu().numpy()
         checked = np.flatnonzero(~self._unchecked[draws.kind])
-        with torch.inference_mode():
-            before = seeds.unit(parents, device)
-            x = settings.mutations.apply(before, draws, root=roots, levels=seeds.levels)
-            stored = seeds.stored(x)
-            if seeds.levels:
-                valid = (stored != parents).reshape(len(parents), -1).any(1)
-            else:
-                valid = distances.changed(x, before).flatten(1).any(1).cpu().numpy()
-            if len(checked):
-                references = seeds.unit(np.stack([entries[i].reference for i in checked]), device)
-                valid[checked] &= settings.validity.check(x[torch.from_numpy(checked).to(device)], references).cpu().numpy()
-        return x, stored, valid
+        if len(checked):
+            references = seeds.unit(np.stack([entries[i].reference for i in checked]), device)
+            valid[checked] &= settings.validity.check(x[torch.from_numpy(checked).to(device)], references).cpu().numpy()
+        return stored, valid
 
     def _take(
         self, turns: list[Turn], lookahead: _Lookahead, valid: NDArray[np.bool_], repeated: NDArray[np.bool_], chunk: int,
@@ -174,6 +186,13 @@ class Proposer:
             tally.rounds += 1
             start += window
         return np.array(rows, dtype=np.int64)
+
+
+def _pieces(x: NDArray[np.generic]) -> Iterator[slice]:
+    """Parts of a batch of at most PIECE values each."""
+    step = max(1, PIECE // max(1, math.prod(x.shape[1:])))
+    for start in range(0, len(x), step):
+        yield slice(start, start + step)
 
 
 def _distinct(number: NDArray[np.int64], rule: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
