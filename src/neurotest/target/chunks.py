@@ -1,4 +1,4 @@
-"""How many inputs run at once: however large a batch is, what a layer holds of it stays under 64 MiB.
+"""How many inputs run at once: however large a batch is, what a layer holds of it stays under 256 MiB.
 
 Memory that is asked for in large pieces is returned to the system and asked for again in the next layer, and the processor then
 spends its time on clearing pages. The size of a part depends on the network and its inputs alone, never on the machine, so that
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from neurotest.target.layers import Layer
 
 LARGE = 1 << 20  # values of a batch of inputs: smaller ones need no thought
-BUDGET = 1 << 26  # bytes of a layer's input, its output and what its kernel keeps beside them
+BUDGET = 1 << 28  # bytes of a layer's input, its output and what its kernel keeps beside them
 COPIES = 2  # a convolution lays its input out anew, unless its channels lie last already
 LEAST = 4  # inputs: smaller parts leave the processor idle
 GRAPH = 1 << 29  # bytes that all layers of a pass keep for its gradient, as values and again while it is taken
