@@ -86,7 +86,7 @@ def _open(run: Run, file: str) -> Any:
 
     sheet = run.file(f"{SHEETS}/{file}")
     try:
-        image = Image.open(io.BytesIO(sheet.read(pictures.LARGEST)), formats=("PNG",))
+        image = Image.open(io.BytesIO(sheet.read(pictures.LARGEST)), formats=("PNG", "JPEG"))
         if max(image.size) > LARGEST:
             raise BadInput(f"{sheet} is larger than {LARGEST} pixels: refused.")
         image.load()

@@ -326,30 +326,38 @@ def regions(
     index, _ = exemplars.top(layer)
     chosen = np.arange(len(index)) if neurons is None else np.asarray(neurons)
     image, sound = plane_of(source.dtype, source.shape), is_sound(source.dtype, source.shape)
-    step = max(1, MEMORY // max(1, 4 * index.shape[1] * int(np.prod(image))))
-    with Probe(target, Want(layers=layer, keep="map")) as probe:
-        for start in range(0, len(chosen), step):
-            some = chosen[start : start + step]
+    k, mapped = index.shape[1], has_map(about, (1, *image))
+    step = max(1, MEMORY // max(1, 4 * k * math.prod(image)))
+    together = max(step, MEMORY // (4 * k * math.prod(places(about)))) if mapped else len(chosen)
+    for first in range(0, len(chosen), max(1, together)):
+        group = chosen[first : first + together]
+        maps = _exemplar_maps(target, source, about, index[group], group, batch) if mapped else None
+        for start in range(0, len(group), step):
+            some = group[start : start + step]
             needed = np.unique(index[some][index[some] >= 0])
             rows = np.searchsorted(needed, np.maximum(index[some], 0))
-            inputs = source.read(needed)
             masks = np.ones((*rows.shape, *image), dtype=bool)
-            if has_map(about, (1, *image)):
-                gamma = exemplars.gamma(layer)[torch.from_numpy(some)]
-                for at in range(0, len(inputs), batch):
-                    with torch.inference_mode():
-                        (here,) = probe(target.prepare(inputs[at : at + batch])).values.values()
-                    _cut_batch(masks, here.movedim(about.axis, 1), rows - at, some, gamma)
+            if maps is not None:
+                gamma = exemplars.gamma(layer)[torch.from_numpy(some)].repeat_interleave(k)
+                mode = "bilinear" if len(image) == 2 else "linear"
+                small = maps[start : start + step].flatten(0, 1).unsqueeze(1)  # (pairs, 1, *sides)
+                wide = functional.interpolate(small, image, mode=mode, align_corners=False)
+                masks = cut(wide.squeeze(1), gamma).view(masks.shape).numpy()
             if sound:
                 masks = masks[..., ::-1, :].copy()  # low tones are below in the picture and first in the network
             masks[index[some] < 0] = False
-            yield Regions(layer, some, index[some], inputs, np.minimum(rows, len(needed) - 1), masks)
+            yield Regions(layer, some, index[some], source.read(needed), np.minimum(rows, len(needed) - 1), masks)
 
 
-def _cut_batch(masks: NDArray[np.bool_], maps: Tensor, rows: Ints, neurons: Ints, gamma: Tensor) -> None:
-    """Write the masks (count, k, *image) of exemplars whose `rows` (count, k) are in a batch of maps (n, neurons, *sides)."""
-    which, rank = np.nonzero((rows >= 0) & (rows < len(maps)))
-    picked = maps[torch.from_numpy(rows[which, rank]), torch.from_numpy(neurons[which])].unsqueeze(1).cpu()  # (pairs, 1, *sides)
-    mode = "bilinear" if picked.ndim == 4 else "linear"
-    wide = functional.interpolate(picked, masks.shape[2:], mode=mode, align_corners=False)
-    masks[which, rank] = cut(wide.squeeze(1), gamma[torch.from_numpy(which)]).numpy()
+def _exemplar_maps(target: Target, source: Source, layer: Layer, index: Ints, neurons: Ints, batch: int) -> Tensor:
+    """(count, k, *sides): a neuron's map of each of its exemplars, which are at `index` (count, k); every input runs once."""
+    needed = np.unique(index[index >= 0])
+    rows = np.where(index >= 0, np.searchsorted(needed, np.maximum(index, 0)), -1)
+    maps = torch.zeros((*index.shape, *places(layer)))
+    with Probe(target, Want(layers=layer.name, keep="map")) as probe, torch.inference_mode():
+        for at in range(0, len(needed), batch):
+            (here,) = probe(target.prepare(source.read(needed[at : at + batch]))).values.values()
+            which, rank = np.nonzero((rows >= at) & (rows < at + batch))
+            row, neuron = (torch.from_numpy(part).to(here.device) for part in (rows[which, rank] - at, neurons[which]))
+            maps[which, rank] = here.movedim(layer.axis, 1)[row, neuron].cpu()
+    return maps

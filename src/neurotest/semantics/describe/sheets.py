@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from neurotest.sounds import is_sound, picture
 if TYPE_CHECKING:
     from PIL import Image
 
-own(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.png", SHEETS)
+own(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.(png|jpg)", SHEETS)
 ROWS = 64  # per picture: larger ones no viewer likes
 LEFT = 330  # pixels for the words
 SMALL, LARGE = 48, 112  # sides of a tile
@@ -46,27 +47,29 @@ def write_sheets(folder: Folder, material: Material, table: Descriptions) -> lis
     if len(material.shape) != 3 and not is_sound(material.source.dtype, material.source.shape):
         return []
     sheets = []
+    # Photographs, which are shrunk, would take hundreds of megabytes as PNG; of small images every pixel counts.
+    photographs = _scale(plane_of(material.source.dtype, material.source.shape))[0] < 0
+    ending, how = ("jpg", {"format": "JPEG", "quality": 90}) if photographs else ("png", {"format": "PNG"})
     for number, layer in enumerate(material.layers):
+        strips = tiles(material, layer.name, np.arange(layer.neurons()))
+        stem = re.sub(r"[^\w.-]+", "_", layer.name) or "output"
         for start in range(0, layer.neurons(), ROWS):
-            some = np.arange(start, min(start + ROWS, layer.neurons()))
-            picture, height = _picture(material, table, layer.name, some)
-            stem = re.sub(r"[^\w.-]+", "_", layer.name) or "output"
-            name = f"{number:02d}-{stem}-{start:04d}.png"
+            picture, height = _picture(table, layer.name, start, list(islice(strips, ROWS)))
+            name = f"{number:02d}-{stem}-{start:04d}.{ending}"
             with folder.file(f"{SHEETS}/{name}").writing() as out:
-                picture.save(out, format="PNG", optimize=False)
-            sheets.append(Sheet(layer.name, start, len(some), height, name))
+                picture.save(out, **how)
+            sheets.append(Sheet(layer.name, start, min(ROWS, layer.neurons() - start), height, name))
     return sheets
 
 
-def _picture(material: Material, table: Descriptions, layer: str, neurons: NDArray[np.int64]) -> tuple[Image.Image, int]:
+def _picture(table: Descriptions, layer: str, first: int, strips: list[NDArray[np.uint8]]) -> tuple[Image.Image, int]:
     from PIL import Image, ImageDraw, ImageFont
 
-    strips = list(tiles(material, layer, neurons))
     height = strips[0].shape[0] + 6
     sheet = Image.new("RGB", (LEFT + strips[0].shape[1] + 6, height * len(strips)), (250, 250, 250))
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
-    for row, (neuron, strip) in enumerate(zip(neurons.tolist(), strips, strict=True)):
-        top = row * height + 3
+    for row, strip in enumerate(strips):
+        top, neuron = row * height + 3, first + row
         sheet.paste(Image.fromarray(strip), (LEFT, top))
         description = table[layer, neuron]
         draw.text((6, top), f"{layer} {neuron}   {description.score:.2f}", fill=(110, 110, 110), font=font)
