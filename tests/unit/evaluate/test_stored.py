@@ -157,6 +157,18 @@ def test_a_campaign(tmp_path: Path) -> None:
     assert row["random"] == guided.to_dict()["random"]["faults"]
 
 
+def test_a_campaign_on_fractions_comes_out_again(tmp_path: Path) -> None:
+    """No file rounds them: a mutant that is made again in another batch has to be the same to the last bit."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 50))
+    own = Target(module.eval(), shape=(3, 32, 32), spec="mine")
+    x = np.random.default_rng(0).random((40, 3, 32, 32), dtype=np.float32)
+    labels = own.logits(torch.from_numpy(x)).argmax(1).numpy()
+    result = fuzz(own, ArraySource(x, labels), forwards=1000, out=tmp_path / "run")
+    stored = read_suite(tmp_path / "run", own)
+    assert len(stored.suite) == result.tally.outputs > 100
+
+
 def test_a_selection(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(0, 256, (60, 1, 6, 6), dtype=np.uint8)
     network = target()
