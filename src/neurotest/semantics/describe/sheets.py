@@ -81,24 +81,27 @@ def _picture(table: Descriptions, layer: str, first: int, strips: list[NDArray[n
 def tiles(material: Material, layer: str, neurons: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
     """Per neuron its exemplars as one strip (side, k * (side + 2), 3)."""
     scale, side = _scale(plane_of(material.source.dtype, material.source.shape))
+    times, every = max(1, scale), max(1, -scale)
     for some in regions(material.exemplars, material.target, material.source, layer, neurons, batch=material.safe_batch()):
-        seen = _shown(some.inputs, material.target.bounds)  # (m, 3, h, w)
         for rows, masks, positions in zip(some.rows, some.masks, some.positions, strict=True):
-            shown = seen[rows].transpose(0, 2, 3, 1)  # (k, h, w, 3)
-            lit = masks[..., None]
-            big = _sized(np.where(lit, shown, DIM * shown + 20), scale, side)
-            inside = _sized(lit.astype(np.float64) * 255, scale, side)[..., 0] > 127
+            shown = _shown(some.inputs[rows], material.target.bounds, every).transpose(0, 2, 3, 1)  # (k, h, w, 3)
+            lit = masks[:, ::every, ::every, None]
+            big = _sized(np.where(lit, shown, DIM * shown + 20), times, side)
+            inside = _sized(lit.astype(np.float64) * 255, times, side)[..., 0] > 127
             big[binary_dilation(inside, TOUCHING) & ~inside] = OUTLINE
             big[positions < 0] = 255
             yield np.concatenate([np.pad(one, ((0, 0), (0, 2), (0, 0)), constant_values=250) for one in big], axis=1)
 
 
-def _shown(x: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64]:
-    """Inputs (m, channels, h, w) or sounds as RGB in 0 .. 255; what is neither grey nor RGB as the mean of its channels."""
+def _shown(x: NDArray[Any], bounds: tuple[float, float], every: int) -> NDArray[np.float64]:
+    """Inputs (m, channels, h, w) or sounds as RGB in 0 .. 255, of each line and row every so many-th pixel.
+
+    What is neither grey nor RGB is shown as the mean of its channels.
+    """
     if is_sound(x.dtype, x.shape[1:]):
-        return np.stack([picture(one) for one in x]).astype(np.float64)
+        return np.stack([picture(one) for one in x]).astype(np.float64)[..., ::every, ::every]
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else bounds
-    seen = np.clip((x.astype(np.float64) - low) / (high - low), 0, 1) * 255
+    seen = np.clip((x[..., ::every, ::every].astype(np.float64) - low) / (high - low), 0, 1) * 255
     return seen if x.shape[1] == 3 else np.repeat(seen.mean(axis=1, keepdims=True), 3, axis=1)
 
 
@@ -112,9 +115,9 @@ def _scale(image: tuple[int, ...]) -> tuple[int, int]:
     return -factor, largest // factor
 
 
-def _sized(x: NDArray[np.float64], scale: int, side: int) -> NDArray[np.uint8]:
+def _sized(x: NDArray[np.float64], times: int, side: int) -> NDArray[np.uint8]:
     """(k, h, w, c) at the sheet's size, on white where it is not square."""
-    x = x.repeat(scale, axis=1).repeat(scale, axis=2) if scale > 0 else x[:, ::-scale, ::-scale]
+    x = x.repeat(times, axis=1).repeat(times, axis=2)
     out = np.full((len(x), side, side, x.shape[3]), 255, dtype=np.uint8)
     high, wide = min(side, x.shape[1]), min(side, x.shape[2])
     out[:, :high, :wide] = np.clip(np.rint(x[:, :high, :wide]), 0, 255)
