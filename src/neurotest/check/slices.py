@@ -71,7 +71,8 @@ def looks(subject: Subject) -> dict[str, NDArray[np.float64]]:
     for start in range(0, len(source), CHUNK):
         rows = np.arange(start, min(start + CHUNK, len(source)))
         x = source.read(rows)
-        unit = (x / 255 if x.dtype == np.uint8 else (x - low) / (high - low)).mean(axis=1)  # (n, h, w)
+        grey = x.mean(axis=1, dtype=np.float64)  # (n, h, w); before the range, or there would be copies of every channel
+        unit = grey / 255 if x.dtype == np.uint8 else (grey - low) / (high - low)
         border = np.concatenate([unit[:, 0], unit[:, -1], unit[:, :, 0], unit[:, :, -1]], axis=1)
         bright[rows] = unit.mean(axis=(1, 2))
         large[rows] = (np.abs(unit - np.median(border, axis=1)[:, None, None]) > STANDS_OUT).mean(axis=(1, 2))

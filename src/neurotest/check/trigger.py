@@ -115,16 +115,27 @@ class Trigger(Examination):
         optimiser = torch.optim.Adam([logits], RATE)
         for _ in range(self.steps):
             some = random.choice(rows, min(self.inputs, len(rows)), replace=False)
-            x = stamped(self._images(subject, some), logits.sigmoid(), *self._places(subject, len(some), random))
-            wanted = torch.full((len(some),), number, device=target.device)
-            loss = torch.nn.functional.cross_entropy(target.logits(from_unit(x, target.bounds)), wanted)
-            (gradient,) = torch.autograd.grad(loss, logits, allow_unused=True)
-            if gradient is None or not bool(gradient.isfinite().all()):
-                raise BadInput("the network has no usable gradient towards its inputs")
-            logits.grad = gradient
+            logits.grad = self._gradient(subject, some, logits, number, random)
             optimiser.step()
             subject.tick()
         return logits.detach().sigmoid()
+
+    def _gradient(
+        self, subject: Subject, rows: NDArray[np.int64], logits: Tensor, number: int, random: np.random.Generator
+    ) -> Tensor:
+        """Of the mean loss over these inputs, in parts whose graphs fit into memory."""
+        target, images, places = subject.target, self._images(subject, rows), self._places(subject, len(rows), random)
+        total, step = torch.zeros_like(logits), target.graph(images)
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            x = stamped(images[part], logits.sigmoid(), *(place[part] for place in places))
+            wanted = torch.full((len(x),), number, device=target.device)
+            loss = torch.nn.functional.cross_entropy(target.logits(from_unit(x, target.bounds)), wanted, reduction="sum")
+            (gradient,) = torch.autograd.grad(loss / len(rows), logits, allow_unused=True)
+            if gradient is None or not bool(gradient.isfinite().all()):
+                raise BadInput("the network has no usable gradient towards its inputs")
+            total += gradient
+        return total
 
     def _rates(self, subject: Subject, rows: NDArray[np.int64], patch: Tensor, number: int) -> tuple[Interval, Interval]:
         """Shares of held-out inputs that are taken for the class with the patch on them, and with random ones."""
