@@ -88,7 +88,8 @@ def main() -> None:
     torch.set_num_threads(1)
     times = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     with tempfile.TemporaryDirectory() as folder:
-        table(*(works(classes, Path(folder)) for classes in CLASSES), times)
+        few, many = (works(classes, Path(folder)) for classes in CLASSES)
+        table(few, many, times)
 
 
 def table(few: dict[str, Callable[[], object]], many: dict[str, Callable[[], object]], times: int) -> None:
