@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +31,22 @@ def _available() -> int:
     with suppress(OSError, ValueError, AttributeError):
         return int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
     return 1 << 62  # unknown: the allocation itself has to tell
+
+
+def peak() -> int:
+    """Bytes that this process has held at most; 0 where nothing tells.
+
+    Linux's own count first: what `getrusage` says of a process includes what its parent held when it started it.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    with suppress(ImportError):  # not on Windows
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return 0
 
 
 def check_memory(need: float, what: str, way_out: str) -> None:

@@ -38,3 +38,14 @@ def test_pages_are_asked_for_once(way: str) -> None:
         assert faults < 100, "five times 40 MB are used again"
     else:
         assert faults > 50, "else what this test is about does not happen here (large pages make it few)"
+
+
+def test_the_peak_of_a_process_is_its_own() -> None:
+    """Linux counts for a child what its parent held when it began; `peak` does not."""
+    held = bytearray(300 << 20)
+    held[::4096] = b"1" * len(held[::4096])
+    code = "from neurotest.memory import peak; before = peak(); held = b'1' * (80 << 20); print(before, peak())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert 0 < before < len(held) / 2
+    assert after - before > 60 << 20

@@ -18,7 +18,7 @@ from neurotest.bench.ratio import Job, Pair
 from neurotest.bench.selection import fresh
 from neurotest.coverage import cover
 from neurotest.data.source import ArraySource, Source
-from neurotest.memory import keep_freed
+from neurotest.memory import keep_freed, peak
 from neurotest.scan import profile
 from neurotest.target import Target
 from neurotest.target.speed import Layout, arranged
@@ -135,8 +135,8 @@ def imagenet_pairs(name: str) -> Iterator[tuple[str, Pair]]:
 
 _PEAK = """
 import json
-from neurotest.bench.imagenet import peak
-print(json.dumps(peak()))
+from neurotest.bench.imagenet import largest
+print(json.dumps(largest()))
 """
 
 
@@ -146,12 +146,9 @@ def memory() -> dict[str, Any]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def peak() -> dict[str, Any]:
-    import resource
-
+def largest() -> dict[str, Any]:
     keep_freed()
     target, pool = _target(None), photographs(PEAK)
     fresh(target, pool, "deepgini", "5%")
     cover(target, pool, "kmnc:1000", train=pool.take(np.arange(TRAIN)), cache=False)
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes here
-    return {"images": len(pool), "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6}
+    return {"images": len(pool), "peak_megabytes": peak() / 1e6}

@@ -4,7 +4,6 @@ awake."""
 from __future__ import annotations
 
 import importlib.util
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from neurotest.campaign.islands import USUAL
 from neurotest.data.spec import data
 from neurotest.executor import Executor, Serial, using
 from neurotest.measure.several import Several
+from neurotest.memory import peak
 from neurotest.pieces import Piece, _see, pieces
 from neurotest.scale.opening import open_executor
 from neurotest.scale.pickling import pack
@@ -134,15 +134,8 @@ def _moved(pool: Pool, seconds: float) -> dict[str, float]:
         "inputs_per_piece": inputs, "bytes_shared": len(pack(shared)),
         "bytes_to_worker_per_input": len(pack((_see, piece))) / inputs,
         "bytes_back_per_input": content / inputs, "head_seconds_per_input": (time.perf_counter() - began) / 20 / inputs,
-        "seconds_per_input": seconds / len(pool), "worker_megabytes": _resident(),
+        "seconds_per_input": seconds / len(pool), "worker_megabytes": peak() / 1e6,
     }  # fmt: skip
-
-
-def _resident() -> float:
-    """Megabytes that this process, which has the network and a batch as a worker has, holds at most."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if os.uname().sysname == "Darwin" else 1e3)
 
 
 def extrapolated(content: dict[str, Any]) -> list[dict[str, str]]:

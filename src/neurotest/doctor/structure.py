@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 import timeit
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ import torch
 
 from neurotest.doctor.examined import Examined, Finding, Level
 from neurotest.errors import BadInput
+from neurotest.memory import peak
 from neurotest.target import Probe, Profile, Survey, Want
 
 PRESETS = ("pre_activation", "post_activation")
@@ -109,9 +109,9 @@ def memory(examined: Examined) -> Iterator[Finding]:
     facts = {"parameters": parameters, "weights_mb": round(weights, 3), "layers_mb_per_input": round(per_input, 4)}
     examined.facts["memory"] = facts
     size = f"{parameters:,} parameters ({weights:.1f} MB); all layers of one input are {per_input:.2f} MB"
-    if (peak := _peak()) is not None:
-        facts["peak_mb"] = round(peak, 1)
-        size += f"; the process took {peak:,.0f} MB at most"
+    if largest := peak() / 1e6:
+        facts["peak_mb"] = round(largest, 1)
+        size += f"; the process took {largest:,.0f} MB at most"
     whole = per_input * examined.batch
     if whole > 2000:
         smaller = max(1, int(examined.batch * 1000 / whole))
@@ -119,15 +119,6 @@ def memory(examined: Examined) -> Iterator[Finding]:
         yield Finding("memory", "warning", text, f"use --batch {smaller} or fewer layers")
     else:
         yield Finding("memory", "ok", size)
-
-
-def _peak() -> float | None:
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return None
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 def speed(examined: Examined) -> Iterator[Finding]:

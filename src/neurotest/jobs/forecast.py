@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from neurotest.data.source import Source
-from neurotest.memory import free_memory, size
+from neurotest.memory import free_memory, peak, size
 from neurotest.target import Target, Want, chunks
 
 SMALL, LARGE = 8, 24  # inputs, or passes, of the first two pieces that are timed
@@ -122,13 +120,7 @@ def footprint(target: Target, source: Source, wants: Iterable[Want], batch: int,
     widest = max((math.prod(layer.shape) + math.prod(layer.input_shape) for layer in survey.everything), default=0)
     pixels = math.prod(shape) * source.dtype.itemsize
     return {
-        "the process so far": float(resident()), "inputs of a batch": float(batch * (pixels + 4 * math.prod(shape))),
+        "the process so far": float(peak()), "inputs of a batch": float(batch * (pixels + 4 * math.prod(shape))),
         "the network": float(KEPT * 4 * chunks.COPIES * together * widest),
         "recorded layers": float(COPIES * 4 * batch * recorded), "states": float(states),
     }  # fmt: skip
-
-
-def resident() -> int:
-    """Bytes that this process has had at most."""
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes here
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -16,6 +16,7 @@ from neurotest.errors import BadInput
 from neurotest.target import chunks
 from neurotest.target.functions import Functions
 from neurotest.target.layers import SAMPLE
+from neurotest.target.pointwise import mean_from_input
 
 if TYPE_CHECKING:
     from neurotest.target.layers import Layer
@@ -32,12 +33,16 @@ Record = Callable[[str, Tensor], Tensor]
 
 
 class Job(NamedTuple):
-    """What to record: of which layer, for which want (by number), its input or its output, and how."""
+    """What to record: of which layer, for which want (by number), its input or its output, and how.
+
+    `keep` takes what is recorded, or, for an output that is `from_input`, what the layer got.
+    """
 
     layer: Layer
     slot: int
     inputs: bool
     keep: Keep
+    from_input: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,10 +175,20 @@ class Probe:
         for slot, want in enumerate(self.wants):
             for layer in self.layers(want):
                 shape, axis = (layer.input_shape, layer.input_axis) if want.inputs else (layer.shape, layer.axis)
-                job = Job(layer, slot, want.inputs, self._keep(want, layer, axis, len(shape) + 1))
+                mean = self._mean_from_input(want, layer)
+                keep = mean or self._keep(want, layer, axis, len(shape) + 1)
+                job = Job(layer, slot, want.inputs, keep, from_input=mean is not None)
                 jobs = functions.setdefault(layer.name, []) if layer.function else modules.setdefault(layer.module, [])
                 jobs.append(job)
         return modules, functions
+
+    def _mean_from_input(self, want: Want, layer: Layer) -> Keep | None:
+        """How the means of a layer's maps follow from its input, if they may be taken from there."""
+        means = want.neuron == "channel" and want.keep == "reduced" and not want.inputs and not layer.function
+        changed = self.grad or self.edit is not None or self.record is not None or self.target.precision is not None
+        if not means or changed:
+            return None
+        return mean_from_input(self.target.module.get_submodule(layer.module), layer)
 
     def _keep(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
         if self.record is not None:
@@ -218,7 +233,9 @@ class Probe:
             self._attached.callback(hooked.register_forward_hook(self._unseen(record)).remove)
 
     def _unseen(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        return hook if self._functions is None else self._functions.unseen(hook)
+        hook = hook if self._functions is None else self._functions.unseen(hook)
+        hook.only_reads = self.edit is None  # type: ignore[attr-defined]  # for another probe on the same layer
+        return hook
 
     def _watch_functions(self) -> Functions:
         """The mode that runs wanted functions through `_function`; hooks keep count of the running modules."""
@@ -259,7 +276,10 @@ class Probe:
         def hook(_: nn.Module, args: Any, output: Any) -> None:
             slots[slot][name] = keep(output if type(output) is Tensor else _need(output, name))
 
-        return hook
+        def hook_from_input(_: nn.Module, args: Any, output: Any) -> None:
+            slots[slot][name] = keep(args[0])
+
+        return hook_from_input if job.from_input else hook
 
     def _before(self, module: str, jobs: list[Job]) -> Callable[[nn.Module, Any], None]:
         def hook(_: nn.Module, args: Any) -> None:
@@ -269,14 +289,14 @@ class Probe:
         return hook
 
     def _after(self, module: str, jobs: list[Job]) -> Callable[[nn.Module, Any, Any], Any]:
-        return lambda _, args, output: self._outputs(module, self._due(module, jobs), output)
+        return lambda _, args, output: self._outputs(module, self._due(module, jobs), output, args)
 
-    def _outputs(self, name: str, jobs: list[Job], output: Any) -> Any:
+    def _outputs(self, name: str, jobs: list[Job], output: Any, args: Any = ()) -> Any:
         """Edit and record the output of a module or function; what the network goes on with."""
         if self.edit is not None and jobs:
             output = _replace(output, self.edit(jobs[0].layer.name, _need(output, name)))
         for job in jobs:
-            self._slots[job.slot][job.layer.name] = job.keep(_need(output, job.layer.name))
+            self._slots[job.slot][job.layer.name] = job.keep(_need(args if job.from_input else output, job.layer.name))
         if jobs and self._copied(jobs[0]):
             return _replace(output, _need(output, name).clone())  # what follows may overwrite this one, not the recorded
         return output

@@ -30,6 +30,6 @@ def test_ratios_and_memory(small: None) -> None:
         "imagenet/photographs/kmnc:1000, channel",
     ]
     assert all(ratio.median > 0 for ratio in ratios.values())
-    measured = imagenet.peak()
+    measured = imagenet.largest()
     assert measured["images"] == 4
     assert measured["peak_megabytes"] > 50
