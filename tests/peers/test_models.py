@@ -180,25 +180,6 @@ def test_pictures_as_the_processor_makes_them(kind: str, tmp_path: Path) -> None
 
 
 @pytest.mark.models("transformers")
-def test_a_network_of_raw_sound(tmp_path: Path) -> None:
-    transformers = package("transformers")
-    config = transformers.Wav2Vec2Config(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, conv_dim=(8, 8), conv_kernel=(10, 3),
-        conv_stride=(5, 2), num_feat_extract_layers=2, num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=2,
-        classifier_proj_size=8, num_labels=3,
-    )  # fmt: skip
-    model = transformers.Wav2Vec2ForSequenceClassification(config).eval()
-    model.save_pretrained(tmp_path)
-    extractor = transformers.Wav2Vec2FeatureExtractor(do_normalize=True)
-    extractor.save_pretrained(tmp_path)
-    waves = np.random.default_rng(0).uniform(-1, 1, (2, 1, 800)).astype(np.float32)
-    values = extractor(list(waves[:, 0]), sampling_rate=16000, return_tensors="pt")["input_values"]
-    target = load(f"hf:{tmp_path}")
-    torch.testing.assert_close(target.logits(target.prepare(waves)), model(values).logits, rtol=1e-4, atol=1e-6)
-    assert target.bounds == (-1.0, 1.0)
-
-
-@pytest.mark.models("transformers")
 def test_folders_that_could_run_code_or_read_elsewhere(tmp_path: Path) -> None:
     small_vit(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())

@@ -118,6 +118,8 @@ def begin(
     with show.ticking("scoring", quiet=quiet) as progress:
         selections = compare(loaded, unlabelled, [method], picks, progress=progress, **settings)
     (selection,) = selections.values()
+    for note in selection.notes:
+        show.remark(note, quiet=quiet)
     assert selection.run is not None
     if numbers:
         keep(selection.run, loaded, unlabelled, settings["batch"])

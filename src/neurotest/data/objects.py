@@ -13,13 +13,16 @@ import numpy.typing as npt
 
 from neurotest.data.decoded import IN_MEMORY
 from neurotest.data.folder import Picture, open_files
+from neurotest.data.sound import KIND as SOUNDS
+from neurotest.data.sound import Clip, Held, open_clips
 from neurotest.data.source import Array, ArraySource, Source, Wanted, as_inputs, content_ids, shape_text
 from neurotest.errors import BadInput
+from neurotest.reading import reason
 
 if TYPE_CHECKING:
     from PIL import Image
 
-INPUT_KEYS = ("image", "img", "pixel_values", "x", "input", "inputs", "file", "path", "filename", "audio")
+INPUT_KEYS = ("image", "img", "audio", "pixel_values", "x", "input", "inputs", "file", "path", "filename")
 LABEL_KEYS = ("label", "labels", "y", "target", "class", "fine_label")
 EXPECTED = (
     "an array or tensor (count, ...), a pair (inputs, labels), a torch Dataset or DataLoader, a Dataset of Hugging Face, a "
@@ -131,37 +134,66 @@ def _batches(loader: Iterable[Any], wanted: Wanted) -> tuple[Array, Array | None
 
 def _split(item: Any) -> tuple[Any, Any]:
     """The input of a dataset's item, and its label or None."""
-    if isinstance(item, Mapping):
+    if isinstance(item, Mapping) and not (_is_sound(item) and _label_key(item) is None):
         image = next((key for key in INPUT_KEYS if key in item), None)
         if image is None:
             raise BadInput(f"the items have the keys {', '.join(map(str, item))}: expected one of {', '.join(INPUT_KEYS)}.")
-        label = next((key for key in LABEL_KEYS if key in item), None)
+        label = _label_key(item)
         return item[image], None if label is None else item[label]
     if isinstance(item, (tuple, list)) and item and not isinstance(item[0], (int, float)):
         return item[0], item[1] if len(item) > 1 else None
     return item, None
 
 
+def _label_key(item: Any) -> str | None:
+    return next((key for key in LABEL_KEYS if key in item), None) if isinstance(item, Mapping) else None
+
+
 def _dataset(items: Any, labels: Any, wanted: Wanted) -> Source:
     """A dataset's inputs in its order; its labels unless others are given."""
     items = items.tolist() if hasattr(items, "tolist") else items  # a column of pandas: positions, not its index
     count = len(items) if wanted.first is None else min(len(items), wanted.first)
-    first, label = _split(items[0])
+    item = _first(items)
+    first, label = _split(item)
     if labels is None and label is not None:
-        labels = [_split(items[i])[1] for i in range(count)]
-        labels = None if any(one is None for one in labels) else labels
+        labels = _labels(items, item, count)
     numbers, classes = _numbered(labels, count)
     numbers = None if numbers is None else numbers[:count]
     classes = classes or _classes(items)
-    if _is_input(first):
-        files = [_file(items, i, None if numbers is None else int(numbers[i])) for i in range(count)]
+    if _is_input(first) or _is_sound(first):
         named = classes if numbers is None or classes else tuple(str(n) for n in range(int(numbers.max()) + 1))
-        return open_files(files, wanted, [], {"spec": "", "classes": named if numbers is not None else None, "notes": {}})
+        about: dict[str, Any] = {"spec": "", "classes": named if numbers is not None else None, "notes": {}}
+        given = [None] * count if numbers is None else [int(number) for number in numbers]
+        if _is_sound(first):
+            return open_clips([_clip(items, i, given[i], first) for i in range(count)], wanted, [], about)
+        return open_files([_file(items, i, given[i], first) for i in range(count)], wanted, [], about)
     array = _one(first, 0)
     size = array.nbytes
     if count * size <= IN_MEMORY:
         return ArraySource(np.stack([_one(_split(items[i])[0], i, array.shape) for i in range(count)]), numbers, classes=classes)
     return DatasetSource(items, count, array, numbers, classes=classes)
+
+
+def _first(items: Any) -> Any:
+    try:
+        return items[0]
+    except ImportError as error:  # Hugging Face decodes sound by a package of its own
+        raise BadInput(
+            f"the first item cannot be decoded ({reason(error)}). Sound of Hugging Face is read without further packages after "
+            'dataset.cast_column("audio", datasets.Audio(decode=False)).'
+        ) from error
+
+
+def _labels(items: Any, item: Any, count: int) -> list[Any] | None:
+    """The labels that come with the items; of a table its column alone is read, so that no picture is decoded for them."""
+    key = _label_key(item)
+    own = getattr(items, "format", None)
+    changed = isinstance(own, Mapping) and own.get("type") == "custom"  # a function of the user makes the items of all columns
+    if key in (getattr(items, "column_names", None) or ()) and hasattr(items, "select_columns") and not changed:
+        labels = list(items.select_columns([key])[:count][key])
+    else:
+        labels = [_split(items[i])[1] for i in range(count)]
+    return None if any(one is None for one in labels) else labels
 
 
 def _classes(items: Any) -> tuple[str, ...] | None:
@@ -176,11 +208,10 @@ def _classes(items: Any) -> tuple[str, ...] | None:
     return tuple(names) if usable and names else None
 
 
-def _file(items: Any, index: int, label: int | None) -> Picture:
-    thing = _split(items[index])[0]
+def _file(items: Any, index: int, label: int | None, first: Any) -> Picture:
+    thing = None if _is_picture(first) else _split(items[index])[0]  # beside a picture are pictures, which need not be looked at
     if isinstance(thing, (str, os.PathLike)):
-        path = Path(thing).expanduser()
-        return Picture(path, str(thing), label)
+        return Picture(Path(thing).expanduser(), str(thing), label)
     return Picture(Path(f"item {index}"), f"item {index}", label, image=partial(_picture, items, index))
 
 
@@ -189,10 +220,53 @@ def _picture(items: Any, index: int) -> Image.Image:
     return picture
 
 
+def _is_sound(thing: Any) -> bool:
+    """Whether something is one sound as Hugging Face gives it (decoded, a decoder, a file in bytes), or the path of one."""
+    if isinstance(thing, (str, os.PathLike)):
+        return os.fspath(thing).lower().endswith(SOUNDS.suffixes)
+    if not isinstance(thing, Mapping):
+        return hasattr(thing, "get_all_samples")
+    if thing.keys() == {"bytes", "path"}:
+        content, path = thing["bytes"], thing["path"]
+        return _is_sound(path or "") if content is None else content[8:12] == b"WAVE" or content[:4] in (b"fLaC", b"OggS")
+    return thing.keys() >= {"array", "sampling_rate"}
+
+
+def _clip(items: Any, index: int, label: int | None, first: Any) -> Clip:
+    if isinstance(first, (str, os.PathLike)):
+        path = _split(items[index])[0]
+        return Clip(Path(path).expanduser(), str(path), label)
+    return Clip(Path(f"item {index}"), f"item {index}", label, held=partial(_sound, items, index))
+
+
+def _sound(items: Any, index: int) -> Held:
+    try:
+        thing = _split(items[index])[0]
+        if hasattr(thing, "get_all_samples"):  # a decoder of torchcodec
+            decoded = thing.get_all_samples()
+            return _frames(decoded.data), int(decoded.sample_rate)
+        if "array" in thing:
+            return _frames(thing["array"]), int(thing["sampling_rate"])
+        return thing["bytes"] or Path(thing["path"]).expanduser().read_bytes()
+    except Exception as error:  # decoders raise nearly anything on a damaged file
+        raise ValueError(reason(error)) from error
+
+
+def _frames(samples: Any) -> Array:
+    """(frames, channels), full scale at 1, of (frames,) or (channels, frames)."""
+    array = np.asarray(samples if (known := _array(samples)) is None else known)
+    if array.dtype not in (np.int16, np.int32) and array.dtype.kind != "f":
+        raise ValueError(f"samples of type {array.dtype}, not in floating point or 16 bits")
+    if array.ndim not in (1, 2):
+        raise ValueError(f"samples of shape {array.shape}, not (frames,) or (channels, frames)")
+    whole = array.dtype.kind == "i"
+    return np.atleast_2d(array.astype(np.float64) / (1 << 8 * array.dtype.itemsize - 1 if whole else 1)).T
+
+
 def _one(thing: Any, index: int, shape: tuple[int, ...] | None = None) -> Array:
     array = _array(thing)
     if array is None:
-        raise BadInput(f"input {index} is a {type(thing).__name__}: expected a tensor, an array, a picture or a path.")
+        raise BadInput(f"input {index} is a {type(thing).__name__}: expected a tensor, an array, a picture, a sound or a path.")
     if shape is not None and array.shape != shape:
         raise BadInput(
             f"input {index} has shape {array.shape}, the first one {shape}: all must have one size; resize them first."

@@ -6,7 +6,7 @@ import io
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,14 +33,18 @@ CLIPPED = 0.001  # share of samples at full scale above which a sound counts as 
 EXACT = ("PCM_16", "PCM_U8", "PCM_S8")  # sixteen bits hold these as they are
 
 
+Held = bytes | tuple[NDArray[Any], int]  # what a file holds, or (frames, channels) with full scale at 1 and how many a second
+
+
 @dataclass(frozen=True)
 class Clip(File):
-    """A sound on disk, and what its header says."""
+    """A sound on disk, or one that a program holds, and what its header says."""
 
     frames: int = 0
     rate: int = 0
     channels: int = 1
     subtype: str = ""
+    held: Callable[[], Held] | None = None  # gives the sound, where it is no file
 
     def length(self, rate: int) -> int:
         """Samples at another rate."""
@@ -57,13 +61,19 @@ def open_sounds(rest: str, wanted: Wanted) -> Source:
     skipped: list[Skipped] = []
     files, classes, warned = find(KIND, rest, skipped)
     about: dict[str, Any] = {"spec": f"wav:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
-    clips = list(_with_headers([Clip(**vars(file)) for file in files], skipped))
-    rate = _rate(clips, wanted, str(about["spec"]))
-    shape = _shape(clips, wanted, rate, str(about["spec"]))
+    return open_clips([Clip(**vars(file)) for file in files], wanted, skipped, about)
+
+
+def open_clips(listed: Sequence[Clip], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
+    """Sounds as inputs of one length and rate; `about` is what the source is called and knows beside them."""
+    what = about["spec"] or "the data"
+    clips = list(_with_headers(listed, skipped))
+    rate = _rate(clips, wanted, what)
+    shape = _shape(clips, wanted, rate, what)
     clips = _of_length(clips, shape[-1], rate, wanted, skipped, about["notes"])
     if wanted.strict:
         refuse(skipped)
-    source = decode_all(clips, _Decoder(shape, rate), wanted, skipped, about)
+    source = decode_all(clips, _Decoder(clips, shape, rate), wanted, skipped, about)
     source.rate = rate
     return source
 
@@ -78,16 +88,12 @@ def _soundfile() -> Any:
 
 def _with_headers(clips: Sequence[Clip], skipped: list[Skipped]) -> Iterator[Clip]:
     """The files with what their headers say; nothing is decoded, so a file that would not fit into memory does no harm."""
-    soundfile = _soundfile()
     for clip in clips:
         try:
-            if clip.path.stat().st_size > MAX_FILE:
-                raise _long(clip, f"{clip.path.stat().st_size / 1e6:.0f} MB")
-            info = soundfile.info(str(clip.path))
-        except (soundfile.SoundFileError, OSError, ValueError) as error:
+            clip = _with_header(clip)
+        except (RuntimeError, OSError, ValueError) as error:  # soundfile's own are of the first kind
             skipped.append(Skipped(clip.name, f"no readable sound: {_reason(error)}"))
             continue
-        clip = replace(clip, frames=info.frames, rate=info.samplerate, channels=info.channels, subtype=info.subtype)
         if not RATES[0] <= clip.rate <= RATES[1] or not 1 <= clip.channels <= CHANNELS or clip.frames < 1:
             form = f"{clip.frames} samples of {clip.channels} channels at {clip.rate} a second"
             skipped.append(Skipped(clip.name, f"{form}: no sound that is read here"))
@@ -95,6 +101,18 @@ def _with_headers(clips: Sequence[Clip], skipped: list[Skipped]) -> Iterator[Cli
             raise _long(clip, f"{clip.frames / clip.rate:,.0f} seconds at {clip.rate} samples a second")
         else:
             yield clip
+
+
+def _with_header(clip: Clip) -> Clip:
+    held = None if clip.held is None else clip.held()
+    if isinstance(held, tuple):
+        values, rate = held
+        whole = np.array_equal(values * 32768, np.rint(values * 32768))  # decoded from 16 bits
+        return replace(clip, frames=len(values), rate=rate, channels=values.shape[1], subtype="PCM_16" if whole else "FLOAT")
+    if held is None and clip.path.stat().st_size > MAX_FILE:
+        raise _long(clip, f"{clip.path.stat().st_size / 1e6:.0f} MB")
+    info = _soundfile().info(str(clip.path) if held is None else io.BytesIO(held))
+    return replace(clip, frames=info.frames, rate=info.samplerate, channels=info.channels, subtype=info.subtype)
 
 
 def _long(clip: Clip, size: str) -> BadInput:
@@ -161,13 +179,13 @@ def _of_length(
 
 
 class _Decoder:
-    """Sounds of one length and rate."""
+    """Sounds of one length and rate; what an object of the user hands out is asked for one by one."""
 
     dtype, things = np.dtype(np.int16), "sounds"
-    threads: int | None = None
 
-    def __init__(self, shape: tuple[int, ...], rate: int) -> None:
+    def __init__(self, clips: Sequence[Clip], shape: tuple[int, ...], rate: int) -> None:
         self.shape, self._rate = shape, rate
+        self.threads = 1 if any(clip.held is not None for clip in clips) else None
 
     def decode(self, clip: Clip) -> tuple[Array, tuple[str, ...]]:
         samples, changes = _samples(clip)
@@ -193,12 +211,14 @@ class _Decoder:
 
 def _samples(clip: Clip) -> tuple[NDArray[np.float64], list[str]]:
     """Of one channel, full scale at 1, and what had to be changed."""
-    soundfile, changes = _soundfile(), []
+    changes = []
     try:
-        content = clip.path.read_bytes()
-        _check_whole(content)
-        values, rate = soundfile.read(io.BytesIO(content), dtype="float64", always_2d=True)  # (frames, channels)
-    except (soundfile.SoundFileError, OSError, ValueError) as error:
+        held = clip.path.read_bytes() if clip.held is None else clip.held()
+        if isinstance(held, bytes):
+            _check_whole(held)
+            held = _soundfile().read(io.BytesIO(held), dtype="float64", always_2d=True)  # (frames, channels)
+        values, rate = held
+    except (RuntimeError, OSError, ValueError) as error:
         raise Unusable(f"damaged or cut off: {_reason(error)}") from error
     if rate != clip.rate or len(values) != clip.frames:
         raise Unusable(f"damaged or cut off: {clip.frames} samples promised, {len(values)} are there")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from neurotest import registry
-from neurotest.errors import BadInput, Remark
+from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
 from neurotest.reading import read_json, reading, reason, user_path
 from neurotest.target.extras import guarded_torchvision, need
+from neurotest.target.log_mel import RATE, LogMel
 from neurotest.target.target import Target
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # numbers of Pillow
+Inputs = Callable[[Tensor], dict[str, Tensor]]  # what a model's forward gets
 IMAGES, AUDIO = "ForImageClassification", ("ForSequenceClassification", "ForAudioClassification")
 
 
@@ -49,10 +50,8 @@ def from_huggingface(place: str) -> Target:
         module = _loaded(transformers.AutoModelForImageClassification, folder, _pixels)
         feeding = picture_feeding(processor, folder)
     elif any(kind.endswith(AUDIO) for kind in kinds) and "sampling_rate" in processor:
-        feeding = sound_feeding(processor, folder)
-        module = _loaded(
-            transformers.AutoModelForAudioClassification, folder, _waves if processor.get("do_normalize") else _samples
-        )
+        inputs, feeding = sound_feeding(processor, folder)
+        module = _loaded(transformers.AutoModelForAudioClassification, folder, inputs)
     else:
         raise BadInput(
             f"hf:{place} is a {', '.join(kinds)[:200] or 'network of unknown kind'}: image and audio classifiers are tested."
@@ -90,7 +89,7 @@ def _check(folder: Path, config: Mapping[str, Any], place: str) -> None:
             raise BadInput(f"hf:{place}: {INDEX} names the file {str(file)[:200]!r}, which is no safetensors file in the folder.")
 
 
-def _loaded(kind: Any, folder: Path, inputs: Callable[[Tensor], dict[str, Tensor]]) -> nn.Module:
+def _loaded(kind: Any, folder: Path, inputs: Inputs) -> nn.Module:
     """The model, which answers with its logits alone."""
     import transformers
 
@@ -119,11 +118,12 @@ def _loaded(kind: Any, folder: Path, inputs: Callable[[Tensor], dict[str, Tensor
         )
     kind_of_model: Any = type(model)
     model.__class__ = _answering(kind_of_model, inputs)
+    model.front_end = getattr(inputs, "__name__", repr(inputs))  # so that fingerprints tell them apart
     return model  # type: ignore[no-any-return]
 
 
 @functools.cache
-def _answering(kind: type[nn.Module], inputs: Callable[[Tensor], dict[str, Tensor]]) -> type[nn.Module]:
+def _answering(kind: type[nn.Module], inputs: Inputs) -> type[nn.Module]:
     """The model's class with a forward from one tensor to logits: a wrapper around it would change the names of all layers."""
 
     def forward(self: nn.Module, x: Tensor) -> Tensor:
@@ -206,13 +206,23 @@ def normalised(x: Tensor) -> Tensor:
     return (x - x.mean(1, keepdim=True)) / (x.var(1, unbiased=False, keepdim=True) + 1e-7).sqrt()
 
 
-def sound_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    kind = str(processor.get("feature_extractor_type"))
-    if kind != "Wav2Vec2FeatureExtractor":
-        raise BadInput(
-            f"hf:{folder} hears features of a {kind[:100]}; networks of raw sound (Wav2Vec2FeatureExtractor) are tested."
-        )
-    warnings.warn(
-        f"hf:{folder} takes sound of {processor['sampling_rate']} samples per second: give it such.", Remark, stacklevel=4
-    )
-    return {"bounds": (-1.0, 1.0)}
+def sound_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, dict[str, Any]]:
+    """What a feature extractor does to samples, which happens inside the network, and the description of a target."""
+    file, kind = folder / "preprocessor_config.json", str(processor.get("feature_extractor_type"))
+    with reading(file, "a configuration of transformers", untyped=True):
+        rate, normalise = int(processor["sampling_rate"]), bool(processor.get("do_normalize", True))
+        if kind == "Wav2Vec2FeatureExtractor":
+            inputs: Inputs = _waves if normalise else _samples
+        elif kind == "ASTFeatureExtractor":
+            if rate != RATE:
+                raise BadInput(f"{file}: sampling_rate={rate}: an ASTFeatureExtractor of {RATE} samples a second is supported.")
+            inputs = LogMel(
+                bands=int(processor["num_mel_bins"]), length=int(processor["max_length"]),
+                mean=float(processor["mean"]) if normalise else 0.0, scale=2 * float(processor["std"]) if normalise else 1.0,
+            )  # fmt: skip
+        else:
+            raise BadInput(
+                f"hf:{folder} hears features of a {kind[:100]}: raw sound (Wav2Vec2FeatureExtractor) and ASTFeatureExtractor are "
+                "supported; for others build the network with its features inside in py:FILE:build."
+            )
+    return inputs, {"bounds": (-1.0, 1.0), "preprocess": Preprocess(rate=rate)}

@@ -89,6 +89,7 @@ class Survey:
     functions: dict[str, int]  # module call and function, `block1.relu` -> calls per forward pass
     hidden: int  # activations that can be read neither as a module's nor as a function's output
     last_spatial: int  # when the last convolution or pooling ran
+    apart: tuple[str, ...] = ()  # names of what ran on rows that are not the inputs, such as the windows of a Swin
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
@@ -115,10 +116,23 @@ class Survey:
         for glob in (part.strip() for part in layers.split(",")):
             matching = {layer.name for layer in candidates if layer.matches(glob)}
             if not matching:
-                words = [*(layer.name for layer in candidates if layer.name), *PRESETS]
-                raise BadInput(f"layers={glob!r} matches no layer. {near(glob, words)}")
+                raise self._unmatched(glob, [layer.name for layer in candidates if layer.name])
             names |= matching
         return tuple(layer for layer in candidates if layer.name in names)
+
+    def _unmatched(self, glob: str, names: list[str]) -> BadInput:
+        """Why a glob stands for nothing, and what to write instead."""
+        apart = next((name for name in self.apart if fnmatch.fnmatchcase(name, glob)), None)
+        if apart is None:
+            return BadInput(f"layers={glob!r} matches no layer. {near(glob, [*names, *PRESETS])}")
+        around = (apart[:i] for i in range(len(apart) - 1, 0, -1) if apart[i] == ".")
+        block = next((name for name in around if name in names), None)
+        preset = next((p for p, kinds in KINDS.items() if any(layer.made_by in kinds for layer in self.layers)), None)
+        instead = [f"{block!r}, the block around it" if block else "", f"--layers {preset}" if preset else "", "--layers encoder"]
+        return BadInput(
+            f"layers={glob!r}: the rows of {apart!r} are not the inputs (they are windows, or tokens come first), so it has no "
+            f"value for each input; use {' or '.join([one for one in instead if one][:2])}."
+        )
 
     def _preset(self, preset: str) -> tuple[Layer, ...]:
         layers = tuple(layer for layer in self.layers if layer.made_by in KINDS[preset])

@@ -63,6 +63,7 @@ class _Watch:
     marks: list[_Mark] = field(default_factory=list)
     marked: list[tuple[Layer, _Mark | None, _Mark]] = field(default_factory=list)  # layer, its input, its output
     functions: dict[int, list[Layer]] = field(default_factory=dict)  # by the origin of their result
+    apart: list[str] = field(default_factory=list)  # what has no row per input
     activations: set[int] = field(default_factory=set)  # origins of those that are no layer so far
     kinds: set[str] = field(default_factory=set)  # of the operators that the running function called
     number: int = 0
@@ -87,11 +88,13 @@ class _Watch:
         call = self.calls.get(path, 0)
         self.calls[path] = call + 1
         source, result = first_tensor(args), first_tensor(output)
+        name = path if call == 0 else f"{path}#{call + 1}"
         if not self._rows(source, result):
+            self.apart += [name] if source is not None and result is not None else []
             return
         assert source is not None
         assert result is not None
-        tag, name = self.tag(result), path if call == 0 else f"{path}#{call + 1}"
+        tag = self.tag(result)
         own = tag.owner == number  # else it hands on what something inside it made, as a dropout in eval mode does
         if own:
             self.activations.discard(tag.origin)
@@ -108,13 +111,16 @@ class _Watch:
         self.kinds = set()
         result = function(*args, **kwargs)
         word = function_name(function)
-        if not isinstance(result, Tensor) or not self._rows(source, result):
+        if not isinstance(result, Tensor):
             return result
-        assert source is not None
         tag = self.tag(result)
         kind = tag.kind if tag.kind in self.kinds and (tag.kind != "dense" or word == "linear") else "other"
         if kind == "other" and word not in OPERATIONS and not word.startswith(POOLS):
             return result
+        if not self._rows(source, result):
+            self.apart += [name] if source is not None else []
+            return result
+        assert source is not None
         layer = Layer(
             name, self.stack[-1][1], int(name.rstrip("()").rpartition("_")[2]) - 1, kind,
             *self._shapes(source, axis, result), self.time, function=word, in_place=result is source,
@@ -141,7 +147,9 @@ class _Watch:
         for layer, source, result in self.marked:
             layer.overwritten = result.overwritten
             layer.input_overwritten = source is not None and source.overwritten
-        return Survey(tuple(self.layers), self.calls, functions, len(self.activations), self.last_spatial)
+        return Survey(
+            tuple(self.layers), self.calls, functions, len(self.activations), self.last_spatial, tuple(dict.fromkeys(self.apart))
+        )
 
     def tag(self, tensor: Tensor) -> _Tag:
         return self.tags.get(id(tensor)) or _Tag("other", -1, _usual_axis(tensor.ndim), -1)

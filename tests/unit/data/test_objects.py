@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from neurotest.data import data, objects
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
+from neurotest.sounds import wav
 
 X = np.random.default_rng(0).integers(0, 256, (6, 3, 4, 5), dtype=np.uint8)
 Y = np.array([0, 2, 1, 0, 2, 1])
@@ -130,13 +133,129 @@ def test_pandas_columns_and_frames_are_read_by_position(tmp_path: Path) -> None:
 
 def test_hugging_face(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
-    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["ant", "bee", "cow"])})
-    dataset = datasets.Dataset.from_dict({"image": [picture(i) for i in range(6)], "label": Y.tolist()}, features=features)
-    source = data(dataset)
+    source = data(hugging_pictures(datasets))
     assert (everything(source) == X).all()
     assert source.classes == ("ant", "bee", "cow")
     assert source.labels is not None
     assert source.labels.tolist() == Y.tolist()
+
+
+def hugging_pictures(datasets: Any) -> Any:
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["ant", "bee", "cow"])})
+    return datasets.Dataset.from_dict({"image": [picture(i) for i in range(6)], "label": Y.tolist()}, features=features)
+
+
+def test_labels_of_a_table_are_read_without_its_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    dataset, decoded = hugging_pictures(datasets), []
+    plain = datasets.Image.decode_example
+    monkeypatch.setattr(datasets.Image, "decode_example", lambda *a, **k: decoded.append(1) or plain(*a, **k))
+    first = dataset[0]
+    decoded.clear()
+    assert objects._labels(dataset, first, 4) == [0, 2, 1, 0]
+    assert not decoded
+    assert data(dataset, limit=4).labels.tolist() == [0, 2, 1, 0]  # type: ignore[union-attr]
+    assert len(decoded) <= 1 + 2 * 4  # what they are; their size, and their pixels
+
+
+def test_tables_with_formats_and_functions_of_the_user() -> None:
+    datasets = pytest.importorskip("datasets")
+    dataset = hugging_pictures(datasets)
+    with_format = data(dataset.with_format("torch"))
+    assert (everything(with_format) == X).all()
+    assert with_format.labels is not None
+    assert with_format.labels.tolist() == Y.tolist()
+
+    def turned(batch: Any) -> Any:  # needs all columns
+        return {"pixel_values": [np.asarray(one).transpose(2, 0, 1) for one in batch["image"]], "label": batch["label"]}
+
+    source = data(dataset.with_transform(turned))
+    assert (everything(source) == X).all()
+    assert source.labels is not None
+    assert source.labels.tolist() == Y.tolist()
+
+
+# -- sound
+
+SOUND = np.rint(9000 * np.sin(np.arange(4)[:, None] * 0.3 + np.arange(800) * 0.05 * (1 + np.arange(4)[:, None]))).astype(np.int16)
+KINDS = [1, 0, 1, 0]
+
+
+class Decoder:
+    """What a decoder of torchcodec gives."""
+
+    def __init__(self, samples: np.ndarray, rate: int) -> None:
+        self.samples, self.rate = samples, rate
+
+    def get_all_samples(self) -> Any:
+        return SimpleNamespace(data=torch.from_numpy(self.samples)[None], sample_rate=self.rate)
+
+
+def items(form: str) -> list[dict[str, Any]]:
+    """Items of an audio dataset, whose `file` is a path of the machine that made it."""
+    held: dict[str, Any] = {
+        "decoded": lambda x: {"path": None, "array": (x / 32768).astype(np.float32), "sampling_rate": 8000},
+        "stereo": lambda x: {"path": None, "array": np.stack([x, x]), "sampling_rate": 8000},
+        "list": lambda x: {"array": (x / 32768).tolist(), "sampling_rate": 8000},
+        "decoder": lambda x: Decoder((x / 32768).astype(np.float32), 8000),
+        "bytes": lambda x: {"path": "elsewhere.wav", "bytes": wav(x[None], 8000)},
+    }
+    return [{"file": f"/elsewhere/{i}.wav", "audio": held[form](x), "label": KINDS[i]} for i, x in enumerate(SOUND)]
+
+
+@pytest.mark.parametrize("form", ["decoded", "stereo", "list", "decoder", "bytes"])
+def test_sound_of_audio_datasets(form: str, tmp_path: Path) -> None:
+    if form == "bytes":
+        pytest.importorskip("soundfile")
+    source = data(items(form))
+    assert (everything(source) == SOUND[:, None]).all()
+    assert (source.rate, source.dtype) == (8000, np.int16)
+    assert source.labels is not None
+    assert source.labels.tolist() == KINDS
+    cut = data(items(form), shape=(1, 1000), preprocess=Preprocess(rate=16_000, crop="centre"))
+    assert cut.shape == (1, 1000)
+    if form != "bytes":
+        return
+    for i, x in enumerate(SOUND):
+        (tmp_path / f"{i}.wav").write_bytes(wav(x[None], 8000))
+    twice = Preprocess(rate=16_000)
+    assert (everything(data(items(form), preprocess=twice)) == everything(data(f"wav:{tmp_path}", preprocess=twice))).all()
+    paths = [str(tmp_path / f"{i}.wav") for i in range(4)]
+    files = data((paths, KINDS))
+    assert (everything(files) == SOUND[:, None]).all()
+    assert files.names is not None
+    assert files.names.tolist() == paths
+
+
+def test_sound_of_hugging_face(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("soundfile")
+    for i, x in enumerate(SOUND):
+        (tmp_path / f"{i}.wav").write_bytes(wav(x[None], 8000))
+    columns = {"audio": [str(tmp_path / f"{i}.wav") for i in range(4)], "label": KINDS}
+    label = datasets.ClassLabel(names=["no", "yes"])
+    # As tables of files are declared; encoding by `Audio` itself needs torchcodec.
+    table = datasets.Dataset.from_dict(columns).cast_column("label", label).cast_column("audio", datasets.Audio())
+    undecoded = table.cast_column("audio", datasets.Audio(decode=False))
+    source = data(undecoded)
+    assert (everything(source) == SOUND[:, None]).all()
+    assert source.classes == ("no", "yes")
+    assert source.labels is not None
+    assert source.labels.tolist() == KINDS
+    if importlib.util.find_spec("torchcodec") is None:
+        with pytest.raises(BadInput, match=r"cast_column\(\"audio\", datasets.Audio\(decode=False\)\)"):
+            data(table)
+
+
+def test_sounds_that_cannot_be_used_are_left_out() -> None:
+    kept = items("decoded")
+    kept[1]["audio"]["array"] = None
+    kept[2]["audio"]["array"] = np.full(800, np.nan)
+    kept[3]["audio"] = {"bytes": b"RIFF....WAVEfmt ", "path": None}
+    source = data(kept)
+    assert (everything(source) == SOUND[:1, None]).all()
+    assert [one.file for one in source.skipped] == ["item 1", "item 2", "item 3"]
+    assert "samples of type object" in source.skipped[0].reason
 
 
 def test_pictures_of_other_sizes_are_fitted_as_the_target_says() -> None:

@@ -17,6 +17,7 @@ from neurotest.select.exchange import export, labels_of
 from neurotest.select.quantities import Quantity, kept
 from neurotest.serve.quantities import Quantities, open_labelling
 from neurotest.serve.refusals import Taken
+from neurotest.target import speed
 from neurotest.target.outputs import Bins
 
 MODEL = """
@@ -50,12 +51,12 @@ def write_quantity_project(folder: Path) -> None:
     np.savez(folder / "train.npz", x=x[::2] // 2, y=np.full(POOL // 2, -0.5))
 
 
-def begin_run(folder: Path) -> Path:
+def begin_run(folder: Path, *, quiet: bool = True, **more: Any) -> Path:
     write_quantity_project(folder)
     settings: dict[str, Any] = {"seed": 0, "batch": 16, "strict": False, "limit": None, "out": folder / "run"}
     train = f"npz:{folder / 'train.npz'}#x,y"
-    return begin(f"py:{folder / 'model.py'}:build", f"npz:{folder / 'pool.npz'}#x", None, size=SIZE, quiet=True, train=train,
-                 description=dict(ABOUT), **settings)  # fmt: skip
+    return begin(f"py:{folder / 'model.py'}:build", f"npz:{folder / 'pool.npz'}#x", None, size=SIZE, quiet=quiet, train=train,
+                 description=ABOUT | more, **settings)  # fmt: skip
 
 
 @pytest.fixture
@@ -65,6 +66,14 @@ def desk(tmp_path: Path) -> Any:
     labelling.start(lambda request: None, lambda work: work())
     yield labelling
     labelling.run.close()
+
+
+def test_what_lower_precision_changes_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(speed, "has_bfloat16", lambda device: True)  # it runs anywhere, only slower
+    begin_run(tmp_path, quiet=False, precision="bfloat16")
+    assert f"of {POOL} predictions" in capsys.readouterr().err
 
 
 def shown(desk: Quantities, holder: str = HOLDER) -> int:

@@ -34,7 +34,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("onnx:net.onnx", "onnx", "pip install 'neurotest[onnx]'"),
         ("timm:resnet18", "timm", "pip install 'neurotest[models]'"),
-        ("torchvision:resnet18", "torchvision", "pip install"),
+        ("torchvision:resnet18", "torchvision", "pip install 'neurotest[models]'"),
         ("hf:folder", "transformers", "pip install 'neurotest[hf]'"),
     ],
 )

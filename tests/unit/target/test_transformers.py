@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tests.unit.target.transformers import HEADS, NETWORKS, TOKENS, WIDTH, network, pictures
 from torch import Tensor, nn
 
@@ -107,6 +108,28 @@ def test_heads_are_neighbouring_channels() -> None:
     assert silent.tolist() == [WIDTH // HEADS <= channel < 2 * WIDTH // HEADS for channel in range(WIDTH)]
 
 
+@pytest.mark.parametrize(
+    ("glob", "apart"),
+    [
+        ("blocks.0.attn.qkv", "blocks.0.attn.qkv"),
+        ("blocks.1.attn", "blocks.1.attn"),
+        ("*.0.attn.*attention*", "blocks.0.attn.scaled_dot_product_attention_1"),
+    ],
+)
+def test_layers_whose_rows_are_windows_are_refused_with_a_layer_that_works(glob: str, apart: str) -> None:
+    survey = target("swin").survey()
+    with pytest.raises(BadInput) as refused:
+        survey.find(glob)
+    sentence = str(refused.value)
+    assert f"layers={glob!r}: the rows of {apart!r} are not the inputs" in sentence
+    block = apart.partition(".attn")[0]
+    assert f"use {block!r}, the block around it or --layers pre_activation." in sentence
+    assert survey.find(block)[0].name == block
+    with pytest.raises(BadInput, match=r"matches no layer"):  # what does not run at all
+        survey.find("blocks.0.attention.qkv")
+    assert not target("vit").survey().apart
+
+
 # -- methods
 
 
@@ -142,21 +165,32 @@ def test_every_criterion_measures_the_others(criterion: str, name: str, inputs: 
 
 
 REFUSED = {"mc-dropout": "dropout", "bald": "dropout", "neighbours": "needs labels"}  # what the network or the call lacks
+SELECTORS = sorted(n for n, e in registry.entries("selector").items() if not getattr(e.make, "quantities", False))
 
 
-@pytest.mark.parametrize(
-    "selector", sorted(n for n, e in registry.entries("selector").items() if not getattr(e.make, "quantities", False))
-)
-@pytest.mark.filterwarnings("ignore")
-def test_every_selector_orders_inputs_of_a_vit(selector: str, inputs: tuple[np.ndarray, np.ndarray]) -> None:
+def order(name: str, selector: str, inputs: tuple[np.ndarray, np.ndarray]) -> None:
     def choose() -> Any:
-        return neurotest.select(target("vit"), inputs, selector, 8, train=inputs, originals=inputs[0])
+        return neurotest.select(target(name), inputs, selector, 8, train=inputs, originals=inputs[0])
 
     if selector in REFUSED:
         with pytest.raises(BadInput, match=REFUSED[selector]):
             choose()
     else:
         assert len(set(choose().indices)) == 8
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+@pytest.mark.filterwarnings("ignore")
+def test_every_selector_orders_inputs_of_a_vit(selector: str, inputs: tuple[np.ndarray, np.ndarray]) -> None:
+    order("vit", selector, inputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize("selector", SELECTORS)
+@pytest.mark.filterwarnings("ignore")
+def test_every_selector_orders_inputs_of_the_others(selector: str, name: str, inputs: tuple[np.ndarray, np.ndarray]) -> None:
+    order(name, selector, inputs)
 
 
 def test_relevance_by_rule_says_what_to_use_instead() -> None:
@@ -169,8 +203,89 @@ def test_relevance_by_rule_says_what_to_use_instead() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("guide", sorted(registry.entries("guide")))
 @pytest.mark.filterwarnings("ignore")
-def test_every_guide_leads_a_campaign_on_a_vit(guide: str, inputs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    result: Any = neurotest.fuzz(target("vit"), inputs, guide, train=inputs, forwards=200, out=tmp_path / "run")
+def test_every_guide_leads_a_campaign(guide: str, name: str, inputs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    subject = target(name)
+    labelled = inputs[0], subject.logits(subject.prepare(inputs[0])).argmax(1).detach().numpy()
+    result: Any = neurotest.fuzz(subject, labelled, guide, train=labelled, forwards=200, out=tmp_path / "run")
     assert result.to_dict()["forwards"] >= 200
+
+
+# -- explanations
+
+
+@pytest.fixture(scope="module")
+def campaign(inputs: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Faults of the ViT: nearly any change is allowed."""
+    place = tmp_path_factory.mktemp("vit") / "run"
+    neurotest.swarm(target("vit"), inputs, norm="linf", radius=0.9, particles=6, iterations=4, limit=16, out=place)
+    return place
+
+
+@pytest.mark.parametrize("critical", sorted(registry.entries("critical")))
+@pytest.mark.filterwarnings("ignore")
+def test_every_way_to_find_critical_neurons_explains_a_fault(
+    critical: str, campaign: Path, inputs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    explained: Any = neurotest.explain(
+        campaign, 1, target=target("vit"), train=inputs, critical=critical, describe="class-profile"
+    )
+    content = explained.to_dict()
+    assert content["predicted"]["seed"] != content["predicted"]["fault"]
+    assert [pair["layer"] for pair in content["layers"]] == ["blocks.0", "blocks"]  # the second block, by its shorter name
+    for pair in content["layers"]:
+        assert 0 <= pair["seed"]["neuron"] < WIDTH
+        assert pair["seed"]["ranks"][0] == 1  # the neuron of the path is the one that decides most
+
+
+def test_conductance_through_a_block_is_what_the_class_gained() -> None:
+    """Everything goes through the residual stream: over its channels conductance adds up to the difference of the logit."""
+    from neurotest.attribute.conductance import Conductance
+
+    subject = target("vit")
+    x = subject.prepare(pictures(4))
+    with torch.no_grad():
+        classes = subject.logits(x).argmax(1)
+        black = subject.logits(torch.zeros_like(x)).gather(1, classes[:, None])[:, 0]
+        gained = subject.logits(x).gather(1, classes[:, None])[:, 0] - black
+    for block in ("blocks.0", "blocks.1"):
+        plan = Conductance(layers=block, steps=200, grid="uniform", baseline="black").plan(subject, data=None)
+        sums = plan(x, classes).scores[block].sum(1)
+        torch.testing.assert_close(sums, gained, rtol=0.02, atol=0.02)
+
+
+def describers(folder: Path, x: np.ndarray, y: np.ndarray) -> dict[str, str]:
+    """Methods of every describer, with the files that some of them need."""
+    colours = x.mean((2, 3)).astype(np.float32) - 128
+    np.save(folder / "images.npy", colours)
+    np.save(folder / "texts.npy", np.eye(3, dtype=np.float32) * 50)
+    (folder / "words.txt").write_text("red\ngreen\nblue\n")
+    (folder / "table.csv").write_text("layer,neuron,description,score\nhead,0,a thing,0.5\n")
+    for i in range(len(x)):
+        (folder / "concepts" / f"colour{y[i]}").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(x[i].transpose(1, 2, 0)).save(folder / "concepts" / f"colour{y[i]}" / f"{i}.png")
+    clip = f"images={folder / 'images.npy'},texts={folder / 'texts.npy'},words={folder / 'words.txt'}"
+    small = "pairs=30,steps=60,embedding=16,hidden=24,beam=5,least=0"
+    return {
+        "clip-dissect": f"clip-dissect:{clip}",
+        "concepts": f"concepts:{folder / 'concepts'}",
+        "csv": f"csv:{folder / 'table.csv'}",
+        "milan": f"milan:corpus=dir:{folder / 'concepts'},{small}",
+    }
+
+
+@pytest.mark.parametrize(
+    "describer",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n == "milan")) for n in sorted(registry.entries("describer"))],  # it trains
+)
+@pytest.mark.filterwarnings("ignore")
+def test_every_describer_describes_a_vit(describer: str, inputs: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    method = describers(tmp_path, *inputs).get(describer, describer)
+    data = None if describer == "concepts" else inputs  # whose images would be those of no concept
+    table = neurotest.describe(target("vit"), data, method, cache=False)
+    sizes = {"head": 4} if describer == "csv" else {"blocks.0.mlp.act": 2 * WIDTH, "blocks.1.mlp.act": 2 * WIDTH, "head": 4}
+    assert dict(table.layers) == sizes
+    assert len(list(table)) == sum(sizes.values())
+    assert any(row.score > 0 for row in table)
