@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test fuzz test-all test-peers test-models test-ray test-kernels lint types contracts docs bench setup check clean
+.PHONY: help demo test fuzz test-all test-peers test-models test-models-all test-ray test-kernels lint types contracts docs bench setup check clean
 .DEFAULT_GOAL := help
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -36,6 +36,7 @@ help:
 	@echo 'make fuzz       generated inputs through every reader (N=100000 READERS=npz,idx)'
 	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip, ART, onnxruntime, MLflow and W&B, in $(PEERS)'
 	@echo 'make test-models networks of timm, torchvision and transformers, in $(MODELS)'
+	@echo 'make test-models-all  the slow ones of these, too: exported architectures, every command on every kind of target'
 	@echo 'make test-ray   workers of a local Ray, in $(RAY)'
 	@echo 'make test-kernels  the numeric tests with the instructions of an older processor'
 	@echo 'make check      lint, types, contracts, docs               make bench      costs as ratios (ARGS="probe --json")'
@@ -47,7 +48,7 @@ demo: $(VENV)/.runtime
 bench: $(VENV)/.runtime
 	$(BIN)/neurotest bench $(ARGS)
 
-test test-all test-peers test-models test-ray test-kernels: export OMP_NUM_THREADS := 1
+test test-all test-peers test-models test-models-all test-ray test-kernels: export OMP_NUM_THREADS := 1
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not slow" $(ARGS)
 
@@ -66,9 +67,12 @@ test-peers: $(PEERS)/.peers
 	$(PEERS)/bin/python -m pytest -q -m peer tests $(ARGS)
 
 # A skip fails here, too, and so does a library from which no network was tested.
-test-models: export NEUROTEST_MODELS := required
+test-models test-models-all: export NEUROTEST_MODELS := required
 test-models: $(MODELS)/.models
 	$(MODELS)/bin/python -m pytest -q -m "models and not slow" tests $(ARGS)
+
+test-models-all: $(MODELS)/.models
+	$(MODELS)/bin/python -m pytest -q -n $(JOBS) --maxprocesses 8 -m models tests $(ARGS)
 
 # Skips fail here, too. All of them, or some: make test-ray RAY_TESTS=tests/unit/scale/test_same_answer.py
 RAY_TESTS ?= tests
@@ -142,7 +146,7 @@ $(PEERS)/.peers: $(PEERS)/.made $(VENV)/.dev
 $(MODELS)/.models: $(MODELS)/.made $(VENV)/.dev
 	@echo 'Installing the model libraries'
 	$(BORROW)
-	$(PIP) install $(WITH) --no-build-isolation --editable '.[onnx,models,hf,test]'
+	$(PIP) install $(WITH) --no-build-isolation --editable '.[networks]'
 	@touch "$@"
 
 $(RAY)/.ray: $(RAY)/.made $(VENV)/.dev

@@ -35,6 +35,7 @@ QUICK = {
     ("onnx", "select"), ("timm", "select"), ("torchvision", "cover"), ("hf", "cover"), ("hf", "attack"),
     ("regression", "fuzz"), ("zoo", "attack"),
 }  # fmt: skip
+SEEDS, FEW = 40, 12  # inputs, and how many of them generators start from
 PAGE = Path(__file__).parents[2] / "docs" / "bring-your-own-model.md"
 
 
@@ -152,10 +153,10 @@ OPEN: dict[str, Callable[[Path], Target]] = {
 def pairs(target: Target) -> tuple[np.ndarray, np.ndarray]:
     """Inputs, labelled as the network itself answers: seeds that it gets right."""
     if target.spec.startswith("zoo:"):
-        source = neurotest.data("zoo:mnist/test[:40]")
-        x = source.read(np.arange(40))
+        source = neurotest.data("zoo:mnist/test")
+        x = source.read(np.arange(SEEDS))
     else:
-        x = pictures(40)
+        x = pictures(SEEDS)
         assert target.shape is not None
         x = x.repeat(target.shape[1] // 16, 2).repeat(target.shape[2] // 16, 3)
     with torch.no_grad():
@@ -173,11 +174,11 @@ def faulty_run(target: Target, data: Any, folder: Path) -> Path:
 def run(command: str, target: Target, folder: Path) -> Any:
     data = pairs(target)
     x, y = data
-    few = {"out": folder / "run", "limit": 12}
+    few = {"out": folder / "run", "limit": FEW}
     if command == "doctor":
         return neurotest.doctor(target, data, limit=16)
     if command == "check":
-        return neurotest.check(target, data, time=5)
+        return neurotest.check(target, data, time=5, out=folder / "run")
     if command == "cover":
         return neurotest.cover(target, data, ["kmnc:10", "nlc"], train=data, cache=False)
     if command == "select":
@@ -206,10 +207,33 @@ def run(command: str, target: Target, folder: Path) -> Any:
     )
 
 
+# What has to hold of a result: the command did its work on all it was given, spent its budget and left nothing out.
+CHECKS: dict[str, Callable[[Any], list[bool]]] = {
+    "doctor": lambda r: [r.healthy, {"layers", "gradients", "speed"} <= {finding.check for finding in r.findings}],
+    # Left out is only what the time was too short for, or what no quantity has: class probabilities.
+    "check": lambda r: [
+        r.inputs == SEEDS, *(one.ran_out or not one.skipped or "quantity" in one.summary for one in r.examined),
+    ],
+    "cover": lambda r: [not r.errors, r["kmnc:10"].value.total > 0, r["kmnc:10"].value.covered > 0, r["nlc"].value.covered > 0],
+    "select": lambda r: [len(set(r.indices.tolist())) == 5, bool(np.isfinite(r.scores).all())],
+    "fuzz": lambda r: [r.tally.forwards >= 150, r.tally.tested > 0],
+    "swarm": lambda r: [r.seeds == FEW, r.tally.forwards >= FEW * 4],
+    "attack": lambda r: [len(r) == FEW, r.backwards >= FEW, 0 < r.distance[:, 2].max() <= 0.1 + 1 / 255],
+    "diff": lambda r: [len(r.coverage) == 2, r.disagreed < FEW, r.forwards > 0, r.backwards > 0],
+    "illuminate": lambda r: [40 <= r.spent <= 80, r.backwards > 0],
+    "describe": lambda r: [len(r) > 0, any(neuron.known for neuron in r)],
+    "explain": lambda r: [len(r.pair.layers) > 0, r.pair.predicted[0] != r.pair.predicted[1]],
+    "repair": lambda r: [
+        len(r.trained) == r.repeats, r.sets["clean"]["inputs"] == SEEDS - 24, r.weights.is_file() if r.accepted else r.weights is None,
+    ],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("kind", "command"), cells())
 @pytest.mark.filterwarnings("ignore")
 def test_a_kind_of_target_in_a_command(kind: str, command: str, tmp_path: Path) -> None:
-    assert run(command, OPEN[kind](tmp_path), tmp_path) is not None
+    result = run(command, OPEN[kind](tmp_path), tmp_path)
+    assert all(CHECKS[command](result)), result
 
 
 @pytest.mark.plain

@@ -178,7 +178,10 @@ class Survey:
     def _features(self, *, last: bool = False) -> Layer:
         """The dense layer whose input are the features: the first on vectors after the last convolution or pooling;
         with `last`, the one whose input is the last hidden layer."""
-        dense = [layer for layer in self.layers if layer.made_by == "dense" and len(layer.input_shape) == 1]
+        vectors = [layer for layer in self.everything if layer.made_by == "dense" and len(layer.input_shape) == 1]
+        names = {layer.name for layer in vectors}
+        # A module that flattens maps first does not stand for its dense function: only the function's inputs are the features.
+        dense = [layer for layer in vectors if layer.alias not in names]
         if not dense:
             preset = "last_hidden" if last else "features"
             raise BadInput(f"layers={preset!r}: this network has no dense layer on vectors; name a layer with --layers GLOB.")

@@ -172,7 +172,7 @@ def modules(node: Any) -> tuple[tuple[str, str], ...]:
         if entry.key == SCOPES:
             paths = _scopes(entry.value)
             if paths is not None:
-                return _stack(paths)
+                return _stack(_unfused(node, paths))
     if "/" in node.name:
         *outer, _ = [part for part in node.name.split("/") if part]
         return _stack(_nested(outer))
@@ -193,6 +193,15 @@ def _scopes(text: str) -> list[str] | None:
     return [".".join(word(part) for part in name.split(".")) for name in names[:-1] if name]
 
 
+def _unfused(node: Any, paths: list[str]) -> list[str]:
+    """A convolution that took up the norm after it is noted beside that norm; its weight still says whose it is."""
+    if node.op_type not in ("Conv", "ConvTranspose") or not paths or len(node.input) < 2:
+        return paths
+    owner, _, last = node.input[1].rpartition(".")
+    beside = owner.rpartition(".")[0] == paths[-1].rpartition(".")[0]
+    return [*paths[:-1], owner] if last == "weight" and owner and beside else paths
+
+
 def _nested(parts: list[str]) -> list[str]:
     """Paths from `layer1/layer1.0/conv1`: a part that repeats the one before is a numbered child of it."""
     paths: list[str] = []
@@ -210,5 +219,9 @@ def _stack(paths: list[str]) -> tuple[tuple[str, str], ...]:
 
 
 def word(name: str) -> str:
-    """A name as a module may have it."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:200]
+    """A name as a module may have it; underscores of the author's stay.
+
+    >>> word("_fc"), word("/fc/MatMul:0/")
+    ('_fc', 'fc_MatMul_0')
+    """
+    return re.sub(r"[^A-Za-z0-9_-]+", " ", name).strip().replace(" ", "_")[:200]

@@ -219,6 +219,18 @@ def test_features_of_a_network_without_convolutions_are_the_last_dense_input() -
     assert names(survey(module, 1, 2, 2), "features") == ["3"]
 
 
+def test_features_of_a_module_that_flattens_maps_are_the_inputs_of_its_function() -> None:
+    class Flattening(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(x.flatten(1), self.weight, self.bias)
+
+    survey_ = survey(nn.Sequential(nn.Conv2d(1, 3, 2), nn.AdaptiveAvgPool2d(1), Flattening(3, 4)), 1, 4, 4)
+    layer = survey_.find("features")[0]
+    assert (layer.name, layer.neurons("unit", inputs=True)) == ("2.linear_1", 3)
+    assert names(survey_, "last_hidden") == ["2.linear_1"]
+    assert names(survey_, "pre_activation") == ["0", "2"]
+
+
 def test_features_of_a_network_without_dense_layers() -> None:
     module = nn.Sequential(nn.Conv2d(1, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     with pytest.raises(BadInput, match="--layers GLOB"):
