@@ -407,7 +407,8 @@ def data_of_file(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _names_training(path: Any) -> bool:
     """Whether a run says itself which training data it was made with."""
-    if path is None or not Path("neurotest.toml").is_file():
+    file = Path("neurotest.toml")
+    if path is None or not file.is_file():  # without the file it does not matter
         return False
     from neurotest.runs.store import Run
 
