@@ -107,7 +107,8 @@ def diff(
         str, typer.Option("--method", help="deepxplore:light|occlusion|blackout, dlfuzz:STRATEGY or adapt, with options.")
     ] = "deepxplore",
     weights: Annotated[
-        list[Path] | None, typer.Option("--weights", help="State dict of the targets (py: ones first); repeat it: one for each.")
+        list[Path] | None,
+        typer.Option("--weights", help="State dict of the targets, of py: ones if there are any; repeat it for each, in order."),
     ] = None,
     layers: opt.Layers = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Steps along the gradient.")] = None,
