@@ -29,7 +29,8 @@ def public(*settings: type | Callable[..., Any]) -> Callable[[Callable[P, R]], C
     """A decorator: `help` and `inspect.signature` show every option, and one that does not exist is named with the nearest.
 
     settings: what the function takes as `**options`: the fields of dataclasses, or the keywords of other functions. A function
-    that hands `**options` on to a method of the user's choice has none: the method checks them.
+    that hands `**options` on to a method of the user's choice has none: the method checks them. `batch="auto"` is what happens
+    without it.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -47,6 +48,10 @@ def public(*settings: type | Callable[..., Any]) -> Callable[[Callable[P, R]], C
             for name in () if open_ended else kwargs:
                 if name not in names:
                     raise UnknownOption(f"{function.__name__}() has no option {name!r}. {near(name, names)}")
+            if isinstance(batch := kwargs.get("batch"), str):
+                if batch != "auto":
+                    raise BadInput(f"batch={batch!r}: expected an integer >= 1, or 'auto' for the usual one.")
+                del kwargs["batch"]
             return function(*args, **kwargs)
 
         call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

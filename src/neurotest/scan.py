@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from neurotest import interrupts
 from neurotest.callable_module import callable_module
+from neurotest.data.ahead import one_ahead
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_classes, check_shape
 from neurotest.data.spec import data
@@ -51,18 +53,31 @@ class Batch:
         return Batch(self.index[rows], self.x[rows])
 
 
-def batches(target: Target, source: Source, *, batch: int = BATCH, order: np.ndarray | None = None) -> Iterator[Batch]:
-    """The source in batches ready for the target, in `order` (default: as it lies); a batch of large inputs in several parts."""
+def batches(
+    target: Target, source: Source, *, batch: int = BATCH, order: np.ndarray | None = None
+) -> Generator[Batch, None, None]:
+    """The source in batches ready for the target, in `order` (default: as it lies); a batch of large inputs in several parts.
+
+    Of a source that decodes its inputs the next part is read in a thread while the caller works on this one.
+    """
     if batch < 1:
         raise BadInput(f"batch={batch}: expected an integer >= 1.")
     order = np.arange(len(source)) if order is None else order
     most = max(1, INPUTS // (4 * math.prod(source.shape)))
+    interrupts.check()
+    parts = _parts(order, batch, most)
+    with closing(one_ahead(source.read, parts) if source.decodes else ((index, source.read(index)) for index in parts)) as rows:
+        for index, x in rows:
+            interrupts.check()
+            yield Batch(index, target.prepare(x))
+
+
+def _parts(order: np.ndarray, batch: int, most: int) -> Iterator[np.ndarray]:
+    """Positions that are read together: a batch, or at most so many of it."""
     for start in range(0, len(order), batch):
         whole = order[start : start + batch]
         for part in range(0, len(whole), most):
-            interrupts.check()
-            index = whole[part : part + most]
-            yield Batch(index, target.prepare(source.read(index)))
+            yield whole[part : part + most]
 
 
 def read(target: Target, source: AnyData, *, limit: int | None = None, strict: bool = False) -> Source:
@@ -186,13 +201,14 @@ def each_batch(
     with Probe(target, *wants) as probe:
         most = recorded_at_once(probe)
         _check_batch(probe, min(batch, total, most))
-        for part in batches(target, source, batch=batch, order=order):
-            for start in range(0, len(part.index), most):
-                some = part[start : start + most] if len(part.index) > most else part
-                step(some, probe(some.x), probe)
-                done += len(some.index)
-            if progress is not None:
-                progress(done, total)
+        with closing(batches(target, source, batch=batch, order=order)) as parts:
+            for part in parts:
+                for start in range(0, len(part.index), most):
+                    some = part[start : start + most] if len(part.index) > most else part
+                    step(some, probe(some.x), probe)
+                    done += len(some.index)
+                if progress is not None:
+                    progress(done, total)
 
 
 RECORDED, FEWEST = 1 << 28, 4  # bytes of a batch that are recorded at once; inputs that are

@@ -57,7 +57,7 @@ def test_what_is_refused(cli: Cli, tmp_path: Path) -> None:
         (("nothere",), "nothere"),
         (("six", "six"), "given twice"),
         (("six", "--limit", "0"), "--limit 0"),
-        (("six", "--train", "zoo:mnist/train[:20]"), "at least 100"),
+        (("six", "--train", "zoo:mnist/train[:20]", "--metric", "outside"), "at least 100"),
     ):
         outcome = cli("evaluate", *args, "--out", "judged")
         assert outcome.code == 2, args

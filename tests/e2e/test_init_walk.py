@@ -1,5 +1,5 @@
-"""After `neurotest init` every command needs the network and the data and nothing else: a stranger's network, photographs of
-several sizes, and a ViT of timm; a run that moves, and one that is killed."""
+"""After `neurotest init` every command needs the network and its inputs and nothing else, neither what describes the network nor
+training data: a stranger's network, photographs of several sizes, and a ViT of timm; a run that moves, and one that is killed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,19 +27,23 @@ from neurotest.runs.store import Run
 
 Cli = Callable[..., Any]
 SRC = Path(__file__).parents[2] / "src"
-TARGET, DATA = "py:models.py:cnn", "dir:photos#labels.csv"
+TARGET, DATA, HOLDOUT = "py:models.py:cnn", "dir:photos#labels.csv[:24]", "dir:photos#labels.csv[24:]"
+QUICK_REPAIR = ["--protocol", "default:epochs=1", "--control", "none", "--attack", "none", "--repeats", 1]
 # Every command as it is typed in the folder, runs named so that follow-up commands find them.
 WALK: dict[str, list[object]] = {
     "doctor": ["doctor", "{target}", "{data}"],
-    "cover": ["cover", "{target}", "{data}", "--train", "{data}", "--out", "cover"],
+    "cover": ["cover", "{target}", "{data}", "--out", "cover"],
     "select": ["select", "{target}", "{data}", "--method", "deepgini", "--budget", 5, "--out", "select"],
     "score": ["score", "{target}", "{data}", "--out", "score"],
     "fuzz": ["fuzz", "{target}", "{data}", "--forwards", 300, "--out", "fuzz"],
     "swarm": ["swarm", "{target}", "{data}", "--limit", 4, "--evaluations", 60, "--out", "swarm"],
     "attack": ["attack", "{target}", "{data}", "--limit", 6, "--attack", "fgsm", "--out", "attack"],
     "describe": ["describe", "{target}", "{data}", "--limit", 24, "--out", "describe"],
-    "explain": ["explain", "fuzz", "--train", "{data}"],
+    "diff": ["diff", "{target}", "--seeds", "{data}", "--method", "dlfuzz", "--limit", 6, "--out", "diff"],
+    "illuminate": ["illuminate", "{target}", "{data}", "--forwards", 200, "--out", "illuminate"],
+    "explain": ["explain", "fuzz"],
     "evaluate": ["evaluate", "fuzz", "attack"],
+    "repair": ["repair", "{target}", "fuzz", *QUICK_REPAIR, "--out", "repair"],
     "report": ["report", "fuzz"],
     "check": ["check", "{target}", "{data}", "--time", 20, "--out", "check"],
 }
@@ -61,7 +66,7 @@ def photographs(project: Path, cli: Cli) -> Path:
     with open(folder / "photos" / "labels.csv", "w", newline="") as file:
         csv.writer(file).writerows([("file", "label"), *truth.items()])
     shutil.move(folder / "photos" / "labels.csv", folder / "labels.csv")
-    written = cli("init", TARGET, DATA, *PHOTOGRAPHS, "--json")
+    written = cli("init", TARGET, DATA, *PHOTOGRAPHS, "--train", DATA, "--holdout", HOLDOUT, "--json")
     assert written.code == 0, written.err
     return folder
 
@@ -70,6 +75,7 @@ def test_the_file_says_what_was_typed(photographs: Path) -> None:
     text = (photographs / "neurotest.toml").read_text()
     for line in ('weights = "cnn.safetensors"', "mean = [0.3]", "std = [0.4]", 'size = "1x28x28"', "resize = "):
         assert line in text, text
+    assert tomllib.loads(text)["data"] == {"train": DATA, "holdout": HOLDOUT}
 
 
 def test_damaged_files_stop_a_score_that_is_strict(photographs: Path, cli: Cli) -> None:
@@ -132,7 +138,7 @@ def test_every_command_after_init_on_a_vit_of_timm(cli: Cli) -> None:
     module = timm.create_model("test_vit", num_classes=3).eval()
     side = module.patch_embed.img_size[0]
     random = np.random.default_rng(0)
-    colours = random.integers(20, 235, (24, 3))
+    colours = random.integers(20, 235, (36, 3))
     means, stds = (torch.tensor(module.default_cfg[key])[:, None, None] for key in ("mean", "std"))
     plain = torch.stack([torch.tensor(c)[:, None, None].expand(3, side, side) / 255 for c in colours]).float()
     with torch.no_grad():  # no class is the usual answer
@@ -146,6 +152,7 @@ def test_every_command_after_init_on_a_vit_of_timm(cli: Cli) -> None:
     with open("labels.csv", "w", newline="") as file:
         csv.writer(file).writerows([("file", "label"), *((f"{n:02d}.png", label) for n, label in enumerate(labels))])
     Path("names.txt").write_text("sky\nsea\nsand\n")
-    written = cli("init", "timm:test_vit", DATA, "--weights", "vit.pt", "--classes", "names.txt", "--json")
+    described = ("--weights", "vit.pt", "--classes", "names.txt", "--train", DATA, "--holdout", HOLDOUT)
+    written = cli("init", "timm:test_vit", DATA, *described, "--json")
     assert written.code == 0, written.err
     walk(cli, "timm:test_vit", DATA)

@@ -78,3 +78,13 @@ def test_what_a_type_checker_knows_is_what_there_is(options: type, settings: tup
 def test_the_keywords_of_load_are_known_to_those_that_pass_them_on() -> None:
     keywords = {p.name for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY}
     assert set(LoadOptions.__annotations__) == keywords
+
+
+def test_an_automatic_batch_is_none_at_all() -> None:
+    @public()
+    def work(*, batch: int = 250) -> int:
+        return batch
+
+    assert [work(), work(batch="auto"), work(batch=7)] == [250, 250, 7]  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="batch='many': expected an integer >= 1, or 'auto'"):
+        work(batch="many")  # type: ignore[arg-type]

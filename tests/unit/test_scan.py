@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,8 +13,8 @@ from torch import Tensor, nn
 import neurotest
 from neurotest.data.source import ArraySource, Skipped
 from neurotest.errors import BadInput
-from neurotest.scan import aligned, batches, fit, profile, remarks, scan, wanted
-from neurotest.target import Target, Trace, Want
+from neurotest.scan import Batch, aligned, batches, each_batch, fit, profile, remarks, scan, wanted
+from neurotest.target import Probe, Target, Trace, Want
 
 
 class Counted(nn.Module):
@@ -95,6 +96,62 @@ def test_a_batch_of_large_inputs_comes_in_parts_that_end_where_it_ends(monkeypat
     parts = list(batches(network, data, batch=7))
     assert [len(p.index) for p in parts] == [3, 3, 1] * 3 + [3, 1]
     assert torch.equal(torch.cat([p.x for p in parts]), network.prepare(data.read(np.arange(25))))
+
+
+class Decoded(ArraySource):
+    """Inputs that seem to be decoded; says in which thread each part was read, and fails where it is told to."""
+
+    @property
+    def decodes(self) -> bool:
+        return True
+
+    def __init__(self, x: np.ndarray, bad: int = -1) -> None:
+        super().__init__(x)
+        self.bad, self.begun, self.threads = bad, threading.Condition(), list[str]()
+
+    def wait_for(self, parts: int) -> None:
+        with self.begun:
+            assert self.begun.wait_for(lambda: len(self.threads) == parts, timeout=10)
+
+    def _rows(self, index: np.ndarray) -> np.ndarray:
+        with self.begun:
+            self.threads.append(threading.current_thread().name)
+            self.begun.notify()
+        if self.bad in index:
+            raise BadInput(f"input {self.bad} is damaged")
+        return super()._rows(index)
+
+
+def test_decoded_inputs_are_read_a_part_ahead_of_whoever_uses_them() -> None:
+    network, held = target(), source()
+    data = Decoded(held.read(np.arange(25)))
+    got = []
+    for part in batches(network, data, batch=10):
+        got.append(part)
+        data.wait_for(min(3, len(got) + 1))
+    assert data.threads == ["MainThread", "neurotest-ahead", "neurotest-ahead"]
+    plain = list(batches(network, held, batch=10))
+    assert [p.index.tolist() for p in got] == [p.index.tolist() for p in plain]
+    assert torch.equal(torch.cat([p.x for p in got]), torch.cat([p.x for p in plain]))
+
+
+def test_a_damaged_input_is_told_after_the_parts_before_it() -> None:
+    data = Decoded(source().read(np.arange(25)), bad=15)
+    got: list[int] = []
+    with pytest.raises(BadInput, match="input 15 is damaged"):
+        got.extend(len(part.index) for part in batches(target(), data, batch=10))
+    assert got == [10]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_pass_that_ends_early_leaves_no_thread(error: type[BaseException]) -> None:
+    def step(part: Batch, trace: Trace, probe: Probe) -> None:
+        raise error
+
+    with pytest.raises(error) as caught:
+        each_batch(target(shape=(1, 4, 4)), Decoded(source().read(np.arange(25))), step, batch=10)
+    assert caught.tb is not None  # its frames still hold what they held
+    assert "neurotest-ahead" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_target_of_unknown_size_learns_it() -> None:

@@ -8,12 +8,15 @@ import numpy as np
 import torch
 
 from neurotest.campaign.api import fuzz
+from neurotest.campaign.plan import read_guide
 from neurotest.data.objects import AnyData
-from neurotest.generate.fuzz.guides import RandomGuide, build_guide
+from neurotest.data.source import Source
+from neurotest.generate.fuzz.guides import CoverageGuide, Guide, RandomGuide
 from neurotest.jobs.forecast import MOST, Forecast, Part, footprint, slope
 from neurotest.jobs.opening import AnyTarget, open_counted, open_target
+from neurotest.measure.context import Context
 from neurotest.public import public
-from neurotest.target import Target
+from neurotest.target import Target, Want
 
 FORWARDS = 2  # times the inputs of a piece: a campaign of so few passes is one batch
 SEEDS = 64
@@ -28,7 +31,8 @@ def forecast_fuzz(
     target = open_target(target)
     source, _ = open_counted(target, seeds, limit=limit)
     few = source.take(np.arange(min(len(source), SEEDS)))
-    beside = control and not isinstance(build_guide(guide), RandomGuide)
+    built = read_guide(guide, layers=options.get("layers"), neuron=options.get("neuron"))
+    beside = control and not isinstance(built, RandomGuide)
 
     def piece(count: int) -> None:
         fuzz(
@@ -44,9 +48,22 @@ def forecast_fuzz(
     if forwards is not None:
         parts.append(Part("mutants", forwards, each))
         parts += [Part("control (random)", forwards, each)] if beside else []
-    kept = float(len(source) * np.prod(source.shape) * 4)
-    memory = footprint(target, source, (), batch, kept)
+    train = None if options.get("train") is None else open_counted(target, options["train"])[0]
+    wants, states = _recorded(target, few, train, built, forwards or len(source))
+    memory = footprint(target, source, wants, batch, states, inputs=max(batch, len(source)))
+    memory["seeds"] = float(len(source) * np.prod(source.shape) * 4)
     return Forecast(tuple(parts), memory, FORWARDS * run + answered, notes)
+
+
+def _recorded(target: Target, seeds: Source, train: Source | None, guide: Guide, passes: int) -> tuple[tuple[Want, ...], float]:
+    """What the guide records of every mutant, and the bytes of its state."""
+    context = Context(target=target, train=None if train is None else train.take(np.arange(min(MOST, len(train)))), cache=True)
+    state = guide.start(context, seeds)
+    if isinstance(guide, CoverageGuide):
+        need = guide.criterion.memory(context.layout(guide.criterion.want), passes, 0 if train is None else len(train))
+        return state.wants, 2.0 * need  # it keeps an empty one to compare with
+    kept = state.arrays() if state.planner is None else {}  # a planner's begins with the campaign, and is small
+    return state.wants, float(sum(array.nbytes for array in kept.values()))
 
 
 def _forwards(budget: dict[str, Any], each: float) -> tuple[int | None, tuple[str, ...]]:

@@ -108,6 +108,12 @@ def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list
     return sorted(chosen, key=lambda one: one.order)
 
 
+def takes_all_of(time: float | str, only: Sequence[str] | None, skip: Sequence[str] | None) -> float | None:
+    """Seconds until these examinations end, if one of them goes on until the time is over."""
+    seconds = read_time(time)
+    return KEPT * seconds if any(one.fills for one in examinations(only, skip)) else None
+
+
 @dataclass(eq=False)
 class _Check(Job[CheckResult]):
     command = "check"

@@ -20,6 +20,7 @@ class Examination(Settings, ABC):
     order: ClassVar[int]
     share: ClassVar[float] = 1.0
     labels: ClassVar[bool] = True
+    fills: ClassVar[bool] = False  # it goes on until its time is over
 
     @abstractmethod
     def examine(self, subject: Subject, clock: Clock) -> Examined:

@@ -35,6 +35,7 @@ class Campaign(Examination):
     order: ClassVar[int] = 90
     share: ClassVar[float] = 6.0
     labels: ClassVar[bool] = False
+    fills: ClassVar[bool] = True
 
     seeds: int = setting(500, "500 by default")
 

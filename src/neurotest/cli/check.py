@@ -43,10 +43,12 @@ def check(
     """Look at everything in a few minutes: health, accuracy, labels, weak slices, patches, attacks, a campaign, coverage."""
     opt.start_or_resume("check", "TARGET and DATA", target is not None and data is not None, resume)
     from neurotest.check import check as look
+    from neurotest.check.api import takes_all_of
     from neurotest.cli.junit import write_junit
 
     loaded = opt.open_target(again or target, description, resume)
-    with show.ticking("checking", quiet=bool(quiet)) as progress:
+    seconds = None if resume is not None else takes_all_of(time, only, skip)
+    with show.ticking("checking", quiet=bool(quiet), seconds=seconds) as progress:
         result = look(
             loaded, data, train=train, time=time, only=only or None, skip=skip or None, limit=limit, seed=seed, batch=batch,
             out=out, resume=resume, progress=progress,

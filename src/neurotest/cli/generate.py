@@ -107,7 +107,8 @@ def diff(
         str, typer.Option("--method", help="deepxplore:light|occlusion|blackout, dlfuzz:STRATEGY or adapt, with options.")
     ] = "deepxplore",
     weights: Annotated[
-        list[Path] | None, typer.Option("--weights", help="State dict of the py: targets; repeat it: one for each, in order.")
+        list[Path] | None,
+        typer.Option("--weights", help="State dict of the targets, of py: ones if there are any; repeat it for each, in order."),
     ] = None,
     layers: opt.Layers = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Steps along the gradient.")] = None,
@@ -145,7 +146,7 @@ def load_targets(targets: list[str], weights: list[Path], description: dict[str,
     if not weights and "weights" in description:  # of neurotest.toml
         weights = [description.pop("weights")]
     own = [target for target in targets if not target.startswith("zoo:")]
-    take = [target for target in targets if target.startswith("py:") or not own]
+    take = [target for target in own if target.startswith("py:")] or own or list(targets)
     if weights and (not take or len(weights) not in (1, len(take))):
         raise BadInput(
             f"--weights {len(weights)} times, but {len(take)} of the targets take it: give one for all, or one for each."

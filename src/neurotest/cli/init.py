@@ -17,21 +17,29 @@ FILE = Path("neurotest.toml")
 def init(
     target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:, onnx:, timm:, torchvision:, hf:")],
     data: Annotated[str | None, typer.Argument(help="Inputs it should work on.")] = None,
+    train: Annotated[str | None, typer.Option("--train", help="Its training data, for every command that takes them.")] = None,
+    holdout: Annotated[str | None, typer.Option("--holdout", help="Labelled inputs to judge repairs by.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a neurotest.toml that is there.")] = False,
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Write ./neurotest.toml, so that commands in this folder need no options that describe the network."""
+    """Write ./neurotest.toml, so that commands in this folder need no options that describe the network and its data."""
+    from neurotest.cli.settings_file import TOML, names_files
     from neurotest.doctor.proposal import propose
     from neurotest.errors import BadInput
     from neurotest.files import write_text
 
     if FILE.exists() and not force:
         raise BadInput(f"{FILE} is there already: --force writes over it.")
-    proposal = propose(target, data, **description)
+    others = {name: spec for name, spec in (("train", train), ("holdout", holdout)) if spec is not None}
+    for name, spec in others.items():
+        if not names_files(spec):
+            raise BadInput(f"--{name} {spec}: in {FILE} there may be {TOML[name]}.")
+    proposal = propose(target, data, others=others, **description)
     text = proposal.toml(target, data)
     write_text(FILE, text)
-    content = {"file": str(FILE), "target": proposal.values, "from": proposal.origins, "classes": proposal.classes}
+    content = {"file": str(FILE), "target": proposal.values, "from": proposal.origins, "classes": proposal.classes,
+               "data": others}  # fmt: skip
 
     def print_result() -> None:
         print(text, end="")

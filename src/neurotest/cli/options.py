@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -24,17 +25,30 @@ def _inputs(value: str) -> int | None:
         raise typer.BadParameter(f"{value!r} is neither an integer nor auto") from None
 
 
-def _or_default(parameter: typer.CallbackParam, value: int | None) -> Any:
-    return parameter.default if value is None else value
+def _or_default(context: typer.Context, parameter: typer.CallbackParam, value: int | None) -> Any:
+    """`auto` is the command's own batch, as if nothing had been typed: a run that is resumed goes on with its own."""
+    if value is not None or parameter.name is None:
+        return value
+    source: Any = context.get_parameter_source(parameter.name)
+    context.set_parameter_source(parameter.name, type(source).DEFAULT)
+    return parameter.default
 
 
-Batch = Annotated[
-    int,
-    typer.Option(
-        "--batch", parser=_inputs, callback=_or_default, metavar="<int>",
-        help="Inputs per forward pass, in smaller parts where the network is large (auto: the default).",
-    ),
-]  # fmt: skip
+def batch_option(text: str) -> Any:
+    return typer.Option("--batch", parser=_inputs, callback=_or_default, metavar="<int|auto>", help=text)
+
+
+def _named_auto(parameter: inspect.Parameter) -> inspect.Parameter:
+    """A --batch whose help names its default, `auto`, beside the number that it stands for in this command."""
+    for option in getattr(parameter.annotation, "__metadata__", ()):
+        if getattr(option, "parser", None) is _inputs:
+            named = copy.copy(option)
+            named.show_default = f"auto: {parameter.default}"
+            return parameter.replace(annotation=Annotated[int, named])
+    return parameter
+
+
+Batch = Annotated[int, batch_option("Inputs per forward pass, in smaller parts where the network is large.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the forward pass (default: torch's choice).")]
 Device = Annotated[str, typer.Option("--device", help="Where the network runs: cpu, cuda, mps.")]
 Layers = Annotated[str | None, typer.Option("--layers", help="Globs over layer names, pre_activation or post_activation.")]
@@ -124,6 +138,7 @@ Result = tuple[dict[str, Any], Callable[[], None]] | tuple[dict[str, Any], Calla
 _REPORT: dict[str, tuple[Any, Any]] = {"fail_if": (FailIf, None), "json": (Json, False), "quiet": (Quiet, False)}
 _WORKERS: dict[str, tuple[Any, Any]] = {"workers": (Workers, None), "ray": (Ray, None)}
 _CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
+_HAS_DATA = ("resume", "status", "profile")  # options of a run that has its data, or of what stands for training data
 _TARGET: dict[str, tuple[Any, Any]] = {
     "weights": (Weights, None),
     "trust_pickle": (TrustPickle, False),
@@ -159,6 +174,8 @@ def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
         resume = values.get("resume")
         if resume is not None:
             values = explicit(context, values)
+        if all(values.get(name) is None for name in _HAS_DATA):
+            values |= data_of_file(values)
         options = {name: values.pop(name) for name in added}
         loading = {name: options.pop(name) for name in ("trust_pickle", "device") if options.get(name) is not None}
         threads = options.pop("threads", None)
@@ -198,6 +215,8 @@ def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
         set_threads(options.pop("threads", None))
         spec = options.pop("target")
         others = {name: value for name, value in values.items() if name not in added}
+        if "train" in others and others["train"] is None and not _names_training(others.get("run")):
+            others |= data_of_file(others)
         return command(**others, network=override(spec, read_description(**options, toml=False)))
 
     return with_options(command, run, {**added, **_CONTEXT}, hidden=("network",))
@@ -276,7 +295,7 @@ def with_options(
 ) -> Callable[..., Any]:
     """`run` with the command's name, text and parameters, those that are `added`, and none that are `hidden`."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [p.replace(kind=keyword) for name, p in _own(command).items() if name not in hidden]
+    parameters = [_named_auto(p).replace(kind=keyword) for name, p in _own(command).items() if name not in hidden]
     parameters += [inspect.Parameter(name, keyword, default=d, annotation=a) for name, (a, d) in added.items()]
     functools.update_wrapper(run, command)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -368,6 +387,34 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     if used:
         print(f"neurotest: {', '.join(used)} from ./neurotest.toml", file=sys.stderr)
     return {**content, **typed}
+
+
+def data_of_file(values: Mapping[str, Any]) -> dict[str, str]:
+    """Training data and holdout of ./neurotest.toml, for those of a command's options that were not typed."""
+    import sys
+
+    from neurotest.cli.settings_file import DATA, read_toml
+
+    file = Path("neurotest.toml")
+    missing = [name for name in DATA if name in values and values[name] is None]
+    if not missing or not file.is_file():
+        return {}
+    content = {name: text for name, text in read_toml(file, "data").items() if name in missing}
+    if content:
+        print(f"neurotest: {', '.join(content)} from ./neurotest.toml", file=sys.stderr)
+    return content
+
+
+def _names_training(path: Any) -> bool:
+    """Whether a run says itself which training data it was made with."""
+    file = Path("neurotest.toml")
+    if path is None or not file.is_file():  # without the file it does not matter
+        return False
+    from neurotest.runs.store import Run
+
+    with Run.open(path) as run:
+        config = run["config"]
+    return isinstance(config, dict) and config.get("train") is not None
 
 
 def numbers(name: str, text: str) -> list[float]:

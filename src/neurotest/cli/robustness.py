@@ -42,7 +42,7 @@ def robustness(
     out: opt.Out = None,
     seed: opt.Seed = 0,
     limit: opt.Limit = None,
-    batch: Annotated[int, typer.Option("--batch", help="Inputs after which the work is saved.")] = 10,
+    batch: Annotated[int, opt.batch_option("Inputs after which the work is saved.")] = 10,
     quiet: opt.Quiet = False,
     *,
     description: dict[str, Any],

@@ -71,7 +71,7 @@ def label(
     if stop is not None and not 0 < stop < 1:
         raise BadInput(f"--stop {stop:g}: expected a fault rate between 0 and 1, for example 0.05.")
     if pool is None:
-        refuse_settings({"method": method, "train": train, "out": out, "limit": limit}, description)
+        refuse_settings({"method": method, "out": out, "limit": limit}, {**description, "train": train})
         path = Path(run)
     else:
         if again is not None:
@@ -85,7 +85,7 @@ def label(
 
 def refuse_settings(settings: dict[str, Any], description: dict[str, Any]) -> None:
     """A run has its network and its pool; what describes them is refused, unless it only stands in ./neurotest.toml."""
-    typed = {word.partition("=")[0] for word in sys.argv[1:]}
+    typed = {word.partition("=")[0] for word in sys.argv[1:]}  # --train, too, may stand there
     named = [name for name, value in settings.items() if value is not None]
     named += [name for name in description if f"--{name.replace('_', '-')}" in typed]
     if named:

@@ -1,4 +1,4 @@
-"""`./neurotest.toml`: what it may say of a target, and what is refused."""
+"""`./neurotest.toml`: what it may say of a target and of its data, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ DESCRIPTION = (
     "interpolation", "rate", "layout", "precision",
 )  # fmt: skip
 
+DATA = ("train", "holdout")
+SECTIONS = {"target": DESCRIPTION, "data": DATA}
+KINDS = ("dir", "npz", "parquet", "webdataset", "wav", "idx", "zoo")  # readers of files that run no code
 
-def read_toml(file: Path) -> dict[str, Any]:
-    """What the file says under [target]; what it says elsewhere would be ignored, and is refused."""
+
+def read_toml(file: Path, wanted: str = "target") -> dict[str, Any]:
+    """What the file says in a section; what it says in others that nobody reads would be ignored, and is refused."""
     import tomllib
 
     from neurotest.checks import shown
@@ -23,16 +27,21 @@ def read_toml(file: Path) -> dict[str, Any]:
     text = read_text(file, "a TOML file")
     with reading(file, "a TOML file"):
         sections = tomllib.loads(text)
-    for section in sections:
-        if section != "target" or not isinstance(sections[section], dict):
-            raise BadInput(f"{file}: [target] is read, and nothing but it; there is {shown(section)}.")
-    content: dict[str, Any] = sections.get("target", {})
-    for key, value in content.items():
-        if key not in DESCRIPTION:  # a target to load is not among them: a file found by chance must not run code
-            raise BadInput(f"{file}: [target] has no key {shown(key)}. {near(key, DESCRIPTION)}")
-        if not _fits_toml(key, value):
-            raise BadInput(f"{file}: {key} = {shown(value)}: expected {TOML.get(key, 'something else')}.")
-    return content
+    for section, content in sections.items():
+        if section not in SECTIONS or not isinstance(content, dict):
+            raise BadInput(f"{file}: [target] and [data] are read, and nothing but them; there is {shown(section)}.")
+        for key, value in content.items():
+            if key not in SECTIONS[section]:  # a target to load is not among them: a file found by chance must not run code
+                raise BadInput(f"{file}: [{section}] has no key {shown(key)}. {near(key, SECTIONS[section])}")
+            if not (names_files(value) if section == "data" else _fits_toml(key, value)):
+                raise BadInput(f"{file}: {key} = {shown(value)}: expected {TOML.get(key, 'something else')}.")
+    found: dict[str, Any] = sections.get(wanted, {})
+    return found
+
+
+def names_files(spec: object) -> bool:
+    """Whether something names data that are read from files, and nothing that a package of another brings along."""
+    return isinstance(spec, str) and spec.partition(":")[0] in KINDS and bool(spec.partition(":")[2])
 
 
 TOML = {
@@ -53,6 +62,8 @@ TOML = {
     "tolerance": "a number, or a share of the span such as 5%",
     "grey": "true or false",
     "rate": "an integer, samples a second",
+    "train": f'data in files, such as "dir:training" ({", ".join(f"{kind}:" for kind in KINDS)})',
+    "holdout": f'data in files, such as "dir:holdout" ({", ".join(f"{kind}:" for kind in KINDS)})',
 }
 
 

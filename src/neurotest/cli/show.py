@@ -95,10 +95,14 @@ def number(value: float | None, form: str = ".4g") -> str:
 
 
 class Ticker:
-    """A bar on a terminal; otherwise one line at most every five seconds."""
+    """A bar on a terminal; otherwise one line at most every five seconds.
 
-    def __init__(self, what: str, *, quiet: bool) -> None:
+    seconds: after so many it ends, however much is done by then.
+    """
+
+    def __init__(self, what: str, *, quiet: bool, seconds: float | None = None) -> None:
         self.what, self.quiet = what, quiet
+        self.end = None if seconds is None else time.monotonic() + seconds
         self.last_line = time.monotonic()
         self.first: tuple[float, int] | None = None  # time and progress of the first report: warm-up is no measure of speed
         self.bar: Any = None
@@ -115,19 +119,27 @@ class Ticker:
         self.first = self.first or (now, done)
         if now - self.last_line > 5:
             self.last_line = now
-            began, before = self.first
-            left = f", about {(now - began) * (total - done) / (done - before):.0f} s left" if done > before else ""
+            seconds = self._left(now, done, total)
+            left = "" if seconds is None else f", about {seconds:.0f} s left"
             print(f"neurotest: {visible(self.what)}: {done:,} of {total:,}{left}", file=sys.stderr)
+
+    def _left(self, now: float, done: int, total: int) -> float | None:
+        """Seconds until the end: by the clock where that ends it, else by how quickly it went so far."""
+        if self.end is not None:
+            return max(0.0, self.end - now)
+        began, before = self.first or (now, done)
+        return (now - began) * (total - done) / (done - before) if done > before else None
 
     def _bar(self, done: int, total: int) -> None:
         if self.bar is None:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            remaining = TimeRemainingColumn() if self.end is None else TextColumn("{task.fields[left]:.0f} s left", markup=False)
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), remaining)
             self.bar = Progress(*columns, console=console(stderr=True), transient=True)
-            self.task = self.bar.add_task(visible(self.what), total=total)
+            self.task = self.bar.add_task(visible(self.what), total=total, left=0.0)
             self.bar.start()
-        self.bar.update(self.task, completed=done, total=total)
+        self.bar.update(self.task, completed=done, total=total, left=self._left(time.monotonic(), done, total))
 
     def close(self) -> None:
         if self.bar is not None:
@@ -135,8 +147,8 @@ class Ticker:
 
 
 @contextmanager
-def ticking(what: str, *, quiet: bool = False) -> Iterator[Ticker]:
-    ticker = Ticker(what, quiet=quiet)
+def ticking(what: str, *, quiet: bool = False, seconds: float | None = None) -> Iterator[Ticker]:
+    ticker = Ticker(what, quiet=quiet, seconds=seconds)
     try:
         yield ticker
     finally:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from threading import Thread
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -36,3 +37,33 @@ def ahead(function: Callable[[T], R], items: Sequence[T], *, threads: int | None
         finally:
             for _, future in waiting:
                 future.cancel()
+
+
+def one_ahead(function: Callable[[T], R], items: Iterable[T]) -> Generator[tuple[T, R], None, None]:
+    """Each item with what `function(item)` returns, the next one's worked out in a thread while the caller uses this one's.
+
+    What a call raises is raised when its item's turn comes. A thread lives for one call, and none is left when this ends.
+    """
+    left = iter(items)
+    try:
+        item = next(left)
+    except StopIteration:
+        return
+    result = function(item)  # there is nothing yet to do meanwhile
+    for following in left:
+        future: Future[R] = Future()
+        thread = Thread(target=_settle, args=(future, function, following), name="neurotest-ahead")
+        thread.start()
+        try:
+            yield item, result
+        finally:
+            thread.join()
+        item, result = following, future.result()
+    yield item, result
+
+
+def _settle(future: Future[R], function: Callable[[T], R], item: T) -> None:
+    try:
+        future.set_result(function(item))
+    except BaseException as error:
+        future.set_exception(error)

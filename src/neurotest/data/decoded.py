@@ -114,6 +114,11 @@ class FolderSource(Source):
         super().__init__(len(files), decoder.shape, decoder.dtype, labels, **about)
         self._files, self._decoder = list(files), decoder
 
+    @property
+    def decodes(self) -> bool:
+        """Objects of the user's program are asked one by one, and by nobody else meanwhile."""
+        return self._decoder.threads != 1
+
     def _rows(self, index: npt.NDArray[np.int64]) -> Array:
         rows = np.empty((len(index), *self.shape), self.dtype)
         decoder = self._decoder

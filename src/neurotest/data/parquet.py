@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,16 +94,24 @@ class _Table:
                     counts.append(metadata.row_group(group).num_rows)
         self.starts: Ints = np.cumsum(counts)
         self._cursors: dict[str, _Cursor] = {}
+        self._lock = threading.Lock()  # a pass reads ahead in a thread, and cursors are shared by all copies of a source
 
     @property
     def rows(self) -> int:
         return int(self.starts[-1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_cursors": {}}
+        return {name: value for name, value in vars(self).items() if name not in ("_cursors", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _cursors={}, _lock=threading.Lock())
 
     def read(self, column: str, numbers: Ints) -> Any:
         """The values of a column, as arrow has them, one for each number."""
+        with self._lock:
+            return self._read(column, numbers)
+
+    def _read(self, column: str, numbers: Ints) -> Any:
         import pyarrow as pa
 
         cursor = self._cursors.setdefault(column, _Cursor(self, column))

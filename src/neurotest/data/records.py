@@ -138,6 +138,10 @@ class RecordSource(Source):
         super().__init__(count, form.shape, form.dtype, labels, **about)
         self._form, self._at = form, np.arange(count)
 
+    @property
+    def decodes(self) -> bool:
+        return True
+
     def fetch(self, numbers: Ints) -> Sequence[Content]:
         """The contents of records."""
         raise NotImplementedError

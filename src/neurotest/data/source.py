@@ -91,8 +91,13 @@ class Source:
     """Inputs of one shape. Readers subclass it: they give the rows (`_rows`) and cut themselves down (`_keep`).
 
     `notes` is where the inputs come from; `notes["draws"]` has one entry per input. `positions` are those in the source as it
-    was before any `take`, `names` the files where there are files.
+    was before any `take`, `names` the files where there are files. One that `decodes` works for its inputs each time they are
+    read, and may be read from another thread: a pass then reads ahead.
     """
+
+    @property
+    def decodes(self) -> bool:
+        return False
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tarfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class _Index:
         self.places: Ints = np.array([(p.file, p.offset, p.size, codes[p.ending]) for p in places], np.int64)  # (n, 4)
         self._labels = labels
         self._open: dict[int, Any] = {}
+        self._lock = threading.Lock()  # a pass reads ahead in a thread: a file must not be closed that another one reads
 
     @classmethod
     def of(cls, files: list[Path], inputs: Sequence[str], labels: Sequence[str], first: int | None, what: str) -> _Index:
@@ -98,11 +100,14 @@ class _Index:
         return cls([str(file.resolve()) for file in files], names, places, classes)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_open": {}, "_labels": []}
+        return {**{name: value for name, value in vars(self).items() if name != "_lock"}, "_open": {}, "_labels": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
 
     def take(self, numbers: Ints) -> _Index:
         part = _Index.__new__(_Index)
-        vars(part).update(self.__getstate__(), names=self.names[numbers], places=self.places[numbers])
+        part.__setstate__({**self.__getstate__(), "names": self.names[numbers], "places": self.places[numbers]})
         return part
 
     def content(self, number: int) -> Content:
@@ -111,6 +116,10 @@ class _Index:
         return array_of(content, str(self.names[number])) if self.endings[code] == "npy" else content
 
     def _bytes(self, file: int, offset: int, size: int) -> bytes:
+        with self._lock:
+            return self._read(file, offset, size)
+
+    def _read(self, file: int, offset: int, size: int) -> bytes:
         if file not in self._open:
             while len(self._open) >= 8:
                 self._open.pop(next(iter(self._open))).close()

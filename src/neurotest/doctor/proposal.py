@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
@@ -39,16 +41,25 @@ KEYS = {
     "layout": "channels_last: faster convolutions on some processors",
     "precision": "bfloat16: faster where the processor has it; some predictions change",
 }
+# The same for data, and how folders of them are called.
+DATA = {
+    "train": ("training data, for every command with --train", ("train", "training")),
+    "holdout": ("labelled inputs nothing was trained on or made from, to judge repairs by", ("holdout", "val", "validation")),
+}
 TYPED = ("resize", "crop", "interpolation", "grey", "rate")
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """The settings that were seen, where each comes from, and the number of classes (None: no data was there to run it on)."""
+    """The settings that were seen, where each comes from, and the number of classes (None: no data was there to run it on).
+
+    others: training data and holdout, as they were typed.
+    """
 
     values: dict[str, Any]
     origins: dict[str, str]
     classes: int | None
+    others: Mapping[str, str] = field(default_factory=dict)
 
     def toml(self, spec: str, data: str | None) -> str:
         """The file: what has to be said, and as comments what the network says itself or nobody needs."""
@@ -65,7 +76,16 @@ class Proposal:
             example = self.values.get(key)
             text = f"{key} = {_value(example)}" if example is not None else f"{key} ="
             lines.append(f"{'' if said else '# '}{text}  # {about}{f' (from {origin})' if origin else ''}")
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, "", "[data]", *self._data()]) + "\n"
+
+    def _data(self) -> Iterator[str]:
+        """What was typed; a folder of that name is a guess, and stays a comment."""
+        for key, (about, folders) in DATA.items():
+            nearby = next((f"dir:{name}" for name in folders if os.path.isdir(name)), None)
+            spec = self.others.get(key) or nearby
+            text = f"{key} =" if spec is None else f"{key} = {_value(spec)}"
+            origin = " (from your options)" if key in self.others else " (a folder of that name is here)" if nearby else ""
+            yield f"{'' if key in self.others else '# '}{text}  # {about}{origin}"
 
 
 def _one_line(text: str) -> str:
@@ -78,17 +98,24 @@ def _value(value: Any) -> str:
 
 
 @public(load)
-def propose(target: str, data: AnyData | None = None, **description: Unpack[LoadOptions]) -> Proposal:
-    """Look at a network and some of its data: what the description of the target should say."""
+def propose(
+    target: str, data: AnyData | None = None, *, others: Mapping[str, str] | None = None, **description: Unpack[LoadOptions]
+) -> Proposal:
+    """Look at a network and some of its data: what the description of the target should say.
+
+    others: specs of further data, `train` and `holdout`, that have to be such inputs, too.
+    """
     given = {key: value for key, value in description.items() if value is not None and key in KEYS}
     loaded = load(target, **description)
+    for spec in (others or {}).values():
+        read(loaded, spec, limit=1)
     values, origins = _own(loaded), {}
     for key in values:
         origins[key] = "your options" if key in given else "the network"
     if "weights" in given:
         values["weights"], origins["weights"] = str(given["weights"]), "your options"
     if data is None:
-        return Proposal(values, origins, None)
+        return Proposal(values, origins, None, others or {})
     source = read(loaded, data, limit=LOOKED_AT)
     if loaded.shape is None:
         values["size"], origins["size"] = "x".join(map(str, source.shape)), "the data"
@@ -100,7 +127,7 @@ def propose(target: str, data: AnyData | None = None, **description: Unpack[Load
         values["outputs"], origins["outputs"] = outputs, "what it returns"
     if loaded.classes is None and source.classes is not None and len(source.classes) == classes:
         values["classes"], origins["classes"] = list(source.classes), "the data: check that the order is the network's"
-    return Proposal(values, origins, classes)
+    return Proposal(values, origins, classes, others or {})
 
 
 def _own(target: Target) -> dict[str, Any]:

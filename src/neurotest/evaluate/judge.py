@@ -249,7 +249,11 @@ class _Metrics:
         training = None
         if train is not None:
             training = self.extractor(self.target, read(self.target, train), batch=self.batch)
-            numbers["clean"] |= self._manifold(numbers, features, clean, training, per_input)
+            try:
+                numbers["clean"] |= self._manifold(numbers, features, clean, training, per_input)
+            except BadInput as error:  # too few, perhaps: everything else is still computed
+                self.refused["outside"] = str(error)
+                self.warnings.append(str(error))
         else:
             self.refused["outside"] = "outside: training data is needed to know its manifold; give --train."
         reference = clean if clean is not None else training

@@ -107,10 +107,15 @@ def _timed(work: Callable[[int], Any], count: int) -> float:
     return time.perf_counter() - began
 
 
-def footprint(target: Target, source: Source, wants: Iterable[Want], batch: int, states: float = 0.0) -> dict[str, float]:
-    """Bytes that a pass over the source needs: all of it is bounded, however many inputs there are."""
+def footprint(
+    target: Target, source: Source, wants: Iterable[Want], batch: int, states: float = 0.0, *, inputs: int | None = None
+) -> dict[str, float]:
+    """Bytes that a pass over the source needs: all of it is bounded, however many inputs there are.
+
+    inputs: how many are run, where that is not the number in the source.
+    """
     shape, survey = source.shape, target.survey(source.shape)
-    batch = min(batch, len(source))
+    batch = min(batch, len(source) if inputs is None else inputs)
     recorded = 0
     for want in wants:
         neuron = "unit" if want.keep == "map" else want.neuron

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -102,6 +103,10 @@ def test_a_command_starts_or_resumes(tmp_path: Any) -> None:
         ("target = 3\n", "there is 'target'"),
         ('[target]\nspec = "py:evil.py:build"\n', "no key 'spec'"),
         ("[target]\nweights = 3\n", "expected text"),
+        ('[data]\npool = "dir:photos"\n', r"\[data\] has no key 'pool'"),
+        ('[data]\ntrain = "py:evil.py:load"\n', "train = 'py:evil.py:load': expected data in files"),
+        ('[data]\nholdout = ["dir:a"]\n', "expected data in files"),
+        ('[target]\ntrain = "dir:photos"\n', "no key 'train'"),
     ],
 )
 def test_a_file_that_would_be_ignored_is_refused(text: str, says: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +121,84 @@ def test_the_command_line_goes_over_the_file(tmp_path: Any, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "neurotest.toml").write_text("[target]\nmean = 0.1\nstd = 0.2\n")
     assert opt.read_description(mean="0.5", std=None) == {"mean": [0.5], "std": 0.2}
+
+
+def learner() -> tuple[typer.Typer, list[dict[str, Any]]]:
+    """A command with data and a batch, and what it was called with."""
+    calls: list[dict[str, Any]] = []
+
+    @opt.takes_target
+    @opt.reports_result
+    def learn(
+        target: opt.Target = None,
+        train: Annotated[str | None, typer.Option("--train")] = None,
+        holdout: Annotated[str | None, typer.Option("--holdout")] = None,
+        resume: opt.Resume = None,
+        batch: opt.Batch = 250,
+        *,
+        description: dict[str, Any],
+    ) -> opt.Result:
+        calls.append({"train": train, "holdout": holdout, "batch": batch})
+        return {"done": 1}, lambda: None
+
+    app = typer.Typer()
+    app.command()(learn)
+    return app, calls
+
+
+def test_data_of_the_file_are_used_where_none_are_typed(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app, calls = learner()
+    (tmp_path / "neurotest.toml").write_text('[data]\ntrain = "dir:training"\nholdout = "npz:held.npz#x,y"\n')
+    for words in ([], ["--train", "dir:other"]):
+        result = run(app, "zoo:x", *words)
+        assert result.exit_code == 0, result.exception
+    assert [(call["train"], call["holdout"]) for call in calls] == [
+        ("dir:training", "npz:held.npz#x,y"), ("dir:other", "npz:held.npz#x,y")
+    ]  # fmt: skip
+    assert "neurotest: holdout from ./neurotest.toml" in result.stderr
+
+
+def test_a_run_that_goes_on_has_its_own_data_and_batch(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(opt, "same_threads", lambda path: None)
+    (tmp_path / "neurotest.toml").write_text('[data]\ntrain = "dir:training"\n')
+    app, calls = learner()
+    for words in ([], ["--batch", "auto"], ["--batch", "250"]):
+        assert run(app, "--resume", "run", *words).exit_code == 0
+    assert calls == [{"train": None, "holdout": None, "batch": batch} for batch in (None, None, 250)]
+
+
+def test_an_automatic_batch_is_that_of_the_command_and_its_help_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    app, calls = learner()
+    for words in ([], ["--batch", "auto"], ["--batch", "7"]):
+        assert run(app, "zoo:x", *words).exit_code == 0
+    assert [call["batch"] for call in calls] == [250, 250, 7]
+    shown = run(app, "--help").stdout
+    assert "<int|auto>" in shown
+    assert "auto: 250" in shown
+
+
+@pytest.mark.parametrize(("own", "used"), [(None, "dir:training"), ("dir:its own", None)])
+def test_training_data_of_a_run_come_before_those_of_the_file(
+    own: str | None, used: str | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from neurotest.runs.store import Run
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "neurotest.toml").write_text('[data]\ntrain = "dir:training"\n')
+    Run.create(tmp_path / "run", "fuzz", {"train": own}).close()
+    calls: list[str | None] = []
+
+    @opt.overrides_target
+    @opt.reports_result
+    def explain(run: Path, train: Annotated[str | None, typer.Option("--train")] = None, *, network: Any) -> opt.Result:
+        calls.append(train)
+        return {"done": 1}, lambda: None
+
+    app = typer.Typer()
+    app.command()(explain)
+    result = run(app, "run")
+    assert result.exit_code == 0, result.exception
+    assert calls == [used]

@@ -73,6 +73,19 @@ def test_progress_names(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     assert SPELLED in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("seconds", "left"), [(None, "about 10 s left"), (300.0, "about 210 s left")])
+def test_what_is_left_goes_by_the_clock_where_that_ends_it(
+    seconds: float | None, left: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("neurotest.cli.show.time.monotonic", lambda: now[0])
+    with show.ticking("checking", seconds=seconds) as ticker:
+        ticker(0, 10)
+        now[0] += 90  # nine of ten were quick, the tenth goes on until the time is over
+        ticker(9, 10)
+    assert f"checking: 9 of 10, {left}" in capsys.readouterr().err
+
+
 def test_everything_printed_by_a_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what goes by print, as an error, as a remark or as JSON; the streams are as before afterwards."""
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import neurotest
-from neurotest.data.ahead import FEW, ahead
+from neurotest.data.ahead import FEW, ahead, one_ahead
 
 pytestmark = pytest.mark.plain
 
@@ -50,6 +50,52 @@ def test_no_more_is_done_than_is_asked_for_soon() -> None:
     assert next(results)[1]() == 0
     results.close()  # type: ignore[attr-defined]
     assert len(begun) <= 6
+
+
+def waiting() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "neurotest-ahead"]
+
+
+@given(st.lists(st.integers()))
+def test_one_ahead_gives_what_a_plain_loop_gives(items: list[int]) -> None:
+    assert list(one_ahead(lambda n: n * n, items)) == [(n, n * n) for n in items]
+    assert not waiting()
+
+
+def test_the_next_one_begins_while_this_one_is_used_and_no_other_does() -> None:
+    begun = [threading.Event() for _ in range(4)]
+
+    def note(n: int) -> int:
+        begun[n].set()
+        return n
+
+    for n, _ in one_ahead(note, range(4)):
+        if n < 3:
+            assert begun[n + 1].wait(10)
+        assert not any(later.is_set() for later in begun[n + 2 :])
+
+
+def test_what_one_ahead_raises_comes_in_its_turn() -> None:
+    def third(n: int) -> int:
+        if n == 2:
+            raise ValueError("the third")
+        return n
+
+    got: list[int] = []
+    with pytest.raises(ValueError, match="the third"):
+        got.extend(n for n, _ in one_ahead(third, range(5)))
+    assert got == [0, 1]
+    assert not waiting()
+
+
+def test_whoever_stops_early_leaves_no_thread() -> None:
+    release = threading.Event()
+    results = one_ahead(lambda n: release.wait(10) if n else True, range(3))
+    assert next(results) == (0, True)
+    assert len(waiting()) == 1
+    release.set()
+    results.close()
+    assert not waiting()
 
 
 def test_a_folder_reads_the_same_with_and_without_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,6 +222,7 @@ def test_folders_too_large_for_memory_are_read_when_asked(tmp_path: Path, monkey
     assert isinstance(lazy, decoded.FolderSource)
     assert not isinstance(kept, decoded.FolderSource)
     assert (everything(lazy) == everything(kept)).all()
+    assert (lazy.decodes, kept.decodes) == (True, False)
     assert lazy.ids().tolist() == kept.ids().tolist()
     assert lazy.skipped == kept.skipped
     part = lazy.take([4, 1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,19 @@ def test_rows_are_what_was_written_in_any_order(kind: str, tmp_path: Path) -> No
     assert np.array_equal(everything(part), PIXELS[order[:7]])
     assert part.keys([1]) == source.keys([order[1]])
     assert len(neurotest.data(f"parquet:{tmp_path}[4:9]")) == 5
+
+
+def test_many_threads_may_read_at_once(tmp_path: Path) -> None:
+    for number in range(N):  # more files than stay open
+        tar(tmp_path / f"{number:02d}.tar", samples(number, number + 1))
+    write(tmp_path / "a.parquet", {"image": [png(x) for x in PIXELS], "id": [f"n{i}" for i in range(N)]}, rows=2)
+    for spec in (f"webdataset:{tmp_path}", f"parquet:{tmp_path}"):
+        source = neurotest.data(spec)
+        assert source.decodes
+        orders = [np.random.default_rng(seed).permutation(N) for seed in range(40)]
+        with ThreadPoolExecutor(4) as pool:
+            for order, rows in zip(orders, pool.map(source.read, orders), strict=True):
+                assert np.array_equal(rows, PIXELS[order])
 
 
 def test_flat_lists_take_the_shape_of_the_target_and_floats_stay(tmp_path: Path) -> None:

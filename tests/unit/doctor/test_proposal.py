@@ -65,11 +65,24 @@ def test_a_command_needs_no_further_options(folder: Path, network: str, inputs: 
 def test_options_are_kept_and_what_the_network_says_is_a_comment(folder: Path) -> None:
     proposal = propose("py:logits.py:build", mean=[0.5, 0.5, 0.5], std=[0.2, 0.2, 0.2], size="3x4x4")
     text = proposal.toml("py:logits.py:build", None)
-    assert tomllib.loads(text) == {"target": {"mean": [0.5] * 3, "std": [0.2] * 3, "size": "3x4x4"}}
+    assert tomllib.loads(text) == {"target": {"mean": [0.5] * 3, "std": [0.2] * 3, "size": "3x4x4"}, "data": {}}
     zoo = propose("zoo:fashion-lenet5").toml("zoo:fashion-lenet5", "zoo:fashion-mnist/test")
-    assert tomllib.loads(zoo) == {"target": {}}
+    assert tomllib.loads(zoo) == {"target": {}, "data": {}}
     assert '# size = "1x28x28"' in zoo
     assert all(f"{key} =" in zoo for key in KEYS)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_data_are_written_as_typed_and_folders_that_are_called_so_as_comments(folder: Path) -> None:
+    spec, given = "py:logits.py:build", {"train": "npz:eight.npz#x,y[:9]"}
+    (folder / "val").mkdir()
+    text = propose(spec, others=given, size="3x4x4").toml(spec, None)
+    assert tomllib.loads(text)["data"] == given
+    assert '# holdout = "dir:val"' in text
+    Path("neurotest.toml").write_text(text)
+    assert read_toml(Path("neurotest.toml"), "data") == given
+    with pytest.raises(BadInput, match="absent"):
+        propose(spec, others={"train": "npz:absent.npz#x,y"}, size="3x4x4")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -85,6 +85,14 @@ def test_fuzz() -> None:
     assert {part.what: part.passes for part in plan.parts} == {"choosing seeds": 120, "mutants": 900}
     both = forecast_fuzz("zoo:mnist-lenet1", DATA, "kmnc:10", budget={"forwards": 900}, batch=32, train="zoo:mnist/train[:100]")
     assert [part.what for part in both.parts][1:] == ["mutants", "control (random)"]
+    neurons = sum(layer.neurons("channel") for layer in neurotest.load("zoo:mnist-lenet1").survey().find("pre_activation"))
+    assert (plan.memory["recorded layers"], both.memory["recorded layers"]) == (0, 2 * 4 * 32 * neurons)
+    assert (plan.memory["states"], both.memory["states"]) >= (0, 10 * neurons)
+
+
+def test_a_batch_of_mutants_may_be_larger_than_the_seeds() -> None:
+    plan = forecast_fuzz("zoo:mnist-lenet1", "zoo:mnist/test[:30]", "random", budget={"forwards": 900}, batch=64)
+    assert plan.memory["inputs of a batch"] == 64 * 784 * 5
 
 
 def test_budgets() -> None:
