@@ -251,7 +251,7 @@ TOML = {
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in TOML.items() for value in values])
 def test_a_toml_of_wrong_types(key: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from neurotest.cli.options import read_description
+    from neurotest.cli.settings_file import read_description
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "neurotest.toml").write_text(f"[target]\n{key} = {value}\n")
@@ -263,7 +263,7 @@ def test_a_toml_of_wrong_types(key: str, value: str, tmp_path: Path, monkeypatch
     "content", [b"\xff", b"[target", b"a" * 100, b"[target]\nx=" + b"[" * 5000, b"target = 3", b"[other]", b"\0"]
 )
 def test_a_toml_that_is_none(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from neurotest.cli.options import read_description
+    from neurotest.cli.settings_file import read_description
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "neurotest.toml").write_bytes(content)

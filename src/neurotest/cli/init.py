@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from neurotest.cli import options as opt
-
-FILE = Path("neurotest.toml")
+from neurotest.cli.settings_file import FILE, TOML, names_files
 
 
 @opt.takes_target
@@ -24,7 +22,6 @@ def init(
     description: dict[str, Any],
 ) -> opt.Result:
     """Write ./neurotest.toml, so that commands in this folder need no options that describe the network and its data."""
-    from neurotest.cli.settings_file import TOML, names_files
     from neurotest.doctor.proposal import propose
     from neurotest.errors import BadInput
     from neurotest.files import write_text

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from neurotest.cli.settings_file import data_of_file, names_training, read_description
+
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/COMMAND-TIME).")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
@@ -215,7 +217,7 @@ def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
         set_threads(options.pop("threads", None))
         spec = options.pop("target")
         others = {name: value for name, value in values.items() if name not in added}
-        if "train" in others and others["train"] is None and not _names_training(others.get("run")):
+        if "train" in others and others["train"] is None and not names_training(others.get("run")):
             others |= data_of_file(others)
         return command(**others, network=override(spec, read_description(**options, toml=False)))
 
@@ -367,63 +369,6 @@ def refuse_on_resume(reason: str, **options: Any) -> None:
     for name, value in options.items():
         if value not in (None, [], {}):
             raise BadInput(f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
-
-
-def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
-    """A target's description: the options of the command line, over those of ./neurotest.toml under [target]."""
-    import sys
-
-    from neurotest.cli.settings_file import read_toml
-
-    for key in ("mean", "std"):
-        if options.get(key) is not None:
-            options[key] = numbers(key, options[key])
-    typed = {key: value for key, value in options.items() if value is not None and value is not False}
-    file = Path("neurotest.toml")
-    if not toml or not file.is_file():
-        return typed
-    content = read_toml(file)
-    used = sorted(set(content) - set(typed))
-    if used:
-        print(f"neurotest: {', '.join(used)} from ./neurotest.toml", file=sys.stderr)
-    return {**content, **typed}
-
-
-def data_of_file(values: Mapping[str, Any]) -> dict[str, str]:
-    """Training data and holdout of ./neurotest.toml, for those of a command's options that were not typed."""
-    import sys
-
-    from neurotest.cli.settings_file import DATA, read_toml
-
-    file = Path("neurotest.toml")
-    missing = [name for name in DATA if name in values and values[name] is None]
-    if not missing or not file.is_file():
-        return {}
-    content = {name: text for name, text in read_toml(file, "data").items() if name in missing}
-    if content:
-        print(f"neurotest: {', '.join(content)} from ./neurotest.toml", file=sys.stderr)
-    return content
-
-
-def _names_training(path: Any) -> bool:
-    """Whether a run says itself which training data it was made with."""
-    file = Path("neurotest.toml")
-    if path is None or not file.is_file():  # without the file it does not matter
-        return False
-    from neurotest.runs.store import Run
-
-    with Run.open(path) as run:
-        config = run["config"]
-    return isinstance(config, dict) and config.get("train") is not None
-
-
-def numbers(name: str, text: str) -> list[float]:
-    from neurotest.errors import BadInput
-
-    try:
-        return [float(part) for part in text.replace(",", " ").split()]
-    except ValueError:
-        raise BadInput(f"--{name} {text!r}: expected numbers separated by commas, for example 0.5,0.5,0.5.") from None
 
 
 def set_threads(threads: int | None) -> None:

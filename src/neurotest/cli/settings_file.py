@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+FILE = Path("neurotest.toml")
 # What ./neurotest.toml may say.
 DESCRIPTION = (
     "weights", "bounds", "mean", "std", "size", "classes", "outputs", "span", "bins", "tolerance", "resize", "crop", "grey",
@@ -83,3 +86,49 @@ def _fits_toml(key: str, value: Any) -> bool:
     kinds = (int,) if key == "size" else (int, float)
     fits = all(isinstance(one, kinds) and not isinstance(one, bool) and abs(one) < 2**63 for one in values)
     return fits and (key not in ("bounds", "span") or len(values) == 2) and (key != "size" or isinstance(value, list))
+
+
+def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
+    """A target's description: the options of the command line, over those of ./neurotest.toml under [target]."""
+    for key in ("mean", "std"):
+        if options.get(key) is not None:
+            options[key] = numbers(key, options[key])
+    typed = {key: value for key, value in options.items() if value is not None and value is not False}
+    if not toml or not FILE.is_file():
+        return typed
+    content = read_toml(FILE)
+    used = sorted(set(content) - set(typed))
+    if used:
+        print(f"neurotest: {', '.join(used)} from ./neurotest.toml", file=sys.stderr)
+    return {**content, **typed}
+
+
+def data_of_file(values: Mapping[str, Any]) -> dict[str, str]:
+    """Training data and holdout of ./neurotest.toml, for those of a command's options that were not typed."""
+    missing = [name for name in DATA if name in values and values[name] is None]
+    if not missing or not FILE.is_file():
+        return {}
+    content = {name: text for name, text in read_toml(FILE, "data").items() if name in missing}
+    if content:
+        print(f"neurotest: {', '.join(content)} from ./neurotest.toml", file=sys.stderr)
+    return content
+
+
+def names_training(path: Any) -> bool:
+    """Whether a run says itself which training data it was made with."""
+    if path is None or not FILE.is_file():  # without the file it does not matter
+        return False
+    from neurotest.runs.store import Run
+
+    with Run.open(path) as run:
+        config = run["config"]
+    return isinstance(config, dict) and config.get("train") is not None
+
+
+def numbers(name: str, text: str) -> list[float]:
+    from neurotest.errors import BadInput
+
+    try:
+        return [float(part) for part in text.replace(",", " ").split()]
+    except ValueError:
+        raise BadInput(f"--{name} {text!r}: expected numbers separated by commas, for example 0.5,0.5,0.5.") from None

@@ -216,8 +216,7 @@ class Toml:
         import contextlib
         import io
 
-        from neurotest.cli.options import read_description
-        from neurotest.cli.settings_file import DESCRIPTION
+        from neurotest.cli.settings_file import DESCRIPTION, read_description
         from neurotest.target.load import load
 
         lines = TOML.splitlines()

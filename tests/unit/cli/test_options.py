@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from neurotest.cli import options as opt
+from neurotest.cli import settings_file
 from neurotest.errors import BadInput
 
 
@@ -113,14 +114,14 @@ def test_a_file_that_would_be_ignored_is_refused(text: str, says: str, tmp_path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "neurotest.toml").write_text(text)
     with pytest.raises(BadInput, match=says):
-        opt.read_description(mean=None)
-    assert opt.read_description(mean="0.5", toml=False) == {"mean": [0.5]}
+        settings_file.read_description(mean=None)
+    assert settings_file.read_description(mean="0.5", toml=False) == {"mean": [0.5]}
 
 
 def test_the_command_line_goes_over_the_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "neurotest.toml").write_text("[target]\nmean = 0.1\nstd = 0.2\n")
-    assert opt.read_description(mean="0.5", std=None) == {"mean": [0.5], "std": 0.2}
+    assert settings_file.read_description(mean="0.5", std=None) == {"mean": [0.5], "std": 0.2}
 
 
 def learner() -> tuple[typer.Typer, list[dict[str, Any]]]:
