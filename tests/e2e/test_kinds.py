@@ -224,7 +224,8 @@ CHECKS: dict[str, Callable[[Any], list[bool]]] = {
     "describe": lambda r: [len(r) > 0, any(neuron.known for neuron in r)],
     "explain": lambda r: [len(r.pair.layers) > 0, r.pair.predicted[0] != r.pair.predicted[1]],
     "repair": lambda r: [
-        len(r.trained) == r.repeats, r.sets["clean"]["inputs"] == SEEDS - 24, r.weights.is_file() if r.accepted else r.weights is None,
+        len(r.trained) == r.repeats, r.sets["clean"]["inputs"] == SEEDS - 24,
+        r.weights.is_file() if r.accepted else r.weights is None,
     ],
 }  # fmt: skip
 
