@@ -80,7 +80,7 @@ class Detector(TorchFunctionMode):
         if name == "__get__":
             return self._read(function, args)
         if function is torch.device or name in NO_TENSORS:
-            if function == Tensor.data.__set__:  # moving a module gives its weights other data
+            if function == Tensor.data.__set__:  # type: ignore[attr-defined]  # moving a module gives its weights other data
                 mark(args[0], on_device(args[1]))
             return function(*args, **kwargs)
         real = tuple(map(self._real, args)), {key: self._real(value) for key, value in kwargs.items()}

@@ -20,6 +20,7 @@ from neurotest.measure import traces
 from neurotest.measure.context import Context
 from neurotest.select.scorer import OutputScorer
 from neurotest.target import Probe, Target, Trace, Want
+from neurotest.zoo.audio import MelNet
 
 DEVICES = pytest.mark.parametrize("device", [pytest.param(DEVICE, id="device"), pytest.param(APPLE, id="no float64")])
 
@@ -137,12 +138,20 @@ WORK: dict[str, Callable[[Target, Any, Path], Any]] = {
     "illuminate": lambda t, d, _: neurotest.illuminate(t, d, 60, limit=10, out=False),
     "describe": lambda t, d, _: neurotest.describe(t, d, "combined", cache=False, limit=24),
     "robustness": lambda t, d, _: neurotest.robustness(t, d, inputs=2, batches=10, samples=8, out=False),
-    "check": lambda t, d, _: neurotest.check(t, d, train=d, time=4, out=False),
+    "check": lambda t, d, _: examined(t, d),
     "explain": lambda t, d, out: explained(campaign(t, d, out), t, d),
     "repair": lambda t, d, out: neurotest.repair(
         t, campaign(t, d, out), d, held_out(), epochs=1, repeats=1, controls=["none"], attack=["none"], out=False
     ),
 }
+
+
+def examined(t: Target, d: Any) -> Any:
+    """An examination that fails says why, and the others go on."""
+    result = neurotest.check(t, d, train=d, time=4, out=False)
+    assert "WrongDevice" not in str(result.to_dict())
+    assert "NoFloat64" not in str(result.to_dict())
+    return result
 
 
 def campaign(t: Target, d: Any, folder: Path) -> Path:
@@ -195,6 +204,31 @@ OF_A_QUANTITY: dict[str, Callable[[Target, Any], Any]] = {
 def test_commands_on_a_quantity_stay_on_the_device(command: str, device: torch.device) -> None:
     with Detector(device):
         assert OF_A_QUANTITY[command](target(device, **QUANTITY), quantities()) is not None
+
+
+OF_SOUND: dict[str, Callable[[Target, Any], Any]] = {
+    "fuzz": lambda t, d: neurotest.fuzz(t, d, forwards=60, batch=16, **FEW),
+    "swarm": lambda t, d: neurotest.swarm(
+        t, d, norm="snr", radius=20, moves="tones", iterations=1, particles=4, beside=["noise"], evaluations=20, **FEW
+    ),
+    "select": lambda t, d: neurotest.select(t, d, "nss", 3),
+}
+
+
+@DEVICES
+@pytest.mark.parametrize("command", OF_SOUND)
+@pytest.mark.filterwarnings("ignore")
+def test_commands_on_sound_stay_on_the_device(command: str, device: torch.device) -> None:
+    sounds = np.random.default_rng(0).normal(0, 3000, (12, 1, 2048)).astype(np.int16)
+    torch.manual_seed(1)
+    module = MelNet(8000, 2048, 4).eval()
+    with torch.no_grad():
+        source = ArraySource(sounds, module(torch.from_numpy(sounds) / 32768).argmax(1).numpy())
+    source.rate = 8000
+    with Detector(device):
+        there = Target(module, shape=(1, 2048), bounds=(-1, 1), device=device)
+        moved(there.module)
+        assert OF_SOUND[command](there, source) is not None
 
 
 @DEVICES

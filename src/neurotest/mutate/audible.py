@@ -40,7 +40,7 @@ def heard(sound: Tensor, reference: Tensor) -> Tensor:
     sound = sound / scale(sound, reference).clamp_min(QUIETEST)
     window = min(WINDOW, 1 << (sound.shape[1].bit_length() - 1))
     front = LogMel(NOMINAL, window=window, hop=max(1, window // 2), bands=min(BANDS, window // 4), mean=0.0, spread=1.0)
-    ours, theirs = (front.double()(x).flatten(1) for x in (sound, reference))  # (n, places) in decibels
+    ours, theirs = (front.to(x.device, x.dtype)(x).flatten(1) for x in (sound, reference))  # (n, places) in decibels
     floor = theirs.amax(1, keepdim=True) - HEARD
     ours, theirs = torch.maximum(ours, floor), torch.maximum(theirs, floor)
     counts = ((ours > floor) | (theirs > floor)).sum(1).clamp_min(1)
