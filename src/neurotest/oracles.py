@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import registry
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.target import Target
 from neurotest.target.outputs import Bins, read_tolerance
@@ -60,7 +61,7 @@ class Oracle(Protocol):
 
 def far(bins: Bins, logits: Tensor, truth: NDArray[np.float64] | Tensor, tolerance: float) -> Wrong:
     """(n,) which answers are farther than the tolerance from a quantity; those that are no numbers, too."""
-    values = bins.values(logits.double())
+    values = bins.values(exact(logits))
     return np.asarray((~((values - torch.as_tensor(truth).to(values)).abs() <= tolerance)).cpu().numpy())
 
 
@@ -173,9 +174,10 @@ class Regression:
         tolerance = 1.0 if self.tolerance is None else self.tolerance
 
         def moved(logits: Tensor, roots: Roots) -> Wrong:
+            logits = exact(logits)
             before = torch.from_numpy(roots.logits).to(logits)
             if self.outputs == "probs":
-                logits, before = logits.double().softmax(1), before.double().softmax(1)
+                logits, before = logits.softmax(1), before.softmax(1)
             return np.asarray(((logits - before).abs().amax(1) > tolerance).cpu().numpy())
 
         return _Simple("regression", moved, tolerance=tolerance)
@@ -203,7 +205,7 @@ class _Others:
             for other in self.others:
                 theirs = other.logits(x)
                 if self.bins is not None and other.bins is not None:
-                    wrong |= far(self.bins, logits, other.bins.values(theirs.double()), self.bins.tolerance)
+                    wrong |= far(self.bins, logits, other.bins.values(exact(theirs)), self.bins.tolerance)
                 else:
                     wrong |= predicted(theirs) != ours
         return wrong

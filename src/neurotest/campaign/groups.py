@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest.data.source import content_ids
+from neurotest.devices import placed
 from neurotest.generate.fuzz.mutants import Mutant
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.swarm import Ball, Fitness, Hit, Problem, Settings, Swarm, controls
@@ -69,7 +70,7 @@ def search(shared: Search, group: Group) -> GroupResult | None:
     u = seeds.unit(seeds.x, target.device)
     y = torch.from_numpy(group.expected).to(target.device)
     ball = Ball(settings.norm, settings.radius, seeds.levels)
-    answers = None if seeds.values is None else torch.from_numpy(seeds.values).to(target.device)
+    answers = None if seeds.values is None else placed(seeds.values, target.device)
     problem = Problem(target, u, y, ball, shared.layers, shared.neuron, shared.profile, settings.seed, answers)
     measure = shared.fitness.begin(problem)
     swarm = Swarm(measure, settings, group.number, shared.stop)

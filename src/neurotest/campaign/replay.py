@@ -17,6 +17,7 @@ from neurotest.campaign.plan import FuzzPlan
 from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.jobs.opening import AnyTarget
@@ -137,7 +138,7 @@ class FaultReader:
             )  # fmt: skip
             classes = self._counted(logits, seed, roots)
             bad = np.asarray((self.oracles(inputs, logits, roots) >= 0) & (classes == wrong))
-            others = logits.double().clone()
+            others = exact(logits).clone()
             lead = others[:, max(wrong, 0)].clone()
             others[:, max(wrong, 0)] = -torch.inf
             return bad, np.asarray((lead - others.amax(1)).cpu().numpy())
@@ -147,7 +148,7 @@ class FaultReader:
         if (bins := self.target.bins) is None:
             return predicted(logits)
         expected = torch.from_numpy(roots.predicted).to(logits.device)
-        truth = bins.values(seed.double()).expand(len(logits))
+        truth = bins.values(exact(seed)).expand(len(logits))
         return np.asarray(bins.counted(logits, expected, truth, self.oracles.tolerance).cpu().numpy(), dtype=np.int64)
 
     @cached_property

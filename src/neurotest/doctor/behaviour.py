@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from neurotest.devices import exact
 from neurotest.doctor.examined import ROUNDING, Examined, Finding, distance, first_line
 from neurotest.errors import BadInput
 from neurotest.target.survey import last_operator
@@ -131,7 +132,7 @@ def outputs(examined: Examined) -> Iterator[Finding]:
 
 def _quantity(examined: Examined, raw: Tensor) -> Iterator[Finding]:
     """One number per input, and where it lies in the range that was described."""
-    bins, values = examined.target.bins, raw.double().flatten(1)
+    bins, values = examined.target.bins, exact(raw).flatten(1)
     assert bins is not None
     examined.facts["outputs"] = "regression"
     if values.shape[1] != 1:
@@ -150,7 +151,7 @@ def _quantity(examined: Examined, raw: Tensor) -> Iterator[Finding]:
 
 def kind_of(raw: Tensor, last: str) -> tuple[str, str]:
     """What raw outputs (n, k) are, in a word and in a clause."""
-    values = raw.double().flatten(1)
+    values = exact(raw).flatten(1)
     in_unit = bool(((values >= 0) & (values <= 1)).all())
     if values.shape[1] == 1:
         if in_unit and (last == "sigmoid" or bool((values > 0.01).any() and (values < 0.99).any())):

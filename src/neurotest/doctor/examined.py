@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from neurotest import rng
 from neurotest.data.source import Source, check_shape
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.files import write_json
 from neurotest.notebook import view
@@ -202,7 +203,7 @@ ROUNDING = 1e-4  # sums in another order differ by less, relative to the largest
 
 def distance(one: Tensor, other: Tensor) -> float:
     """The largest difference, relative to the largest value; infinite where only one is finite."""
-    one, other = one.double(), other.double()
+    one, other = exact(one), exact(other)
     if not torch.equal(torch.isfinite(one), torch.isfinite(other)):
         return float("inf")
     one, other = (torch.nan_to_num(t, 0.0, 0.0, 0.0) for t in (one, other))

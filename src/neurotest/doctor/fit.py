@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from neurotest.devices import exact
 from neurotest.doctor.examined import Examined, Finding
 from neurotest.target.outputs import Bins
 
@@ -104,7 +105,7 @@ def _error(examined: Examined, bins: Bins) -> Finding:
     assert examined.source is not None
     assert examined.source.quantities is not None
     truth = examined.source.quantities[examined.index]
-    values = bins.values(examined.logits(examined.x).double()).cpu().numpy()
+    values = bins.values(exact(examined.logits(examined.x))).cpu().numpy()
     error, usual = float(np.abs(values - truth).mean()), float(np.abs(np.median(truth) - truth).mean())
     same = float((bins.of(values) == bins.of(truth)).mean())
     close, near = (float((np.abs(values - truth) <= limit).mean()) for limit in (bins.width, bins.tolerance))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.scan import aligned, fit, read, scan
 from neurotest.stats.comparison import ranks, spearman
@@ -128,7 +129,7 @@ class Sums:
 
     def update(self, trace: Trace) -> None:
         for layer, values in trace[self.want].items():
-            here = values.relu().double().sum(0)
+            here = exact(values.relu()).sum(0)
             self.sums[layer] = here + self.sums[layer] if layer in self.sums else here
 
     def fresh(self, start: int = 0) -> Sums:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.checks import Settings, setting
+from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.evaluate.leads import DUAL, ORDERS, Leads, Norm, draw, sizes
 from neurotest.registry import register
@@ -118,13 +119,13 @@ class Clever(Settings):
         self, leads: Leads, u: Tensor, own: int, *, position: int = 0, seed: int = 0, towards: int | None = None
     ) -> Estimate:
         """For one input u (*shape) in [0, 1] of class `own`; towards: the only other class that counts."""
-        logits = leads.logits(u[None])[0].double()
+        logits = leads.logits(u[None])[0].to(widest(u.device))
         bins = leads.target.bins
         if bins is None:
             rivals = self._rivals(logits, own, position, seed, towards)
             lead = logits[own] - logits[rivals]
         else:
-            rivals, lead = _to_tolerance(bins, own, towards)
+            rivals, lead = _to_tolerance(bins, own, towards, u.device)
         norms: list[Tensor] = []  # (rivals, points) each
         changed, near = 0, torch.inf
         for number, points in enumerate(self._points(u, position, seed), start=1):
@@ -132,18 +133,18 @@ class Clever(Settings):
                 out, size = self._norms(leads, part, own, rivals)
                 norms.append(size)
                 if bins is not None:
-                    other = (bins.values(out.double()) - bins.values(logits[None])).abs() > bins.tolerance
+                    other = (bins.values(out.to(logits)) - bins.values(logits[None])).abs() > bins.tolerance
                 else:
                     other = out.argmax(1) != own if towards is None else out.argmax(1) == towards
                 changed += int(other.sum())
                 if bool(other.any()):
                     near = min(near, float(sizes(part[other] - u, ORDERS[self.norm]).min()))
             if self.screen:
-                close = self._close(lead, torch.cat(norms, 1).amax(1).double(), number)
+                close = self._close(lead, torch.cat(norms, 1).amax(1).to(lead), number)
                 rivals, lead, norms = rivals[close], lead[close], [one[close] for one in norms]
-        values = torch.cat(norms, 1).double().cpu().numpy()  # (rivals, points)
+        values = torch.cat(norms, 1).cpu().double().numpy()  # (rivals, points)
         ends = tuple(end_point(maxima, largest=top) for maxima, top in zip(*self._maxima(values, position, seed), strict=True))
-        scores = np.array([self._score(float(g), end.value) for g, end in zip(lead, ends, strict=True)])
+        scores = np.array([self._score(g, end.value) for g, end in zip(lead.tolist(), ends, strict=True)])
         return Estimate(rivals.cpu().numpy(), lead.cpu().numpy(), scores, ends, changed / values.shape[1], near)
 
     def _points(self, u: Tensor, position: int, seed: int) -> Iterator[Tensor]:
@@ -196,10 +197,11 @@ class Clever(Settings):
         return iter(maxima), iter(values.max(1).tolist())
 
 
-def _to_tolerance(bins: Bins, own: int, towards: int | None) -> tuple[Tensor, Tensor]:
+def _to_tolerance(bins: Bins, own: int, towards: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
     """Of a quantity: the bin beside the own one, and how far a lead over it falls when the quantity moves by the tolerance. The
     logits of neighbours differ by the quantity over a bin's width, so that one gradient tells all."""
     if towards is not None:
         raise BadInput("towards is for classes, and the target predicts a quantity: leave it out, and set --tolerance.")
     beside = own + 1 if own + 1 < bins.count else own - 1
-    return torch.tensor([beside]), torch.tensor([bins.tolerance / bins.width], dtype=torch.float64)
+    falls = torch.tensor([bins.tolerance / bins.width], dtype=widest(device), device=device)
+    return torch.tensor([beside], device=device), falls

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from neurotest import zoo
 from neurotest.data.source import Source, shape_text
+from neurotest.devices import exact
 from neurotest.errors import BadInput, NeurotestError
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import batches
@@ -89,8 +90,8 @@ class Extractor:
                     values.append(self._vectors(x))
                     continue
                 trace = probe(x)
-                values.append(torch.cat([v.flatten(1) for v in trace[self.want].values()], dim=1).double().cpu())
-                logits.append(trace.logits.double().cpu())
+                values.append(torch.cat([v.flatten(1) for v in trace[self.want].values()], dim=1).cpu().double())
+                logits.append(trace.logits.cpu().double())
         joined = torch.cat(values).numpy()
         if self.want is None:
             return Features(joined, None, None)
@@ -113,7 +114,7 @@ class Extractor:
                 layers = [self._vectors(both)] if self.want is None else list(probe(both)[MAPS].values())
                 axes = self._axes() if self.classifier else [1]
                 parts.append(torch.stack([apart(v, axis) for v, axis in zip(layers, axes, strict=True)]).mean(0))
-        return np.asarray(torch.cat(parts).double().cpu().numpy())
+        return np.asarray(torch.cat(parts).cpu().double().numpy())
 
     def _axes(self) -> list[int]:
         return [layer.axis for layer in self.network.survey().find(MAPS.layers)]
@@ -138,7 +139,7 @@ class Extractor:
             features = self.network.raw(x)
         if not isinstance(features, Tensor) or features.ndim < 2 or len(features) != len(x):
             raise BadInput(f"extractor: {self.name} must return one row of features per input, (n, d).")
-        return features.flatten(1).double().cpu()
+        return features.flatten(1).cpu().double()
 
 
 def apart(values: Tensor, axis: int = 1) -> Tensor:
@@ -147,7 +148,8 @@ def apart(values: Tensor, axis: int = 1) -> Tensor:
     >>> round(float(apart(torch.tensor([[3.0, 4.0], [0.0, 2.0]]))), 6)  # (.6, .8) against (0, 1)
     0.4
     """
-    unit = values.double() / values.double().norm(dim=axis, keepdim=True).clamp_min(1e-10)
+    values = exact(values)
+    unit = values / values.norm(dim=axis, keepdim=True).clamp_min(1e-10)
     first, second = unit.chunk(2)
     away: Tensor = (first - second).square().sum(dim=axis)  # one number per input and place
     return away.flatten(1).mean(1) if away.ndim > 1 else away

@@ -61,7 +61,7 @@ def nearest(
                 offer(attack.run(engine, u, y, positions=positions, random=seed).detach(), attack.name)
             except BadInput:  # no gradient, or one that is not finite: the others may have found something
                 continue
-    return Nearest(best, best_size.double().cpu().numpy(), by, engine.forwards, engine.backwards)
+    return Nearest(best, best_size.cpu().double().numpy(), by, engine.forwards, engine.backwards)
 
 
 def _wide(mask: Tensor, like: Tensor) -> Tensor:

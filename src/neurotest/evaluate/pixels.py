@@ -31,7 +31,7 @@ def total_variation(x: Tensor) -> Floats:
     _images(x)
     down, across = (x[:, :, 1:] - x[:, :, :-1]).abs(), (x[..., 1:] - x[..., :-1]).abs()
     variation = (down.flatten(1).sum(1) + across.flatten(1).sum(1)) / x[0].numel()
-    return np.asarray(variation.double().cpu().numpy())
+    return np.asarray(variation.cpu().double().numpy())
 
 
 def ssim(x: Tensor, original: Tensor) -> Floats:
@@ -46,7 +46,7 @@ def ssim(x: Tensor, original: Tensor) -> Floats:
         places(x[i : i + CHUNK].float(), original[i : i + CHUNK].float(), window, max_val=1.0).flatten(1).mean(1)
         for i in range(0, len(x), CHUNK)
     ]
-    return np.asarray(torch.cat(parts).double().cpu().numpy())
+    return np.asarray(torch.cat(parts).cpu().double().numpy())
 
 
 def _images(x: Tensor) -> None:

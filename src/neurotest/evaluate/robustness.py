@@ -17,6 +17,7 @@ from neurotest import rng
 from neurotest.checks import count
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
+from neurotest.devices import placed
 from neurotest.errors import BadInput, near
 from neurotest.evaluate.clever import Clever, Estimate
 from neurotest.evaluate.leads import Leads
@@ -254,7 +255,7 @@ class _Robustness(Job[RobustnessResult]):
         passes = np.zeros(2, dtype=np.int64)
         if self.settings["attacks"]:
             values = self.seeds.values
-            y = torch.from_numpy(own if values is None else values[rows]).to(u.device)
+            y = placed(own if values is None else values[rows], u.device)
             closest = nearest(leads, u, y, self.method.norm, positions=positions, seed=seed, towards=self.towards)
             by = [
                 name if far < before else old

@@ -92,7 +92,7 @@ class _Gathered:
     exact: ClassVar[bool] = True
 
     def update(self, trace: Trace) -> None:
-        self.logits.append(trace.logits.double().cpu().numpy())
+        self.logits.append(trace.logits.cpu().double().numpy())
         if self.want is not None and self.layout is not None:
             self.features.append(np.array(joined(trace, self.want, self.layout).values, dtype=np.float32))
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from neurotest import checks, registry
+from neurotest.devices import exact
 from neurotest.mutate.validity import ValidityRule
 from neurotest.sounds import NOMINAL
 from neurotest.zoo.audio import LogMel
@@ -25,7 +26,7 @@ def scale(sound: Tensor, reference: Tensor) -> Tensor:
 
 def ratio(sound: Tensor, reference: Tensor) -> Tensor:
     """(n,) decibels of the reference over what was added to it, waveforms (n, samples); another volume adds nothing."""
-    sound, reference = sound.double(), reference.double()
+    sound, reference = exact(sound), exact(reference)
     present = scale(sound, reference) * reference
     return 10 * torch.log10((present.square().sum(1) + LEAST) / ((sound - present).square().sum(1) + LEAST))
 
@@ -35,11 +36,11 @@ def heard(sound: Tensor, reference: Tensor) -> Tensor:
 
     What lies 40 dB under the loudest place of the reference is silence; a change of volume as a whole does not count.
     """
-    sound, reference = sound.double(), reference.double()
+    sound, reference = exact(sound), exact(reference)
     sound = sound / scale(sound, reference).clamp_min(QUIETEST)
     window = min(WINDOW, 1 << (sound.shape[1].bit_length() - 1))
     front = LogMel(NOMINAL, window=window, hop=max(1, window // 2), bands=min(BANDS, window // 4), mean=0.0, spread=1.0)
-    ours, theirs = (front.double()(x).flatten(1) for x in (sound, reference))  # (n, places) in decibels
+    ours, theirs = (front.to(x.device, x.dtype)(x).flatten(1) for x in (sound, reference))  # (n, places) in decibels
     floor = theirs.amax(1, keepdim=True) - HEARD
     ours, theirs = torch.maximum(ours, floor), torch.maximum(theirs, floor)
     counts = ((ours > floor) | (theirs > floor)).sum(1).clamp_min(1)
@@ -67,7 +68,7 @@ class Audible(ValidityRule):
 
     def check(self, mutants: Tensor, references: Tensor) -> Tensor:
         """(n,) bool, from waveforms (n, ..., samples) in [0, 1]."""
-        sounds, theirs = (x.flatten(1).double() * 2 - 1 for x in (mutants, references))
+        sounds, theirs = (exact(x.flatten(1)) * 2 - 1 for x in (mutants, references))
         near = ratio(sounds, theirs) >= self.ratio
         far = ~near
         if bool(far.any()):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from neurotest import checks, registry, rng
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels
 from neurotest.mutate.base import Family, RuleMutations, single
@@ -198,7 +199,7 @@ class AudioMutations(RuleMutations):
         )
 
     def _working(self, x: Tensor, levels: Levels | None) -> Tensor:
-        return x.double()
+        return exact(x)
 
     def check(self, shape: tuple[int, ...]) -> None:
         if not (len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)) or shape[-1] < 16:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import checks
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import EIGHT, Levels
 from neurotest.mutate.operators import Affine, Operator, RangeOperator, warp
@@ -185,7 +186,7 @@ class Mutations(ABC):
             raise BadInput(
                 f"{len(draws)} draws of {', '.join(draws.names)} do not fit {len(x)} inputs and {', '.join(self.names)}."
             )
-        dtype, x = x.dtype, self._working(x, levels)
+        like, x = x, self._working(x, levels)
         out = x.clone()
         parameters = torch.from_numpy(draws.parameters)
         parameters = parameters if self.exact else parameters.to(x)
@@ -203,11 +204,11 @@ class Mutations(ABC):
         if moved:  # one call for every affine item of a batch
             index = torch.cat(moved)
             out[index] = warp(x[index], torch.cat(matrices).to(x))
-        return self._finish(out, root, levels).to(dtype)
+        return self._finish(out, None if root is None else root.to(x.device), levels).to(like)
 
     def _working(self, x: Tensor, levels: Levels | None) -> Tensor:
         """In the precision that operators need: where nothing is rounded, the last bit would depend on the rest of the batch."""
-        return x.double() if levels is None and self.exact else x
+        return exact(x) if levels is None and self.exact else x
 
     def _finish(self, x: Tensor, root: Tensor | None, levels: Levels | None) -> Tensor:
         """Clip and round, in place: x belongs to `apply`."""

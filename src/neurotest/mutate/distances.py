@@ -7,6 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest.devices import exact
+
 NAMES = ("l0", "l2", "linf")
 # Values in [0, 1] that differ by less are equal. Scaling a float32 value from a target's bounds to [0, 1] and back rounds by some
 # 1e-7, so a smaller limit would count rounding as change; the smallest change of 8-bit data is 1/255, so there any limit below
@@ -21,6 +23,6 @@ def changed(x: Tensor, seed: Tensor) -> Tensor:
 
 def distances(x: Tensor, seed: Tensor) -> NDArray[np.float64]:
     """(n, 3): L0 as the share of values that are `changed`, L2 and Linf of each pair, for values in [0, 1]."""
-    apart = (x - seed).flatten(1).abs().double()
+    apart = exact((x - seed).flatten(1).abs())
     columns = [(apart > SAME).double().mean(1), apart.square().sum(1).sqrt(), apart.amax(1)]
     return np.asarray(torch.stack(columns, dim=1).cpu().numpy())

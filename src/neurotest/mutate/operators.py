@@ -246,7 +246,7 @@ class BoxBlur(RangeOperator):
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         from kornia.filters import box_blur
 
-        out, sizes = x.clone(), parameters[:, 0].to(x.device)
+        out, sizes = x.clone(), parameters[:, 0].to(x)
         for size in sizes.unique().tolist():  # kornia takes one window per call
             mine = sizes == size
             out[mine] = box_blur(x[mine], (int(size), int(size)), border_type="replicate")

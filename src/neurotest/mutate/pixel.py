@@ -40,7 +40,7 @@ class Blur(Operator):
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         from kornia.filters import bilateral_blur, filter2d, median_blur
 
-        out, numbers = x.clone(), parameters[:, 0].to(x.device)
+        out, numbers = x.clone(), parameters[:, 0].to(x)
         linear = torch.isin(numbers, torch.tensor(LINEAR, dtype=numbers.dtype, device=x.device))
         if bool(linear.any()):  # all of them in one call: each item's window stands in the middle of one of 7 x 7
             kernels = torch.stack([_kernel(int(n)) for n in numbers[linear].tolist()]).to(x)

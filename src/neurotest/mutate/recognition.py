@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurotest import rng
+from neurotest.devices import exact
 from neurotest.levels import EIGHT, Levels
 from neurotest.mutate.base import UNIFORMS, Draws, Mutations
 from neurotest.mutate.chain import Chain, draws_of
@@ -54,9 +55,9 @@ class Recogniser:
         mean = features.mean(0)
         centred = features - mean
         y = functional.one_hot(torch.from_numpy(np.asarray(classes, dtype=np.int64)), count).to(centred)
-        gram = (centred.T @ centred).double()
+        gram = exact(centred.T @ centred)
         gram.diagonal().add_(RIDGE * float(gram.diagonal().mean()) + 1e-9)
-        weights = torch.linalg.solve(gram, (centred.T @ (y - y.mean(0))).double())
+        weights = torch.linalg.solve(gram, exact(centred.T @ (y - y.mean(0))))
         return cls(filters, mean, weights.to(centred), y.mean(0))
 
     def classes(self, x: Tensor) -> NDArray[np.int64]:

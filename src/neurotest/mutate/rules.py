@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from neurotest import checks, registry
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels
 from neurotest.mutate.base import Family, RuleMutations, single
@@ -26,7 +27,7 @@ ENOUGH = 2_000_000  # values that show the range
 def contrast_of(x: Tensor) -> float:
     """The range of values in images (n, ...) in [0, 1], in steps of 0.05: 1 if they use all of it."""
     values = x.flatten()
-    values = values[:: max(1, len(values) // ENOUGH)].double()
+    values = exact(values[:: max(1, len(values) // ENOUGH)])
     low, high = torch.quantile(values, torch.tensor(RANGE, dtype=values.dtype)).tolist()
     return max(0.05, round(20 * float(high - low)) / 20)
 

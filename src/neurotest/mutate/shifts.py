@@ -57,7 +57,7 @@ class Occlusion(_Numbered):
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         height, width = x.shape[2:]
-        shares, numbers = parameters[:, :2].double().cpu().numpy().T
+        shares, numbers = parameters[:, :2].cpu().double().numpy().T
         sizes = np.minimum((shares * min(height, width)).astype(np.int64), min(height, width))
         streams = rng.streams("mutate.occlusion", map(int, numbers.tolist()))
         down, right, grey = np.array([random.random(3) for random in streams]).reshape(-1, 3).T
@@ -88,7 +88,7 @@ class Coarse(RangeOperator):
         return np.asarray(self.sizes, dtype=np.float64)[(uniforms[:, :1] * len(self.sizes)).astype(np.int64)]
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        out, sizes = x.clone(), parameters[:, 0].to(x.device)
+        out, sizes = x.clone(), parameters[:, 0].to(x)
         for size in map(int, sizes.unique().tolist()):
             mine = sizes == size
             rows, columns = x.shape[2] // size, x.shape[3] // size

@@ -53,7 +53,7 @@ class _Broad(RangeOperator):
         return np.column_stack([self.low + (self.high - self.low) * uniforms[:, 0], np.floor(uniforms[:, 1] * NUMBERS)])
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        drawn = uniforms(parameters[:, 1].double().cpu().numpy(), self.values)
+        drawn = uniforms(parameters[:, 1].cpu().double().numpy(), self.values)
         strength = parameters[:, 0].to(x).view(-1, 1)
         return self.changed(x, strength, torch.from_numpy(drawn).to(x))
 

@@ -41,7 +41,7 @@ class NSSPlus(Scorer):
 
 class _Losses(PerInput):
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        predicted = trace.predictions[:, None]
+        predicted = trace.predictions[:, None].to(trace.probs.device)
         kept = torch.stack([partner.probs.gather(1, predicted).squeeze(1) for partner in partners])  # (mutants, n)
         # Beyond six digits a float32 forward pass depends on the batch, and would order what is equal.
         self.scores[index] = np.round((1 - kept.mean(dim=0)).cpu().numpy(), 6)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.checks import Settings, setting
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.measure.traces import joined
 from neurotest.registry import register
@@ -83,6 +84,6 @@ class DisagreementState(PerInput):
         values = torch.from_numpy(joined(trace, self.want, self.layout).values).float()
         alike = unit(values) @ self.points.T  # (n, training inputs)
         near = alike.topk(self.k, dim=1).indices.numpy()
-        answers = self.bins.values(trace.logits.double()).cpu().numpy()
+        answers = self.bins.values(exact(trace.logits)).cpu().numpy()
         score = np.abs(answers[:, None] - self.truths[near]).mean(axis=1)
         self.scores[index] = np.where(np.isfinite(alike.numpy()).all(axis=1), steady(score), np.nan)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from neurotest.checks import choices, integer
+from neurotest.devices import exact
 from neurotest.registry import register
 from neurotest.select.scorer import OutputScorer, OutputState, Partner, Pool
 from neurotest.target import Trace
@@ -32,7 +33,7 @@ def entropy(probs: Tensor) -> Tensor:
 def variation_ratio(probs: Tensor) -> Tensor:
     """Share of the passes that do not vote for the class most of them vote for: (n, samples, classes) -> (n,)."""
     votes = torch.nn.functional.one_hot(probs.argmax(dim=2), probs.shape[2]).sum(dim=1)  # (n, classes)
-    return 1 - votes.amax(dim=1).double() / probs.shape[1]
+    return 1 - exact(votes.amax(dim=1)) / probs.shape[1]
 
 
 def predictive_entropy(probs: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest.data.source import Source
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.scan import batches
@@ -50,7 +51,7 @@ def keep(path: str | Path, target: Target, source: Source, batch: int) -> None:
     answers = np.empty(len(source))
     with torch.inference_mode():
         for part in batches(target, source, batch=batch):
-            answers[part.index] = bins.values(target.logits(part.x).double()).cpu().numpy()
+            answers[part.index] = bins.values(exact(target.logits(part.x))).cpu().numpy()
     with Run.open(path, write=True) as run, run.transaction(durable=True):
         run[ENTRY] = {**asdict(bins), "bounds": list(target.bounds)}
         run[ANSWERS] = answers.tolist()

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from neurotest.data.source import Source
+from neurotest.devices import exact
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.scan import batches
@@ -70,7 +71,7 @@ def _likely(target: Target, source: Source, positions: np.ndarray) -> dict[str, 
         return likely
     with torch.inference_mode():
         for batch in batches(target, source, order=positions):
-            probs = target.logits(batch.x).double().softmax(dim=1)
+            probs = exact(target.logits(batch.x)).softmax(dim=1)
             most, classes = probs.topk(min(LIKELIEST, probs.shape[1]))  # (n, 3)
             for position, numbers, values in zip(batch.index.tolist(), classes.tolist(), most.tolist(), strict=True):
                 if np.isfinite(values).all():

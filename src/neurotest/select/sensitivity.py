@@ -14,6 +14,7 @@ from torch import Tensor
 
 from neurotest.checks import choices, integer, number
 from neurotest.data.source import Source
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, PerInput, Pool, Scorer
@@ -143,7 +144,7 @@ class Sensitivity(PerInput):
                 change = (other[:left] - here[:left]).abs()  # (n, neurons)
                 if self.method.identify == "vote":
                     change = torch.zeros_like(change).scatter_(1, change.topk(count, dim=1).indices, 1.0)
-                total += change.sum(dim=0, dtype=torch.float64).cpu()
+                total += exact(change).sum(dim=0).cpu()
             left -= len(here)
             if left <= 0:
                 break
@@ -155,7 +156,7 @@ class Sensitivity(PerInput):
         assert self.sensitive is not None
         total = torch.zeros(len(index), dtype=torch.float64)
         for other in there[self.first :]:
-            total += self._distance(here, other).double().cpu()
+            total += self._distance(here, other).cpu().double()
         self.scores[index] = (total / len(there[self.first :])).numpy()
 
     def _distance(self, here: Tensor, there: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from neurotest.checks import Settings, setting
+from neurotest.devices import exact
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, PerInput, Pool, Scorer
 from neurotest.target import Trace
@@ -45,5 +46,5 @@ class UnsteadyState(PerInput):
         self.bins = bins
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        answers = [self.bins.values(one.logits.double()).cpu().numpy() for one in (trace, *partners)]
+        answers = [self.bins.values(exact(one.logits)).cpu().numpy() for one in (trace, *partners)]
         self.scores[index] = np.std(answers, axis=0)

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest.devices import exact
 from neurotest.semantics.exemplars import enlarge, globs, has_map, maps, places
 from neurotest.semantics.guidance import Semantics
 from neurotest.sounds import picture_size
@@ -104,7 +105,7 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
         gained = complete.get(layer.name)
         shares = (float(gained[0]), float(gained[1])) if gained is not None and bool(gained.isfinite().all()) else None
         pairs.append(LayerPair(layer.name, sides[0], sides[1], shares))  # no shares where the class gained nothing
-    probs = attribution.logits.double().softmax(1)
+    probs = exact(attribution.logits).softmax(1)
     best = probs.argmax(1).tolist()
     confidence = float(probs[0, best[0]]), float(probs[1, best[1]])
     similarity = float(ready.similarity(reference, changed)[0])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.checks import shown
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.target.survey import last_operator
 
@@ -74,13 +75,14 @@ class Bins:
         """(n,) the classes that answers count as: the expected one as long as they are within the tolerance of a quantity, the
         truth or the answer for a seed. Then the bin they lie in or, if that is the expected one, the next on that side; at the
         ends of the span, where there is none, the one before. -1 where a logit is no number."""
-        values = self.values(logits.double())
-        away = values - truth.to(values)
+        away = self.values(exact(logits))
+        away = away - exact(truth).to(away.device)
         limit = self.tolerance if tolerance is None else tolerance
-        aside = torch.where(away > 0, expected + 1, expected - 1)
+        above, near = (away > 0).to(logits.device), (away.abs() <= limit).to(logits.device)
+        aside = torch.where(above, expected + 1, expected - 1)
         aside = torch.where((aside < 0) | (aside >= self.count), 2 * expected - aside, aside)
         bins = logits.argmax(1)
-        classes = torch.where(away.abs() <= limit, expected, torch.where(bins == expected, aside, bins))
+        classes = torch.where(near, expected, torch.where(bins == expected, aside, bins))
         return torch.where(logits.isfinite().all(1), classes, -1)
 
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
@@ -199,7 +201,7 @@ def check_values(raw: Tensor, outputs: str) -> None:
     """Refuse values that are not what the description says."""
     if outputs == "regression":
         return
-    raw = raw.double()
+    raw = exact(raw)
     summed = raw.sum(dim=-1) if raw.ndim == 2 else raw
     like_probs = bool((raw >= 0).all() and ((summed - 1).abs() < 1e-3).all()) and raw.ndim == 2 and raw.shape[1] > 1
     in_unit = bool(((raw >= 0) & (raw <= 1)).all())

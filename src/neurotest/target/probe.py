@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.target import chunks
 from neurotest.target.functions import Functions
@@ -99,7 +100,7 @@ class Trace:
         """Softmax in float64: in float32 it saturates at 1 and makes ties."""
         if self.quantity:
             raise BadInput(NO_PROBABILITIES)
-        return self.logits.double().softmax(dim=1)
+        return exact(self.logits).softmax(dim=1)
 
     @cached_property
     def predictions(self) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from neurotest.checks import shown
+from neurotest.devices import exact
 from neurotest.errors import BadInput, NeurotestError
 from neurotest.levels import levels_of
 from neurotest.pictures import Preprocess
@@ -165,7 +166,7 @@ class Target:
                 eight_bit = (low, high) == (0.0, 1.0) and least >= 0 and 1 < most <= 255
                 hint = "8-bit values in floating point? Divide them by 255 or" if eight_bit else "rescale or"
                 raise BadInput(f"{reach}: {hint} pass --bounds{' 0 255' if eight_bit else ''}.")
-        return tensor.to(self.device).float()
+        return tensor.float().to(self.device)
 
     def logits(self, x: Tensor, *, parts: bool = True) -> Tensor:
         """Forward a batch in bounds: (n, *shape) -> (n, classes), whatever the module's outputs are. parts: as `raw` may."""
@@ -248,7 +249,7 @@ class Target:
         if self._steady:
             return
         with torch.inference_mode():
-            one, other = self.logits(x).double(), self.logits(x).double()
+            one, other = exact(self.logits(x)), exact(self.logits(x))
         size = float(one.nan_to_num(0, 0, 0).abs().max()) if one.numel() else 0.0
         if not torch.allclose(one, other, rtol=0, atol=max(1e-3 * size, 1e-12), equal_nan=True):
             raise BadInput(

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from neurotest import devices
 from neurotest.attribute.conductance import channels, inner
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
@@ -74,8 +75,8 @@ class Players:
 
 def losses(logits: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy per input, in float64: confident answers differ only there."""
-    values = logits.double()
-    return values.logsumexp(1) - values.gather(1, y[:, None])[:, 0]
+    values = devices.exact(logits)
+    return values.logsumexp(1) - values.gather(1, y[:, None].to(values.device))[:, 0]
 
 
 class Game:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from neurotest.attribute.shapley.game import Neuron, Players, hidden_layers, losses
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target
 from neurotest.target.gradients import gradient
@@ -64,7 +65,7 @@ def mask_gradient(
     parts = []
     with MaskGradient(target, layers=layers, neuron=neuron, t=t) as slope:
         for first, second, label in zip(x.split(batch), moved.split(batch), y.split(batch), strict=True):
-            values = (slope(second, label) - slope(first, label)).double()
+            values = exact(slope(second, label) - slope(first, label))
             if efficient:
                 with torch.inference_mode():
                     change = losses(target.logits(second), label) - losses(target.logits(first), label)

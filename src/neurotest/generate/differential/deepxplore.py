@@ -11,6 +11,7 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.checks import eps_share, setting
+from neurotest.devices import placed
 from neurotest.errors import BadInput
 from neurotest.generate.differential.ensemble import Ensemble, Output, apart, pick, rows_of
 from neurotest.generate.differential.method import Method, Outcome
@@ -158,7 +159,7 @@ class _Batch:
     def __init__(self, search: _Search, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> None:
         self.search, self.method, self.ensemble = search, search.method, search.ensemble
         self.positions = positions
-        self.y = torch.from_numpy(classes).to(seed.device)
+        self.y = placed(classes, seed.device)
         self.seed, self.u, self.saved = seed, seed.clone(), self.ensemble.quantise(seed)
         self.dark = np.zeros(len(seed), dtype=np.int64)  # black patches so far
         self.steps = np.zeros(len(seed), dtype=np.int64)

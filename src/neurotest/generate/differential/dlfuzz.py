@@ -12,6 +12,7 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.checks import setting
+from neurotest.devices import placed
 from neurotest.errors import BadInput
 from neurotest.generate.differential.ensemble import Covered, Ensemble, Neurons, Output, left, pick, rows_of, weighted
 from neurotest.generate.differential.method import Method, Outcome
@@ -179,7 +180,7 @@ class _Search:
         self, batch: _Batch, u: Tensor, rows: NDArray[np.int64], stream: np.random.Generator, *, first: bool
     ) -> tuple[Tensor, NDArray[np.int64]]:
         """All images of a generation at once; those that are worth climbing from again, and their rows."""
-        own = torch.from_numpy(batch.classes[rows]).to(u.device)
+        own = placed(batch.classes[rows], u.device)
         next_: list[tuple[Tensor, NDArray[np.int64]]] = []
         others, chosen = None, np.empty((0, 0), dtype=np.int64)
         for step in range(self.method.steps + 1):

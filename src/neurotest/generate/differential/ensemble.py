@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.engine import NOT_FINITE, Passes, gradient_of
 from neurotest.levels import Levels
@@ -80,7 +81,7 @@ class Neurons:
         for layer, width in zip(self.layers, self.widths, strict=True):
             weight = getattr(self.target.module.get_submodule(layer.module), "weight", None)
             if isinstance(weight, Tensor) and weight.ndim > 1 and len(weight) == width:
-                parts.append(weight.detach().flatten(1).mean(1).double().cpu().numpy())
+                parts.append(weight.detach().flatten(1).mean(1).cpu().double().numpy())
             else:
                 parts.append(np.zeros(width))
         return np.concatenate(parts)
@@ -133,7 +134,7 @@ class Output:
 
 def answers(logits: Tensor, bins: Bins | None) -> NDArray[Any]:
     """(n,) classes, -1 where a logit is no number; of a quantity what it is, NaN there."""
-    return predicted(logits) if bins is None else np.asarray(bins.values(logits.double()).cpu().numpy())
+    return predicted(logits) if bins is None else np.asarray(bins.values(exact(logits)).cpu().numpy())
 
 
 def apart(answered: NDArray[Any], tolerance: float | None) -> NDArray[np.bool_]:
@@ -192,7 +193,7 @@ class Ensemble(Passes):
     def direction(self, objective: Tensor, u: Tensor, *, first: bool = False) -> Tensor:
         """The gradient of the summed objective towards u, each input's scaled to a root mean square of 1."""
         gradient = self.backward(objective.sum(), u, first=first)
-        size = gradient.flatten(1).double().square().mean(1).sqrt()
+        size = exact(gradient.flatten(1)).square().mean(1).sqrt()
         return gradient / (size + EPSILON).to(gradient).view(-1, *[1] * (u.ndim - 1))
 
     def masked(self, u: Tensor) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest.data.source import Source
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels, levels_of
 from neurotest.mutate.space import from_unit, to_unit
@@ -73,14 +74,14 @@ class Seeds:
         """(n,) the quantities behind logits; nothing, (n,) of NaN, where the target predicts a class."""
         if self.bins is None:
             return np.full(len(logits), np.nan)
-        return np.asarray(self.bins.values(logits.double()).cpu().numpy())
+        return np.asarray(self.bins.values(exact(logits)).cpu().numpy())
 
     def counted(self, logits: torch.Tensor, rows: NDArray[np.int64], tolerance: float | None = None) -> NDArray[np.int64]:
         """(n,) the classes that answers to mutants of these seeds count as: the expected one where that is no fault."""
         if self.bins is None or self.values is None:
             return predicted(logits)
-        expected, values = (torch.from_numpy(part[rows]).to(logits.device) for part in (self.expected, self.values))
-        return np.asarray(self.bins.counted(logits, expected, values, tolerance).cpu().numpy(), dtype=np.int64)
+        expected, values = (torch.from_numpy(part[rows]) for part in (self.expected, self.values))
+        return np.asarray(self.bins.counted(logits, expected.to(logits.device), values, tolerance).cpu().numpy(), dtype=np.int64)
 
     def unit(self, x: NDArray[np.generic], device: torch.device | str = "cpu") -> torch.Tensor:
         """Stored inputs in [0, 1], where mutations work."""
@@ -101,7 +102,7 @@ def _off(
     assert source.labels is not None
     if target.bins is None or tolerance is None or source.quantities is None:
         return np.asarray(predicted(logits) != source.labels[index])
-    values = target.bins.values(logits.double()).cpu().numpy()
+    values = target.bins.values(exact(logits)).cpu().numpy()
     return np.asarray(~(np.abs(values - source.quantities[index]) <= tolerance))
 
 

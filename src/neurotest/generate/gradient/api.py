@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from neurotest import registry
 from neurotest.data.objects import AnyData
+from neurotest.devices import placed
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.attacks import Attack
@@ -165,7 +165,7 @@ class _Attack(Batches[AttackResult]):
         seed = self.seeds.unit(self.seeds.x[rows], device)
         expected, positions = self.seeds.expected[rows], self.seeds.positions[rows].tolist()
         values = self.seeds.values
-        aim = torch.from_numpy(expected if values is None else values[rows]).to(device)
+        aim = placed(expected if values is None else values[rows], device)
         moved = self.method.run(engine, seed, aim, positions=positions, random=self.seed)
         saved = self.seeds.stored(engine.quantise(moved, seed, self.method.radius))
         x = self.seeds.unit(saved, device)  # as it will be read back

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.diversity import Diversity, DiversityGradient
 from neurotest.levels import EIGHT, Levels
@@ -136,13 +137,16 @@ class Engine(Passes):
         """(n,) whether the class is another one than y, or the quantity farther from y than the tolerance."""
         if (bins := self.target.bins) is None or not y.is_floating_point():
             return logits.argmax(1) != y
-        return (bins.values(logits.double()) - y.double()).abs() > bins.tolerance
+        values = bins.values(exact(logits))
+        return ((values - exact(y)).abs() > bins.tolerance).to(logits.device)
 
     def _objective(self, logits: Tensor, y: Tensor) -> Tensor:
         """What an attack climbs. In float64: a confident network's cross-entropy is constant in float32 long before it is."""
         if (bins := self.target.bins) is None or not y.is_floating_point():
-            return torch.nn.functional.cross_entropy(logits.double(), y, reduction="sum")
-        return moved(bins.values(logits.double()), y.double(), bins).sum() / bins.width
+            scores = exact(logits)
+            return torch.nn.functional.cross_entropy(scores, y.to(scores.device), reduction="sum").to(logits)
+        values = bins.values(exact(logits))
+        return (moved(values, exact(y), bins).sum() / bins.width).to(logits)
 
     def gradient(self, u: Tensor, y: Tensor, *, first: bool = False) -> Tensor:
         """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless they are coupled. Of a quantity y

@@ -33,19 +33,21 @@ THROUGH = (
 
 
 class _CountedTarget(nn.Module):
-    """The target as the toolbox wants it, inputs in [0, 1]; passes are counted, and gradients that are not finite refused."""
+    """The target as the toolbox wants it, inputs in [0, 1]; passes are counted, and gradients that are not finite refused.
+
+    The toolbox works on the host, and would take the network's weights there: they are no part of this module.
+    """
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self.engine = engine
-        self.inner = engine.target.module  # so that .eval() and .to() reach it
 
     def forward(self, x: Tensor) -> Tensor:
         engine = self.engine
         engine.forwards += len(x)
         if x.requires_grad:
             x.register_hook(self._check)
-        return engine.target.logits(from_unit(x.to(engine.target.device), engine.target.bounds))
+        return engine.target.logits(from_unit(x.to(engine.target.device), engine.target.bounds)).to(x.device)
 
     def _check(self, gradient: Tensor) -> None:
         self.engine.backwards += len(gradient)
@@ -86,7 +88,7 @@ class _Toolbox(Attack):
         # The box is [0, 1]; the wrapper knows the target's own bounds and preprocessing.
         classifier = estimators.PyTorchClassifier(
             model=_CountedTarget(engine), loss=nn.CrossEntropyLoss(), input_shape=tuple(seed.shape[1:]), nb_classes=classes,
-            clip_values=(0.0, 1.0), device_type="cpu" if seed.device.type == "cpu" else "gpu",
+            clip_values=(0.0, 1.0), device_type="cpu",
         )  # fmt: skip
         with _own_randomness(random, positions), torch.enable_grad():
             try:

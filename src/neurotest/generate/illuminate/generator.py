@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest.devices import widest
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.gradient.engine import Engine, lead_of
 from neurotest.generate.illuminate.settings import BACKWARD, Change, Illuminate
@@ -47,7 +48,7 @@ class Climb:
         self.theta = change.start(seed)
         self.direction = torch.zeros_like(self.theta)  # of length 1 in each row
         self._wide = (-1, *[1] * (self.theta.ndim - 1))
-        self.lead = torch.zeros(len(seed), dtype=torch.float64, device=seed.device)  # at the last forward pass
+        self.lead = torch.zeros(len(seed), dtype=widest(seed.device), device=seed.device)  # at the last forward pass
         self.far = torch.zeros_like(self.lead)  # length of the last step
         self.active = torch.arange(len(seed), device=seed.device)
         self.faults: list[tuple[NDArray[np.int64], Tensor, NDArray[np.int64], int]] = []
@@ -76,9 +77,9 @@ class Climb:
         stay = self._collect(tested.detach(), logits.detach(), number)
         if bool(stay.any()):
             gradient = self.engine.backward(lead.sum(), theta, first=first)[stay]
-            size = gradient.flatten(1).double().norm(dim=1).clamp_min(1e-12)
+            size = gradient.flatten(1).to(self.lead).norm(dim=1).clamp_min(1e-12)
             self.direction[self.active[stay]] = gradient / size.to(gradient).view(self._wide)
-            self._step(stay, lead.detach()[stay].double(), size)
+            self._step(stay, lead.detach()[stay].to(self.lead), size)
         self.active = self.active[stay]
 
     def _same_direction(self, number: int) -> None:
@@ -89,7 +90,7 @@ class Climb:
         stay = self._collect(x, logits, number)
         if bool(stay.any()):
             rows = self.active[stay]
-            lead = self._lead(logits)[stay].double()
+            lead = self._lead(logits)[stay].to(self.lead)
             rise = (lead - self.lead[rows]) / self.far[rows].clamp_min(1e-12)
             # Where it did not rise, as far again: the next gradient decides.
             steep = torch.where(rise > 1e-6, rise, (LEAD - lead) * BEYOND / self.far[rows].clamp_min(1e-12))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.devices import exact
 from neurotest.generate.gradient.engine import moved
 from neurotest.generate.outcome import interval
 from neurotest.generate.swarm.ball import Ball
@@ -62,8 +63,9 @@ def noise(problem: Problem, tries: int, *, random: int, labels: int | None = 1) 
             u = ball.noise(seeds[rows], rng.torch_stream("swarm.noise", random, number))
             predicted = problem.classes(target.logits(from_unit(u, target.bounds)), rows)
         spent += len(rows)
-        for i in torch.nonzero(predicted != y[rows])[:, 0].tolist():
-            labels_of.setdefault(int(rows[i]), set()).add(int(predicted[i]))
+        wrong = predicted != y[rows]
+        for row, label in zip(rows[wrong].tolist(), predicted[wrong].tolist(), strict=True):
+            labels_of.setdefault(row, set()).add(label)
         if labels is not None and labels_of:
             done = torch.tensor([len(labels_of.get(row, ())) >= labels for row in rows.tolist()], device=rows.device)
             rows = rows[~done]
@@ -81,11 +83,11 @@ def pgd(problem: Problem, *, random: int) -> Control:
     for _ in range(STEPS):
         with torch.enable_grad():
             at = u.detach().clone().requires_grad_()
-            logits = target.logits(from_unit(at, target.bounds)).double()
+            logits = exact(target.logits(from_unit(at, target.bounds)))
             if target.bins is None or problem.answers is None:
-                loss = torch.nn.functional.cross_entropy(logits, y, reduction="sum")
+                loss = torch.nn.functional.cross_entropy(logits, y.to(logits.device), reduction="sum")
             else:
-                loss = moved(target.bins.values(logits), problem.answers.to(logits), target.bins).sum()
+                loss = moved(target.bins.values(logits), exact(problem.answers), target.bins).sum()
             direction = gradient(loss, at)
         if ball.round:
             direction = direction / direction.flatten(1).norm(dim=1).clamp_min(1e-12).view(-1, *[1] * (direction.ndim - 1))

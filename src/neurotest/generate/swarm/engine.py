@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.chords import Chords, Reach
 from neurotest.generate.swarm.lattice import Footprint, Lattice, Slope
@@ -91,8 +92,8 @@ class Swarm:
         self.batch = min(settings.batch, positions_at_once(measure.problem.target, self.seeds))
         n, device = len(self.seeds), self.seeds.device
         self.spent = torch.zeros(n, dtype=torch.long, device=device)
-        self.value = torch.full((n,), -torch.inf, dtype=torch.float64, device=device)
-        self.base = torch.zeros(n, dtype=torch.float64, device=device)  # fitness before neurons were last weighed anew
+        self.value = torch.full((n,), -torch.inf, dtype=widest(device), device=device)
+        self.base = torch.zeros_like(self.value)  # fitness before neurons were last weighed anew
         self.predicted = torch.full((n,), -2, device=device)
         self.position = self.seeds.clone()
         self.labels: dict[int, set[int]] = {}
@@ -120,7 +121,7 @@ class Swarm:
         for start in range(0, len(u), self.batch):
             part = slice(start, start + self.batch)
             fitness, logits = self.measure(u[part], owner[part])
-            values.append(fitness.double().clone())
+            values.append(fitness.to(self.value).clone())
             classes.append(self.measure.problem.classes(logits, owner[part]))
         value, predicted = torch.cat(values), torch.cat(classes)
         self._add_hits(u, owner, value, predicted)
@@ -134,13 +135,14 @@ class Swarm:
         return value.view(n, p), predicted.view(n, p)
 
     def _add_hits(self, u: Tensor, owner: Tensor, value: Tensor, predicted: Tensor) -> None:
-        for i in torch.nonzero(predicted != self.y[owner])[:, 0].tolist():
-            row, label = int(owner[i]), int(predicted[i])
+        wrong = torch.nonzero(predicted != self.y[owner])[:, 0]
+        rows = owner[wrong]
+        columns = (wrong, rows, predicted[wrong], value[wrong] + self.base[rows], self.spent[rows])  # one copy to the host each
+        for i, row, label, fitness, spent in zip(*(column.tolist() for column in columns), strict=True):
             labels = self.labels.setdefault(row, set())
             if label not in labels:
                 labels.add(label)
-                fitness = float(value[i] + self.base[row])
-                self.hits.append(Hit(row, u[i].clone(), label, fitness, self.round, int(self.spent[row]) + 1))
+                self.hits.append(Hit(row, u[i].clone(), label, fitness, self.round, spent + 1))
 
     def _active(self, rows: Tensor, cost: int, labels: int | None) -> Tensor:
         """Which of these seeds go on: (m,) bool."""
@@ -180,7 +182,7 @@ class Swarm:
         cost = settings.particles * self.measure.cost
         rounds = settings.iterations or max(1, (settings.evaluations or 1) // cost)
         moves = Velocity(self.seeds, self.ball, settings, rounds)
-        own = torch.full((len(rows), settings.particles), -torch.inf, dtype=torch.float64, device=rows.device)
+        own = torch.full((len(rows), settings.particles), -torch.inf, dtype=self.value.dtype, device=rows.device)
         while len(rows) and not self._over():
             x = moves.propose(self._stream)
             value, predicted = self._judge_all(x, rows)
@@ -343,7 +345,7 @@ class Swarm:
         u, owner = moves.survey(numbers).flatten(0, 1), rows.repeat_interleave(len(numbers))
         maps, logits = self.measure.fitness_map(u, owner)
         if moves.inside:
-            self._add_hits(u, owner, maps.flatten(1).sum(1).double(), self.measure.problem.classes(logits, owner))
+            self._add_hits(u, owner, maps.flatten(1).sum(1).to(self.value), self.measure.problem.classes(logits, owner))
         self.spent[rows] += len(numbers)
         moves.learn(numbers, maps.view(len(rows), len(numbers), *maps.shape[1:]))
 

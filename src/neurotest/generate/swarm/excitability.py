@@ -11,6 +11,7 @@ from neurotest.attribute.shapley.game import Game, Players, hidden_layers
 from neurotest.attribute.shapley.gradient import MaskGradient
 from neurotest.attribute.shapley.permutation import permutation
 from neurotest.checks import Settings, number, setting
+from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
@@ -88,7 +89,7 @@ class Excitability(Settings):
         limit: Tensor | float = self.lam if isinstance(self.lam, float | int) else 0.0
         if self.lam == "share":
             limit = 2 * values.sum(1, keepdim=True).clamp_min(0) / values.shape[1]
-        return (values > limit).double().mean(1)
+        return (values > limit).to(widest(values.device)).mean(1)
 
 
 class ByWeights(Measure):
@@ -157,11 +158,11 @@ class ByWeights(Measure):
         parts = zip(self.players.layers, self.weights, self.base, strict=True)
         shapley = [weight[owner] * (values[layer.name] - base[owner]) for layer, weight, base in parts]
         if self.settings.value == "sum":
-            total = torch.zeros(len(u), dtype=torch.float64, device=u.device)
+            total = torch.zeros(len(u), dtype=widest(u.device), device=u.device)
             for one in shapley:
                 total += one.flatten(1).sum(1)
             return total
-        return self.settings.fold(self.players.gathered(shapley, "sum").double())
+        return self.settings.fold(self.players.gathered(shapley, "sum").to(widest(u.device)))
 
 
 class ByParticle(Measure):
@@ -186,7 +187,7 @@ class ByParticle(Measure):
             now = self.mask_gradient(from_unit(u, self.problem.target.bounds), self.problem.y[owner])
         self.forwards += len(u)
         self.backwards += len(u)
-        return self.settings.fold((now - self.base[owner]).double())
+        return self.settings.fold((now - self.base[owner]).to(widest(u.device)))
 
 
 class ByShapley(Measure):
@@ -212,4 +213,4 @@ class ByShapley(Measure):
         shapley = [permutation(game, row, orders=orders, truncate=0, seed=seed).values for row in range(len(u))]
         self.judged += len(u)
         self.forwards += game.forwards
-        return self.settings.fold(torch.stack(shapley).to(u.device))
+        return self.settings.fold(torch.stack(shapley).to(u.device, widest(u.device)))

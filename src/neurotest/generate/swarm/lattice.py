@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.devices import widest
 from neurotest.generate.swarm.ball import Ball
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import PerSeed
@@ -79,7 +80,7 @@ def _spacing(reached: Tensor) -> int:
 
 def surrounded(maps: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Sums of maps (n, h, w) over rectangles, whose first and last rows (r, 2) and columns (c, 2) are given: (n, r, c)."""
-    total = torch.nn.functional.pad(maps.double().cumsum(-1).cumsum(-2), (1, 0, 1, 0))
+    total = torch.nn.functional.pad(maps.to(widest(maps.device)).cumsum(-1).cumsum(-2), (1, 0, 1, 0))
     (top, bottom), (left, right) = rows.unbind(1), columns.unbind(1)
     above, below = total[:, top], total[:, bottom + 1]
     return below[..., right + 1] - below[..., left] - above[..., right + 1] + above[..., left]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.ball import Ball
 from neurotest.mutate.space import from_unit
@@ -118,6 +119,6 @@ def odds(logits: Tensor, avoided: Tensor) -> Tensor:
 
     Cross-entropy rises with it, but is constant in float32 where the network is sure; this is not.
     """
-    values = logits.double()
+    values = logits.to(widest(logits.device))
     low = torch.finfo(values.dtype).min
     return values.masked_fill(avoided, low).logsumexp(1) - values.masked_fill(~avoided, low).logsumexp(1)

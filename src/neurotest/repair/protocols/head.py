@@ -73,8 +73,8 @@ def _hidden(target: Target, source: Source) -> tuple[Tensor, Tensor]:
         for part in batches(target, source):
             trace = probe(part.x)
             (values,) = trace[WANT].values()
-            hidden.append(values.double().cpu())
-            logits.append(trace.logits.double().cpu())
+            hidden.append(values.cpu().double())
+            logits.append(trace.logits.cpu().double())
     return torch.cat(hidden), torch.cat(logits)
 
 
