@@ -14,6 +14,9 @@ from torch import nn
 
 import neurotest
 from neurotest import registry
+from neurotest.campaign.neurons import neurons
+from neurotest.campaign.replay import replay
+from neurotest.campaign.shrink import shrink
 from neurotest.data import ArraySource
 from neurotest.devices import exact, placed, widest
 from neurotest.measure import traces
@@ -139,6 +142,12 @@ WORK: dict[str, Callable[[Target, Any, Path], Any]] = {
     "describe": lambda t, d, _: neurotest.describe(t, d, "combined", cache=False, limit=24),
     "robustness": lambda t, d, _: neurotest.robustness(t, d, inputs=2, batches=10, samples=8, out=False),
     "check": lambda t, d, _: examined(t, d),
+    "suspects": lambda t, d, _: neurotest.suspects(t, d),
+    "gate": lambda t, d, _: neurotest.gate(t, target(t.device), d),
+    "replay": lambda t, d, out: replay(fault_of(campaign(t, d, out)), t),
+    "shrink": lambda t, d, out: shrink(campaign(t, d, out), target=t),
+    "neurons": lambda t, d, out: neurons(campaign(t, d, out), target=t),
+    "evaluate": lambda t, d, out: neurotest.evaluate(campaign(t, d, out), target=t, train=data(150), out=False),
     "explain": lambda t, d, out: explained(campaign(t, d, out), t, d),
     "repair": lambda t, d, out: neurotest.repair(
         t, campaign(t, d, out), d, held_out(), epochs=1, repeats=1, controls=["none"], attack=["none"], out=False
@@ -160,8 +169,11 @@ def campaign(t: Target, d: Any, folder: Path) -> Path:
 
 
 def explained(run: Path, t: Target, d: Any) -> Any:
-    fault = min((run / "faults").glob("fault-*.png")).name
-    return neurotest.explain(run, fault, target=t, train=d)
+    return neurotest.explain(run, fault_of(run).name, target=t, train=d)
+
+
+def fault_of(run: Path) -> Path:
+    return min((run / "faults").glob("fault-*.png"))
 
 
 def held_out() -> tuple[np.ndarray, np.ndarray]:
