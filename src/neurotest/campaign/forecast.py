@@ -31,6 +31,8 @@ def forecast_fuzz(
     target = open_target(target)
     source, _ = open_counted(target, seeds, limit=limit)
     few = source.take(np.arange(min(len(source), SEEDS)))
+    train = None if options.get("train") is None else open_counted(target, options["train"])[0]
+    options["train"] = train  # opened once for all pieces
     built = read_guide(guide, layers=options.get("layers"), neuron=options.get("neuron"))
     beside = control and not isinstance(built, RandomGuide)
 
@@ -48,7 +50,6 @@ def forecast_fuzz(
     if forwards is not None:
         parts.append(Part("mutants", forwards, each))
         parts += [Part("control (random)", forwards, each)] if beside else []
-    train = None if options.get("train") is None else open_counted(target, options["train"])[0]
     wants, states = _recorded(target, few, train, built, forwards or len(source))
     memory = footprint(target, source, wants, batch, states, inputs=max(batch, len(source)))
     memory["seeds"] = float(len(source) * np.prod(source.shape) * 4)
@@ -57,7 +58,7 @@ def forecast_fuzz(
 
 def _recorded(target: Target, seeds: Source, train: Source | None, guide: Guide, passes: int) -> tuple[tuple[Want, ...], float]:
     """What the guide records of every mutant, and the bytes of its state."""
-    context = Context(target=target, train=None if train is None else train.take(np.arange(min(MOST, len(train)))), cache=True)
+    context = Context(target=target, train=None if train is None else train.take(np.arange(min(MOST, len(train)))), cache=False)
     state = guide.start(context, seeds)
     if isinstance(guide, CoverageGuide):
         need = guide.criterion.memory(context.layout(guide.criterion.want), passes, 0 if train is None else len(train))

@@ -217,7 +217,7 @@ def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
         set_threads(options.pop("threads", None))
         spec = options.pop("target")
         others = {name: value for name, value in values.items() if name not in added}
-        if "train" in others and others["train"] is None and not names_training(others.get("run")):
+        if "train" in others and (others["train"] is not None or not names_training(others.get("run"))):
             others |= data_of_file(others)
         return command(**others, network=override(spec, read_description(**options, toml=False)))
 

@@ -103,15 +103,17 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     return {**content, **typed}
 
 
-def data_of_file(values: Mapping[str, Any]) -> dict[str, str]:
-    """Training data and holdout of ./neurotest.toml, for those of a command's options that were not typed."""
+def data_of_file(values: Mapping[str, Any]) -> dict[str, str | None]:
+    """Training data and holdout of ./neurotest.toml, for those of a command's options that were not typed; `none`: without."""
+    without: dict[str, str | None] = {name: None for name in DATA if values.get(name) == "none"}
     missing = [name for name in DATA if name in values and values[name] is None]
     if not missing or not FILE.is_file():
-        return {}
+        return without
     content = {name: text for name, text in read_toml(FILE, "data").items() if name in missing}
     if content:
-        print(f"neurotest: {', '.join(content)} from ./neurotest.toml", file=sys.stderr)
-    return content
+        settings = ", ".join(f"{name} {text}" for name, text in content.items())
+        print(f"neurotest: {settings} from ./neurotest.toml (--{next(iter(content))} none: without)", file=sys.stderr)
+    return {**without, **content}
 
 
 def names_training(path: Any) -> bool:

@@ -63,10 +63,10 @@ def decode_all(files: Sequence[F], decoder: Decoder[F], wanted: Wanted, skipped:
         ids.append(content_ids(row[None]))
     skipped.sort(key=lambda one: one.file)
     if not good:
-        first = skipped[0]
+        first, what = skipped[0], about["spec"] or "the data"
         hint = "".join(f" {sentence}" for sentence in about["notes"].get("warnings", ())[:1] if "--" in sentence)
         raise BadInput(
-            f"{about['spec']}: none of its {len(skipped)} {decoder.things} can be used; first {first.file}: {first.reason}.{hint}"
+            f"{what}: none of its {len(skipped)} {decoder.things} can be used; first {first.file}: {first.reason}.{hint}"
         )
     sentences = [
         f"{len(names)} file{'s have' if len(names) > 1 else ' has'} {change} (first: {names[0]})."

@@ -209,7 +209,9 @@ def _classes(items: Any) -> tuple[str, ...] | None:
 
 
 def _file(items: Any, index: int, label: int | None, first: Any) -> Picture:
-    thing = None if _is_picture(first) else _split(items[index])[0]  # beside a picture are pictures, which need not be looked at
+    # In a dataset beside a picture are pictures, which are not decoded to look at them; a list may hold anything.
+    alike = _is_picture(first) and not isinstance(items, (list, tuple))
+    thing = None if alike else _split(items[index])[0]
     if isinstance(thing, (str, os.PathLike)):
         return Picture(Path(thing).expanduser(), str(thing), label)
     return Picture(Path(f"item {index}"), f"item {index}", label, image=partial(_picture, items, index))

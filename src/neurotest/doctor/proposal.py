@@ -93,8 +93,8 @@ def _one_line(text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """As TOML has it; JSON's texts, numbers and lists are TOML too."""
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
+    """As TOML has it; JSON's texts, numbers and lists are TOML too, but for letters written as pairs of surrogates."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 @public(load)

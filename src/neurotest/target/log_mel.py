@@ -39,17 +39,18 @@ class LogMel:
         before = torch.cat([frames[..., :1], frames[..., :-1]], 2)
         window = torch.hann_window(FRAME, periodic=False, device=x.device)
         spectra = torch.fft.rfft((frames - EMPHASIS * before) * window, SIZE)
-        return torch.view_as_real(spectra).square().sum(3) @ bank(self.bands).to(x.device)
+        return torch.view_as_real(spectra).square().sum(3) @ bank(self.bands, x.device)
 
 
 @functools.cache
-def bank(bands: int) -> Tensor:
+@torch.inference_mode(False)  # kept for passes with gradients, too, whichever comes first
+def bank(bands: int, device: torch.device) -> Tensor:
     """(SIZE // 2 + 1, bands) triangles of height 1, straight on the mel scale and not, as elsewhere, in Hz."""
     bins = _mels(np.arange(SIZE // 2 + 1) * RATE / SIZE)[:, None]
     edges = np.linspace(_mels(np.array(LOWEST)), _mels(np.array(RATE / 2)), bands + 2)
     step = edges[1] - edges[0]
     triangles = np.minimum((bins - edges[:-2]) / step, (edges[2:] - bins) / step)
-    return torch.from_numpy(np.maximum(0.0, triangles).astype(np.float32))
+    return torch.from_numpy(np.maximum(0.0, triangles).astype(np.float32)).to(device)
 
 
 def _mels(hertz: np.ndarray) -> np.ndarray:

@@ -170,9 +170,9 @@ def modules(node: Any) -> tuple[tuple[str, str], ...]:
     """The modules in which a node runs, outermost first: (key, path)."""
     for entry in node.metadata_props:
         if entry.key == SCOPES:
-            paths = _scopes(entry.value)
-            if paths is not None:
-                return _stack(_unfused(node, paths))
+            names = _scopes(entry.value)
+            if names is not None:
+                return _stack(_unfused(node, _paths(names[:-1])) if names and "norm" in names[-1] else _paths(names[:-1]))
     if "/" in node.name:
         *outer, _ = [part for part in node.name.split("/") if part]
         return _stack(_nested(outer))
@@ -181,7 +181,7 @@ def modules(node: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _scopes(text: str) -> list[str] | None:
-    """Paths of modules from what torch's exporter wrote: a list of texts, the last of which is the node itself."""
+    """The modules around a node as torch's exporter wrote them: a list of texts, the last of which is the node itself."""
     if len(text) > 100_000:
         return None
     try:
@@ -190,14 +190,18 @@ def _scopes(text: str) -> list[str] | None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return None
-    return [".".join(word(part) for part in name.split(".")) for name in names[:-1] if name]
+    return names
+
+
+def _paths(names: list[str]) -> list[str]:
+    return [".".join(word(part) for part in name.split(".")) for name in names if name]
 
 
 def _unfused(node: Any, paths: list[str]) -> list[str]:
-    """A convolution that took up the norm after it is noted beside that norm; its weight still says whose it is."""
+    """A convolution that took up the norm after it is noted in that norm's place; its weight still says whose it is."""
     if node.op_type not in ("Conv", "ConvTranspose") or not paths or len(node.input) < 2:
         return paths
-    owner, _, last = node.input[1].rpartition(".")
+    owner, _, last = ".".join(_paths([node.input[1]])).rpartition(".")
     beside = owner.rpartition(".")[0] == paths[-1].rpartition(".")[0]
     return [*paths[:-1], owner] if last == "weight" and owner and beside else paths
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, get_args
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules import module as every
 
 if TYPE_CHECKING:
     from neurotest.target.layers import Layer
@@ -41,6 +42,8 @@ def mean_from_input(module: nn.Module, layer: Layer) -> Callable[[Tensor], Tenso
 def _as_torch_made_it(module: Widening) -> bool:
     """Whether nothing but the class's own code runs: a subclass or a hook of the user's may change what the layer gives."""
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    if every._global_forward_hooks or every._global_forward_pre_hooks:
+        return False
     changed = type(module) not in get_args(Widening) or "forward" in vars(module)
     reads = all(getattr(hook, "only_reads", False) for hook in hooks)
     return reads and not changed and module.weight.dtype in (torch.float32, torch.float64)

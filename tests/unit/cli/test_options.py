@@ -151,13 +151,13 @@ def test_data_of_the_file_are_used_where_none_are_typed(tmp_path: Any, monkeypat
     monkeypatch.chdir(tmp_path)
     app, calls = learner()
     (tmp_path / "neurotest.toml").write_text('[data]\ntrain = "dir:training"\nholdout = "npz:held.npz#x,y"\n')
-    for words in ([], ["--train", "dir:other"]):
+    for words in (["--train", "none"], ["--train", "none", "--holdout", "none"], [], ["--train", "dir:other"]):
         result = run(app, "zoo:x", *words)
         assert result.exit_code == 0, result.exception
     assert [(call["train"], call["holdout"]) for call in calls] == [
-        ("dir:training", "npz:held.npz#x,y"), ("dir:other", "npz:held.npz#x,y")
+        (None, "npz:held.npz#x,y"), (None, None), ("dir:training", "npz:held.npz#x,y"), ("dir:other", "npz:held.npz#x,y")
     ]  # fmt: skip
-    assert "neurotest: holdout from ./neurotest.toml" in result.stderr
+    assert "neurotest: holdout npz:held.npz#x,y from ./neurotest.toml (--holdout none: without)" in result.stderr
 
 
 def test_a_run_that_goes_on_has_its_own_data_and_batch(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,12 @@ def test_columns_of_paths(tmp_path: Path) -> None:
     assert broken.skipped[0].file == paths[3]
 
 
+def test_pictures_and_paths_in_one_list(tmp_path: Path) -> None:
+    picture(1).save(tmp_path / "1.png")
+    source = data([{"image": picture(0), "label": 0}, {"image": str(tmp_path / "1.png"), "label": 1}])
+    assert (everything(source) == X[:2]).all()
+
+
 def test_pandas_columns_and_frames_are_read_by_position(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     for i in range(6):

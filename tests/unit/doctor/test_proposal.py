@@ -10,7 +10,7 @@ import pytest
 
 from neurotest.cli.settings_file import read_toml
 from neurotest.data.spec import data
-from neurotest.doctor.proposal import KEYS, propose
+from neurotest.doctor.proposal import KEYS, Proposal, propose
 from neurotest.errors import BadInput
 from neurotest.scan import fit, read
 from neurotest.target.load import load
@@ -83,6 +83,12 @@ def test_data_are_written_as_typed_and_folders_that_are_called_so_as_comments(fo
     assert read_toml(Path("neurotest.toml"), "data") == given
     with pytest.raises(BadInput, match="absent"):
         propose(spec, others={"train": "npz:absent.npz#x,y"}, size="3x4x4")
+
+
+@pytest.mark.parametrize("folder_name", ["fotos-\U0001f600", "\u00fcbung", 'a"b', "a\x7fb", "a\\b"])
+def test_any_name_can_be_read_back(folder_name: str) -> None:
+    others = {"train": f"dir:{folder_name}"}
+    assert tomllib.loads(Proposal({}, {}, None, others).toml("zoo:x", None))["data"] == others
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from neurotest.target.log_mel import LogMel
+from neurotest.target.log_mel import LogMel, bank
 
 
 def mel(hertz: float) -> float:
@@ -51,3 +51,16 @@ def test_gradients_reach_the_samples() -> None:
     assert x.grad is not None
     assert x.grad.isfinite().all()
     assert (x.grad[..., :400] != 0).any()
+
+
+def test_gradients_after_a_pass_that_keeps_none() -> None:
+    """What is kept between passes was made where no gradients are."""
+    bank.cache_clear()
+    x = torch.rand(1, 800, generator=torch.Generator().manual_seed(0))
+    features = LogMel(bands=8, length=4)
+    with torch.inference_mode():
+        features(x)
+    x.requires_grad_(True)
+    features(x)["input_values"].sum().backward()
+    assert x.grad is not None
+    assert (x.grad != 0).any()

@@ -41,6 +41,14 @@ def test_a_convolution_that_took_up_a_norm_keeps_its_own_name(operator: str, wei
     assert paths(node(operator, weight, ["", "layer1", "layer1.bn1", "batch_norm"])) == ["layer1", innermost]
 
 
+def test_a_weight_that_is_shared_renames_nobody() -> None:
+    assert paths(node("Conv", "conv1.weight", ["", "conv2", "conv2d"])) == ["conv2"]
+
+
+def test_names_are_cleaned() -> None:
+    assert paths(node("Conv", "we ird\x1b[31m/x.weight", ["", "bn1", "batch_norm"])) == ["we_ird_31m_x"]
+
+
 def test_a_weight_without_a_module_changes_nothing() -> None:
     assert paths(node("Conv", "weight", ["", "bn1", "batch_norm"])) == ["bn1"]
     assert paths(node("Conv", "conv.weight", ["", "conv2d"])) == []

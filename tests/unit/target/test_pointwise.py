@@ -111,6 +111,16 @@ def test_other_layers_are_read_themselves(name: str) -> None:
     torch.testing.assert_close(recorded, whole.mean((2, 3)))
 
 
+def test_hooks_of_all_modules_are_minded() -> None:
+    target, x = opened(convolutions(nn.Conv2d(2, 7, 1))), torch.rand(2, *SHAPE)
+    hook = nn.modules.module.register_module_forward_hook(lambda m, _, out: out + 100 if isinstance(m, nn.Conv2d) else None)
+    try:
+        with Probe(target, Want(layers="0")) as probe:
+            assert (probe(x).values["0"] > 50).all()
+    finally:
+        hook.remove()
+
+
 def test_edited_outputs_are_recorded_as_edited() -> None:
     target = opened(convolutions(nn.Conv2d(2, 7, 1)))
     with Probe(target, Want(layers="0"), edit=lambda layer, tensor: torch.ones_like(tensor)) as probe:

@@ -166,6 +166,7 @@ def test_a_changed_number_is_refused(tmp_path: Path) -> None:
     "change",
     [
         {"format": 99},
+        {"format": 1},  # means were read in another way
         {"layers": {"nowhere": 3}},
         {"layers": None},
         {"want": {"colour": "red"}},
