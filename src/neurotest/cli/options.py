@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from neurotest.cli.settings_file import data_of_file, names_training, read_description
+from neurotest.cli.settings_file import data_of_file, read_description
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/COMMAND-TIME).")]
@@ -217,8 +217,7 @@ def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
         set_threads(options.pop("threads", None))
         spec = options.pop("target")
         others = {name: value for name, value in values.items() if name not in added}
-        if "train" in others and (others["train"] is not None or not names_training(others.get("run"))):
-            others |= data_of_file(others)
+        others |= data_of_file(others, stored=lambda: _names_training(others.get("run")))
         return command(**others, network=override(spec, read_description(**options, toml=False)))
 
     return with_options(command, run, {**added, **_CONTEXT}, hidden=("network",))
@@ -369,6 +368,17 @@ def refuse_on_resume(reason: str, **options: Any) -> None:
     for name, value in options.items():
         if value not in (None, [], {}):
             raise BadInput(f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
+
+
+def _names_training(path: Any) -> bool:
+    """Whether a run says itself which training data it was made with."""
+    if path is None:
+        return False
+    from neurotest.runs.store import Run
+
+    with Run.open(path) as run:
+        config = run["config"]
+    return isinstance(config, dict) and config.get("train") is not None
 
 
 def set_threads(threads: int | None) -> None:

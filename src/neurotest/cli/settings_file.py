@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,28 +103,22 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     return {**content, **typed}
 
 
-def data_of_file(values: Mapping[str, Any]) -> dict[str, str | None]:
-    """Training data and holdout of ./neurotest.toml, for those of a command's options that were not typed; `none`: without."""
+def data_of_file(values: Mapping[str, Any], stored: Callable[[], bool] = lambda: False) -> dict[str, str | None]:
+    """Training data and holdout of ./neurotest.toml, for those of a command's options that were not typed; `none`: without.
+
+    stored: whether the command goes on with a run that has training data of its own.
+    """
     without: dict[str, str | None] = {name: None for name in DATA if values.get(name) == "none"}
     missing = [name for name in DATA if name in values and values[name] is None]
     if not missing or not FILE.is_file():
         return without
     content = {name: text for name, text in read_toml(FILE, "data").items() if name in missing}
+    if "train" in content and stored():
+        del content["train"]
     if content:
         settings = ", ".join(f"{name} {text}" for name, text in content.items())
         print(f"neurotest: {settings} from ./neurotest.toml (--{next(iter(content))} none: without)", file=sys.stderr)
     return {**without, **content}
-
-
-def names_training(path: Any) -> bool:
-    """Whether a run says itself which training data it was made with."""
-    if path is None or not FILE.is_file():  # without the file it does not matter
-        return False
-    from neurotest.runs.store import Run
-
-    with Run.open(path) as run:
-        config = run["config"]
-    return isinstance(config, dict) and config.get("train") is not None
 
 
 def numbers(name: str, text: str) -> list[float]:
