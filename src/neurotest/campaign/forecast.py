@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from neurotest.campaign.plan import read_guide
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import CoverageGuide, Guide, RandomGuide
-from neurotest.jobs.forecast import MOST, Forecast, Part, footprint, slope
+from neurotest.jobs.forecast import MOST, Forecast, Part, footprint, opening, slope
 from neurotest.jobs.opening import AnyTarget, open_counted, open_target
 from neurotest.measure.context import Context
 from neurotest.public import public
@@ -29,9 +30,11 @@ def forecast_fuzz(
 ) -> Forecast:  # fmt: skip
     """Passes, memory and time of `fuzz` with the same arguments: a campaign of a few passes, and one of thrice as many."""
     target = open_target(target)
+    began = time.perf_counter()
     source, _ = open_counted(target, seeds, limit=limit)
-    few = source.take(np.arange(min(len(source), SEEDS)))
     train = None if options.get("train") is None else open_counted(target, options["train"])[0]
+    opened = opening(began)
+    few = source.take(np.arange(min(len(source), SEEDS)))
     options["train"] = train  # opened once for all pieces
     built = read_guide(guide, layers=options.get("layers"), neuron=options.get("neuron"))
     beside = control and not isinstance(built, RandomGuide)
@@ -45,7 +48,7 @@ def forecast_fuzz(
     seconds, run = slope(piece, batch)
     each = seconds / FORWARDS
     answering, answered = slope(lambda count: _answers(target, source, count), min(MOST, len(source)))
-    parts = [Part("choosing seeds", len(source), answering)]
+    parts = [opened, Part("choosing seeds", len(source), answering)]
     forwards, notes = _forwards(budget, each)
     if forwards is not None:
         parts.append(Part("mutants", forwards, each))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from neurotest.coverage.api import _criteria, _recorded, cover
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
-from neurotest.jobs.forecast import LARGE, MOST, Forecast, Part, footprint, slope
+from neurotest.jobs.forecast import LARGE, MOST, Forecast, Part, footprint, opening, slope
 from neurotest.jobs.opening import AnyTarget, open_counted, open_target
 from neurotest.measure.context import Context
 from neurotest.public import public
@@ -24,8 +25,10 @@ def forecast_cover(
 ) -> Forecast:  # fmt: skip
     """Passes, memory and time of `cover` with the same arguments: it is run on a few inputs, and on thrice as many."""
     target = open_target(target)
+    began = time.perf_counter()
     source, width = open_counted(target, data, limit=limit)
     trained = None if train is None else open_counted(target, train)[0]
+    opened = opening(began)
     if len(source) < LARGE or (trained is not None and len(trained) < LARGE):
         raise BadInput(f"--plan times {LARGE} inputs, and there are not as many: run it without.")
     chosen = {}
@@ -49,7 +52,7 @@ def forecast_cover(
     sources = [source, *([trained] if learned and trained is not None else [])]
     seconds, run = slope(piece, min(MOST, *map(len, [*sources, source])))
     each = seconds / len(sources)
-    parts = [Part("training data", len(trained), each)] if learned and trained is not None else []
+    parts = [opened, *([Part("training data", len(trained), each)] if learned and trained is not None else [])]
     parts.append(Part("data", len(source), each))
     wants = {_recorded(criterion) for criterion in chosen.values()}
     return Forecast(tuple(parts), footprint(target, source, wants, batch, states), run * len(sources))

@@ -21,15 +21,16 @@ KEPT = 3  # a network's parts of a batch: the C library keeps pieces of several 
 
 @dataclass(frozen=True)
 class Part:
-    """Forward passes over one kind of inputs, and the seconds of one."""
+    """Forward passes over one kind of inputs, the seconds of one, and those that are spent once."""
 
     what: str
     passes: int
-    seconds_each: float
+    seconds_each: float = 0.0
+    once: float = 0.0
 
     @property
     def seconds(self) -> float:
-        return self.passes * self.seconds_each
+        return self.once + self.passes * self.seconds_each
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,11 @@ def slope(work: Callable[[int], Any], most: int) -> tuple[float, int]:
         small, large = large, min(most, 4 * large)
     more = seconds[1] - seconds[0]  # not above 0 where other work on the machine outweighs it
     return (more / (large - small) if more > 0 and large > small else seconds[1] / large), run
+
+
+def opening(began: float) -> Part:
+    """What opening the data took since then: the command opens them in the same way, and pictures are decoded meanwhile."""
+    return Part("opening the data", 0, once=time.perf_counter() - began)
 
 
 def _timed(work: Callable[[int], Any], count: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
-from neurotest.jobs.forecast import LARGE, MOST, Forecast, Part, footprint, slope
+from neurotest.jobs.forecast import LARGE, MOST, Forecast, Part, footprint, opening, slope
 from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_target
 from neurotest.public import public
 from neurotest.scan import BATCH
@@ -23,8 +24,10 @@ def forecast_select(
 ) -> Forecast:  # fmt: skip
     """Passes, memory and time of `compare` with the same arguments: it is run on a few candidates, and on thrice as many."""
     target = open_target(target)
+    began = time.perf_counter()
     source, _ = open_counted(target, pool, limit=limit)
     trained = known_training(target) if train is None else open_counted(target, train)[0]
+    opened = opening(began)
     scorers = [build(method) for method in methods]
     learns = any(getattr(scorer, "learns", None) is not None for scorer in scorers) and trained is not None
     if len(source) < LARGE or (trained is not None and len(trained) < LARGE):
@@ -39,7 +42,7 @@ def forecast_select(
     sources = [source, *([trained] if learns and trained is not None else [])]
     seconds, run = slope(piece, min(MOST, *map(len, [*sources, source])))
     each = seconds / len(sources)
-    parts = [Part("training data", len(trained), each)] if learns and trained is not None else []
+    parts = [opened, *([Part("training data", len(trained), each)] if learns and trained is not None else [])]
     parts.append(Part("pool, with what each candidate is compared with", len(source), each))
     wants = {scorer.want for scorer in scorers if getattr(scorer, "want", None) is not None}
     notes = tuple(

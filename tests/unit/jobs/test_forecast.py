@@ -68,23 +68,23 @@ def test_more_inputs_need_no_more_memory() -> None:
 
 def test_cover() -> None:
     plan = forecast_cover("zoo:mnist-lenet1", DATA, ["kmnc:100", "nc"], train="zoo:mnist/train[:200]")
-    assert {part.what: part.passes for part in plan.parts} == {"training data": 200, "data": 120}
-    assert plan.seconds > 0
+    assert {part.what: part.passes for part in plan.parts} == {"opening the data": 0, "training data": 200, "data": 120}
+    assert plan.seconds > plan.parts[0].seconds > 0
     neurons = neurotest.load("zoo:mnist-lenet1").survey().find("pre_activation")
     assert plan.memory["states"] >= 100 * sum(layer.neurons("channel") for layer in neurons)
-    assert len(forecast_cover("zoo:mnist-lenet1", DATA, "nc").parts) == 1  # learns nothing from training data
+    assert len(forecast_cover("zoo:mnist-lenet1", DATA, "nc").parts) == 2  # learns nothing from training data
 
 
 def test_select() -> None:
     plan = forecast_select("zoo:mnist-lenet1", DATA, ["dsa"], train="zoo:mnist/train[:150]")
-    assert [part.passes for part in plan.parts] == [150, 120]
+    assert [part.passes for part in plan.parts] == [0, 150, 120]
 
 
 def test_fuzz() -> None:
     plan = forecast_fuzz("zoo:mnist-lenet1", DATA, "random", budget={"forwards": 900}, batch=32)
-    assert {part.what: part.passes for part in plan.parts} == {"choosing seeds": 120, "mutants": 900}
+    assert {part.what: part.passes for part in plan.parts} == {"opening the data": 0, "choosing seeds": 120, "mutants": 900}
     both = forecast_fuzz("zoo:mnist-lenet1", DATA, "kmnc:10", budget={"forwards": 900}, batch=32, train="zoo:mnist/train[:100]")
-    assert [part.what for part in both.parts][1:] == ["mutants", "control (random)"]
+    assert [part.what for part in both.parts][2:] == ["mutants", "control (random)"]
     neurons = sum(layer.neurons("channel") for layer in neurotest.load("zoo:mnist-lenet1").survey().find("pre_activation"))
     assert (plan.memory["recorded layers"], both.memory["recorded layers"]) == (0, 2 * 4 * 32 * neurons)
     assert (plan.memory["states"], both.memory["states"]) >= (0, 10 * neurons)
