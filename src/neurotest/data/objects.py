@@ -14,7 +14,7 @@ import numpy.typing as npt
 from neurotest.data.decoded import IN_MEMORY
 from neurotest.data.folder import Picture, open_files
 from neurotest.data.sound import KIND as SOUNDS
-from neurotest.data.sound import Clip, Held, open_clips
+from neurotest.data.sound import MAX_FILE, Clip, Held, open_clips
 from neurotest.data.source import Array, ArraySource, Source, Wanted, as_inputs, content_ids, shape_text
 from neurotest.errors import BadInput
 from neurotest.reading import reason
@@ -249,7 +249,12 @@ def _sound(items: Any, index: int) -> Held:
             return _frames(decoded.data), int(decoded.sample_rate)
         if "array" in thing:
             return _frames(thing["array"]), int(thing["sampling_rate"])
-        return thing["bytes"] or Path(thing["path"]).expanduser().read_bytes()
+        if thing["bytes"]:
+            return thing["bytes"]  # type: ignore[no-any-return]
+        path = Path(thing["path"]).expanduser()
+        if path.stat().st_size > MAX_FILE:
+            raise ValueError(f"larger than {MAX_FILE >> 20} MiB")
+        return path.read_bytes()
     except Exception as error:  # decoders raise nearly anything on a damaged file
         raise ValueError(reason(error)) from error
 

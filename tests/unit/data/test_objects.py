@@ -253,6 +253,14 @@ def test_sound_of_hugging_face(tmp_path: Path) -> None:
             data(table)
 
 
+def test_a_file_of_sound_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    with open(tmp_path / "large.wav", "wb") as file:
+        file.truncate(65 << 20)  # takes no room on the disk
+    item = {"audio": {"bytes": None, "path": str(tmp_path / "large.wav")}, "label": 0}
+    with pytest.raises(BadInput, match="larger than 64 MiB"):
+        data([item])
+
+
 def test_sounds_that_cannot_be_used_are_left_out() -> None:
     kept = items("decoded")
     kept[1]["audio"]["array"] = None
