@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import math
 import mmap
 import os
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
-from neurotest.reading import reading, regular
+from neurotest.reading import check_unpacked, on_disk, reading, regular
 
 Array = NDArray[Any]
 
@@ -110,6 +111,14 @@ def _check_members(archive: zipfile.ZipFile, what: str) -> None:
             )
 
 
+def check_member(archive: zipfile.ZipFile, name: str, size: int, what: str) -> None:
+    """Refuse an array that would take much more memory than the archive takes on the disk. size: bytes that are read of it."""
+    stored = archive.getinfo(f"{name}.npy").compress_size
+    if isinstance(archive.fp, io.BufferedReader):
+        stored = min(stored, on_disk(archive.fp.fileno()))
+    check_unpacked(what, size, stored)
+
+
 @contextmanager
 def opened(archive: zipfile.ZipFile, name: str, what: str, *, text: bool = False) -> Iterator[tuple[IO[bytes], Header]]:
     """The content of one array after its header, which must promise what the archive holds."""
@@ -140,6 +149,7 @@ def read_npz(
                 left -= header.nbytes
                 if left < 0:
                     raise BadInput(f"{what} holds more than the {largest} bytes that are read at once: refused.")
+                check_member(archive, name, header.nbytes, f"{what}: {name}")
                 arrays[name] = read_content(content, header, f"{what}: {name}")
     return arrays
 

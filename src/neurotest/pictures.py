@@ -23,6 +23,7 @@ Interpolation = Literal["bilinear", "bicubic", "nearest", "lanczos"]
 GREY, COLOUR = ("1", "L", "LA", "La"), ("RGB", "RGBA", "RGBa", "P", "PA", "CMYK", "YCbCr", "RGBX", "HSV", "LAB")
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 LARGEST = 16_384  # pixels a side
+STRIP = 256  # rows
 ORIENTATION = 0x0112  # the tag in which a camera says how it was held
 TURNS = {
     2: "FLIP_LEFT_RIGHT",
@@ -180,7 +181,8 @@ def pixels(image: Image.Image, channels: int, size: tuple[int, int], preprocess:
     if image.has_transparency_data:
         image, transparent = _flattened(image)
         changes += ["transparent pixels, put on white"] if transparent else []
-    image = image.convert("L" if channels == 1 else "RGB")
+    mode = "L" if channels == 1 else "RGB"
+    image = image if image.mode == mode else image.convert(mode)
     if turn is not None:
         from PIL import Image as module
 
@@ -199,14 +201,18 @@ def _eight_bit(image: Image.Image) -> Image.Image:
     values = np.asarray(image)
     if values.size and (values.min() < 0 or values.max() > 65535):
         raise Unusable("values beyond 16 bits")
-    return module.fromarray(np.rint(values.astype(np.float64) / 257).astype(np.uint8))
+    return module.fromarray(np.rint(np.arange(65536) / 257).astype(np.uint8)[values])  # a table takes less memory
 
 
 def _flattened(image: Image.Image) -> tuple[Image.Image, bool]:
     """On white, and whether anything shines through."""
     from PIL import Image as module
 
-    colours = image.convert("RGBA")
+    colours = image if image.mode == "RGBA" else image.convert("RGBA")
     if colours.getchannel("A").getextrema() == (255, 255):
         return image, False
-    return module.alpha_composite(module.new("RGBA", colours.size, "white"), colours), True
+    flat = module.new("RGB", colours.size)
+    for top in range(0, colours.height, STRIP):  # in strips, because all of it at once is four images in memory
+        strip = colours.crop((0, top, colours.width, min(top + STRIP, colours.height)))
+        flat.paste(module.alpha_composite(module.new("RGBA", strip.size, "white"), strip).convert("RGB"), (0, top))
+    return flat, True

@@ -8,6 +8,7 @@ Bugs of our own pass: an error that only a wrong program makes, raised by a line
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -18,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from neurotest.errors import BadInput, NeurotestError
+from neurotest.memory import check_memory
+from neurotest.memory import size as size_text
 
 LONGEST_PATH, LONGEST_NAME = 4096, 255  # bytes, as file systems have it
 LONGEST_REASON = 200  # characters of a decoder's own words
 LARGEST_TEXT = 1 << 26  # bytes of a text file
+ALWAYS, TIMES = 256 << 20, 128  # bytes that any file may hold unpacked; beyond that, how often what it takes on the disk
 # What a line of ours raises because it is wrong, not because of what it read.
 BUGS = (TypeError, AttributeError, NameError, LookupError, AssertionError, ImportError, NotImplementedError, ZeroDivisionError)
 
@@ -146,3 +150,33 @@ def read_json(path: Path, kind: str, *, hint: str = "") -> Any:
     text = read_text(path, kind, hint=hint)
     with reading(path, kind, hint=hint):
         return json.loads(text)
+
+
+def on_disk(file: str | os.PathLike[str] | int) -> int:
+    """Bytes of a file that are really there: holes, which read as zeros, are left out."""
+    handle = file if isinstance(file, int) else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        place, at, end, data = os.lseek(handle, 0, os.SEEK_CUR), 0, os.fstat(handle).st_size, 0
+        try:
+            while at < end:
+                start = os.lseek(handle, at, os.SEEK_DATA)
+                at = os.lseek(handle, start, os.SEEK_HOLE)
+                data += at - start
+        except OSError as error:
+            data = data if error.errno == errno.ENXIO else end  # nothing but a hole follows, or nobody can tell
+        os.lseek(handle, place, os.SEEK_SET)
+        return data
+    finally:
+        if handle is not file:
+            os.close(handle)
+
+
+def check_unpacked(what: str, size: int, stored: int, *, always: int = ALWAYS, times: int = TIMES) -> None:
+    """Refuse, before memory is spent, `size` bytes that a file of `stored` bytes on the disk unpacks to, if they are too many."""
+    if size > max(always, times * stored):
+        raise BadInput(
+            f"{what}: {size_text(size)} out of {size_text(stored)} on the disk: more than {size_text(always)} are read only if "
+            f"they are at most {times} times as large as on the disk. Save it uncompressed and without holes, or in parts."
+        )
+    if size > always:
+        check_memory(size, what, "read a part of it, or close other programs")

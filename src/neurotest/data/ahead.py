@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import Thread
@@ -16,10 +16,18 @@ FEW = 16  # items for which threads are not worth starting
 THREADS = 4  # at most: the network needs processors, too
 
 
-def ahead(function: Callable[[T], R], items: Sequence[T], *, threads: int | None = None) -> Iterator[tuple[T, Callable[[], R]]]:
-    """Each item with a function that returns, or raises, what `function(item)` does; at most a few results wait at any time."""
+def ahead(
+    function: Callable[[T], R], items: Iterable[T], *, count: int | None = None, threads: int | None = None
+) -> Iterator[tuple[T, Callable[[], R]]]:
+    """Each item with a function that returns, or raises, what `function(item)` does; at most a few results wait at any time.
+
+    count: how many items an iterator has, of which no more than a few are asked for ahead.
+    """
+    if count is None:
+        items = list(items)
+        count = len(items)
     threads = min(THREADS, os.cpu_count() or 1) if threads is None else threads
-    if threads < 2 or len(items) < FEW:
+    if threads < 2 or count < FEW:
         for item in items:
             yield item, partial(function, item)
         return

@@ -20,6 +20,7 @@ import numpy as np
 from neurotest import files
 from neurotest.data.npz import open_npz
 from neurotest.data.source import Array, ArraySource, Source, Wanted
+from neurotest.data.webdataset import BoundedHeader
 from neurotest.errors import BadInput
 from neurotest.zoo import embedded
 
@@ -117,7 +118,7 @@ def _from_tar(stream: IO[bytes]) -> dict[str, Arrays]:
     """Read the archive as it comes; nothing is unpacked to disk, and no more than it should hold is read."""
     batches: dict[str, Arrays] = {}
     size = 0
-    with tarfile.open(fileobj=stream, mode="r|gz") as archive:
+    with tarfile.open(fileobj=stream, mode="r|gz", tarinfo=BoundedHeader) as archive:
         for member in archive:
             size += member.size
             if size > 2 * len(FILES) * PER_FILE * RECORD:

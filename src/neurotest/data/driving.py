@@ -11,21 +11,23 @@ tests, and frames within `GAP` of them are used for nothing.
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import files
+from neurotest.arrays import read_npz
 from neurotest.data.npz import open_npz
 from neurotest.data.source import Array, ArraySource, Source, Wanted
 from neurotest.errors import BadInput
+from neurotest.reading import reading
 
 NAME, FILE = "driving", "frames.npz"
 SHA256 = "ae2aa5279d44aca56eb3dede4d1979c6ea457e905792bbbe517a5f3b1da39ccb"  # of the frames, row by row
 SPAN = (-20.0, 20.0)  # pixels of 100
 SIDE = 100
+LARGEST = 1 << 28  # bytes
 BLOCK, EVERY, GAP = 78, 3, 7  # frames: every third block of 23 s is for tests, 2 s beside it are left out
 FAR = slice(10, 50)  # rows that show what is far away
 REACH = 30  # pixels that anything may move
@@ -62,11 +64,11 @@ def get(folder: Path | None) -> Path:
 
 
 def _frames(file: Path) -> Array:
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            x = np.ascontiguousarray(arrays["x"])
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise BadInput(f"--from: {file} cannot be read ({error}): name the folder that holds {FILE} with the array x.") from error
+    with (
+        reading(f"--from: {file}", "frames", hint=f"Name the folder that holds {FILE} with the array x."),
+        open(file, "rb") as stream,
+    ):
+        x = np.ascontiguousarray(read_npz(stream, str(file), largest=LARGEST, names=("x",))["x"])
     digest = hashlib.sha256(x.tobytes()).hexdigest()
     if digest != SHA256:
         raise BadInput(f"{file}: its frames have SHA-256 {digest}, expected {SHA256}: damaged, or other frames.")

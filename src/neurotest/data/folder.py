@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +30,10 @@ KIND = Kind(
     others=(".bmp", ".gif", ".tif", ".tiff", ".avif", ".jp2", ".ppm", ".pgm"),
 )  # fmt: skip
 MAX_PIXELS = 64_000_000
-MAX_FILE = 512 << 20
+MAX_FILE = 128 << 20
+MAX_SCANNED = 640_000_000  # pixels of a JPEG times its scans, each of which goes through all of them
+LARGE = 8_000_000  # pixels of an image that is decoded alone: threads would need its memory several times
+_alone = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -96,12 +102,7 @@ def _open(file: Picture) -> Image.Image:
     from PIL import Image
 
     try:
-        if file.image is not None:
-            return file.image()
-        if file.path.stat().st_size > MAX_FILE:
-            raise Unusable(f"larger than {MAX_FILE >> 20} MiB")
-        # From memory: of a length that a damaged file promises no more is read than there is.
-        image = Image.open(io.BytesIO(file.path.read_bytes()), formats=("PNG", "JPEG", "WEBP"))
+        image = open_image(read_image(file.path)) if file.image is None else file.image()
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _bomb(file, "too many pixels") from error
     except Unusable:
@@ -112,6 +113,22 @@ def _open(file: Picture) -> Image.Image:
         size = f"{image.width}x{image.height} pixels"
         image.close()
         raise _bomb(file, size)
+    return image
+
+
+def read_image(path: Path) -> bytes:
+    if path.stat().st_size > MAX_FILE:
+        raise Unusable(f"larger than {MAX_FILE >> 20} MiB")
+    return path.read_bytes()
+
+
+def open_image(content: bytes) -> Image.Image:
+    """The header of an encoded image. From memory: of a length that a damaged file promises no more is read than there is."""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(content), formats=("PNG", "JPEG", "WEBP"))
+    if image.format in ("JPEG", "MPO") and content.count(b"\xff\xda") * image.width * image.height > MAX_SCANNED:
+        raise Unusable(f"a JPEG of {content.count(bytes((255, 218)))} scans: save it again, not progressive")
     return image
 
 
@@ -145,7 +162,7 @@ def _shape(files: Sequence[Picture], wanted: Wanted, what: str) -> tuple[int, ..
 
 def decode_picture(file: Picture, shape: tuple[int, ...], preprocess: Preprocess) -> Pixels:
     """One file as (channels, height, width) uint8."""
-    with _open(file) as image:
+    with _open(file) as image, _alone if image.width * image.height > LARGE else nullcontext():
         try:
             decoded = pictures.pixels(image, shape[0], (shape[1], shape[2]), preprocess)
         except Unusable:
@@ -164,7 +181,8 @@ class _Decoder:
 
     def __init__(self, files: Sequence[Picture], shape: tuple[int, ...], preprocess: Preprocess) -> None:
         self.shape, self._preprocess = shape, preprocess
-        self.threads = 1 if any(file.image is not None for file in files) else None
+        large = int(np.prod(shape)) > LARGE  # what waits for its turn counts, too
+        self.threads = 1 if large or any(file.image is not None for file in files) else None
 
     def decode(self, file: Picture) -> Pixels:
         return decode_picture(file, self.shape, self._preprocess)

@@ -15,7 +15,7 @@ from neurotest.arrays import AGAIN, ARRAYS
 from neurotest.data.source import Array, ArraySource, Source, Wanted
 from neurotest.data.stream import check_size, fill
 from neurotest.errors import BadInput, near
-from neurotest.reading import reading, user_path
+from neurotest.reading import on_disk, reading, user_path
 
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 BYTE = 0x08  # the only value type of the image sets
@@ -75,7 +75,7 @@ def _read(path: Path, dimensions: int, first: int | None) -> tuple[int, Array]:
         size = math.prod(shape)
         stored = path.stat().st_size if packed else path.stat().st_size - head
         rows = shape[0] if first is None else min(first, shape[0])
-        check_size(what, size, stored, compressed=packed, needed=size // shape[0] * rows)
+        check_size(what, size, stored, compressed=packed, needed=size // shape[0] * rows, disk=on_disk(path))
         array = fill(stream, np.empty((rows, *shape[1:]), np.uint8), shape[1:], np.dtype(np.uint8), what)
         if rows == shape[0] and stream.read(1):  # asking once more also makes gzip compare its checksum
             raise BadInput(f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again.")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.checks import shown
-from neurotest.errors import BadInput, near
+from neurotest.errors import BadInput, near, spelled
 from neurotest.reading import read_text, reading, user_path
 
 LARGEST = 1 << 28  # bytes of a labels file
@@ -203,8 +203,8 @@ def numbered(label: Label, classes: int, names: tuple[str, ...] | None) -> int:
 
     UNCLEAR where a person could not tell, INVALID where it is no input that the network has to answer.
     """
-    if isinstance(label, str) and names and label in names:
-        return names.index(label)
+    if isinstance(label, str) and names and spelled(label) in (words := spelled(names)):  # as exports write them
+        return int(words.index(spelled(label)))
     if isinstance(label, int):
         if names and str(label) in names:  # digits: the names are numbers too
             return names.index(str(label))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from neurotest import registry
-from neurotest.arrays import AGAIN, ARRAYS, MAGIC, Header, open_archive, opened
+from neurotest.arrays import AGAIN, ARRAYS, MAGIC, Header, check_member, open_archive, opened
 from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
 from neurotest.data.stream import check_needed, fill
 from neurotest.errors import BadInput, near
@@ -107,6 +107,7 @@ def _read(
         rows = count if first is None or header.fortran else min(count, first)
         check_needed(what, header.nbytes // max(1, count) * rows)
         kept = header.dtype if keep_type or levels_of(header.dtype) else np.dtype(np.float32)
+        check_member(archive, name, math.prod(header.shape) // max(1, count) * rows * kept.itemsize, what)
         if header.fortran:  # the first axis varies fastest: no rows to read one by one
             flat = fill(stream, np.empty(math.prod(header.shape), kept), (), header.dtype, what)
             array = flat.reshape(header.shape[::-1]).T

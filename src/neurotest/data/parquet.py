@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from neurotest import registry
+from neurotest.data import pages
 from neurotest.data.objects import INPUT_KEYS, LABEL_KEYS
-from neurotest.data.records import Content, Format, Ints, RecordSource, find_files
+from neurotest.data.pages import AGAIN
+from neurotest.data.records import Content, Format, Ints, RecordSource, find_files, numbered
 from neurotest.data.source import Array, Source, Wanted, as_inputs
 from neurotest.errors import BadInput, near
 from neurotest.reading import reading, user_path
 
 ID_KEYS = ("id", "key", "__key__", "image_id", "file_name", "filename")
-ROWS = 1024  # of a column read at once
-KIND, AGAIN = "a Parquet file", "write it again, or leave it out."
+KIND = "a Parquet file"
+LONGEST_TEXT = 4096  # characters of a label or an id
 
 
 @registry.register("data source", "parquet", paper="", cost="rows are read when they are needed; 24 bytes in memory for each")
@@ -34,7 +37,8 @@ def open_parquet(rest: str, wanted: Wanted) -> Source:
     count = table.rows if wanted.first is None else min(table.rows, wanted.first)
     if not count:
         raise BadInput(f"parquet:{where} has no rows; there is nothing to test.")
-    first = _contents(table.read(image, np.arange(1)), f"parquet:{where}, column {image}")[0]
+    ((_, values),) = table.read(image, np.arange(1))
+    first = _content(values[0], f"parquet:{where}, column {image}")
     form = Format.of(first, wanted, f"parquet:{where}, row 0")
     labels, classes = (None, None) if label is None else _labels(table, label, count, f"parquet:{where}")
     return ParquetSource(table, image, key, count, form, labels, spec=f"parquet:{rest}", classes=classes)
@@ -82,8 +86,9 @@ class _Table:
         self.groups: list[tuple[int, int]] = []  # file and row group of each part
         counts, schema = [0], None
         for number, file in enumerate(files):
-            with reading(f"{what} ({file.name})", KIND, hint=AGAIN), _pyarrow().ParquetFile(file) as opened:
+            with _opened(file, f"{what} ({file.name})", first=True) as (opened, handle):
                 metadata = opened.metadata
+                pages.check_rows(handle, metadata, f"{what} ({file.name})")
                 names = opened.schema_arrow.names
                 if schema is None:
                     schema, self.names, self.about = opened.schema_arrow, names, opened.schema_arrow.metadata or {}
@@ -93,6 +98,7 @@ class _Table:
                     self.groups.append((number, group))
                     counts.append(metadata.row_group(group).num_rows)
         self.starts: Ints = np.cumsum(counts)
+        self._rows: dict[tuple[int, str], int] = {}  # that may be read at once, of a group and a column
         self._cursors: dict[str, _Cursor] = {}
         self._lock = threading.Lock()  # a pass reads ahead in a thread, and cursors are shared by all copies of a source
 
@@ -106,26 +112,19 @@ class _Table:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _cursors={}, _lock=threading.Lock())
 
-    def read(self, column: str, numbers: Ints) -> Any:
-        """The values of a column, as arrow has them, one for each number."""
-        with self._lock:
-            return self._read(column, numbers)
-
-    def _read(self, column: str, numbers: Ints) -> Any:
+    def read(self, column: str, numbers: Ints) -> Iterator[tuple[Ints, Any]]:
+        """The values of a column as arrow has them, a bounded number of bytes at a time: places among the numbers, and values."""
         import pyarrow as pa
 
-        cursor = self._cursors.setdefault(column, _Cursor(self, column))
         order = np.argsort(numbers, kind="stable")
-        parts, done = [], 0
+        done = 0
         while done < len(order):
-            start, chunk = cursor.at(int(numbers[order[done]]))
+            with self._lock:
+                cursor = self._cursors.setdefault(column, _Cursor(self, column))
+                start, chunk = cursor.at(int(numbers[order[done]]))
             here = int(np.searchsorted(numbers[order], start + len(chunk)))
-            parts.append(chunk.take(pa.array(numbers[order[done:here]] - start)))
+            yield order[done:here], chunk.take(pa.array(numbers[order[done:here]] - start))
             done = here
-        joined = pa.concat_arrays(parts)
-        back = np.empty(len(order), dtype=np.int64)
-        back[order] = np.arange(len(order))
-        return joined if (np.diff(order) == 1).all() else joined.take(pa.array(back))
 
     def column(self, column: str, count: int) -> Iterator[Any]:
         """The first rows of a column, in chunks."""
@@ -140,9 +139,39 @@ class _Table:
     def chunks(self, number: int, column: str) -> Iterator[Any]:
         file, group = self.groups[number]
         where = f"{self.what} ({Path(self.files[file]).name})"
-        with reading(where, KIND, hint=AGAIN), _pyarrow().ParquetFile(self.files[file]) as opened:
-            for batch in opened.iter_batches(ROWS, row_groups=[group], columns=[column], use_threads=False):
+        with _opened(self.files[file], where) as (opened, handle):
+            if (number, column) not in self._rows:
+                fixed = _fixed(opened.schema_arrow.field(column).type)
+                self._rows[number, column] = pages.rows_at_once(handle, opened.metadata, group, column, fixed, where)
+            rows = self._rows[number, column]
+            for batch in opened.iter_batches(rows, row_groups=[group], columns=[column], use_threads=False):
                 yield batch.column(0)
+
+
+@contextmanager
+def _opened(file: str | Path, what: str, *, first: bool = False) -> Iterator[tuple[Any, int]]:
+    """A file and its handle. What goes wrong is one sentence. first: its footer was not looked at before."""
+    with reading(what, KIND, hint=AGAIN), open(file, "rb") as stream:
+        if first:
+            pages.check_footer(stream.fileno(), what)
+        with _pyarrow().ParquetFile(file, buffer_size=pages.BUFFER) as opened:
+            yield opened, stream.fileno()
+
+
+def _fixed(kind: Any) -> int:
+    """Bytes that every row takes because its type says so, whether or not anything is stored."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        return _fixed(kind.storage_type)
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _fixed(kind.value_type)
+    if pa.types.is_struct(kind):
+        return sum(_fixed(kind.field(i).type) for i in range(kind.num_fields))
+    try:
+        return int(kind.bit_width + 7) // 8
+    except ValueError:  # no fixed width
+        return 1
 
 
 class _Cursor:
@@ -178,22 +207,33 @@ class ParquetSource(RecordSource):
         super().__init__(count, form, labels, **about)
         self._table, self._image, self._key = table, image, key
 
-    def fetch(self, numbers: Ints) -> Sequence[Content]:
-        return _contents(self._table.read(self._image, numbers), f"{self.what}, column {self._image}")
+    def fetch(self, numbers: Ints) -> Iterator[tuple[int, Content]]:
+        what = f"{self.what}, column {self._image}"
+        for places, values in self._table.read(self._image, numbers):
+            for place, value in zip(places, values, strict=True):
+                yield int(place), _content(value, what)
 
     def _rows(self, index: Ints) -> Array:
         """Numbers all at once where they are even; what is not is looked at row by row, and named."""
         if self._form.preprocess is not None or not len(index):
             return super()._rows(index)
-        values = _together(self._table.read(self._image, self._at[index]))
-        if values is None or values[0].size != int(np.prod(self.shape)) or values.dtype != self.dtype:
-            return super()._rows(index)
-        return as_inputs(values.reshape(len(index), *self.shape), self.what)
+        rows = np.empty((len(index), *self.shape), self.dtype)
+        for places, part in self._table.read(self._image, self._at[index]):
+            values = _together(part)
+            if values is None or values[0].size != int(np.prod(self.shape)) or values.dtype != self.dtype:
+                return super()._rows(index)
+            rows[places] = values.reshape(len(places), *self.shape)
+        return as_inputs(rows, self.what)
 
     def record_names(self, numbers: Ints) -> list[str]:
         if self._key is None:
             return [f"row {number}" for number in numbers]
-        return [str(value.as_py()) for value in self._table.read(self._key, numbers)]
+        names = [""] * len(numbers)
+        for places, part in self._table.read(self._key, numbers):
+            _check_text(part, f"{self.what}, column {self._key}")
+            for place, value in zip(places, part, strict=True):
+                names[place] = str(value.as_py())
+        return names
 
     def keys(self, index: npt.ArrayLike) -> list[str]:
         return super().keys(index) if self._key is not None else Source.keys(self, index)
@@ -228,8 +268,17 @@ def _is_list(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _contents(scalars: Sequence[Any], what: str) -> list[Content]:
-    return [_content(scalar, what) for scalar in scalars]
+def _check_text(column: Any, what: str) -> None:
+    """Refuse labels and ids that are longer than any: one in a dictionary may stand in every row."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    kind = column.type
+    texts = column.dictionary if pa.types.is_dictionary(kind) else column
+    variable = any(test(texts.type) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+    longest = compute.max(compute.binary_length(texts)).as_py() if variable else 0
+    if (longest or 0) > LONGEST_TEXT:
+        raise BadInput(f"{what} holds a text of {longest:,} bytes; labels and ids have at most {LONGEST_TEXT:,}: shorten them.")
 
 
 def _content(scalar: Any, what: str) -> Content:
@@ -288,14 +337,15 @@ def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, t
     """Class numbers and, where they are known, names."""
     import pyarrow as pa
 
-    parts = list(table.column(column, count))
+    parts = []
+    for part in table.column(column, count):
+        _check_text(part, f"{what}, column {column}")
+        parts.append(part)
     kind = parts[0].type
     if any(part.null_count for part in parts):
         raise BadInput(f"{what}: the column {column} has gaps: every row needs a label, or leave the column out.")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
-        text = np.concatenate([np.asarray(part.to_pylist(), dtype=str) for part in parts])
-        names, numbers = np.unique(text, return_inverse=True)
-        return numbers, tuple(str(name) for name in names)
+        return numbered([str(value) for part in parts for value in part.to_pylist()])
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise BadInput(f"{what}: the column {column} holds {kind}: labels are class numbers or class names.")
     return np.concatenate([part.to_numpy(zero_copy_only=False) for part in parts]), _hugging_face(table.about, column)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from neurotest.arrays import read_content, read_header
 from neurotest.data.ahead import ahead
-from neurotest.data.folder import Picture, decode_picture
+from neurotest.data.folder import MAX_FILE, Picture, decode_picture, open_image
 from neurotest.data.source import Array, Source, Wanted, as_inputs, shape_text
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess, Unusable
@@ -105,8 +105,12 @@ class Format:
 def _opened(content: bytes, name: str) -> Image.Image:
     from PIL import Image
 
+    if len(content) > MAX_FILE:
+        raise BadInput(f"{name} has {len(content):,} bytes; an image has at most {MAX_FILE >> 20} MiB: shrink or leave it out.")
     try:
-        return Image.open(io.BytesIO(content), formats=("PNG", "JPEG", "WEBP"))
+        return open_image(content)
+    except Unusable as error:
+        raise BadInput(f"{name} cannot be used ({error}): repair or leave it out.") from error
     except Image.DecompressionBombError as error:
         raise BadInput(f"{name}: too many pixels to be decoded (a bomb?); remove or shrink it.") from error
     except Exception as error:
@@ -120,6 +124,13 @@ def _arranged(values: Array, shape: tuple[int, ...] | None, name: str) -> Array:
     if values.ndim == 1 and values.size == int(np.prod(shape)):
         return values.reshape(shape)
     return values[None] if (1, *values.shape) == shape else values
+
+
+def numbered(labels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
+    """Class numbers and names, in the order of the names as text; numpy would take the memory of the longest for each."""
+    names = sorted(set(labels))
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers[label] for label in labels], np.int64), tuple(names)
 
 
 def array_of(content: bytes, name: str) -> Array:
@@ -142,8 +153,8 @@ class RecordSource(Source):
     def decodes(self) -> bool:
         return True
 
-    def fetch(self, numbers: Ints) -> Sequence[Content]:
-        """The contents of records."""
+    def fetch(self, numbers: Ints) -> Iterator[tuple[int, Content]]:
+        """The contents of records one after the other, in any order, each with its place among the numbers."""
         raise NotImplementedError
 
     def record_names(self, numbers: Ints) -> list[str]:
@@ -157,8 +168,7 @@ class RecordSource(Source):
         rows = np.empty((len(index), *self.shape), self.dtype)
         numbers = self._at[index]
         names = _Names(self, numbers)
-        pairs = list(enumerate(self.fetch(numbers)))
-        for (i, _), decoded in ahead(partial(_input, self._form, names), pairs):
+        for (i, _), decoded in ahead(partial(_input, self._form, names), self.fetch(numbers), count=len(numbers)):
             rows[i] = decoded()
         return rows
 

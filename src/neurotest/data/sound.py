@@ -29,6 +29,7 @@ KIND = Kind(
 LONGEST = 60  # seconds of one input
 MAX_FILE = 64 << 20
 CHANNELS = 16
+LARGE = 4_000_000  # samples
 CLIPPED = 0.001  # share of samples at full scale above which a sound counts as clipped
 EXACT = ("PCM_16", "PCM_U8", "PCM_S8")  # sixteen bits hold these as they are
 
@@ -185,7 +186,8 @@ class _Decoder:
 
     def __init__(self, clips: Sequence[Clip], shape: tuple[int, ...], rate: int) -> None:
         self.shape, self._rate = shape, rate
-        self.threads = 1 if any(clip.held is not None for clip in clips) else None
+        large = any(clip.frames > LARGE for clip in clips)  # threads would need its memory several times
+        self.threads = 1 if large or any(clip.held is not None for clip in clips) else None
 
     def decode(self, clip: Clip) -> tuple[Array, tuple[str, ...]]:
         samples, changes = _samples(clip)
@@ -211,24 +213,46 @@ class _Decoder:
 
 def _samples(clip: Clip) -> tuple[NDArray[np.float64], list[str]]:
     """Of one channel, full scale at 1, and what had to be changed."""
-    changes = []
     try:
         held = clip.path.read_bytes() if clip.held is None else clip.held()
         if isinstance(held, bytes):
             _check_whole(held)
-            held = _soundfile().read(io.BytesIO(held), dtype="float64", always_2d=True)  # (frames, channels)
+            return _decoded(held, clip), _changes(clip)
         values, rate = held
     except (RuntimeError, OSError, ValueError) as error:
         raise Unusable(f"damaged or cut off: {_reason(error)}") from error
     if rate != clip.rate or len(values) != clip.frames:
         raise Unusable(f"damaged or cut off: {clip.frames} samples promised, {len(values)} are there")
+    return _mono(values), _changes(clip)
+
+
+def _decoded(content: bytes, clip: Clip) -> NDArray[np.float64]:
+    """Of one channel, a second at a time: all channels of a long sound take much memory."""
+    samples, at = np.zeros(clip.frames), 0
+    with _soundfile().SoundFile(io.BytesIO(content)) as file:
+        if file.samplerate != clip.rate:
+            raise ValueError(f"{file.samplerate} samples a second, {clip.rate} promised")
+        for block in file.blocks(clip.rate, dtype="float64", always_2d=True):  # (frames, channels)
+            samples[at : at + len(block)] = _mono(block)[: clip.frames - at]
+            at += len(block)
+    if at != clip.frames:
+        raise ValueError(f"{clip.frames} samples promised, {at} are there")
+    return samples
+
+
+def _mono(values: NDArray[Any]) -> NDArray[np.float64]:
     if not np.isfinite(values).all():
         raise Unusable("holds NaN or infinity")
-    if values.shape[1] > 1:
-        changes.append(f"{values.shape[1]} channels, of which the mean is used")
+    return np.asarray(values.mean(axis=1), np.float64)
+
+
+def _changes(clip: Clip) -> list[str]:
+    changes = []
+    if clip.channels > 1:
+        changes.append(f"{clip.channels} channels, of which the mean is used")
     if clip.subtype not in EXACT and not clip.subtype.startswith(("VORBIS", "OPUS")):
         changes.append(f"{clip.subtype.replace('_', ' ')} samples, rounded to 16 bits")
-    return values.mean(axis=1), changes
+    return changes
 
 
 def _check_whole(content: bytes) -> None:

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from neurotest import files
 from neurotest.data.ahead import ahead
 from neurotest.data.npz import open_npz
-from neurotest.data.sound import resampled
+from neurotest.data.sound import LONGEST, resampled
 from neurotest.data.source import Array, ArraySource, Source, Wanted
 from neurotest.errors import BadInput
 from neurotest.reading import reason
+from neurotest.sounds import RATES
 from neurotest.zoo.speakers import CLASSES, DIGITS, NAME, RATE, SAMPLES, TAKES, stem
 
 MATERIAL = "audiomnist-16k"
@@ -98,6 +99,9 @@ def _take(folder: Path, name: str) -> NDArray[np.int16]:
     if file is None:
         raise BadInput(f"{folder}: {name}{ENDINGS[0]} of AudioMNIST is missing; get the whole set from {WHERE}.")
     try:
+        about = soundfile.info(file)
+        if about.frames * about.channels > LONGEST * RATES[1]:
+            raise BadInput(f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}.")
         samples, rate = soundfile.read(file, dtype="float64", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
         raise BadInput(f"{file} cannot be read ({reason(error)}): get it again from {WHERE}.") from error

@@ -10,16 +10,18 @@ import numpy as np
 from neurotest.arrays import DEFLATE
 from neurotest.data.source import CHUNK, Array, shape_text
 from neurotest.errors import BadInput
+from neurotest.reading import check_unpacked
 
 MAX_BYTES = 8 << 30
 
 
-def check_size(what: str, promised: int, stored: int, *, compressed: bool, needed: int) -> None:
-    """`promised` bytes by the header, `stored` in the file, `needed` in memory."""
+def check_size(what: str, promised: int, stored: int, *, compressed: bool, needed: int, disk: int) -> None:
+    """`promised` bytes by the header, `stored` in the file, `needed` in memory, `disk` on the disk."""
     possible = promised <= stored * DEFLATE if compressed else promised == stored
     if not possible:
         raise BadInput(f"{what}: its header promises {promised} bytes, the file holds {stored}: damaged? Fetch it again.")
     check_needed(what, needed)
+    check_unpacked(what, needed, disk)
 
 
 def check_needed(what: str, needed: int) -> None:

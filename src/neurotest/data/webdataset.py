@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neurotest import registry
-from neurotest.data.records import Content, Format, Ints, RecordSource, array_of, find_files
+from neurotest.data.records import Content, Format, Ints, RecordSource, array_of, find_files, numbered
 from neurotest.data.source import Source, Wanted
 from neurotest.errors import BadInput
 from neurotest.reading import reason, user_path
@@ -25,8 +25,10 @@ PICTURES = ("png", "jpg", "jpeg", "webp")
 INPUTS = (*PICTURES, "npy")
 LABELS = ("cls", "json")
 LABEL_KEYS = ("label", "cls", "class", "y", "target")
-MAX_LABEL = 1 << 20  # bytes
-MAX_INPUT = 512 << 20
+MAX_LABEL = 1 << 20  # bytes of a file of one
+LONGEST_LABEL = 4096  # characters
+MAX_INPUT = 128 << 20
+MAX_HEADER = 1 << 20
 KIND = "webdataset"
 
 
@@ -146,8 +148,7 @@ class _Index:
         values = [self._label(place, f"{what}, {name}") for place, name in zip(self._labels, self.names, strict=True) if place]
         if all(isinstance(value, int) for value in values):
             return np.array(values, np.int64), None
-        names, numbers = np.unique([str(value) for value in values], return_inverse=True)
-        return numbers, tuple(str(name) for name in names)
+        return numbered([str(value) for value in values])
 
     def _label(self, place: _Place, what: str) -> int | str:
         if place.size > MAX_LABEL:
@@ -162,7 +163,7 @@ class _Index:
             value = next((value[key] for key in LABEL_KEYS if key in value), None)
         if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 18:
             value = int(value)
-        if not isinstance(value, int | str) or isinstance(value, bool):
+        if not isinstance(value, int | str) or isinstance(value, bool) or len(str(value)) > LONGEST_LABEL:
             keys = ", ".join(LABEL_KEYS)
             raise BadInput(f"{what}: its {place.ending} holds no label: expected a class number or name (in JSON under {keys}).")
         return value
@@ -190,9 +191,20 @@ def _samples(file: Path, number: int, what: str) -> Iterator[tuple[str, dict[str
         yield key, parts
 
 
+class BoundedHeader(tarfile.TarInfo):
+    """A header that is followed by a small one at most: names and notes that are longer than others are read into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: str, errors: str) -> BoundedHeader:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type not in (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE) and header.size > MAX_HEADER:
+            raise tarfile.HeaderError(f"a header of {header.size:,} bytes, {MAX_HEADER:,} are allowed")
+        return header
+
+
 def _members(file: Path, what: str) -> Iterator[tarfile.TarInfo]:
     try:
-        with tarfile.open(file, "r:") as archive:
+        with tarfile.open(file, "r:", tarinfo=BoundedHeader) as archive:
             while (member := archive.next()) is not None:
                 yield member
                 archive.members = []  # type: ignore[attr-defined]  # it would keep every header
@@ -216,8 +228,8 @@ class TarSource(RecordSource):
         super().__init__(len(index.names), form, labels, **about)
         self._index = index
 
-    def fetch(self, numbers: Ints) -> Sequence[Content]:
-        return [self._index.content(int(number)) for number in numbers]
+    def fetch(self, numbers: Ints) -> Iterator[tuple[int, Content]]:
+        return ((place, self._index.content(int(number))) for place, number in enumerate(numbers))
 
     def record_names(self, numbers: Ints) -> list[str]:
         return [str(name) for name in self._index.names[numbers]]

@@ -34,7 +34,7 @@ Place = TypeVar("Place", Path, RunFile)  # a file of a run or, in a program of o
 VIEW = ".view.png"
 VIEWED = (".npy", ".wav")  # what may have one
 MAX_PIXELS = 64_000_000
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 28
 MAX_TILES = 16
 # At most 32 sides, as numpy has it, of at most 10 digits: the product is checked against the file before anything is read.
 SIDE = r"[1-9][0-9]{0,9}"
@@ -174,7 +174,10 @@ def _read_npy(file: RunFile) -> Input:
         rest = os.fstat(stream.fileno()).st_size - stream.tell()
         if expected > MAX_BYTES or expected != rest:
             _damaged(file, f"its header promises {expected:,} bytes, {rest:,} are there and {MAX_BYTES:,} are allowed")
-        stored: Input = np.frombuffer(bytearray(stream.read(expected)), dtype=dtype).reshape(shape)
+        content = bytearray(expected)  # read into, because one copy of it is enough
+        if stream.readinto(content) != expected:  # type: ignore[attr-defined]
+            _damaged(file, "it has become shorter")
+        stored: Input = np.frombuffer(content, dtype=dtype).reshape(shape)
         return stored
 
 

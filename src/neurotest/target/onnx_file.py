@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor
 from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.reading import reading, reason, user_path
-from neurotest.target import onnx_graph, parts
+from neurotest.target import onnx_graph, onnx_outside, parts
 from neurotest.target.archive import Malformed
 from neurotest.target.exported import rehearse
 from neurotest.target.extras import need
@@ -68,48 +68,16 @@ def _rehearse(network: parts.Exported, place: str, shape: tuple[int, ...]) -> No
 
 def _model(path: Path) -> tuple[Any, int]:
     """The file with what it keeps in others, functions inlined; and the version of its operators."""
-    import onnx
     from onnx import inliner
-    from onnx.external_data_helper import load_external_data_for_tensor
 
-    if path.stat().st_size > LARGEST:
-        raise BadInput(f"onnx:{path} is larger than an ONNX file can be (2 GB without its weights).")
-    with reading(path, "an ONNX file", hint="It is damaged or something else."):
-        model = onnx.load(str(path), load_external_data=False)
-        if not model.graph.node:
-            raise BadInput(f"onnx:{path} holds no graph: it is damaged or something else.")
-        if model.functions:
+    model = onnx_outside.read_model(path, LARGEST)
+    onnx_outside.check_outside(model, path)
+    if model.functions:
+        with reading(path, "an ONNX file"):
             model = inliner.inline_local_functions(model)
-    folder = path.resolve().parent
-    for tensor in _tensors(model.graph):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _check_external(tensor, folder, path)
-            with reading(path, "an ONNX file with its weights beside it", hint="Are all files of the export there?"):
-                load_external_data_for_tensor(tensor, str(folder))
-                tensor.data_location = onnx.TensorProto.DEFAULT
+    onnx_outside.load_outside(model.graph, path)
     versions = [one.version for one in model.opset_import if one.domain in onnx_graph.DOMAINS]
     return model, max(versions, default=1)
-
-
-def _tensors(graph: Any) -> Iterator[Any]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-
-
-def _check_external(tensor: Any, folder: Path, path: Path) -> None:
-    """Refuse weights outside the folder of the file, also by way of links."""
-    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
-    file = user_path(location or ".", f"onnx:{path}") if not location.startswith("~") else Path("/")
-    if not location or file.is_absolute() or not (folder / file).resolve().is_relative_to(folder):
-        raise BadInput(
-            f"onnx:{path} names the file {location!r:.200} for its weights, which is not in its folder: it is refused."
-        )
-    if not (folder / file).is_file():
-        raise BadInput(f"onnx:{path}: the file {location!r:.200} with its weights is not beside it.")
 
 
 def _shape(graph: Any, place: str) -> tuple[int, ...] | None:

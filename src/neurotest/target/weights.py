@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
-from neurotest.reading import reason
+from neurotest.reading import check_unpacked, on_disk, reason
 
 # Names under which training scripts keep the state dict in a checkpoint, the usual ones first.
 WRAPPERS = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights", "params")
@@ -22,6 +22,8 @@ PREFIXES = re.compile(r"(?:(?:module|_orig_mod|model|net|network)\.)+")  # of Da
 COUNTER = "num_batches_tracked"  # of batch norm in training; files of old versions of torch lack it
 SAVE = "save its state dict, torch.save(model.state_dict(), FILE)"
 START = 4096  # bytes that tell what a file is
+# What torch lets a pickle call beside what makes tensors, and what makes any amount of bytes of a few.
+MAKERS = (b"builtins\nbytearray\n", b"__builtin__\nbytearray\n", b"_codecs\nencode\n")
 
 
 def load_weights(module: nn.Module, file: Path) -> None:
@@ -78,6 +80,7 @@ def read_state(file: Path) -> dict[str, Tensor]:
         raise BadInput(f"weights {file} cannot be read: {reason(error)}.") from error
     if (kind := _other_kind(file, start)) is not None:
         raise BadInput(f"weights {file}: {kind}.")
+    _check_size(file, packed=start.startswith(b"PK\x03\x04"))
     try:
         if file.suffix == ".safetensors" or start[8:10] == b'{"':
             from safetensors.torch import load_file
@@ -91,6 +94,26 @@ def read_state(file: Path) -> dict[str, Tensor]:
             raise BadInput(_pickled(file, str(error))) from error
         raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {reason(error)}") from error
     return _state(saved, file)
+
+
+def _check_size(file: Path, *, packed: bool) -> None:
+    """Refuse what would take much more memory than on the disk: what is deflated, has holes, or makes bytes by itself."""
+    try:
+        if packed:
+            with zipfile.ZipFile(file) as archive:
+                infos = archive.infolist()
+                check_unpacked(f"weights {file}", sum(info.file_size for info in infos), on_disk(file))
+                pickles = [archive.read(info) for info in infos if info.filename.endswith(".pkl")]
+        else:
+            check_unpacked(f"weights {file}", file.stat().st_size, on_disk(file))
+            pickles = [] if file.suffix == ".safetensors" else [file.read_bytes()]
+    except BadInput:
+        raise
+    except Exception as error:  # damaged: zipfile may raise anything
+        raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {reason(error)}") from error
+    for call in MAKERS:
+        if any(call in content for content in pickles):
+            raise BadInput(_pickled(file, f"GLOBAL {call.decode().replace(chr(10), '.', 1)}"))
 
 
 def _state(saved: Any, file: Path) -> dict[str, Tensor]:

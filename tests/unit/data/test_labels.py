@@ -181,6 +181,8 @@ def test_names_of_classes() -> None:
         numbered("bags", 3, names)
     with pytest.raises(BadInput, match="no class of the target"):
         numbered("a_b", 2, ("a/b", "a:b"))  # either could be meant
+    odd = ("a", "caf\udce9")  # of a folder whose name is not UTF-8; exports spell it out
+    assert [numbered(label, 2, odd) for label in ("caf\udce9", "caf\\udce9")] == [1, 1]
 
 
 def test_a_folder_per_class(tmp_path: Path) -> None:
