@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from neurotest.errors import BadInput
@@ -23,6 +26,32 @@ def need(package: str, extra: str, what: str) -> Any:
     except (ImportError, RuntimeError, OSError, AttributeError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{what} needs {package}, which is installed but cannot be imported ({line:.200}).") from error
+
+
+# Where libraries keep whether they may use the network; each reads its environment variable once, when it is imported.
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+_FLAGS = (("huggingface_hub.constants", "HF_HUB_OFFLINE"), ("transformers.utils.hub", "_is_offline_mode"))
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Let libraries of models send nothing: their settings for that are set, and afterwards as they were."""
+    before = {name: os.environ.get(name) for name in OFFLINE}
+    flags = [(sys.modules[module], name) for module, name in _FLAGS if hasattr(sys.modules.get(module), name)]
+    values = [getattr(module, name) for module, name in flags]
+    os.environ |= dict.fromkeys(OFFLINE, "1")
+    for module, name in flags:
+        setattr(module, name, True)
+    try:
+        yield
+    finally:
+        for (module, name), value in zip(flags, values, strict=True):
+            setattr(module, name, value)
+        for name, text in before.items():
+            if text is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = text
 
 
 def guarded_torchvision() -> None:

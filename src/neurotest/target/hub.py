@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from neurotest import registry
 from neurotest.errors import BadInput, Remark, near
 from neurotest.pictures import Preprocess
-from neurotest.target.extras import guarded_torchvision, need
+from neurotest.target.extras import guarded_torchvision, need, offline
 from neurotest.target.target import Target
 from neurotest.target.weights import PREFIXES, read_state
 
@@ -105,7 +105,8 @@ def _built(build: Any, spec: str, options: dict[str, Any], weights: Path | None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         try:
-            module: nn.Module = build(**options)
+            with offline():
+                module: nn.Module = build(**options)
         except Exception as error:  # some entries are no networks of pictures, or need further packages
             raise BadInput(f"{spec} cannot be built: {type(error).__name__}: {str(error).splitlines()[0]:.200}") from error
     return module.eval()
@@ -113,7 +114,7 @@ def _built(build: Any, spec: str, options: dict[str, Any], weights: Path | None)
 
 def _counted(build: Any, state: Mapping[str, Tensor], option: str) -> dict[str, int]:
     """The number of classes that a state dict was trained with: the last tensor that has another size in a usual network."""
-    with torch.device("meta"):
+    with offline(), torch.device("meta"):
         usual = build().state_dict()
     names = {PREFIXES.sub("", name): tensor for name, tensor in state.items()}
     other = [name for name, own in usual.items() if name in names and names[name].shape != own.shape]

@@ -1,6 +1,7 @@
 """`hf:DIR`: an image or audio classifier that was saved with Hugging Face transformers, in a local folder.
 
-Only JSON and safetensors are read: no code from the folder is run, and nothing is downloaded.
+Two JSON files and safetensors are read, by neurotest itself. transformers gets a configuration that was checked, and tensors, but
+no folder: it has nothing to open, to run or to download.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
 from neurotest.reading import read_json, reading, reason, user_path
-from neurotest.target.extras import guarded_torchvision, need
+from neurotest.target import hf_config
+from neurotest.target.extras import guarded_torchvision, need, offline
 from neurotest.target.log_mel import RATE, LogMel
 from neurotest.target.target import Target
+from neurotest.target.weights import read_state
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # numbers of Pillow
@@ -41,21 +44,20 @@ def from_huggingface(place: str) -> Target:
             f"hf:{place}: there is no such folder; networks are not downloaded: save one with model.save_pretrained(DIR)."
         )
     config = _json(folder, "config.json")
-    _check(folder, config, place)
-    guarded_torchvision()
-    transformers = need("transformers", "hf", f"hf:{place}")
-    processor = _json(folder, "preprocessor_config.json")
     kinds = [str(one) for one in config.get("architectures") or []]
-    if any(kind.endswith(IMAGES) for kind in kinds):
-        module = _loaded(transformers.AutoModelForImageClassification, folder, _pixels)
-        feeding = picture_feeding(processor, folder)
-    elif any(kind.endswith(AUDIO) for kind in kinds) and "sampling_rate" in processor:
-        inputs, feeding = sound_feeding(processor, folder)
-        module = _loaded(transformers.AutoModelForAudioClassification, folder, inputs)
-    else:
+    images = any(kind.endswith(IMAGES) for kind in kinds)
+    if not images and not any(kind.endswith(AUDIO) for kind in kinds):
         raise BadInput(
             f"hf:{place} is a {', '.join(kinds)[:200] or 'network of unknown kind'}: image and audio classifiers are tested."
         )
+    config = hf_config.check(config, place)
+    weights = _weights(folder, place)
+    guarded_torchvision()
+    need("transformers", "hf", f"hf:{place}")
+    processor = _json(folder, "preprocessor_config.json")
+    inputs, feeding = (_pixels, picture_feeding(processor, folder)) if images else sound_feeding(processor, folder)
+    with offline():
+        module = _loaded(config, images, weights, inputs, folder)
     return Target(module.eval(), classes=_classes(module), **feeding)
 
 
@@ -68,17 +70,10 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def _check(folder: Path, config: Mapping[str, Any], place: str) -> None:
-    """Refuse what would run code or read other files."""
-    if "auto_map" in config:
-        raise BadInput(
-            f"hf:{place} brings code of its own (auto_map in config.json), which is not run: build it in py:FILE:build, if you "
-            "trust it."
-        )
-    if "quantization_config" in config:
-        raise BadInput(f"hf:{place} is quantised, which is not supported: save it in float32.")
+def _weights(folder: Path, place: str) -> list[Path]:
+    """The safetensors files of the folder; other formats are refused."""
     if (folder / WEIGHTS).is_file():
-        return
+        return [folder / WEIGHTS]
     if not (folder / INDEX).is_file():
         raise BadInput(f"hf:{place} has no {WEIGHTS}: other formats could run code; save it again with save_pretrained(DIR).")
     parts = _json(folder, INDEX).get("weight_map")
@@ -87,22 +82,24 @@ def _check(folder: Path, config: Mapping[str, Any], place: str) -> None:
         plain = isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
         if not plain or not (folder / str(file)).is_file():
             raise BadInput(f"hf:{place}: {INDEX} names the file {str(file)[:200]!r}, which is no safetensors file in the folder.")
+    return [folder / str(file) for file in sorted(map(str, files))]
 
 
-def _loaded(kind: Any, folder: Path, inputs: Inputs) -> nn.Module:
+def _loaded(config: dict[str, Any], images: bool, files: list[Path], inputs: Inputs, folder: Path) -> nn.Module:
     """The model, which answers with its logits alone."""
     import transformers
 
     level = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
+    state = {name: tensor for file in files for name, tensor in read_state(file).items()}
     try:
         for attention in ("sdpa", "eager"):  # named here, because a configuration may name code that is to be downloaded
+            settings = transformers.AutoConfig.for_model(config["model_type"]).from_dict(config)
+            kind = _kind(settings, images)
+            options = {"config": settings, "state_dict": dict(state), "attn_implementation": attention, "dtype": torch.float32}
             try:
-                model, about = kind.from_pretrained(
-                    str(folder), attn_implementation=attention, output_loading_info=True, **options
-                )
+                model, about = kind.from_pretrained(None, output_loading_info=True, **options)
                 break
             except ValueError:
                 if attention == "eager":
@@ -121,6 +118,16 @@ def _loaded(kind: Any, folder: Path, inputs: Inputs) -> nn.Module:
     if inputs is not _pixels:  # so that fingerprints tell front ends of sound apart; pictures have one
         model.front_end = getattr(inputs, "__name__", repr(inputs))
     return model  # type: ignore[no-any-return]
+
+
+def _kind(settings: Any, images: bool) -> Any:
+    """The class of transformers for a configuration; of several the one that the configuration names."""
+    import transformers
+
+    auto = transformers.AutoModelForImageClassification if images else transformers.AutoModelForAudioClassification
+    kinds = auto._model_mapping[type(settings)]
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    return next((kind for kind in kinds if kind.__name__ in (settings.architectures or ())), kinds[0])
 
 
 @functools.cache
