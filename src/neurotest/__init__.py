@@ -1,6 +1,9 @@
 """neurotest: test trained neural networks from the inside."""
 
-from __future__ import annotations
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and __path__[0][: -len("/neurotest")] != sys.path[0]:
+    del sys.path[0]  # `python -m neurotest`: the current folder, where a `signal.py` would run in place of Python's own
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +41,18 @@ def test_functions_that_share_a_name_with_a_package_stay_callable(first: str) ->
     """Importing a subpackage sets it as an attribute of neurotest: that must not hide the function of the same name."""
     code = f"import {first}, neurotest; print([n for n in ('data', 'scan', 'select') if not callable(getattr(neurotest, n))])"
     assert in_new_process(code).strip() == "[]"
+
+
+def test_embedded_data_weights_and_scripts_of_others_are_named_in_the_notice() -> None:
+    root = Path(__file__).parents[2]
+    notice = (root / "NOTICE").read_text()
+    embedded = [
+        file.relative_to(root).as_posix()
+        for place in ("zoo/data", "zoo/weights", "report/templates/vendor")
+        for file in (root / "src" / "neurotest" / place).iterdir()
+        if file.suffix not in (".py", ".pyc") and file.is_file()
+    ]
+    assert len(embedded) > 20
+    families = {name.rsplit("/", 1)[1].split("-")[0] + "-" for name in embedded if "/weights/" in name}
+    assert [name for name in embedded if "/weights/" not in name and name not in notice] == []
+    assert [family for family in families if family not in notice] == []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +17,7 @@ from neurotest.bench.selection import fresh
 from neurotest.coverage import cover
 from neurotest.data.source import ArraySource, Source
 from neurotest.memory import keep_freed, peak
+from neurotest.scale.start import run_python
 from neurotest.scan import profile
 from neurotest.target import Target
 from neurotest.target.speed import Layout, arranged
@@ -142,7 +141,8 @@ print(json.dumps(largest()))
 
 def memory() -> dict[str, Any]:
     """The most memory that a process of its own takes to score the photographs."""
-    done = subprocess.run([sys.executable, "-c", _PEAK], capture_output=True, text=True, check=True)
+    done = run_python("-c", _PEAK)
+    done.check_returncode()
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 

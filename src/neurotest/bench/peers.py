@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import tracemalloc
@@ -20,6 +19,7 @@ from neurotest.coverage.ranges import KMNC
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context, Traces
 from neurotest.measure.traces import Layout
+from neurotest.scale.start import run_python
 from neurotest.select.api import rank
 from neurotest.select.greedy import CAM, Collected
 from neurotest.target import Profile, Trace, Want
@@ -33,18 +33,18 @@ def measure(repeats: int, work: str = "coverage") -> dict[str, Any]:
     """Time of theirs over ours by work, and how far the values are apart."""
     with tempfile.TemporaryDirectory(prefix="neurotest-peers-") as place:
         install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", place, *PACKAGES]
-        _run([sys.executable, *install])
+        _run(*install)
         path = os.pathsep.join([place, *filter(None, sys.path)])
-        output = _run([sys.executable, "-m", __name__, str(repeats), work], env={**os.environ, "PYTHONPATH": path})
+        output = _run("-m", __name__, str(repeats), work, env={**os.environ, "PYTHONPATH": path})
         numbers: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
         return numbers
 
 
-def _run(command: list[str], env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+def _run(*arguments: str, env: dict[str, str] | None = None) -> str:
+    done = run_python(*arguments, env=env)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise BadInput(f"--peers: {' '.join(command[1:4])} failed ({last}): is there a package index to install from?")
+        raise BadInput(f"--peers: {' '.join(arguments[:3])} failed ({last}): is there a package index to install from?")
     return done.stdout
 
 

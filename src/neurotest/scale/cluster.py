@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from contextlib import suppress
 from typing import Any
 
 from neurotest.errors import BadInput
 from neurotest.scale.pool import WorkerDied, WorkerPool
+from neurotest.scale.start import current_folder
 from neurotest.scale.tasks import TaskRunner, settle
 
 LOCAL = "local"
@@ -15,7 +18,9 @@ LOCAL = "local"
 class RayWorker:
     """The actor: one worker, wherever Ray puts it."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, folder: str) -> None:
+        with suppress(OSError):  # on another machine there may be no such folder
+            os.chdir(folder)  # where relative names of files count from
         settle(threads)
         self.runner = TaskRunner()
 
@@ -33,7 +38,7 @@ class Actor:
 
     def __init__(self, ray: Any, published: dict[str, Any], threads: int) -> None:
         self._ray, self._published = ray, published
-        self._actor = ray.remote(num_cpus=threads, max_restarts=0)(RayWorker).remote(threads)
+        self._actor = ray.remote(num_cpus=threads, max_restarts=0)(RayWorker).remote(threads, os.getcwd())
         self._started: Any = self._actor.ready.remote()  # what it answers first
         self._task: Any = None
         self.owed: Any = None
@@ -65,8 +70,10 @@ class Cluster(WorkerPool[Actor]):
     def __init__(self, address: str, workers: int | None, threads: int) -> None:
         self._ray = ray = _ray()
         self._ours = not ray.is_initialized()
+        self._empty = tempfile.TemporaryDirectory(prefix="neurotest-empty-", ignore_cleanup_errors=True)
         if self._ours:
-            _connect(ray, address, workers, threads)
+            with current_folder(self._empty.name):
+                _connect(ray, address, workers, threads)
         processors = int(ray.cluster_resources().get("CPU", 1))
         if workers is not None and workers * threads > processors:
             self.close_ray()
@@ -98,6 +105,7 @@ class Cluster(WorkerPool[Actor]):
     def close_ray(self) -> None:
         if self._ours:
             self._ray.shutdown()
+        self._empty.cleanup()
 
 
 def _ray() -> Any:

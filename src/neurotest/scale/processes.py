@@ -14,6 +14,7 @@ from pathlib import Path
 
 from neurotest import interrupts
 from neurotest.scale.pool import WorkerDied, WorkerPool
+from neurotest.scale.start import pipe, start_process
 from neurotest.scale.tasks import TaskRunner, settle
 
 
@@ -21,10 +22,8 @@ class Process:
     """One process and the pipe to it."""
 
     def __init__(self, folder: Path, threads: int) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self.pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_work, args=(theirs, str(folder), threads), daemon=True)
-        self._process.start()
+        self.pipe, theirs = pipe()
+        self._process = start_process(_work, theirs, str(folder), threads)
         theirs.close()
 
     def send(self, key: str, message: bytes) -> None:
@@ -83,18 +82,18 @@ class Processes(WorkerPool[Process]):
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _work(pipe: Connection, folder: str, threads: int) -> None:
+def _work(connection: Connection, folder: str, threads: int) -> None:
     _begin(threads)
-    pipe.send_bytes(b"")  # started
+    connection.send_bytes(b"")  # started
     runner = TaskRunner()
     while True:
         try:
-            key = pipe.recv_bytes().decode()
-            message = pipe.recv_bytes()
+            key = connection.recv_bytes().decode()
+            message = connection.recv_bytes()
         except (EOFError, OSError):
             return
         file = Path(folder) / key
-        pipe.send_bytes(runner.do(key, file.read_bytes, message))
+        connection.send_bytes(runner.do(key, file.read_bytes, message))
 
 
 def _begin(threads: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.errors import NeurotestError
+from neurotest.scale.start import pipe, start_process
 
 Entry = dict[str, Any]
 ENDED = "The selector has ended: start `neurotest label` again. Labels are stored all the same."
@@ -49,10 +49,8 @@ class Chooser:
     """The process, asked from here; answers come by `done`, in a thread of this object."""
 
     def __init__(self, path: Path, done: Callable[[Choice | str], None]) -> None:
-        context = multiprocessing.get_context("spawn")  # a fork would take the lock and the connections of the run along
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, str(path)), name="neurotest-chooser", daemon=True)
-        self._process.start()
+        self._connection, theirs = pipe()
+        self._process = start_process(_serve, theirs, str(path), name="neurotest-chooser")
         theirs.close()
         self._done, self._closing = done, False
         threading.Thread(target=self._listen, name="neurotest-listener", daemon=True).start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import secrets
 import signal
 import threading
@@ -15,6 +14,7 @@ from typing import Any, Literal
 from neurotest.errors import BadInput, NeurotestError
 from neurotest.runs.folder import Folder, own
 from neurotest.runs.store import Run
+from neurotest.scale.start import pipe, start_process
 from neurotest.serve.refusals import Missing, Taken
 
 JOB, PAGE = "job.json", "explanation.html"
@@ -108,10 +108,8 @@ class Jobs:
                     return
                 job = replace(waiting[0], state="running")
                 self._note(job)
-                context = multiprocessing.get_context("spawn")
-                ours, theirs = context.Pipe(duplex=False)
-                self._process = context.Process(target=_serve, args=(theirs, str(self.path), job, *self.named), daemon=True)
-                self._process.start()
+                ours, theirs = pipe(duplex=False)
+                self._process = start_process(_serve, theirs, str(self.path), job, *self.named)
                 theirs.close()
             try:
                 job = ours.recv()
