@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -41,9 +42,11 @@ def free_port() -> int:
 class Server:
     """One process of `neurotest label` or `neurotest serve`."""
 
-    def __init__(self, *arguments: object, cwd: Path, port: int | None = None) -> None:
+    def __init__(
+        self, *arguments: object, cwd: Path, port: int | None = None, program: Sequence[object] = ("-m", "neurotest")
+    ) -> None:
         place = ("--port", free_port() if port is None else port)
-        command = [sys.executable, "-m", "neurotest", *arguments, *place, "--json", "--no-browser", "-q"]
+        command = [sys.executable, *program, *arguments, *place, "--json", "--no-browser", "-q"]
         source = Path(__file__).parents[2] / "src"
         environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
         self.errors = open(cwd / "server-errors.txt", "ab")  # noqa: SIM115 - as long as the process

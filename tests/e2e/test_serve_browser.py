@@ -88,6 +88,23 @@ def test_fifty_inputs_by_keyboard_while_the_server_is_killed_and_started_again(t
     assert len(given) == 50
 
 
+def test_the_file_that_the_browser_is_given_leads_to_the_page(tmp_path: Path, browser: Any) -> None:
+    """From a file to the address with the token to the page: the cookie has to come along, though a strict one stays behind where
+    another site redirects."""
+    from neurotest.serve.frame import LEADING
+
+    adaptive_run(tmp_path)
+    with Server("label", "run", cwd=tmp_path) as server:
+        file = tmp_path / "open.html"
+        file.write_text(LEADING.format(url=server.url))
+        page = browser.new_context().new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(file.as_uri())
+        shown(page)
+        assert page.url == server.url.partition("?")[0]
+        page.context.close()
+
+
 def test_two_tabs_never_label_the_same_input(tmp_path: Path, tab: Any) -> None:
     path = adaptive_run(tmp_path)
     with Server("label", "run", "--round", 6, cwd=tmp_path) as server:

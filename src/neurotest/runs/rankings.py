@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neurotest.errors import BadInput, near
-from neurotest.runs.rows import MethodRow, RankedRow, read
+from neurotest.runs.plain import dumps
+from neurotest.runs.rows import MethodRow, RankedRow, loads, read
 
 
 class Rankings(ABC):
@@ -46,6 +47,15 @@ class Rankings(ABC):
             column = [None] * order.size if values is None else values.tolist()
             places = zip(repeat(number, order.size), range(1, order.size + 1), order.tolist(), column, strict=True)
             self._db.executemany("INSERT INTO ranking VALUES (?, ?, ?, ?)", places)
+
+    def add_round(self, content: dict[str, Any]) -> None:
+        """A proposal of a selection that goes on as labels come; earlier ones are not touched."""
+        with self.transaction():
+            self._db.execute("INSERT INTO round (content) VALUES (?)", (dumps(content),))
+
+    def rounds(self) -> list[Any]:
+        """What was added, the newest last."""
+        return [loads(content, self._file) for (content,) in self.rows("SELECT content FROM round ORDER BY number")]
 
     def methods(self) -> list[MethodRow]:
         """The rankings there are, in the order they were added."""

@@ -112,6 +112,8 @@ MIGRATIONS: list[tuple[str, ...]] = [
     ("ALTER TABLE mutant ADD COLUMN answer REAL",),
     # And what a person says that the quantity is; the label beside it counts whether the network is near enough.
     ("ALTER TABLE label ADD COLUMN value REAL",),
+    # Rounds of an adaptive selection after the first, a row each; those of earlier versions stay in `meta`.
+    ("CREATE TABLE round (number INTEGER PRIMARY KEY CHECK (number >= 1), content TEXT NOT NULL)",),
 ]
 
 
@@ -142,7 +144,7 @@ def connect(path: Path, *, write: bool, immutable: bool = False) -> sqlite3.Conn
     """
     _look(path)
     mode = "rw" if write else "ro&immutable=1" if immutable else "ro"
-    connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode={mode}", uri=True, isolation_level=None)
+    connection = sqlite3.connect(f"file:{quote(os.fsencode(path.resolve()))}?mode={mode}", uri=True, isolation_level=None)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_ROW)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.execute("PRAGMA trusted_schema=OFF")

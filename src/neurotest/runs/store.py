@@ -74,13 +74,15 @@ class Run(Labels, Rankings):
         else:
             with suppress(BadInput):
                 cls._open_to_write(path).close()  # whoever died there has left its log
-        lock = Lock.take(path)
+        lock, run_id = Lock.take(path), uuid.uuid4().hex
+        begun = False
         try:
             if not resumable:
                 _remove_dead(folder, command)
             places.refuse_occupied(path)
+            begun = True
             folder.sweep()
-            entries = {"id": uuid.uuid4().hex, "command": command, "config": plain(config), "created": now()}
+            entries = {"id": run_id, "command": command, "config": plain(config), "created": now()}
             state = {"state": "running", "summary": None, "finished": None, "resumable": resumable, "filled": False}
             if trusted:
                 seal.keep(entries["id"], command, entries["config"])
@@ -89,6 +91,8 @@ class Run(Labels, Rankings):
             with schema.translated(path / schema.FILE):
                 return cls(folder, schema.open_checked(path / schema.FILE, write=True), lock)
         except BaseException:
+            if begun:
+                _remove_own(folder, run_id)
             lock.release()
             raise
 
@@ -153,12 +157,9 @@ class Run(Labels, Rankings):
             run_id = str(self["id"])
         self._db.close()
         self.folder.withdraw()
-        for name in (schema.FILE, *(schema.FILE + ending for ending in schema.BESIDE), LOCK):
-            self.folder.file(name).remove()
-        self.folder.remove()
+        _remove_own(self.folder, run_id)
         self._lock.release()
         self._lock = None
-        seal.forget(run_id)
 
     def file(self, name: str) -> RunFile:
         """A file of the run; nothing else opens one."""
@@ -364,6 +365,14 @@ class Run(Labels, Rankings):
         from neurotest.runs.export import export
 
         export(self)
+
+
+def _remove_own(folder: Folder, run_id: str) -> None:
+    """Remove the database, the lock and, where that empties it, the folder of a new run, and what vouches for it."""
+    for name in (schema.FILE, *(schema.FILE + ending for ending in schema.BESIDE), LOCK):
+        folder.file(name).remove()
+    folder.remove()
+    seal.forget(run_id)
 
 
 def _remove_dead(folder: Folder, command: str) -> None:

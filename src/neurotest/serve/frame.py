@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import mimetypes
+import os
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -16,7 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 
 from neurotest import __version__
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, spelled
 from neurotest.serve.access import Access
 from neurotest.serve.gate import Gate
 from neurotest.serve.models import Problem
@@ -27,6 +31,9 @@ STATIC = (
 )  # fmt: skip
 KINDS = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 PORTS = range(8731, 8741)  # tried in turn, so that a server that starts again is found where it was
+LEADING = """<!doctype html><meta charset="utf-8"><title>neurotest</title><meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={url}"><a href="{url}">neurotest</a>
+"""
 REFUSALS: dict[int | str, dict[str, Any]] = {
     number: {"model": Problem, "description": words}
     for number, words in {
@@ -70,7 +77,7 @@ def file(name: str) -> Response:
 
 def _sentence(status: int) -> Callable[[Request, Exception], JSONResponse]:
     def answer(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, status)
+        return JSONResponse({"detail": spelled(str(error))}, status)
 
     return answer
 
@@ -100,30 +107,55 @@ def listening(port: int | None) -> socket.socket:
     raise BadInput(f"--port {port}: cannot listen there ({last and last.strerror}); leave it out, or name another.")
 
 
-def serve(app: FastAPI, access: Access, listener: socket.socket) -> None:
-    """Answer until somebody stops it."""
+def serve(app: FastAPI, access: Access, listener: socket.socket, *, browser: bool) -> None:
+    """Answer until somebody stops it, and open the page."""
     import uvicorn
 
+    from neurotest.serve import places
+
     config = uvicorn.Config(
-        Gate(app, access), log_level="warning", access_log=False, server_header=False, lifespan="off", http="h11", ws="none",
-        loop="asyncio", limit_concurrency=200, timeout_keep_alive=30, timeout_graceful_shutdown=3,
-        h11_max_incomplete_event_size=1 << 15,
+        Gate(app, access), log_level="warning", access_log=False, server_header=False, lifespan="off", http=places.Connection,
+        ws="none", loop="asyncio", limit_concurrency=places.STRANGERS + places.KNOWN, backlog=places.BURST, timeout_keep_alive=30,
+        timeout_graceful_shutdown=3, h11_max_incomplete_event_size=1 << 15,
     )  # fmt: skip
-    with suppress(KeyboardInterrupt):  # uvicorn passes it on when all is closed
+    # uvicorn passes an interrupt on when all is closed
+    with opened(access) if browser else nullcontext(), suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def announce(access: Access, run: str, *, as_json: bool, browser: bool) -> None:
-    """Say where the page is, and open it."""
+def announce(access: Access, run: str, *, as_json: bool) -> None:
+    """Say where the page is."""
     if as_json:
         from neurotest.cli.show import print_json
 
         print_json({"url": access.url, "port": access.port, "run": run})
     else:
-        print(f"{run}: {access.url}\nCtrl-C ends the server; everything is stored.")
+        print(f"{run}: {access.url}\nOpen this address if no page appears. Ctrl-C ends the server; everything is stored.")
     sys.stdout.flush()
-    if browser:
-        import webbrowser
 
-        with suppress(webbrowser.Error):
-            webbrowser.open(access.url)
+
+@contextmanager
+def opened(access: Access) -> Iterator[None]:
+    """The page in a browser, from a thread, since some browsers hold up whoever starts them.
+
+    Every user of the machine can read command lines. So the browser is given a file that only this user can read, and which leads
+    to the address with the token.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="neurotest-page-", ignore_cleanup_errors=True)  # mode 0700
+    except OSError:  # nowhere to put it: the address is on the terminal
+        yield
+        return
+    with folder:
+        place = Path(folder.name, "open.html")
+        threading.Thread(target=_open, args=(place, access.url), name="neurotest-browser", daemon=True).start()
+        yield
+
+
+def _open(place: Path, url: str) -> None:
+    import webbrowser
+
+    with suppress(webbrowser.Error, OSError):
+        with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(LEADING.format(url=url))
+        webbrowser.open(place.as_uri())

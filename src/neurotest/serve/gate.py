@@ -20,10 +20,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LARGEST = 1 << 16  # bytes of a request's body
 PER_SECOND, BURST = 100.0, 400.0  # requests of those who may speak
 KNOCKS_PER_SECOND, KNOCKS = 2.0, 20.0  # and of those who may not
+ADMIT = "admit"  # in the state of a request: what is called when whoever asks is known
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+ONWARD = b'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=/"><a href="/">neurotest</a>\n'
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -79,9 +81,10 @@ class Gate:
             headers = _headers(scope)
             self._refuse_foreign(scope["method"], headers)
             if (entrance := self._entrance(scope)) is not None:
-                await _answer(shielded, 303, b"", {"location": "/", "set-cookie": entrance})
+                _admit(scope)
+                await _enter(shielded, headers, entrance)
                 return
-            self._refuse_strangers(headers)
+            self._refuse_strangers(scope, headers)
             body = await _body(headers, receive)
             _refuse_forms(scope["method"], headers, body)
         except Refused as refusal:
@@ -108,10 +111,11 @@ class Gate:
             self._turn_away()
         return f"{self.access.cookie_name}={self.access.cookie}; Path=/; HttpOnly; SameSite=Strict"
 
-    def _refuse_strangers(self, headers: dict[str, str]) -> None:
+    def _refuse_strangers(self, scope: Scope, headers: dict[str, str]) -> None:
         kind, _, bearer = headers.get("authorization", "").partition(" ")
         if not (kind.lower() == "bearer" and self.access.knows_token(bearer.strip())) and not self._has_cookie(headers):
             self._turn_away()
+        _admit(scope)
         if not self.users.take():
             raise Refused(429, "Too many requests: wait a second.", **{"retry-after": "1"})
 
@@ -128,6 +132,20 @@ class Gate:
         raise Refused(
             401, "Open the address that neurotest printed when it started: it holds the token.", **{"www-authenticate": "Bearer"}
         )
+
+
+def _admit(scope: Scope) -> None:
+    """Tell the connection, where it is one of the server's (`places.py`), that whoever speaks there is known."""
+    scope.get("state", {}).get(ADMIT, lambda: None)()
+
+
+async def _enter(send: Send, headers: dict[str, str], cookie: str) -> None:
+    """Go on to the page. A browser that comes from another page, our own file, does not send a strict cookie after a redirect:
+    there a page of ours leads on."""
+    if headers.get("sec-fetch-site") == "cross-site":
+        await _answer(send, 200, ONWARD, {"content-type": "text/html; charset=utf-8", "set-cookie": cookie})
+    else:
+        await _answer(send, 303, b"", {"location": "/", "set-cookie": cookie})
 
 
 def _headers(scope: Scope) -> dict[str, str]:

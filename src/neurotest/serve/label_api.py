@@ -163,8 +163,8 @@ def run(
         app = owner.ask(lambda: application(path, labelling, owner, by))
         access = owner.ask(lambda: Access.of(str(labelling.run["id"]), listener.getsockname()[1]))
         owner.ask(lambda: labelling.start(chooser.ask if chooser else lambda request: None, owner.later))
-        frame.announce(access, str(path), as_json=as_json, browser=browser)
-        frame.serve(app, access, listener)
+        frame.announce(access, str(path), as_json=as_json)
+        frame.serve(app, access, listener, browser=browser)
     finally:
         if chooser is not None:
             chooser.close()

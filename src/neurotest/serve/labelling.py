@@ -18,7 +18,7 @@ from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.stored import ROUNDS, SETTINGS, facts_of, rounds_of
+from neurotest.select.adaptive.stored import SETTINGS, facts_of, rounds_of
 from neurotest.select.exchange import classes_of
 from neurotest.serve.chooser import Choice, Request
 from neurotest.serve.media import Pictures, class_words
@@ -28,6 +28,7 @@ Entry = dict[str, Any]
 ROUND = 20  # labels between two choices, at most
 LEASE = 120.0  # seconds for which an input is kept for whoever looks at it; the page asks for more while it is open
 GRID = 30  # inputs that are looked at together
+GRID_NAME = ", grid"  # ends the name of such a round
 CHOOSING, DONE, SHOW = "choosing", "done", "show"
 
 
@@ -69,6 +70,7 @@ class Labelling:
         words = class_words(classes_of(run), facts.outputs.count)
         self._take_inputs(rows, words, (float(bounds[0]), float(bounds[1])), pool)
         self.given = {p for one in self.rounds for p in one["positions"]}
+        self.grids = [one["positions"] for one in self.rounds if one["ranking"].endswith(GRID_NAME) and one["positions"]]
         self.pending: list[int] = [p for p in self.rounds[-1]["positions"] if p not in self.labels]
         self.chances = np.zeros(len(rows), dtype=np.float32)
         for row in run.ranking(self.rounds[0]["ranking"]):
@@ -173,7 +175,7 @@ class Labelling:
         entry["expected_faults"] = float(self.chances[batch].sum())
         with self.run.transaction(durable=True):
             self.run.add_ranking(ranking, batch, self.chances[batch], len(batch))
-            self.run[ROUNDS] = [*self.rounds, entry]
+            self.run.add_round(entry)
         self.rounds.append(entry)
         self.given.update(batch)
         self._keep_later(batch)
@@ -187,8 +189,8 @@ class Labelling:
         """Into the run, so that exports and reports have it."""
         if position in self.pictures.files or self.pictures.source is None:
             return
-        self.run.save_input(position, self.pictures.read(position), "picked", self.pictures.bounds)
-        self.pictures.files |= {row.position: row.file for row in self.run.files("picked") if row.position == position}
+        stored = self.run.save_input(position, self.pictures.read(position), "picked", self.pictures.bounds)
+        self.pictures.files[position] = self.run.file(stored.relative_to(self.run.path).as_posix())
 
     # -- leases
 
@@ -286,14 +288,18 @@ class Labelling:
 
     def grid(self, holder: str, predicted: int | None = None) -> Entry:
         """Thirty inputs that the network takes for one class, the most suspicious first; by default of the class that promises
-        the most faults."""
+        the most faults. A grid of which nothing was answered is given again."""
         self._check_class(predicted)
         self._release([p for p, (who, _) in self.leases.items() if who == holder])
         free = self._unlabelled(holder)
         number = self._most_promising(free) if predicted is None else predicted
-        batch = self._best(free & (self.predicted == number), GRID)
+        self.grids = [one for one in self.grids if not any(p in self.labels for p in one)]
+        again = (one for one in reversed(self.grids) if self.predicted[one[0]] == number and free[one].all())
+        batch: list[int] = next(again, [])
+        if not batch and (batch := self._best(free & (self.predicted == number), GRID)):
+            self._add_round(f"round {len(self.rounds) + 1}{GRID_NAME}", batch, {})
+            self.grids.append(batch)
         if batch:
-            self._add_round(f"round {len(self.rounds) + 1}, grid", batch, {})
             self._lease(batch, holder, 5 * LEASE)
         return {"predicted": number, "name": self.classes[number], "inputs": [self._about(p) for p in batch]}
 

@@ -18,7 +18,7 @@ from neurotest.campaign.result import class_name
 from neurotest.campaign.shrink import shrunk_of
 from neurotest.campaign.status import control_of, tally_of
 from neurotest.campaign.store import Store, StoredMutant
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, command, spelled
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.report.pictures import bounds_of
 from neurotest.report.rendering import environment
@@ -129,7 +129,7 @@ class Live:
             f"{len(tally.families):,} fault families{beside}."
         )
         text = f"So far {found}" if tally.faults else "No fault so far."
-        steps = (("Go on with it", f"neurotest {self.command} --resume {self.path.name}"),) if state == "unfinished" else ()
+        steps = (("Go on with it", command(self.command, "--resume", self.path)),) if state == "unfinished" else ()
         return Conclusion(text, bad=bool(tally.faults), steps=steps), self._counted(run)
 
     def _counted(self, run: Run) -> list[tuple[str, str]]:
@@ -178,7 +178,7 @@ class Live:
     def families(self, wanted: dict[str, str], search: str, offset: int, limit: int) -> Entry:
         """Families by true class, predicted class and mutation, and by words; the most frequent first."""
         group = self.grouped()
-        rows = list(zip(group.families.table(), group.families.families, strict=True))
+        rows = [(spelled(row), family) for row, family in zip(group.families.table(), group.families.families, strict=True)]
         lists = {name: sorted({str(row[name]) for row, _ in rows}) for name in ("true", "predicted", "operator")}
         fitting = [
             (row, family) for row, family in rows

@@ -110,8 +110,8 @@ def run(
     listener = frame.listening(port)
     access = Access.of(live.id, listener.getsockname()[1])
     try:
-        frame.announce(access, str(path), as_json=as_json, browser=browser)
-        frame.serve(application(live, jobs), access, listener)
+        frame.announce(access, str(path), as_json=as_json)
+        frame.serve(application(live, jobs), access, listener, browser=browser)
     finally:
         jobs.close()
         listener.close()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from neurotest.errors import spelled
 
 Holder = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$", description="One tab of a browser; it makes up its own name.")]
 Position = Annotated[int, Field(ge=0, le=2**53 - 1, description="Where the input stands in the pool.")]
@@ -16,7 +18,16 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Problem(BaseModel):
+class Answer(BaseModel):
+    """What is answered; names in it need not be UTF-8, and are spelled out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spell(cls, value: Any) -> Any:
+        return spelled(value)
+
+
+class Problem(Answer):
     """Why a request was refused, in a sentence."""
 
     detail: str
@@ -62,20 +73,20 @@ class GridAnswering(Body):
     by: Who = ""
 
 
-class Shown(BaseModel):
+class Shown(Answer):
     position: int
     name: str | None
     picture: str
 
 
-class Next(BaseModel):
+class Next(Answer):
     """state: `show`, `choosing` (ask again in a moment) or `done` (nothing is left that could be shown)."""
 
     state: Literal["show", "choosing", "done"]
     input: Shown | None
 
 
-class Stored(BaseModel):
+class Stored(Answer):
     """fault: whether the network says something else; null where there is no class."""
 
     position: int
@@ -83,26 +94,26 @@ class Stored(BaseModel):
     labels: int
 
 
-class Skipped(BaseModel):
+class Skipped(Answer):
     position: int
 
 
-class Undone(BaseModel):
+class Undone(Answer):
     undone: list[int]
     labels: int
 
 
-class Held(BaseModel):
+class Held(Answer):
     held: list[int]
 
 
-class Grid(BaseModel):
+class Grid(Answer):
     predicted: int
     name: str
     inputs: list[Shown]
 
 
-class GridStored(BaseModel):
+class GridStored(Answer):
     """to_name: how many of the wrong ones wait to be named, one by one."""
 
     stored: int
@@ -110,7 +121,7 @@ class GridStored(BaseModel):
     labels: int
 
 
-class Guess(BaseModel):
+class Guess(Answer):
     """chance: how probable the selector thinks it is that the network is wrong here."""
 
     predicted: int
@@ -119,7 +130,7 @@ class Guess(BaseModel):
     answer: float | None = None
 
 
-class Quantity(BaseModel):
+class Quantity(Answer):
     """The range that the quantity lies in, how far an answer may be off, and the method whose order inputs come in."""
 
     low: float
@@ -128,7 +139,7 @@ class Quantity(BaseModel):
     order: str
 
 
-class About(BaseModel):
+class About(Answer):
     """quantity: what is asked for in place of a class."""
 
     run: str
@@ -142,7 +153,7 @@ class About(BaseModel):
     note: str
 
 
-class Progress(BaseModel):
+class Progress(Answer):
     """fault_at: which labels, counted from 1 in the order they came, showed a fault. standing: what the selector says."""
 
     labels: int
@@ -163,19 +174,19 @@ class Progress(BaseModel):
     looking: int
 
 
-class Step(BaseModel):
+class Step(Answer):
     """What to do next, and the command that does it."""
 
     purpose: str
     command: str
 
 
-class Number(BaseModel):
+class Number(Answer):
     name: str
     value: str
 
 
-class State(BaseModel):
+class State(Answer):
     """How a run stands. changed: differs from the last answer's when there is something new to fetch."""
 
     run: str
@@ -192,7 +203,7 @@ class State(BaseModel):
     caution: str
 
 
-class Part(BaseModel):
+class Part(Answer):
     """A section of the report."""
 
     name: str
@@ -200,14 +211,14 @@ class Part(BaseModel):
     html: str
 
 
-class Parts(BaseModel):
+class Parts(Answer):
     """changed: what the state said when they were drawn."""
 
     changed: str
     parts: list[Part]
 
 
-class Family(BaseModel):
+class Family(Answer):
     true: str
     predicted: str
     operator: str
@@ -221,7 +232,7 @@ class Family(BaseModel):
     shrunk: bool
 
 
-class FamilyList(BaseModel):
+class FamilyList(Answer):
     """total: how many fit; the lists are what there is to filter by."""
 
     total: int
@@ -231,7 +242,7 @@ class FamilyList(BaseModel):
     operators: list[str]
 
 
-class FaultRow(BaseModel):
+class FaultRow(Answer):
     number: int
     root: int
     change: str
@@ -240,12 +251,12 @@ class FaultRow(BaseModel):
     picture: bool
 
 
-class FaultList(BaseModel):
+class FaultList(Answer):
     total: int
     faults: list[FaultRow]
 
 
-class Fault(BaseModel):
+class Fault(Answer):
     """judged: what the oracle compared. times: how many times as large the difference is drawn."""
 
     number: int
@@ -271,7 +282,7 @@ class Starting(Body):
     fault: Position
 
 
-class Job(BaseModel):
+class Job(Answer):
     id: str
     kind: Literal["explain", "shrink"]
     fault: int
@@ -280,5 +291,5 @@ class Job(BaseModel):
     page: str | None
 
 
-class Jobs(BaseModel):
+class Jobs(Answer):
     jobs: list[Job]

@@ -179,7 +179,7 @@ def test_whoever_dies_between_a_rounds_rows_and_its_pictures_gets_both(
             with pytest.raises(Death):
                 rounds.resume(begun)
         with Run.open(begun) as run:
-            assert len(run["adaptive rounds"]) == 1
+            assert len(stored.rounds_of(run)) == 1
     proposal = rounds.resume(begun)
     assert (proposal["round"], proposal["again"]) == (2, False)
     with Run.open(begun) as run:

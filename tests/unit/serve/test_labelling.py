@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from tests.unit.serve.subjects import HOLDER, OTHER, POOL, adaptive_run
 
 from neurotest.errors import BadInput
+from neurotest.runs import schema
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.rounds import resume
 from neurotest.select.adaptive.status import status
+from neurotest.select.adaptive.stored import rounds_of
 from neurotest.serve.chooser import Chooser, Request, Selector
 from neurotest.serve.labelling import LEASE, Labelling
 from neurotest.serve.owner import Owner
@@ -201,6 +203,68 @@ def test_the_grid_takes_the_class_that_promises_most(desk: Desk) -> None:
         promise[number] = sum(sorted(chances, reverse=True)[:30])
     assert labelling.grid(HOLDER)["predicted"] == max(promise, key=lambda number: promise[number])
     assert labelling.grid(OTHER, 2)["predicted"] == 2
+
+
+def test_a_grid_without_an_answer_is_given_again(desk: Desk) -> None:
+    """Also after a restart, and to each tab its own."""
+    desk.choose()
+
+    def shown(labelling: Labelling, holder: str, predicted: int | None = None) -> list[int]:
+        return [one["position"] for one in labelling.grid(holder, predicted)["inputs"]]
+
+    common, rarer = np.argsort(-np.bincount(desk.labelling.predicted, minlength=4)).tolist()[:2]
+    mine, other = shown(desk.labelling, HOLDER, common), shown(desk.labelling, OTHER, rarer)
+    assert mine
+    assert other
+    for _ in range(3):
+        assert shown(desk.labelling, HOLDER, common) == mine
+        assert shown(desk.labelling, OTHER, rarer) == other
+    assert len(desk.labelling.rounds) == 3
+    assert not set(shown(desk.labelling, OTHER, common)) & set(mine)  # it is before somebody
+    rounds = len(desk.labelling.rounds)
+    desk.labelling.run.close()
+    desk.labelling = Labelling(desk.path, clock=desk.clock, size=5)
+    assert shown(desk.labelling, HOLDER, common) == mine
+    desk.labelling.answer_grid(HOLDER, mine[:1], [])
+    assert mine[0] not in shown(desk.labelling, HOLDER, common)
+    assert len(desk.labelling.rounds) <= rounds + 1
+
+
+def test_a_round_costs_what_the_first_one_did(desk: Desk) -> None:
+    """Counted in the text of the statements, not by the clock: earlier rounds are not written again."""
+    desk.choose()
+    labelling, sizes, statements = desk.labelling, [], []
+    labelling.run._db.set_trace_callback(statements.append)
+    for number in range(100):
+        labelling._add_round(f"trial {number:03d}", [0, 1, 2], {})
+        sizes.append(sum(map(len, statements)))
+        statements.clear()
+    assert max(sizes) < 1.1 * sizes[0]
+    assert len(labelling.run.rounds()) == 100
+
+
+def test_a_run_of_a_version_that_rewrote_its_rounds_goes_on(begun: Path) -> None:
+    """Its rounds are read as they are stored; new ones are rows after them."""
+    every = schema.MIGRATIONS
+    before = next(number for number, statements in enumerate(every) if any("TABLE round" in one for one in statements))
+    first = rounds_in(begun)
+    with Run.open(begun, write=True) as run:
+        run["adaptive rounds"] = [*first, {**first[0], "ranking": "adaptive round 2"}]
+        run.add_ranking("adaptive round 2", first[0]["positions"], None, len(first[0]["positions"]))
+        run.change("DROP TABLE round", [()])
+        run.change(f"PRAGMA user_version={before}", [()])
+    assert [one["ranking"] for one in rounds_in(begun)] == ["adaptive", "adaptive round 2"]
+    desk = Desk(begun, size=5)
+    desk.choose()
+    desk.labelling.grid(HOLDER)
+    desk.labelling.run.close()
+    assert [one["ranking"] for one in rounds_in(begun)] == ["adaptive", "adaptive round 2", "adaptive round 3, grid"]
+    assert status(begun)["round"] == 3
+
+
+def rounds_in(path: Path) -> list[Any]:
+    with Run.open(path) as run:
+        return rounds_of(run)
 
 
 def test_with_two_classes_the_wrong_ones_are_the_other(tmp_path: Path) -> None:

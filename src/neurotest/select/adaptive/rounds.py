@@ -14,7 +14,7 @@ from neurotest.jobs.stored import stored_data
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.adaptive.selector import faults_of, summary
-from neurotest.select.adaptive.stored import ROUNDS, SETTINGS, Entry, loop_of, round_entry, rounds_of
+from neurotest.select.adaptive.stored import SETTINGS, Entry, loop_of, round_entry, rounds_of
 from neurotest.select.exchange import class_word, classes_of
 
 
@@ -39,7 +39,7 @@ def resume(path: str | Path, budget: int | None = None, *, pool: AnyData | None 
         with run.transaction(durable=True):  # files, then the rows: whoever dies between has proposed nothing
             missing = _pictures(run, pool, batch if files is None else batch[:files])
             run.add_ranking(name, batch, loop.chances[batch], len(batch))
-            run[ROUNDS] = rounds
+            run.add_round(rounds[-1])
             run.export()
         result = _result(run, loop, batch.tolist(), rounds, again=False, stop=method.stop)
         return {**result, "notes": [*result["notes"], *_unlabelled(loop, last["positions"], len(rounds) - 1), *missing]}

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from neurotest.errors import command
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.adaptive.remaining import Remaining
@@ -85,7 +86,7 @@ def advise(path: Path, number: int, pending: int, size: int, rate: float, left: 
     chance = min(1.0, rest / left)
     promise = f"expected to give {rate * size:.2g} faults ({100 * rate:.2g} %)"
     if pending:
-        commands = f"neurotest export {path} --format csv --out FILE, then neurotest labels {path} add FILE"
+        commands = f"{command('export', path, '--format', 'csv', '--out', 'FILE')}, then {command('labels', path, 'add', 'FILE')}"
         return Advice(True, f"Round {number} waits for {pending} labels, {promise}.", commands)
     batch = f"the next {size} labels are {promise}"
     if stop is not None and rate < stop:
@@ -94,7 +95,7 @@ def advise(path: Path, number: int, pending: int, size: int, rate: float, left: 
         return Advice(False, f"Stop: {batch}, and less than one fault is believed to be left.", None)
     if rate <= chance:
         return Advice(False, f"Stop: {batch}, no more than random inputs ({100 * chance:.2g} %).", None)
-    return Advice(True, f"Go on: {batch}, random ones {100 * chance:.2g} %.", f"neurotest select --resume {path}")
+    return Advice(True, f"Go on: {batch}, random ones {100 * chance:.2g} %.", command("select", "--resume", path))
 
 
 def _suspects(run: Run, loop: Loop) -> list[Entry]:

@@ -27,6 +27,7 @@ Entry = dict[str, Any]  # as JSON holds it
 FACTS = "adaptive.npz"
 own(r"adaptive\.npz")
 ROUNDS, SETTINGS, PRIOR, GIVEN = "adaptive rounds", "adaptive settings", "adaptive prior", "adaptive given"  # entries of the run
+# ROUNDS holds the first round, in runs of earlier versions all there were; later ones are rows (`run.add_round`).
 FACED = ("expected", "expected_faults")  # numbers of a round, where they are
 LARGEST = 1 << 33
 
@@ -79,11 +80,12 @@ def rounds_of(run: Run) -> list[Entry]:
             f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
             "--out RUN` on a pool without labels."
         )
-    rounds = run[ROUNDS]
+    first, later = run[ROUNDS], run.rounds()
+    rounds = [*first, *later] if isinstance(first, list) else None
     needed = {"ranking", "positions", "said"}
-    if not (isinstance(rounds, list) and rounds and all(isinstance(r, dict) and needed <= set(r) for r in rounds)):
+    if not (rounds and all(isinstance(r, dict) and needed <= set(r) for r in rounds)):
         raise BadInput(f"{run.path}: its rounds cannot be read; the run is damaged.")
-    return list(rounds)
+    return rounds
 
 
 def loop_of(run: Run, rounds: list[Entry]) -> tuple[Loop, Adaptive]:
