@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable
+from typing import Any
 
 
 class NeurotestError(Exception):
@@ -44,6 +46,48 @@ def visible(text: str, *, lines: bool = False) -> str:
     if not lines:
         text = text.replace("\n", "\\n").replace("\t", "\\t")
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def spelled(value: Any) -> Any:
+    r"""Text that UTF-8 can hold, also inside lists and dictionaries: bytes of a name that is not UTF-8 are spelled out.
+
+    >>> print(spelled({"name": "caf\udce9"})["name"])
+    caf\udce9
+    """
+    if isinstance(value, str):
+        return _LONE.sub(lambda match: match[0].encode("unicode_escape").decode(), value)
+    if isinstance(value, dict):
+        return {spelled(key): spelled(item) for key, item in value.items()}
+    return [spelled(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def shell(*words: object) -> str:
+    r"""Words for a shell, on one line: what it would take for something else stands in quotation marks; what cannot be seen or is
+    not UTF-8 is spelled in bytes, as bash and zsh read them.
+
+    >>> print(shell("rm", "my run", "caf\udce9"))
+    rm 'my run' $'caf\xe9'
+    """
+    return " ".join(_quoted(str(word)) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    try:
+        raw = word.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raw = word.encode("utf-8", "replace")
+    signs = [chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}" for byte in raw]
+    return f"$'{''.join(signs)}'"
+
+
+def command(name: str, *words: object) -> str:
+    """A command of neurotest to be copied into a shell; words that are None are left out."""
+    return shell("neurotest", name, *(word for word in words if word is not None))
 
 
 def near(name: str, names: Iterable[str], most: int = 4) -> str:

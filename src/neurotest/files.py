@@ -14,6 +14,8 @@ from typing import Any
 
 from neurotest.errors import BadInput
 
+SPELLED = "backslashreplace"  # a name that is not UTF-8 is written with backslashes rather than refused
+
 
 def cache_dir() -> Path:
     """Where neurotest keeps what it can make again (`NEUROTEST_CACHE`, else `~/.cache/neurotest`)."""
@@ -103,7 +105,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    write_bytes(path, content.encode())
+    write_bytes(path, content.encode("utf-8", SPELLED))
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -12,6 +12,7 @@ import functools
 import importlib
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, dataclass_transform
 
 from neurotest import checks
-from neurotest.errors import BadInput, near
+from neurotest.errors import BadInput, Remark, near
 from neurotest.reading import refuse_elsewhere
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -128,7 +129,14 @@ def _load(kind: str) -> None:
     for module in modules(kind):
         importlib.import_module(module)
     for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}"):
-        point.load()
+        try:
+            point.load()
+        except Exception as error:  # another package's code may raise anything, and must not take ours along
+            package = point.dist.name if point.dist else point.value
+            reason = f"{type(error).__name__}: {error}"
+            warnings.warn(
+                f"the {kind} {point.name!r} of the package {package} cannot be loaded ({reason}).", Remark, stacklevel=2
+            )
 
 
 def kinds() -> list[str]:

@@ -92,6 +92,16 @@ def _batches(path: Path) -> int | None:
         return None
 
 
+def _fault_before_the_last_batch(path: Path) -> bool:
+    """Whether there is a fault of an earlier batch than the last: it has been printed, because batches follow each other."""
+    sql = "SELECT count(*) FROM mutant WHERE oracle IS NOT NULL AND batch < (SELECT max(batch) FROM mutant)"
+    try:
+        with sqlite3.connect(f"file:{path / 'run.sqlite'}?mode=ro", uri=True, timeout=0.1) as db:
+            return bool(db.execute(sql).fetchone()[0])
+    except sqlite3.Error:
+        return False
+
+
 @pytest.mark.parametrize(("guide", "iterations"), [pytest.param("nlc", 150, marks=pytest.mark.slow), ("goals:batch=64", 600)])
 def test_killed_and_resumed_nothing_is_lost_or_doubled(guide: str, iterations: int, tmp_path: Path) -> None:
     kill_and_resume(tmp_path, 1, iterations, guide)
@@ -104,10 +114,9 @@ def test_killed_twenty_times(guide: str, iterations: int, tmp_path: Path) -> Non
 
 
 def test_ctrl_c_finishes_the_batch_and_says_how_to_resume(tmp_path: Path) -> None:
-    process = start(tmp_path, "fuzz", *ASKED, "--seconds", 100, "--out", "run", "--json")
-    while _batches(tmp_path / "run") is None and process.poll() is None:
+    process = start(tmp_path, "fuzz", *ASKED, "--seconds", 3600, "--out", "run", "--json")
+    while not _fault_before_the_last_batch(tmp_path / "run") and process.poll() is None:
         time.sleep(0.05)
-    time.sleep(1)
     process.send_signal(signal.SIGINT)
     code, out, err = done(process)
     assert code == 3

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from neurotest import registry
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, Remark
 
 
 @pytest.fixture
@@ -139,3 +140,17 @@ def test_everything_registered_can_be_described() -> None:
 def test_values_of_another_kind_are_refused(kind: str, text: str, says: str) -> None:
     with pytest.raises(BadInput, match=re.escape(says)):
         registry.build(kind, text)
+
+
+def test_a_package_that_cannot_be_loaded_is_named_and_the_others_stay(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no such device')")
+    about = tmp_path / "broken_wheels-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-wheels\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[neurotest.toy]\nsquare = broken\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._load.cache_clear()
+    with pytest.warns(Remark, match=r"the toy 'square' of the package broken-wheels .*RuntimeError: no such device"):
+        assert "wheel" in registry.entries(kind)

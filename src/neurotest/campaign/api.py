@@ -25,7 +25,7 @@ from neurotest.campaign.store import Store
 from neurotest.coverage.criterion import Criterion
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import BadInput, Interrupted, command
 from neurotest.executor import Serial, current
 from neurotest.generate.fuzz.guides import Guide, RandomGuide
 from neurotest.generate.fuzz.loop import Fuzzer
@@ -128,7 +128,7 @@ def _fuzz_run(path: str | Path) -> str | Path:
     """Runs of other commands are refused with the command that does it."""
     with Run.open(path) as run:
         if run["command"] == "swarm":
-            raise BadInput(f"{run.path} is a run of 'swarm', not of fuzz: neurotest swarm --resume {run.path}")
+            raise BadInput(f"{run.path} is a run of 'swarm', not of fuzz: {command('swarm', '--resume', run.path)}")
         if run["command"] == "merge":
             raise BadInput(f"{run.path} was merged from several campaigns and cannot be resumed: resume one of those.")
     return path

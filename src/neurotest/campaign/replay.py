@@ -18,7 +18,7 @@ from neurotest.campaign.result import class_name
 from neurotest.campaign.store import FAULTS, Store, StoredMutant
 from neurotest.data.source import content_ids
 from neurotest.devices import exact
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, command
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import guarded, stored_target
@@ -73,7 +73,7 @@ class FaultReader:
     def fault(self, number: int) -> StoredMutant:
         faults = self.store.mutants("number = ? AND oracle IS NOT NULL", number)
         if not faults:
-            raise BadInput(f"{self.run.path} has no fault {number}: `neurotest families {self.run.path}` lists some.")
+            raise BadInput(f"{self.run.path} has no fault {number}: `{command('families', self.run.path)}` lists some.")
         return faults[0]
 
     def root(self, position: int) -> NDArray[np.generic]:

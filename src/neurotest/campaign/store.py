@@ -35,7 +35,7 @@ from neurotest.runs.store import Run
 FAULTS = "faults"
 SEEDS = "seeds.npy"
 own(r"seeds\.npy")
-LARGEST = 1 << 30  # bytes a packed thing may have when unpacked
+LARGEST = 1 << 28  # bytes a packed thing may have when unpacked
 
 COLUMNS = (
     "number, batch, iteration, root, content, expected, predicted, oracle, operator, accepted, gain, l0, l2, linf, chain, file, "
@@ -206,7 +206,7 @@ class Store:
             tally = Tally(first=None)
             if rows:
                 try:
-                    tally.read_first(json.loads(_unpack(rows[0][0])).get("first"))
+                    tally.read_first(json.loads(unpack(rows[0][0])).get("first"))
                 except (ValueError, TypeError, AttributeError, zlib.error):
                     raise BadInput(f"{self.run.path} holds a damaged snapshot; its faults are safe.") from None
             tallies.append(tally.first)
@@ -261,9 +261,9 @@ class Store:
         if not packed:
             return None
         try:
-            plain = json.loads(_unpack(packed["plain"]))
-            control = json.loads(_unpack(packed["control"])) if "control" in packed else None
-            guide = _unpack(packed["guide"])
+            plain = json.loads(unpack(packed["plain"]))
+            control = json.loads(unpack(packed["control"])) if "control" in packed else None
+            guide = unpack(packed["guide"])
             arrays = load(guide) if guide else {}
             entries = {}
             for number, root, used, chain, x, reference in self.run.rows("SELECT * FROM corpus"):
@@ -287,11 +287,12 @@ def _pack(entry: Entry, x: NDArray[np.generic]) -> bytes:
     return zlib.compress(np.ascontiguousarray(x).tobytes(), 1) if entry.chain else b""  # a seed lies in seeds.npy
 
 
-def _unpack(content: bytes) -> bytes:
+def unpack(content: bytes, largest: int = LARGEST) -> bytes:
+    """What `zlib` packed, if it is not more than that."""
     stream = zlib.decompressobj()
-    data = stream.decompress(content, LARGEST)
-    if stream.unconsumed_tail:
-        raise ValueError("too large")
+    data = stream.decompress(content, largest + 1)
+    if len(data) > largest:
+        raise BadInput(f"the run holds a row of more than {largest:,} bytes when unpacked: refused, it is damaged.")
     return data
 
 
@@ -299,4 +300,4 @@ def _image(content: bytes, seeds: Seeds, root: int) -> NDArray[np.generic]:
     seed = seeds.x[root]
     if not content:
         return np.asarray(seed)
-    return np.frombuffer(_unpack(content), dtype=seed.dtype).reshape(seed.shape)
+    return np.frombuffer(unpack(content, seed.nbytes), dtype=seed.dtype).reshape(seed.shape)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from neurotest.check.result import CheckResult
 from neurotest.check.subject import Clock, Subject, inputs_in_time, measured_pace
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
-from neurotest.errors import BadInput, Remark, near
+from neurotest.errors import BadInput, Remark, near, shell
 from neurotest.jobs.life import other_setting
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.parts import Parts
@@ -216,4 +215,4 @@ class _Check(Job[CheckResult]):
 
 def words(target: Target, source: Source) -> str:
     """Target, data and what describes the target, as they stand on a command line."""
-    return shlex.join([target.spec, source.spec or "DATA", *described(target_config(target))])
+    return shell(target.spec, source.spec or "DATA", *described(target_config(target)))

@@ -9,7 +9,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, command
 
 if TYPE_CHECKING:
     from neurotest.coverage import Coverage
@@ -100,7 +100,7 @@ def tables(coverage: Coverage, *, per_layer: bool) -> None:
         show.table("per class", *class_table(coverage))
     print(MEANING)
     if coverage.run:
-        print(f"growth curves, layers and never-covered neurons: {coverage.run} (`neurotest report {coverage.run}`)")
+        print(f"growth curves, layers and never-covered neurons: {coverage.run} (`{command('report', coverage.run)}`)")
 
 
 def layer_tables(coverage: Coverage) -> list[tuple[list[str], list[list[str]]]]:

@@ -9,6 +9,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
+from neurotest.errors import command
 
 
 @opt.overrides_target
@@ -73,7 +74,7 @@ def _show(content: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     if content["comparison"] is not None:
         _show_comparison(content["comparison"])
     if content["run"]:
-        print(f"everything: {content['run']}; page: neurotest report {content['run']}")
+        print(f"everything: {content['run']}; page: {command('report', content['run'])}")
 
 
 def _show_bias(name: str, bias: dict[str, Any] | None) -> None:

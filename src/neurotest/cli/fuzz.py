@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.errors import command
 
 if TYPE_CHECKING:
     from neurotest.campaign import FuzzResult
@@ -231,7 +232,7 @@ def print_result(result: FuzzResult) -> None:
     stopped = "few new goals are expected" if result.stopped == "new goals" else f"{result.stopped} spent"
     print(f"{advice(result.faults, content['unseen'])}; stopped: {stopped}")
     if result.run:
-        print(f"images and chains: {result.run} (`neurotest families {result.run}`, `neurotest shrink {result.run}`)")
+        print(f"images and chains: {result.run} (`{command('families', result.run)}`, `{command('shrink', result.run)}`)")
 
 
 def _numbers(name: str, content: dict[str, Any]) -> list[str]:

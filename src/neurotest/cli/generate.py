@@ -9,7 +9,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, command
 
 NUMBERS = (
     "outputs", "faults", "families", "roots", "by_predicted.*", "forwards", "backwards", "seconds", "evenness.*", "distance.*",
@@ -335,7 +335,7 @@ def _show_swarm(content: dict[str, Any], families: list[dict[str, Any]], quiet: 
     noise = content["controls"].get("noise")
     if noise is not None and content["rate_interval"][0] <= noise["rate_interval"][1]:
         show.remark("the swarm does not clearly beat random noise of equal norm.", quiet=quiet)
-    tail = f"; faults: {content['run']} (`neurotest neurons {content['run']}` says which neurons they are caused by)"
+    tail = f"; faults: {content['run']} (`{command('neurons', content['run'])}` says which neurons they are caused by)"
     show.remark(
         f"{content['forwards']:,} forward passes, {content['seconds']:.1f} s{tail if content['run'] else ''}", quiet=quiet
     )

@@ -8,6 +8,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli.settings_file import FILE, TOML, names_files
+from neurotest.errors import command
 
 
 @opt.takes_target
@@ -40,6 +41,6 @@ def init(
 
     def print_result() -> None:
         print(text, end="")
-        print(f"\nwritten to {FILE}; now: neurotest check {target} {data or 'DATA'}")
+        print(f"\nwritten to {FILE}; now: {command('check', target, data or 'DATA')}")
 
     return content, print_result

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from neurotest.errors import command
 from neurotest.files import write_bytes
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def write_junit(path: Path, result: CheckResult) -> None:
     failing = {finding.examination for finding in result.findings if finding.severity == "alarm"}
     counts = {"tests": len(result.examined), "failures": len(failing), "errors": 0, "skipped": skipped}
     attributes = {name: str(count) for name, count in counts.items()} | {"time": f"{result.seconds:.3f}"}
-    suite = ElementTree.Element("testsuite", {"name": _text(f"neurotest check {result.target}"), **attributes})
+    suite = ElementTree.Element("testsuite", {"name": _text(command("check", result.target)), **attributes})
     for one in result.examined:
         about = {"classname": "neurotest.check", "name": one.name, "time": f"{one.seconds:.3f}"}
         case = ElementTree.SubElement(suite, "testcase", about)

@@ -9,7 +9,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, command
 
 SHOWN = 20  # rows of a table
 ACTIONS = {
@@ -73,7 +73,7 @@ def _added(result: dict[str, Any], run: Path) -> str:
     ) if result[name]]  # fmt: skip
     pending = result["pending"]
     more = f"{pending} inputs of round {result['round']} have none yet; " if pending else ""
-    return f"{', '.join(counts)}; {result['labels']} in all; {more}next: neurotest select --resume {run}"
+    return f"{', '.join(counts)}; {result['labels']} in all; {more}next: {command('select', '--resume', run)}"
 
 
 def _undone(path: Path, which: str | None, by: str) -> opt.Result:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neurotest.cli import show
+from neurotest.errors import command
 
 MAP_AFTER = 60.0  # seconds of processor time that a command took: then its map adds less than a tenth
 RUNS = ("run", "resume")  # parameters that name a run
@@ -85,9 +86,9 @@ def _page(path: Path, layout: str | None, *, quiet: bool) -> Path | None:
             warnings.simplefilter("ignore", Remark)  # the command has said what there is to say of its network
             return write_report(path, layout=layout)
     except KeyboardInterrupt:
-        show.remark(f"interrupted while its page was written; the run is whole: neurotest report {path}", quiet=quiet)
+        show.remark(f"interrupted while its page was written; the run is whole: {command('report', path)}", quiet=quiet)
     except Exception as error:
-        show.remark(f"its page could not be written ({error}); the run is whole: neurotest report {path}", quiet=quiet)
+        show.remark(f"its page could not be written ({error}); the run is whole: {command('report', path)}", quiet=quiet)
     return None
 
 
@@ -101,5 +102,5 @@ def _tracked(path: Path, tracker: str, *, quiet: bool) -> str | None:
         reason = "interrupted"
     except Exception as error:
         reason = str(error)
-    show.remark(f"not tracked ({reason}); the run is whole: neurotest runs track {path} {tracker}", quiet=quiet)
+    show.remark(f"not tracked ({reason}); the run is whole: {command('runs', 'track', path, tracker)}", quiet=quiet)
     return None

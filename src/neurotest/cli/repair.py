@@ -9,6 +9,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
+from neurotest.errors import command
 
 if TYPE_CHECKING:
     from neurotest.repair import RepairResult
@@ -85,4 +86,4 @@ def print_result(result: RepairResult) -> None:
     for control, reason in result.absent.items():
         show.remark(f"no control {control}: {reason}")
     if result.weights is not None:
-        print(f"weights: {result.weights}; the network with them: run:{result.run}; pictures: `neurotest report {result.run}`")
+        print(f"weights: {result.weights}; the network with them: run:{result.run}; pictures: `{command('report', result.run)}`")

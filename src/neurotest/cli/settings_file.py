@@ -15,6 +15,7 @@ DESCRIPTION = (
 )  # fmt: skip
 
 DATA = ("train", "holdout")
+LARGEST = 1 << 20  # bytes: its parser is slow
 SECTIONS = {"target": DESCRIPTION, "data": DATA}
 KINDS = ("dir", "npz", "parquet", "webdataset", "wav", "idx", "zoo")  # readers of files that run no code
 
@@ -27,7 +28,7 @@ def read_toml(file: Path, wanted: str = "target") -> dict[str, Any]:
     from neurotest.errors import BadInput, near
     from neurotest.reading import read_text, reading
 
-    text = read_text(file, "a TOML file")
+    text = read_text(file, "a TOML file", limit=LARGEST)
     with reading(file, "a TOML file"):
         sections = tomllib.loads(text)
     for section, content in sections.items():

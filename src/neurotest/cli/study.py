@@ -10,6 +10,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
+from neurotest.errors import command
 
 SHOWN = 80  # rows of a table on the screen; the run holds all
 
@@ -50,8 +51,8 @@ def print_tables(result: dict[str, Any]) -> None:
     if result["checks"]:
         show.table("checks", ["claim", "points"], [[name, f"{value:+g}"] for name, value in result["checks"].items()])
     if result["missing"]:
-        print(f"{len(result['missing'])} cells are missing: neurotest study {result['study']} --resume {result['run']}")
-    print(f"everything: {result['run']}; charts and pictures: neurotest report {result['run']}")
+        print(f"{len(result['missing'])} cells are missing: {command('study', result['study'], '--resume', result['run'])}")
+    print(f"everything: {result['run']}; charts and pictures: {command('report', result['run'])}")
 
 
 def _text(value: Any) -> str:

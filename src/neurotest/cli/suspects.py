@@ -8,6 +8,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
+from neurotest.errors import command
 
 SHOWN = 20  # rows of the table
 
@@ -42,6 +43,6 @@ def suspects(
             cells = [[*(str(row[column]) for column in named), f"{row['margin']:.1f}"] for row in rows]
             show.table(f"the first {len(rows)} of {result.count}", [*named, "log-odds against the label"], cells)
         if result.run:
-            print(f"pictures: `neurotest report {result.run}`; all of them: --json")
+            print(f"pictures: `{command('report', result.run)}`; all of them: --json")
 
     return result.to_dict(), print_result

@@ -13,7 +13,7 @@ import numpy as np
 
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, command
 from neurotest.levels import levels_of
 from neurotest.public import public
 from neurotest.scan import fit, read
@@ -66,7 +66,7 @@ class Proposal:
         lines = [
             "# Written by `neurotest init`, for commands that are started in this folder; options typed with them go over it.",
             "# A network to load cannot stand here: a file found by chance must not run code. So commands are",
-            f"#     neurotest check {_one_line(spec)} {_one_line(data or 'DATA')}",
+            f"#     {_one_line(command('check', spec, data or 'DATA'))}",
             "",
             "[target]",
         ]

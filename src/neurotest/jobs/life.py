@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from neurotest import interrupts
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import BadInput, Interrupted, command
 from neurotest.jobs.finished import note
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import named_code
@@ -117,9 +117,8 @@ def safe_point(run: Run, kept: Callable[[], str], *, new: bool) -> Iterator[None
 
 def resume_with(run: Run) -> str:
     """The command that goes on with a run."""
-    config = run["config"]
-    study = f" {config['study']}" if run["command"] == "study" else ""
-    return f"neurotest {run['command']}{study} --resume {run.path}"
+    study = run["config"]["study"] if run["command"] == "study" else None
+    return command(run["command"], study, "--resume", run.path)
 
 
 def finish(run: Run | None, result: Result | dict[str, Any]) -> None:

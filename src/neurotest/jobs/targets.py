@@ -6,7 +6,7 @@ import hashlib
 
 import torch
 
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, shell
 from neurotest.jobs.stored import stored_target
 from neurotest.registry import register
 from neurotest.runs.folder import own
@@ -28,7 +28,8 @@ def from_run(path: str) -> Target:
         file = run.file(WEIGHTS)
         if run["state"] != "done" or not file.exists():
             raise BadInput(
-                f"run:{path} holds no weights: the repair is not finished (--resume {path}), or --no-regression refused them."
+                f"run:{path} holds no weights: the repair is not finished ({shell('--resume', path)}), or --no-regression "
+                "refused them."
             )
         return with_weights(stored_target(run), file.read(), WeightsFile(file.path.resolve(), ""))
 

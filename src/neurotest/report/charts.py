@@ -11,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from neurotest.errors import spelled
 from neurotest.report.rendering import render
 from neurotest.runs.export import cell
 
@@ -58,7 +59,8 @@ def csv_link(rows: Rows) -> str:
 def styled(spec: Spec, *, framed: bool = False) -> Spec:
     """A specification in the type and on the ground of the page."""
     config = {"font": "sans-serif", "background": None, "view": {"stroke": "#dddddd" if framed else None}}
-    return {"config": config, **spec}
+    whole: Spec = spelled({"config": config, **spec})  # the renderer takes UTF-8 only
+    return whole
 
 
 def svg(spec: Spec, *, framed: bool = False) -> Markup:

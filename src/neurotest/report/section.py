@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
+from neurotest.errors import command as command  # for the steps of a conclusion
 from neurotest.runs.store import Run
 
 Row = dict[str, Any]
@@ -39,11 +39,6 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 def joined(words: list[str]) -> str:
     """A, B and C."""
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
-
-
-def command(name: str, *words: object) -> str:
-    """A command to be copied into a shell: what a shell would take for something else stands in quotation marks."""
-    return shlex.join(["neurotest", name, *(str(word) for word in words if word is not None)])
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from neurotest.files import SPELLED
 from neurotest.runs.plain import dumps
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 SUMMARY, SELECTION = "run.json", "selection.csv"
 COLUMNS = ("method", "rank", "position", "content", "score", "picked", "label", "predicted", "labelled", "file")
-# A file name that is no Unicode may stand in a row: it is shown with backslashes rather than refused.
-ERRORS = "backslashreplace"
 
 
 def cell(value: Any) -> Any:
@@ -29,7 +28,7 @@ def export(run: Run) -> None:
     run.file(SUMMARY).write(json.dumps(_summary(run), indent=1, allow_nan=False) + "\n")
     if not run.methods():
         return
-    with run.file(SELECTION).writing_text(ERRORS) as out:
+    with run.file(SELECTION).writing_text(SPELLED) as out:
         writer = csv.writer(out)
         writer.writerows([cell(value) for value in row] for row in _selection(run))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from neurotest.errors import BadInput
-from neurotest.files import alive
+from neurotest.files import SPELLED, alive
 
 LARGEST = 1 << 33  # bytes of a file, unless its reader allows less
 DEEPEST = 4  # folders in folders that a run has at most
@@ -253,7 +253,7 @@ class RunFile:
 
     def write(self, content: bytes | str) -> None:
         with self.writing() as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(content.encode("utf-8", SPELLED) if isinstance(content, str) else content)
 
     @contextmanager
     def writing_text(self, errors: str = "strict") -> Iterator[IO[Any]]:

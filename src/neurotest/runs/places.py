@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, shell
 from neurotest.runs import schema
 from neurotest.runs.folder import Folder
 from neurotest.runs.lock import NAME as LOCK
@@ -76,7 +76,7 @@ def refuse_occupied(path: Path) -> None:
     except OSError as error:
         raise BadInput(f"cannot look into --out {path}: {error.strerror}. Choose another place.") from error
     if schema.FILE in names:
-        raise BadInput(f"{path} holds a run already: continue it with --resume {path}, or choose another --out.")
+        raise BadInput(f"{path} holds a run already: continue it with {shell('--resume', path)}, or choose another --out.")
     # What a run that died while being made leaves behind is ours to overwrite; anything else is somebody's.
     if others := [name for name in names if name != LOCK and not HALF.fullmatch(name)]:
         raise BadInput(f"--out {path} is not empty (it holds {others[0]}): give a directory that does not exist yet.")

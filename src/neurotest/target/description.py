@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, shell
 from neurotest.pictures import Preprocess
 from neurotest.reading import user_path
 from neurotest.target.code import expecting, imported, ran
@@ -113,7 +113,7 @@ class Description:
         if self.spec is None:
             raise BadInput("the network was given in memory, by a Python program: pass it again as the target.")
         self._check("weights", self.weights, self.sha256, "--weights FILE")
-        option, hashes = f"--target {self.spec}", {}
+        option, hashes = shell("--target", self.spec), {}
         what = "the code" if self.spec.startswith("py:") else "the network"
         origin = self.module or source_file(self.spec)
         self._check(what, origin, self.code, option)
