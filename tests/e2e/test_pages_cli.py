@@ -40,7 +40,7 @@ def test_a_page_that_fails_costs_itself(cli: Cli, monkeypatch: pytest.MonkeyPatc
     said = cli(*SELECT, "--out", "run", "--json")
     assert said.code == 0
     assert len(json.loads(said.out)["indices"]) == 6
-    assert "the run is whole: neurotest report run" in said.err
+    assert "The results are stored; to try again: neurotest report run" in said.err
     with Run.open("run") as run:
         assert run["state"] == "done"
 

@@ -100,5 +100,5 @@ def test_a_tracker_that_cannot_be_reached_costs_nothing_of_the_run(tmp_path: Pat
     variables = {"MLFLOW_TRACKING_URI": place, "MLFLOW_ALLOW_FILE_STORE": "true"}
     done = neurotest_command(*SELECT, "--out", str(tmp_path / "run"), "--track", "mlflow", **variables)
     assert done.returncode == 0
-    assert "the run is whole: neurotest runs track" in done.stderr
+    assert "The results are stored; to try again: neurotest runs track" in done.stderr
     assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "done"

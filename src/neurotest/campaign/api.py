@@ -195,7 +195,7 @@ class _Campaign(Job[FuzzResult]):
 
     def restore(self, run: Run) -> None:
         store = Store(run)
-        store.check_seeds(self.fuzzer.seeds)
+        store.reopen(self.fuzzer.seeds)
         self.driver = self._driver(store)
         self.driver.restore()
         with run.transaction():

@@ -106,13 +106,20 @@ class Store:
             raise BadInput(f"{file} holds {len(x) if x.ndim else 1} seeds, the run names {len(rows)}: it is damaged.")
         return x, {int(position): row for row, (position,) in enumerate(rows)}
 
-    def check_seeds(self, seeds: Seeds) -> None:
-        """Refuse seeds that are not the run's."""
+    def reopen(self, seeds: Seeds) -> None:
+        """Refuse seeds that are not the run's. Write the file of images again if it is damaged."""
         rows = self.run.rows("SELECT content FROM input ORDER BY position")
         if [str(content) for (content,) in rows] != seeds.contents.tolist():
             raise BadInput(
                 f"the seeds are not those {self.run.path} was started with: resume it with the same data, or start a new one."
             )
+        try:
+            x, _ = self.seeds()
+            same = x.dtype == seeds.x.dtype and np.array_equal(x, seeds.x)
+        except (BadInput, OSError):
+            same = False
+        if not same:
+            write_seeds(self.run, seeds.x)
 
     # -- mutants
 

@@ -246,7 +246,7 @@ class _SwarmJob(Job[SwarmResult]):
 
     def restore(self, run: Run) -> None:
         """Back to the last finished group."""
-        Store(run).check_seeds(self.seeds)
+        Store(run).reopen(self.seeds)
         run["classes"] = run["classes"] or list(self.classes or ())
         if "swarm" not in run:
             return

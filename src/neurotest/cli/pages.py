@@ -86,9 +86,10 @@ def _page(path: Path, layout: str | None, *, quiet: bool) -> Path | None:
             warnings.simplefilter("ignore", Remark)  # the command has said what there is to say of its network
             return write_report(path, layout=layout)
     except KeyboardInterrupt:
-        show.remark(f"interrupted while its page was written; the run is whole: {command('report', path)}", quiet=quiet)
+        reason = "interrupted"
     except Exception as error:
-        show.remark(f"its page could not be written ({error}); the run is whole: {command('report', path)}", quiet=quiet)
+        reason = str(error)
+    show.remark(f"the page was not written ({reason}). The results are stored; to try again: {command('report', path)}", quiet=quiet)
     return None
 
 
@@ -102,5 +103,5 @@ def _tracked(path: Path, tracker: str, *, quiet: bool) -> str | None:
         reason = "interrupted"
     except Exception as error:
         reason = str(error)
-    show.remark(f"not tracked ({reason}); the run is whole: {command('runs', 'track', path, tracker)}", quiet=quiet)
+    show.remark(f"not tracked ({reason}). The results are stored; to try again: {command('runs', 'track', path, tracker)}", quiet=quiet)
     return None

@@ -99,6 +99,27 @@ def test_seeds_that_are_something_else(target: Target, campaign: FuzzResult, tmp
     assert not (tmp_path / "merged").exists()
 
 
+@pytest.mark.parametrize("damage", ["cut", "gone", "changed", "link"])
+def test_a_resumed_campaign_writes_damaged_seeds_again(
+    target: Target, campaign: FuzzResult, seeds: str, tmp_path: Path, damage: str
+) -> None:
+    assert campaign.run is not None
+    file = campaign.run / "seeds.npy"
+    content = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(content[:-7])
+    elif damage == "changed":
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    else:
+        shutil.move(file, tmp_path / "my own.npy")
+        if damage == "link":
+            file.symlink_to(tmp_path / "my own.npy")
+    fuzz(target, seeds, resume=campaign.run, iterations=400)
+    assert not file.is_symlink()
+    assert file.read_bytes() == content
+    assert replay(f"{campaign.run}#0", target)
+
+
 def test_training_data_that_changed_are_refused(target: Target, seeds: str, tmp_path: Path) -> None:
     x = np.random.default_rng(1).integers(0, 200, (30, 1, 8, 8), dtype=np.uint8)
     np.savez(tmp_path / "train.npz", x=x)
