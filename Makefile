@@ -18,7 +18,8 @@ RAY := $(VENV)-ray
 QUIET ?= -qq
 # In a rule: the pip of the environment whose stamp is being made.
 PIP = $(@D)/bin/python -m pip --disable-pip-version-check --no-input $(QUIET)
-WITH := --constraint constraints.txt
+# What was installed is written beside the stamp: `scripts/lock.py check` compares it with constraints.lock.
+WITH = --constraint constraints.txt --report "$@.json"
 
 # Waiting threads that spin make torch several times slower as soon as a second process is busy.
 export OMP_WAIT_POLICY := PASSIVE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,27 @@ def test_embedded_data_weights_and_scripts_of_others_are_named_in_the_notice() -
     families = {name.rsplit("/", 1)[1].split("-")[0] + "-" for name in embedded if "/weights/" in name}
     assert [name for name in embedded if "/weights/" not in name and name not in notice] == []
     assert [family for family in families if family not in notice] == []
+
+
+def lock(*arguments: str) -> subprocess.CompletedProcess[str]:
+    script = Path(__file__).parents[2] / "scripts" / "lock.py"
+    return subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_lock_has_the_pinned_versions() -> None:
+    checked = lock("check")
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_an_installed_file_with_another_hash_is_named(tmp_path: Path, changed: bool) -> None:
+    text = (Path(__file__).parents[2] / "constraints.lock").read_text()
+    match = re.search(r"^numpy==(\S+) [^=]+--hash=sha256:(\w{64})", text, re.M)
+    assert match
+    digest = "0" * 64 if changed else match[2]
+    download = {"archive_info": {"hashes": {"sha256": digest}}}
+    report = {"install": [{"metadata": {"name": "NumPy", "version": match[1]}, "download_info": download}]}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    checked = lock("check", str(tmp_path / "report.json"))
+    assert checked.returncode == int(changed)
+    assert ("numpy" in checked.stdout) == changed

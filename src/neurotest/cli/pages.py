@@ -89,7 +89,9 @@ def _page(path: Path, layout: str | None, *, quiet: bool) -> Path | None:
         reason = "interrupted"
     except Exception as error:
         reason = str(error)
-    show.remark(f"the page was not written ({reason}). The results are stored; to try again: {command('report', path)}", quiet=quiet)
+    show.remark(
+        f"the page was not written ({reason}). The results are stored; to try again: {command('report', path)}", quiet=quiet
+    )
     return None
 
 
@@ -103,5 +105,7 @@ def _tracked(path: Path, tracker: str, *, quiet: bool) -> str | None:
         reason = "interrupted"
     except Exception as error:
         reason = str(error)
-    show.remark(f"not tracked ({reason}). The results are stored; to try again: {command('runs', 'track', path, tracker)}", quiet=quiet)
+    show.remark(
+        f"not tracked ({reason}). The results are stored; to try again: {command('runs', 'track', path, tracker)}", quiet=quiet
+    )
     return None

@@ -108,5 +108,21 @@ def test_what_unpacks_to_little_or_to_few_times_its_size_is_read() -> None:
     check_unpacked("f", 2000, 1000, always=10, times=2)
     with pytest.raises(BadInput, match="at most 2 times as large as on the disk"):
         check_unpacked("f", 2001, 1000, always=10, times=2)
-    with pytest.raises(BadInput, match="would need .* are free"):
+    with pytest.raises(BadInput, match=r"would need .* are free"):
         check_unpacked("f", 1 << 60, 1 << 60)
+
+
+@pytest.mark.parametrize("field", [5, 7, 8, 2])
+def test_a_field_of_the_wrong_kind_is_refused(tmp_path: Path, field: int) -> None:
+    """Thrift's `true` where a header or a size belongs. The fields before it are the kind and both sizes."""
+    header, last = bytearray(), 0
+    for number in sorted({1, 2, 3, field}):
+        header += bytes([number - last << 4 | (1 if number == field else 5)]) + (b"" if number == field else b"\x02")
+        last = number
+    if field == 2:  # a structure where a size belongs
+        header = bytearray(b"\x15\x02\x1c\x00\x15\x02")
+    (tmp_path / "page").write_bytes(bytes(header) + b"\x00")
+    handle = os.open(tmp_path / "page", os.O_RDONLY)
+    with pytest.raises(ValueError, match="is not a"):
+        pages._page(handle, 0)
+    os.close(handle)
