@@ -46,7 +46,7 @@ help:
 demo: $(VENV)/.runtime
 	$(BIN)/neurotest demo $(ARGS)
 
-bench: $(VENV)/.runtime
+bench: $(VENV)/.dev
 	$(BIN)/neurotest bench $(ARGS)
 
 test test-all test-peers test-models test-models-all test-ray test-kernels: export OMP_NUM_THREADS := 1
@@ -65,18 +65,18 @@ fuzz: $(VENV)/.dev
 # A skipped comparison fails, and so does a run in which one of the packages was compared with by no test.
 test-peers: export NEUROTEST_PEERS := required
 test-peers: $(PEERS)/.peers
-	$(PEERS)/bin/python -m pytest -q -m peer tests $(ARGS)
+	$(PEERS)/bin/python -m pytest -q -m peer tests lab/tests $(ARGS)
 
 # A skip fails here, too, and so does a library from which no network was tested.
 test-models test-models-all: export NEUROTEST_MODELS := required
 test-models: $(MODELS)/.models
-	$(MODELS)/bin/python -m pytest -q -m "models and not slow" tests $(ARGS)
+	$(MODELS)/bin/python -m pytest -q -m "models and not slow" tests lab/tests $(ARGS)
 
 test-models-all: $(MODELS)/.models
-	$(MODELS)/bin/python -m pytest -q -n $(JOBS) --maxprocesses 8 -m models tests $(ARGS)
+	$(MODELS)/bin/python -m pytest -q -n $(JOBS) --maxprocesses 8 -m models tests lab/tests $(ARGS)
 
 # Skips fail here, too. All of them, or some: make test-ray RAY_TESTS=tests/unit/scale/test_same_answer.py
-RAY_TESTS ?= tests
+RAY_TESTS ?= tests lab/tests
 test-ray: export NEUROTEST_RAY := required
 test-ray: $(RAY)/.ray
 	PATH="$(abspath $(RAY))/bin:$$PATH" $(RAY)/bin/python -m pytest -q -m ray $(RAY_TESTS) $(ARGS)
@@ -98,7 +98,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 contracts: $(VENV)/.dev
-	PYTHONPATH=src $(BIN)/lint-imports
+	PYTHONPATH=src:lab/src $(BIN)/lint-imports
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
@@ -129,9 +129,9 @@ $(VENV)/.runtime: $(VENV)/.torch pyproject.toml
 	$(PIP) install $(WITH) --no-build-isolation --editable .
 	@touch "$@"
 
-$(VENV)/.dev: $(VENV)/.torch pyproject.toml
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml lab/pyproject.toml
 	@echo 'Installing neurotest and the tools to test it'
-	$(PIP) install $(WITH) --no-build-isolation --editable '.[dev]'
+	$(PIP) install $(WITH) --no-build-isolation --editable '.[dev]' --editable ./lab
 	@touch "$(VENV)/.runtime" "$@"
 
 # In a rule: let the environment see the packages of $(VENV), after its own.
@@ -141,21 +141,21 @@ BORROW = @$(BIN)/python $(SITE) > "$$($(@D)/bin/python $(SITE))/borrowed.pth"
 $(PEERS)/.peers: $(PEERS)/.made $(VENV)/.dev
 	@echo 'Installing the packages to compare neurotest with'
 	$(BORROW)
-	$(PIP) install $(WITH) --no-build-isolation --editable '.[peers]'
+	$(PIP) install $(WITH) --no-build-isolation --editable '.[peers]' --editable ./lab
 	@touch "$@"
 
 $(MODELS)/.models: $(MODELS)/.made $(VENV)/.dev
 	@echo 'Installing the model libraries'
 	$(BORROW)
-	$(PIP) install $(WITH) --no-build-isolation --editable '.[networks]'
+	$(PIP) install $(WITH) --no-build-isolation --editable '.[networks]' --editable ./lab
 	@touch "$@"
 
 $(RAY)/.ray: $(RAY)/.made $(VENV)/.dev
 	@echo 'Installing Ray'
 	$(BORROW)
-	$(PIP) install $(WITH) --no-build-isolation --editable '.[ray,test]'
+	$(PIP) install $(WITH) --no-build-isolation --editable '.[ray,test]' --editable ./lab
 	@touch "$@"
 
 clean:
 	rm -rf .venv .venv-peers .venv-models .venv-ray build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src lab tests docs scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -30,7 +30,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "criterion": ("coverage",),
     "selector": ("select",),
     "estimator": ("select",),
-    "study": ("studies",),
+    "study": (),  # of neurotest-lab
     "mutation": ("mutate",),
     "attack": ("generate",),
     "generator": ("generate",),

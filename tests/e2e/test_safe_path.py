@@ -37,7 +37,6 @@ SLOW_WALKS = {
     "swarm": ("swarm", NETWORK, "zoo:mnist/test[:4]", "--out", "../swarmed"),
     "check": ("check", NETWORK, DATA, "--time", "30s", "--out", "../checked"),
 }
-LONG = {"study"}  # the same workers, for a quarter of an hour
 
 
 COMMAND = """
@@ -138,7 +137,7 @@ def test_workers_of_a_ray_import_none(neurotest: Path, sent: Path) -> None:
 
 def test_every_command_that_takes_workers_is_walked() -> None:
     parallel = {command.__name__ for command in COMMANDS if "workers" in inspect.signature(command).parameters}
-    assert parallel == {*WALKS, *SLOW_WALKS, *LONG}
+    assert parallel == {*WALKS, *SLOW_WALKS}
 
 
 def test_the_selector_behind_the_label_page_imports_none(neurotest: Path, runs: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from neurotest.measure.answers import Answers, answers
 
 package("cleanlab")
 pytestmark = pytest.mark.peer("cleanlab")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab" / "scripts"))
 
 
 @pytest.fixture(scope="module", params=["mnist-lenet5 mnist", "fashion-lenet5 fashion-mnist", "cifar10-resnet20 cifar10"])

@@ -13,7 +13,7 @@ from neurotest import zoo
 pytestmark = pytest.mark.skipif(
     zoo.find("mnist-lenet1").weights is None or not Path("/proc/self/status").exists(), reason="needs LeNet-1's weights and Linux"
 )
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "measure_memory.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "lab" / "scripts" / "measure_memory.py"
 
 
 def measured(iterations: int, folder: Path) -> dict[str, Any]:

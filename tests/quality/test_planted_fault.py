@@ -10,7 +10,7 @@ import pytest
 from tests.quality.planted import DESIGN, GUIDES, MOST, REPORT, arrives, measure
 
 from neurotest.generate.fuzz import build_guide
-from neurotest.studies.fuzzing import cells
+from neurotest_lab.studies.fuzzing import cells
 
 RESULT = Path(__file__).resolve().parents[2] / "docs" / "results" / "fuzzing-guides.json"
 WITHIN = {"tensorfuzz:0.004": 1500}  # forward passes in which guides that help arrive

@@ -109,7 +109,7 @@ def test_a_printed_table_is_stored_with_version_and_date(results: ModuleType, tm
     code = tmp_path / "_results.py"
     code.write_text((DOCS / "_results.py").read_text())
     (tmp_path / "results").mkdir()
-    command = [sys.executable, str(code), "new", "--command", "python scripts/x.py", "--title", "a table"]
+    command = [sys.executable, str(code), "new", "--command", "python lab/scripts/x.py", "--title", "a table"]
     subprocess.run(command, input=TABLE, text=True, check=True, cwd=ROOT / "src", capture_output=True)
     assert results.load("new", tmp_path / "results").rows[1] == ["b", "x", "2 (1 .. 3)"]
 
@@ -154,7 +154,7 @@ def test_measured_numbers_of_studies_are_not_typed(study: str) -> None:
     assert not re.findall(r"(?<![\w.])[-+]?\d*\.\d+|\d+(?:\.\d+)? %", SETTING.sub("", text))
 
 
-STORED = tomllib.loads((ROOT / "scripts" / "store_study.toml").read_text(encoding="utf-8"))
+STORED = tomllib.loads((ROOT / "lab" / "scripts" / "store_study.toml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -165,7 +165,7 @@ def test_stored_studies_are_what_their_script_stores(name: str, results: ModuleT
     for part, spec in specs.items():
         stored = results.load(f"study-{name}-{part}")
         assert stored.title == spec["title"]
-        assert stored.command == f"neurotest study {run} --json > FILE; python scripts/store_study.py {name} FILE"
+        assert stored.command == f"neurotest study {run} --json > FILE; python lab/scripts/store_study.py {name} FILE"
         if "by" in spec:
             heads = list(dict.fromkeys(column.partition(": ")[2] or column for column in stored.columns))
         else:
@@ -174,7 +174,7 @@ def test_stored_studies_are_what_their_script_stores(name: str, results: ModuleT
 
 
 def test_a_run_becomes_a_stored_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, results: ModuleType) -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "store_study.py"))
+    script = runpy.run_path(str(ROOT / "lab" / "scripts" / "store_study.py"))
     rows = [{"subject": s, "guide": g, "faults": 2.5 if s == "a" else None} for s in ("a", "b") for g in ("nc", "random")]
     spec = {"table": "t", "by": "subject", "columns": {"guide": "{guide}", "faults": "{faults|.2f} of 3"}}
     columns, lines = script["table"](spec, {"tables": {"t": rows}})

@@ -49,8 +49,8 @@ def test_embedded_data_weights_and_scripts_of_others_are_named_in_the_notice() -
     notice = (root / "NOTICE").read_text()
     embedded = [
         file.relative_to(root).as_posix()
-        for place in ("zoo/data", "zoo/weights", "report/templates/vendor")
-        for file in (root / "src" / "neurotest" / place).iterdir()
+        for place in ("src/neurotest/zoo", "lab/src/neurotest_lab/zoo", "src/neurotest/report/templates/vendor")
+        for file in (root / place).rglob("*")
         if file.suffix not in (".py", ".pyc") and file.is_file()
     ]
     assert len(embedded) > 20

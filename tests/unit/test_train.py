@@ -109,7 +109,7 @@ def test_a_subject_is_trained_into_the_cache(tmp_path: Path, monkeypatch: pytest
     digits = ArraySource(random.integers(0, 256, (40, 1, 28, 28)).astype(np.uint8), np.arange(40) % 10, spec="digits")
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path))
     monkeypatch.setattr(subjects, "data", lambda spec: digits)
-    monkeypatch.setattr(zoo, "WEIGHTS", tmp_path / "nothing embedded")
+    monkeypatch.setattr(zoo, "folders", lambda: (tmp_path / "nothing embedded",))
     monkeypatch.setitem(zoo.RECIPES, "mnist-lenet1", Recipe(epochs=2, batch=16, stored="float16"))  # type: ignore[attr-defined]
     with pytest.raises(Killed):
         subjects.train_subject("mnist-lenet1", report=stop_in(2))

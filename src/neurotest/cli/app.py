@@ -6,6 +6,7 @@ import copy
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,6 @@ from typer.core import TyperGroup
 
 from neurotest import __version__, interrupts
 from neurotest.cli import (
-    bench,
     check,
     cover,
     describe,
@@ -31,11 +31,10 @@ from neurotest.cli import (
     select,
     serve,
     show,
-    study,
     suspects,
     tools,
 )
-from neurotest.errors import Interrupted, NeurotestError, Remark, visible
+from neurotest.errors import BadInput, Interrupted, NeurotestError, Remark, visible
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -71,17 +70,23 @@ COMMANDS = (
     suspects.suspects,
     generate.attack,
     generate.diff, generate.illuminate, generate.swarm, neurons.neurons, evaluate.evaluate, robustness.robustness, gate.gate,
-    labels.labels, study.study,
+    labels.labels,
     explain.explain, labels.export, fuzz.fuzz, fuzz.status, fuzz.families, fuzz.replay, fuzz.shrink, fuzz.merge, tools.report,
     repair.repair, serve.label, serve.serve,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__)(command)
 app.command("list")(tools.list_kind)
-app.add_typer(bench.app, name="bench")
 app.add_typer(tools.zoo, name="zoo")
 app.add_typer(tools.data, name="data")
 app.add_typer(tools.runs, name="runs")
+
+
+# What neurotest-lab brings, and how it is listed whether it is there or not.
+LAB = {
+    "study": "Rerun a paper's tables: ours beside theirs, random, intervals (neurotest-lab).",
+    "bench": "Speed as ratios taken in one run, never as absolute times (neurotest-lab).",
+}
 
 
 def _version(wanted: bool) -> None:
@@ -144,7 +149,32 @@ def _with_options_of(words: list[str]) -> typer.Typer:
     asked = copy.copy(app)
     asked.registered_commands = [info if info.name in words else _listed(info) for info in app.registered_commands]
     asked.registered_groups = [info if info.name in words else _empty(info) for info in app.registered_groups]
+    for name in LAB:
+        _add_lab(asked, name, asked_for=name in words)
     return asked
+
+
+def _add_lab(asked: typer.Typer, name: str, *, asked_for: bool) -> None:
+    """A command or group of neurotest-lab; where that is not installed, one that says how to get it."""
+    from importlib.metadata import entry_points
+
+    command = next((point.load() for point in entry_points(group="neurotest.command", name=name)), None) if asked_for else None
+    if isinstance(command, typer.Typer):
+        asked.add_typer(command, name=name)
+    elif command is not None:
+        asked.command(name)(command)
+    else:
+        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+        asked.command(name, help=LAB[name], context_settings=anything, add_help_option=False)(_missing(name))
+
+
+def _missing(name: str) -> Callable[[], None]:
+    def missing() -> None:
+        from neurotest.zoo import LAB as how
+
+        raise BadInput(f"`neurotest {name}` comes with neurotest-lab: {how}.")
+
+    return missing
 
 
 def _listed(info: Any) -> Any:

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 # Ends that are tried, above the largest value in units of the spread of all values. Farther ones are no estimate: nothing that
 # was seen points there, and a gradient bound of a thousand times the largest gradient makes every score nearly 0.
 NEAREST, FARTHEST, GRID, ROUNDS = 1e-3, 10.0, 33, 4
-SHAPE = 8.0  # chosen by scripts/design_clever.py
+SHAPE = 8.0  # chosen by lab/scripts/design_clever.py
 SAME = 1e-6  # values that differ by less of their size are one: gradients are float32 sums
 NEWTON = 40
 

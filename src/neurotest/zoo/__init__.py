@@ -1,9 +1,15 @@
-"""The zoo: networks trained by this project, with their recipes, and the data embedded in the package."""
+"""The zoo: networks trained by this project, with their recipes, and embedded data.
+
+The package holds LeNet-5 and Fashion-MNIST. Other packages bring more (`neurotest-lab`): the entry point group `neurotest.zoo`
+names a package with the folders `weights` and `data`.
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +21,7 @@ from neurotest.zoo.recipes import RECIPES, Recipe
 if TYPE_CHECKING:
     from torch import nn
 
-WEIGHTS = Path(__file__).parent / "weights"
+LAB = "`pip install ./lab` in a clone of neurotest"  # how to get neurotest-lab
 CLASSES: dict[str, tuple[str, ...]] = {
     "mnist": tuple("0123456789"),
     "fashion": ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
@@ -90,13 +96,13 @@ class Subject:
 
     @property
     def embedded(self) -> bool:
-        return (WEIGHTS / f"{self.name}.safetensors").is_file()
+        return packaged(f"weights/{self.name}.safetensors") is not None
 
     @property
     def weights(self) -> Path | None:
-        """Where the weights are: in the package, else in the cache, else nowhere."""
-        places = (WEIGHTS / f"{self.name}.safetensors", cache_dir() / "zoo" / f"{self.name}.safetensors")
-        return next((p for p in places if p.is_file()), None)
+        """Where the weights are: in a package, else in the cache, else nowhere."""
+        cached = cache_dir() / "zoo" / f"{self.name}.safetensors"
+        return packaged(f"weights/{self.name}.safetensors") or (cached if cached.is_file() else None)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -122,10 +128,27 @@ class Subject:
 
         if self.weights is None:
             how = f"{self.name.partition('+')[0]} --pollute, --underfit or --overfit" if self.faulty else self.name
-            raise BadInput(f"zoo:{self.name} has no weights on this machine: run `neurotest zoo train {how}` first.")
+            lab = "" if lab_installed() else f" Most networks come with neurotest-lab ({LAB})."
+            raise BadInput(f"zoo:{self.name} has no weights on this machine.{lab} Train it: neurotest zoo train {how}")
         module = self.build()
         module.load_state_dict(load_file(self.weights))
         return module.eval()
+
+
+@functools.cache
+def folders() -> tuple[Path, ...]:
+    """Where files of the zoo lie: in this package, and in others that bring some."""
+    others = (Path(point.load().__path__[0]) for point in entry_points(group="neurotest.zoo"))
+    return Path(__file__).parent, *others
+
+
+def lab_installed() -> bool:
+    return len(folders()) > 1
+
+
+def packaged(name: str) -> Path | None:
+    """A file of the zoo (`weights/...`, `data/...`), if a package brought it."""
+    return next((folder / name for folder in folders() if (folder / name).is_file()), None)
 
 
 def names() -> list[str]:

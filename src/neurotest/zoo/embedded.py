@@ -1,6 +1,6 @@
-"""Data that comes with the package: parts of MNIST, Fashion-MNIST and CIFAR-10, losslessly packed.
+"""Embedded data: parts of Fashion-MNIST and, with neurotest-lab, of MNIST and CIFAR-10, losslessly packed.
 
-A file is xz over the pixels of its images, column by column, followed by one byte per label. scripts/embed_data.py makes
+A file is xz over the pixels of its images, column by column, followed by one byte per label. lab/scripts/embed_data.py makes
 the files; of the ways it compares this is the smallest for both grey sets together. Unpacking 10,000 images takes about
 0.3 s. Of colour images what is packed are differences, between channels and between neighbours: photographs have no runs.
 """
@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neurotest.errors import BadInput, near
-from neurotest.zoo import CLASSES, DATASETS, SHAPES
+from neurotest.zoo import CLASSES, DATASETS, LAB, SHAPES, lab_installed, packaged
 
-DATA = Path(__file__).parent / "data"
 GREY = (28, 28)
 Uint8 = npt.NDArray[np.uint8]
 
@@ -70,13 +69,13 @@ def load(name: str, split: str) -> tuple[Uint8, npt.NDArray[np.int64], tuple[str
     if split not in PARTS[name]:
         raise BadInput(f"{name} has no split {split!r}. {near(split, PARTS[name])}")
     part = PARTS[name][split]
-    for file in part.files:
-        if not (DATA / file).is_file():
-            raise BadInput(
-                f"zoo:{name}/{split}: the embedded file {file} was removed from this installation. Install neurotest again, "
-                f"or run `neurotest data get {name}` and use zoo:{name}-full/{split}"
-            )
-    x, y = _unpacked(tuple(DATA / file for file in part.files), part.count // len(part.files), shape(name))
+    paths = [path for file in part.files if (path := packaged(f"data/{file}"))]
+    if len(paths) < len(part.files):
+        why = "its file was removed from this installation" if lab_installed() else f"it may come with neurotest-lab ({LAB})"
+        raise BadInput(
+            f"zoo:{name}/{split} is not here: {why}. Or run `neurotest data get {name}` and use zoo:{name}-full/{split}"
+        )
+    x, y = _unpacked(tuple(paths), part.count // len(part.files), shape(name))
     return x, y, classes(name)
 
 

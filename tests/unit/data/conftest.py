@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from neurotest import zoo
 from neurotest.zoo import embedded
 
 
@@ -34,11 +35,12 @@ def write_idx() -> Callable[[Path, np.ndarray], None]:
 def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Embedded sets of 10 noisy images, so that these tests also run where the real ones were deleted."""
     random = np.random.default_rng(0)
+    (tmp_path / "data").mkdir()
     for name in ("mnist", "fashion-mnist"):
         splits = {}
         for split in ("test", "train"):
             x, y = random.integers(0, 256, (10, 28, 28), dtype=np.uint8), np.arange(10, dtype=np.uint8)
-            (tmp_path / f"{name}-{split}.xz").write_bytes(embedded.pack(x, y))
+            (tmp_path / "data" / f"{name}-{split}.xz").write_bytes(embedded.pack(x, y))
             splits[split] = embedded.Part(10, (f"{name}-{split}.xz",), embedded.digest(x, y))
         monkeypatch.setitem(embedded.PARTS, name, splits)
-    monkeypatch.setattr(embedded, "DATA", tmp_path)
+    monkeypatch.setattr(zoo, "folders", lambda: (tmp_path,))

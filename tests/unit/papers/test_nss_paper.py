@@ -10,8 +10,8 @@ from neurotest import registry, rng
 from neurotest.select import select
 from neurotest.select.scorer import Partner
 from neurotest.select.sensitivity import NSS, Sensitivity
-from neurotest.studies.nss.cells import METHODS
 from neurotest.target import Trace
+from neurotest_lab.studies.nss.cells import METHODS
 
 from .subjects import animals
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from neurotest.report.study import drawing, drawn
 from tests.unit.report.subjects import HOSTILE
 
 from neurotest import BadInput, Run
@@ -17,7 +18,6 @@ from neurotest.report.course import counts
 from neurotest.report.page import _block, run_page
 from neurotest.report.section import sections
 from neurotest.report.selection import found_curves
-from neurotest.report.study import drawing, drawn
 
 NAMELESS = {"describe", "select-adaptive", "select-unlabelled"}  # they show no class name
 

@@ -43,10 +43,10 @@ def test_a_network_of_the_zoo_knows_its_training_data() -> None:
 def test_a_removed_training_set_does_not_stop_a_network_of_the_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if zoo.find("mnist-lenet1").weights is None:
         pytest.skip("mnist-lenet1 has no weights in this copy")
-    monkeypatch.setattr(embedded, "DATA", tmp_path)
+    monkeypatch.setattr(embedded, "packaged", lambda name: None)
     pool = ArraySource(np.zeros((5, 1, 28, 28), np.uint8))
     assert select("zoo:mnist-lenet1", pool, "deepgini", 2).in_training == ()
-    with pytest.raises(BadInput, match="was removed"):
+    with pytest.raises(BadInput, match="zoo:mnist/train is not here"):
         select("zoo:mnist-lenet1", pool, "deepgini", 2, train="zoo:mnist/train")
 
 

@@ -201,7 +201,7 @@ def test_a_network_of_the_zoo(name: str, parameters: int) -> None:
 
 
 def test_a_network_of_the_zoo_without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zoo, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(zoo, "folders", lambda: (tmp_path,))
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path))
-    with pytest.raises(BadInput, match="neurotest zoo train mnist-lenet1"):
+    with pytest.raises(BadInput, match=r"no weights .* come with neurotest-lab .*neurotest zoo train mnist-lenet1"):
         load("zoo:mnist-lenet1")

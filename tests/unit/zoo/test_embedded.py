@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from neurotest import files
+from neurotest import files, zoo
 from neurotest.data import data
 from neurotest.errors import BadInput
 from neurotest.zoo import embedded
@@ -24,9 +24,15 @@ CARDS = Path(__file__).parents[3] / "docs" / "data"
 
 def needed(name: str, split: str) -> embedded.Part:
     part = embedded.PARTS[name][split]
-    if not all((embedded.DATA / file).is_file() for file in part.files):
+    if not all(zoo.packaged(f"data/{file}") for file in part.files):
         pytest.skip(f"the embedded {name} {split} set was deleted from this installation")
     return part
+
+
+def path(file: str) -> Path:
+    found = zoo.packaged(f"data/{file}")
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(("name", "split"), SPLITS)
@@ -69,12 +75,12 @@ def test_files_are_small_quick_and_on_their_card(name: str, split: str) -> None:
     start = time.process_time()
     for file in part.files:
         image = embedded.shape(name)
-        embedded.unpack(embedded.DATA / file, part.count // len(part.files), image[1:] if image[0] == 1 else image)
+        embedded.unpack(path(file), part.count // len(part.files), image[1:] if image[0] == 1 else image)
     assert time.process_time() - start < 1  # 0.3 s here; the rest is for slower machines
     card = (CARDS / f"{name}.md").read_text()
     assert part.sha256 in card
     for file in part.files:
-        size = (embedded.DATA / file).stat().st_size
+        size = path(file).stat().st_size
         assert size < 2_900_000
         assert f"| `{file}` | {part.count // len(part.files):,} | {size:,} |" in card
 
@@ -82,8 +88,8 @@ def test_files_are_small_quick_and_on_their_card(name: str, split: str) -> None:
 def test_every_file_is_in_the_table_and_in_the_notice() -> None:
     listed = {file for splits in embedded.PARTS.values() for part in splits.values() for file in part.files}
     notice = (CARDS.parents[1] / "NOTICE").read_text()
-    for file in embedded.DATA.glob("*"):
-        assert file.name in listed
+    files = [file.name for folder in zoo.folders() for file in (folder / "data").glob("*")]
+    assert sorted(files) == sorted(listed)
     assert all(file in notice for file in listed)
 
 
@@ -119,9 +125,10 @@ def test_packing_colour_loses_nothing(tmp_path: Path, x: np.ndarray) -> None:
 
 def test_several_files_are_joined_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = np.arange(4 * 784).reshape(4, 28, 28).astype(np.uint8), np.arange(4, dtype=np.uint8)
+    (tmp_path / "data").mkdir()
     for number, part in enumerate((slice(0, 2), slice(2, 4))):
-        (tmp_path / f"{number}.xz").write_bytes(embedded.pack(x[part], y[part]))
-    monkeypatch.setattr(embedded, "DATA", tmp_path)
+        (tmp_path / "data" / f"{number}.xz").write_bytes(embedded.pack(x[part], y[part]))
+    monkeypatch.setattr(zoo, "folders", lambda: (tmp_path,))
     monkeypatch.setitem(embedded.PARTS, "mnist", {"test": embedded.Part(4, ("0.xz", "1.xz"), embedded.digest(x, y))})
     pixels, labels, _ = embedded.load("mnist", "test")
     assert np.array_equal(pixels[:, 0], x)
@@ -129,8 +136,8 @@ def test_several_files_are_joined_in_order(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_deleted_set_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "DATA", tmp_path)
-    with pytest.raises(BadInput, match=r"mnist-test.xz was removed .*Install neurotest again, or run `neurotest data get mnist`"):
+    monkeypatch.setattr(zoo, "folders", lambda: (tmp_path,))
+    with pytest.raises(BadInput, match=r"zoo:mnist/test is not here: .*neurotest-lab .* run `neurotest data get mnist`"):
         data("zoo:mnist/test")
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from neurotest.stats.bootstrap import wilson
 
-# How far the model's sums were from the truth, noise apart, on the even-index pools of scripts/design_adaptive.py.
+# How far the model's sums were from the truth, noise apart, on the even-index pools of lab/scripts/design_adaptive.py.
 FEWER, MORE = 2.5, 2.0
 # With a prior, two models guess: the spread of the truth around their geometric mean in logarithms, and how much of their
 # disagreement adds to it. Set on even-index pools of six to seven subjects.

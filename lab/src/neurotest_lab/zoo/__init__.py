@@ -1,0 +1,1 @@
+"""Networks and data that studies, benchmarks and tests use: `weights` and `data`."""

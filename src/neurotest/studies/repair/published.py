@@ -1,7 +1,0 @@
-"""Numbers printed in the papers, for the columns beside ours."""
-
-from __future__ import annotations
-
-from neurotest.studies.frame import printed
-
-PAPER = printed("repair")
