@@ -128,15 +128,22 @@ def modules(kind: str) -> list[str]:
 def _load(kind: str) -> None:
     for module in modules(kind):
         importlib.import_module(module)
-    for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}"):
+    plugins(kind)
+
+
+def plugins(kind: str, name: str | None = None) -> list[Any]:
+    """What other packages bring by the entry point group `neurotest.KIND`; what cannot be loaded is named in a remark."""
+    loaded = []
+    for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}", **({} if name is None else {"name": name})):
         try:
-            point.load()
+            loaded.append(point.load())
         except Exception as error:  # another package's code may raise anything, and must not take ours along
             package = point.dist.name if point.dist else point.value
             reason = f"{type(error).__name__}: {error}"
             warnings.warn(
                 f"the {kind} {point.name!r} of the package {package} cannot be loaded ({reason}).", Remark, stacklevel=2
             )
+    return loaded
 
 
 def kinds() -> list[str]:

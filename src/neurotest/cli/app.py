@@ -156,9 +156,9 @@ def _with_options_of(words: list[str]) -> typer.Typer:
 
 def _add_lab(asked: typer.Typer, name: str, *, asked_for: bool) -> None:
     """A command or group of neurotest-lab; where that is not installed, one that says how to get it."""
-    from importlib.metadata import entry_points
+    from neurotest.registry import plugins
 
-    command = next((point.load() for point in entry_points(group="neurotest.command", name=name)), None) if asked_for else None
+    command = next(iter(plugins("command", name)), None) if asked_for else None
     if isinstance(command, typer.Typer):
         asked.add_typer(command, name=name)
     elif command is not None:

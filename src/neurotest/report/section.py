@@ -7,10 +7,10 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any
 
 from neurotest.errors import command as command  # for the steps of a conclusion
+from neurotest.registry import plugins
 from neurotest.runs.store import Run
 
 Row = dict[str, Any]
@@ -97,8 +97,7 @@ def load() -> None:
 
     for module in pkgutil.iter_modules(report.__path__):
         importlib.import_module(f"{report.__name__}.{module.name}")
-    for point in entry_points(group="neurotest.section"):
-        point.load()
+    plugins("section")
 
 
 def sections() -> list[Section]:

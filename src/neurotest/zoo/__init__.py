@@ -9,12 +9,12 @@ from __future__ import annotations
 import difflib
 import functools
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neurotest.errors import BadInput, near
 from neurotest.files import cache_dir
+from neurotest.registry import plugins
 from neurotest.zoo import lanes, speakers, speech
 from neurotest.zoo.recipes import RECIPES, Recipe
 
@@ -138,8 +138,7 @@ class Subject:
 @functools.cache
 def folders() -> tuple[Path, ...]:
     """Where files of the zoo lie: in this package, and in others that bring some."""
-    others = (Path(point.load().__path__[0]) for point in entry_points(group="neurotest.zoo"))
-    return Path(__file__).parent, *others
+    return Path(__file__).parent, *(Path(package.__path__[0]) for package in plugins("zoo"))
 
 
 def lab_installed() -> bool:
