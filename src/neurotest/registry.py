@@ -134,7 +134,9 @@ def _load(kind: str) -> None:
 def plugins(kind: str, name: str | None = None) -> list[Any]:
     """What other packages bring by the entry point group `neurotest.KIND`; what cannot be loaded is named in a remark."""
     loaded = []
-    for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}", **({} if name is None else {"name": name})):
+    for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}"):
+        if name not in (None, point.name):
+            continue
         try:
             loaded.append(point.load())
         except Exception as error:  # another package's code may raise anything, and must not take ours along

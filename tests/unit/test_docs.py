@@ -252,9 +252,9 @@ def options(command: Any, path: tuple[str, ...] = ()) -> dict[str, set[str]]:
 def test_commands_on_the_pages_have_the_options_they_are_shown_with(page: Path) -> None:
     import typer
 
-    from neurotest.cli.app import app
+    from neurotest.cli.app import application
 
-    table = options(typer.main.get_command(app))
+    table = options(typer.main.get_command(application()))
     wrong = []
     for command, rest in re.findall(
         r"(?:^ {4}|   |`|\$ )neurotest ([a-z]+)\b((?:(?!neurotest)[^\n`#])*)", page.read_text("utf-8"), re.MULTILINE

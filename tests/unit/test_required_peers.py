@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
+CONFTEST = Path(__file__).resolve().parents[2] / "conftest.py"
 PEERS = ("captum", "cleanlab", "foolbox", "torchmetrics", "dnn_tip", "art", "onnxruntime", "mlflow", "wandb")
 
 

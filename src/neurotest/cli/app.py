@@ -119,7 +119,7 @@ def _run() -> None:
         keep_freed()
     try:
         with interrupts.listening():
-            asked = _with_options_of(sys.argv[1:])
+            asked = application(sys.argv[1:])
             code = asked(prog_name="neurotest", standalone_mode=False)  # or typer would print usage errors in a form of its own
         if code:
             raise SystemExit(code)
@@ -144,13 +144,17 @@ def _run() -> None:
         fail(f"internal error ({type(error).__name__}: {error}); {bug_report(error)}", 4)
 
 
-def _with_options_of(words: list[str]) -> typer.Typer:
-    """The application in which only the commands among these words have options; reading those of all doubles the start-up."""
+def application(words: list[str] | None = None) -> typer.Typer:
+    """All commands. Only those among these words have options (None: all): reading those of all doubles the start-up."""
+
+    def wanted(name: str | None) -> bool:
+        return words is None or name in words
+
     asked = copy.copy(app)
-    asked.registered_commands = [info if info.name in words else _listed(info) for info in app.registered_commands]
-    asked.registered_groups = [info if info.name in words else _empty(info) for info in app.registered_groups]
+    asked.registered_commands = [info if wanted(info.name) else _listed(info) for info in app.registered_commands]
+    asked.registered_groups = [info if wanted(info.name) else _empty(info) for info in app.registered_groups]
     for name in LAB:
-        _add_lab(asked, name, asked_for=name in words)
+        _add_lab(asked, name, asked_for=wanted(name))
     return asked
 
 

@@ -18,6 +18,7 @@ from neurotest.report.section import Conclusion, Section, sections
 from neurotest.runs.folder import own
 from neurotest.runs.places import PAGE
 from neurotest.runs.store import Run
+from neurotest.zoo import LAB
 
 LIVE = 'class="spec"'  # a chart that answers to the pointer; a name that says so is escaped
 own(r"report\.html")
@@ -64,7 +65,8 @@ def run_page(run: Run, **options: Any) -> str:
         raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
     blocks = [block for section in applying if (block := _block(section, run, options)) is not None]
     if not blocks:
-        raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that; `neurotest evaluate` judges it.")
+        step = f"it comes with neurotest-lab: {LAB}." if run["command"] == "study" else "`neurotest evaluate` judges it."
+        raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that here; {step}")
     return assemble(blocks, command=run["command"], version=run["version"], created=run["created"], settings=run["config"])
 
 

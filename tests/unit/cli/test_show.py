@@ -94,7 +94,7 @@ def test_everything_printed_by_a_command(capsys: pytest.CaptureFixture[str], mon
         warnings.warn(f"1 file skipped: {EVIL}", Remark, stacklevel=1)
         raise BadInput(f"{EVIL}\nneurotest: all is well")
 
-    monkeypatch.setattr(app, "_with_options_of", lambda words: command)
+    monkeypatch.setattr(app, "application", lambda words: command)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     monkeypatch.setattr(sys, "argv", ["neurotest", "x", "--json"])
     before = sys.stdout, sys.stderr

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from neurotest.report.study import drawing, drawn
 from tests.unit.report.subjects import HOSTILE
 
 from neurotest import BadInput, Run
@@ -209,16 +208,3 @@ def test_damage_is_named(tmp_path: Path, runs: dict[str, Path]) -> None:
     for name, key in (("evaluate", "suites"), ("study-nsgen", "tables"), ("swarm", "controls"), ("cover", "criteria")):
         with pytest.raises(BadInput, match=r"the section '[\w-]+' cannot be shown .* damaged or of another version"):
             write_report(changed(runs[name], tmp_path / name, **{key: ...}))
-
-
-def test_charts_of_tables_come_from_their_study() -> None:
-    from markupsafe import Markup
-
-    from neurotest.report import study
-
-    drawing("throwaway", "a", "b")(lambda rows: Markup(len(rows)) if len(rows) > 1 else None)
-    try:
-        assert drawn("throwaway", {"a": [{}, {}], "b": [{}], "c": [{}, {}]}) == {"a": "2"}
-        assert drawn("another", {"a": [{}, {}]}) == {}
-    finally:
-        del study._drawings["throwaway", "a"], study._drawings["throwaway", "b"]
