@@ -2,7 +2,7 @@
 
     pytest --neurotest-faults RUN_OR_FILE --neurotest-target zoo:mnist-lenet5
 
-Nothing but the standard library and pytest is imported until a fault is run: pytest starts as quickly as before.
+Nothing slow is imported until a fault is run: pytest starts as quickly as before.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from neurotest.settings import TargetSettings, declared
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from neurotest.campaign.faults import FaultSet
 
 SHOWN = 3  # faults named in a failure
-OPTIONS = ("weights", "mean", "std", "bounds", "size", "classes", "outputs", "resize", "crop")
+SETTINGS = declared(TargetSettings)  # each as --neurotest-NAME
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,8 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--neurotest-data", metavar="DATA", help="The data that the seeds of a faults file come from.")
     group.addoption("--neurotest-budget", type=int, metavar="N", help="Forward passes at most; families take turns.")
     group.addoption("--neurotest-allow", type=float, default=0.0, metavar="SHARE", help="Share of a family that may fail (0).")
-    for name in OPTIONS:
-        group.addoption(f"--neurotest-{name}", metavar=name.upper(), help=f"Of the target, as --{name} of neurotest.")
+    for name, one in SETTINGS.items():
+        group.addoption(f"--neurotest-{one.option[2:]}", dest=f"neurotest_{name}", metavar=name.upper(), help=one.help)
 
 
 class Families(pytest.Collector):
@@ -84,7 +86,7 @@ def _opened(config: pytest.Config) -> tuple[FaultSet, Any]:
     """The faults and the target that the command line names; what is wrong with them is one sentence."""
     from neurotest.errors import NeurotestError
 
-    described = {name: value for name in OPTIONS if (value := config.getoption(f"neurotest_{name}")) is not None}
+    described = {name: value for name in SETTINGS if (value := config.getoption(f"neurotest_{name}")) is not None}
     try:
         target = _target(config.getoption("neurotest_target"), described)
         faults = _faults(
@@ -96,17 +98,11 @@ def _opened(config: pytest.Config) -> tuple[FaultSet, Any]:
 
 
 def _target(target: Any, described: dict[str, Any]) -> Any:
-    from neurotest.errors import BadInput
     from neurotest.jobs.opening import open_target
     from neurotest.target.load import load
 
-    values = dict(described)
-    for name in ("mean", "std", "bounds"):
-        if isinstance(values.get(name), str):
-            try:
-                values[name] = [float(part) for part in values[name].replace(",", " ").split()]
-            except ValueError:
-                raise BadInput(f"{name}={values[name]!r}: expected numbers separated by commas.") from None
+    kinds = {name: SETTINGS[name].kind for name in described if name in SETTINGS}
+    values = {name: kinds[name].parse(name, value) if name in kinds else value for name, value in described.items()}
     return load(target, **values) if isinstance(target, str) and values else open_target(target)
 
 

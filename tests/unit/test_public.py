@@ -16,7 +16,6 @@ from neurotest.generate.swarm.settings import Settings as SwarmSettings
 from neurotest.generate.swarm.settings import SwarmOptions
 from neurotest.public import public
 from neurotest.semantics.guidance import Guidance, GuidanceOptions
-from neurotest.target.load import LoadOptions, load
 
 FUNCTIONS = [
     "attack", "check", "cover", "data", "describe", "diff", "doctor", "evaluate", "explain", "fuzz", "gate", "illuminate", "load",
@@ -73,11 +72,6 @@ def test_keywords_of_another_function_are_shown_and_checked() -> None:
 def test_what_a_type_checker_knows_is_what_there_is(options: type, settings: tuple[type, ...], without: tuple[str, ...]) -> None:
     fields = {field.name for one in settings for field in dataclasses.fields(one)}
     assert set(options.__annotations__) == fields - set(without)
-
-
-def test_the_keywords_of_load_are_known_to_those_that_pass_them_on() -> None:
-    keywords = {p.name for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY}
-    assert set(LoadOptions.__annotations__) == keywords
 
 
 def test_an_automatic_batch_is_none_at_all() -> None:

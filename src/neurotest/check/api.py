@@ -153,6 +153,7 @@ class _Check(Job[CheckResult]):
         return f"{len(Parts(run))} of {len(self.chosen)} examinations" if len(Parts(run)) else ""
 
     def work(self, run: Run | None, progress: Progress | None) -> CheckResult:
+        self.subject.words = words(self.subject.target, self.data, run)
         names = {one.name for one in self.done}
         left = [one for one in self.chosen if one.name not in names]
         spent = sum(one.seconds for one in self.done)
@@ -213,6 +214,6 @@ class _Check(Job[CheckResult]):
                 run.save_input(position, picture.x, "shown", self.subject.target.bounds)
 
 
-def words(target: Target, source: Source) -> str:
+def words(target: Target, source: Source, run: Run | None = None) -> str:
     """Target, data and what describes the target, as they stand on a command line."""
-    return shell(target.spec, source.spec or "DATA", *described(target_config(target)))
+    return shell(target.spec, source.spec or "DATA", *described(target_config(target), None if run is None else run.path))

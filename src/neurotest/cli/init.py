@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
-from neurotest.cli.settings_file import FILE, TOML, names_files
+from neurotest.cli.settings_file import FILE, expected, names_files
 from neurotest.errors import command
 
 
@@ -32,7 +32,7 @@ def init(
     others = {name: spec for name, spec in (("train", train), ("holdout", holdout)) if spec is not None}
     for name, spec in others.items():
         if not names_files(spec):
-            raise BadInput(f"--{name} {spec}: in {FILE} there may be {TOML[name]}.")
+            raise BadInput(f"--{name} {spec}: in {FILE} there may be {expected(name)}.")
     proposal = propose(target, data, others=others, **description)
     text = proposal.toml(target, data)
     write_text(FILE, text)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from neurotest.cli.settings_file import data_of_file, read_description
+from neurotest.settings import TargetSettings, declared
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/COMMAND-TIME).")]
@@ -75,43 +76,6 @@ FailIf = Annotated[
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no remarks.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more.")]
 
-Weights = Annotated[
-    Path | None, typer.Option("--weights", help="State dict for the target (safetensors, or a plain torch file).")
-]
-TrustPickle = Annotated[bool, typer.Option("--trust-pickle", help="Open a pt2: archive even if it could run code.")]
-Bounds = Annotated[tuple[float, float] | None, typer.Option("--bounds", help="Range of the inputs, e.g. 0 1.")]
-Mean = Annotated[str | None, typer.Option("--mean", help="Preprocessing: mean per channel, comma separated.")]
-Std = Annotated[str | None, typer.Option("--std", help="Preprocessing: standard deviation per channel, comma separated.")]
-Size = Annotated[str | None, typer.Option("--size", help="Size of one input, e.g. 1x28x28.")]
-Classes = Annotated[Path | None, typer.Option("--classes", help="File with one class name per line.")]
-Resize = Annotated[
-    str | None, typer.Option("--resize", help="Fit pictures of any size: 224 or 224x320 (height x width), antialiased.")
-]
-Crop = Annotated[
-    str | None,
-    typer.Option(
-        "--crop", help="centre: the middle of each picture, its shorter side resized to --resize before; of long sounds."
-    ),
-]
-Grey = Annotated[bool, typer.Option("--grey", help="Read pictures in grey.")]
-Interpolation = Annotated[
-    str | None, typer.Option("--interpolation", help="Of --resize: bilinear (default), bicubic, nearest or lanczos.")
-]
-Rate = Annotated[str | None, typer.Option("--rate", help="Samples a second of the sound that the network takes, e.g. 16000.")]
-Outputs = Annotated[str | None, typer.Option("--outputs", help="What the network returns: logits, probs, sigmoid or regression.")]
-Span = Annotated[
-    tuple[float, float] | None, typer.Option("--span", help="Range of the quantity of a regression network, e.g. -0.4 0.4.")
-]
-Bins = Annotated[int | None, typer.Option("--bins", help="Equal parts of --span that count as classes (default 25).")]
-Tolerance = Annotated[
-    str | None,
-    typer.Option("--tolerance", help="How far a quantity may be off: 0.05, or 5% of the span (default: a bin)."),
-]
-Layout = Annotated[str | None, typer.Option("--layout", help="channels_last: faster convolutions on some processors.")]
-Precision = Annotated[
-    str | None, typer.Option("--precision", help="bfloat16: faster where the processor has it; some predictions change.")
-]
-
 
 Target = Annotated[
     str | None,
@@ -142,27 +106,9 @@ _WORKERS: dict[str, tuple[Any, Any]] = {"workers": (Workers, None), "ray": (Ray,
 _CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
 _HAS_DATA = ("resume", "status", "profile")  # options of a run that has its data, or of what stands for training data
 _TARGET: dict[str, tuple[Any, Any]] = {
-    "weights": (Weights, None),
-    "trust_pickle": (TrustPickle, False),
-    "bounds": (Bounds, None),
-    "mean": (Mean, None),
-    "std": (Std, None),
-    "size": (Size, None),
-    "classes": (Classes, None),
-    "outputs": (Outputs, None),
-    "span": (Span, None),
-    "bins": (Bins, None),
-    "tolerance": (Tolerance, None),
-    "resize": (Resize, None),
-    "crop": (Crop, None),
-    "grey": (Grey, False),
-    "interpolation": (Interpolation, None),
-    "rate": (Rate, None),
-    "layout": (Layout, None),
-    "precision": (Precision, None),
-    "device": (Device, "cpu"),
-    "threads": (Threads, None),
-}
+    name: (Annotated[one.kind.typed, typer.Option(one.option, help=one.help)], one.kind.untyped)
+    for name, one in declared(TargetSettings).items()
+} | {"threads": (Threads, None)}
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,12 +125,11 @@ def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
         if all(values.get(name) is None for name in _HAS_DATA):
             values |= data_of_file(values)
         options = {name: values.pop(name) for name in added}
-        loading = {name: options.pop(name) for name in ("trust_pickle", "device") if options.get(name) is not None}
         threads = options.pop("threads", None)
         if resume is not None and threads is None and values.get("threads") is None:
             same_threads(resume)
         set_threads(threads)
-        return command(**values, description={**read_description(**options, toml=resume is None), **loading})
+        return command(**values, description=read_description(**options, toml=resume is None))
 
     return with_options(command, run, {**added, **_CONTEXT}, hidden=("description",))
 
@@ -328,15 +273,15 @@ def override(spec: str | None, description: dict[str, Any]) -> Any:
 
     if spec is None and not description:
         return None
-    values = dict(description)
+    values: dict[str, Any] = dict(description)
     if "weights" in values:
         from neurotest.reading import user_path
 
         values["weights"] = str(user_path(values["weights"], f"--weights {values['weights']}").resolve())
-    values |= {"size": parse_size(values.get("size")), "classes": read_classes(values.get("classes"))}
-    for name in ("size", "classes", "bounds", "mean", "std", "span"):
-        if values.get(name) is not None:
-            values[name] = tuple(values[name])
+    for name, read in (("size", parse_size), ("classes", read_classes)):
+        if name in values:
+            values[name] = read(values[name])
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return Description(spec=spec, **values)
 
 

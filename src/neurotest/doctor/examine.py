@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Unpack
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -15,7 +15,7 @@ from neurotest.errors import BadInput, Remark
 from neurotest.public import public
 from neurotest.scan import aligned, read, remarks
 from neurotest.target import Target
-from neurotest.target.load import LoadOptions, load
+from neurotest.target.load import load
 
 Progress = Callable[[int, int], None]
 Check = Callable[[Examined], Iterator[Finding]]
@@ -34,7 +34,7 @@ def doctor(
     limit: int = 512,
     batch: int = 100,
     progress: Progress | None = None,
-    **description: Unpack[LoadOptions],
+    **description: Any,
 ) -> Diagnosis:
     """Examine a target, on `limit` inputs spread over `data` or, without data, on noise.
 
@@ -65,7 +65,7 @@ def doctor(
     return Diagnosis(loaded.spec, None if source is None else source.spec, tuple(findings), examined.facts)
 
 
-def _load(target: Target | nn.Module | str, description: LoadOptions, findings: list[Finding]) -> Target:
+def _load(target: Target | nn.Module | str, description: dict[str, Any], findings: list[Finding]) -> Target:
     """The target; what other commands warn about when it is loaded (random weights) is a finding here."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

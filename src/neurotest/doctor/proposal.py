@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -17,36 +17,17 @@ from neurotest.errors import BadInput, command
 from neurotest.levels import levels_of
 from neurotest.public import public
 from neurotest.scan import fit, read
+from neurotest.settings import TargetSettings, declared
 from neurotest.target import Target
-from neurotest.target.load import LoadOptions, load
+from neurotest.target.description import settings_of
+from neurotest.target.load import load
 
 LOOKED_AT = 64  # inputs
-# Key, and what stands beside it in the file.
-KEYS = {
-    "weights": "file of the weights; follow-up commands compare its hash",
-    "bounds": "the range of the inputs before mean and std",
-    "mean": "subtracted per channel, inside the target: mutations and saved inputs never see it",
-    "std": "divided by, per channel",
-    "size": "channels x height x width of one input",
-    "resize": "pictures of other sizes: the shorter side (with crop) or the whole picture",
-    "crop": "centre: the middle of each picture",
-    "interpolation": "of resize: bilinear, bicubic, nearest or lanczos",
-    "grey": "read pictures in grey",
-    "rate": "samples a second of the sound it takes",
-    "classes": "names in the network's order: a file with one per line, or a list",
-    "outputs": "what the network returns: logits, probs, sigmoid or regression",
-    "span": "the range of the quantity of a regression network",
-    "bins": "equal parts of it that count as classes",
-    "tolerance": "how far it may be off before that is a fault",
-    "layout": "channels_last: faster convolutions on some processors",
-    "precision": "bfloat16: faster where the processor has it; some predictions change",
-}
-# The same for data, and how folders of them are called.
+# What stands beside data in the file, and how folders of them are called.
 DATA = {
     "train": ("training data, for every command with --train", ("train", "training")),
     "holdout": ("labelled inputs nothing was trained on or made from, to judge repairs by", ("holdout", "val", "validation")),
 }
-TYPED = ("resize", "crop", "interpolation", "grey", "rate")
 
 
 @dataclass(frozen=True)
@@ -70,7 +51,7 @@ class Proposal:
             "",
             "[target]",
         ]
-        for key, about in KEYS.items():
+        for key, about in _keys().items():
             origin = self.origins.get(key)
             said = origin is not None and origin != "the network"
             example = self.values.get(key)
@@ -98,14 +79,12 @@ def _value(value: Any) -> str:
 
 
 @public(load)
-def propose(
-    target: str, data: AnyData | None = None, *, others: Mapping[str, str] | None = None, **description: Unpack[LoadOptions]
-) -> Proposal:
+def propose(target: str, data: AnyData | None = None, *, others: Mapping[str, str] | None = None, **description: Any) -> Proposal:
     """Look at a network and some of its data: what the description of the target should say.
 
     others: specs of further data, `train` and `holdout`, that have to be such inputs, too.
     """
-    given = {key: value for key, value in description.items() if value is not None and key in KEYS}
+    given = {key: value for key, value in description.items() if value is not None and key in _keys()}
     loaded = load(target, **description)
     for spec in (others or {}).values():
         read(loaded, spec, limit=1)
@@ -132,16 +111,16 @@ def propose(
 
 def _own(target: Target) -> dict[str, Any]:
     """What a target knows of itself that is not as usual."""
-    usual = {"bounds": (0.0, 1.0), "outputs": "logits"}
-    size = None if target.shape is None else "x".join(map(str, target.shape))
-    known: dict[str, Any] = {"bounds": target.bounds, "mean": target.mean, "std": target.std, "size": size}
-    known |= {"classes": target.classes, "outputs": target.outputs, "layout": target.layout, "precision": target.precision}
-    if target.bins is not None:
-        known |= {"classes": None, "span": (target.bins.low, target.bins.high), "bins": target.bins.count}
-        known |= {"tolerance": target.bins.tolerance}
-    preprocess = {key: getattr(target.preprocess, key) for key in TYPED}
-    known |= {key: value for key, value in preprocess.items() if value not in (None, False, "bilinear")}
-    return {key: value for key, value in known.items() if value is not None and value != usual.get(key)}
+    settings = declared(TargetSettings)
+    said = {name: value for name, value in settings_of(target).items() if settings[name].words(value)}
+    if "size" in said:
+        said["size"] = "x".join(map(str, said["size"]))
+    return said
+
+
+def _keys() -> dict[str, str]:
+    """What may stand in the file, and what stands beside it."""
+    return {name: one.toml for name, one in declared(TargetSettings).items() if one.toml}
 
 
 def _bounds(target: Target, source: Source) -> tuple[float, float] | None:
@@ -154,11 +133,11 @@ def _bounds(target: Target, source: Source) -> tuple[float, float] | None:
     return float(np.floor(x.min())), float(np.ceil(x.max()))
 
 
-def _outputs(spec: str, source: Source, description: LoadOptions) -> tuple[Any, int]:
+def _outputs(spec: str, source: Source, description: dict[str, Any]) -> tuple[Any, int]:
     """What the network returns, if that is not what was described, and how many classes it has."""
     refusal: BadInput | None = None
     for outputs in (None, "probs", "sigmoid"):
-        options: LoadOptions = {**description, "outputs": outputs} if outputs is not None else description
+        options = {**description, "outputs": outputs} if outputs is not None else description
         try:
             return outputs, fit(load(spec, **options), source)
         except BadInput as error:

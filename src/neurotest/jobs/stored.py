@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from neurotest import registry
@@ -17,6 +18,7 @@ from neurotest.jobs.opening import AnyTarget, open_target
 from neurotest.pictures import Preprocess
 from neurotest.reading import elsewhere
 from neurotest.runs.store import Run
+from neurotest.settings import TargetSettings, declared
 from neurotest.target import Target
 from neurotest.target.description import Description, absolute, source_file
 from neurotest.target.load import sha256
@@ -41,27 +43,16 @@ def target_config(*targets: Target) -> dict[str, Any]:
     return config
 
 
-def described(config: Mapping[str, Any]) -> list[str]:
-    """The options that a target of one's own needs to be the one of this run; one of the zoo or of a repair needs none."""
+def described(config: Mapping[str, Any], run: Path | None) -> list[str]:
+    """The options that a target of one's own needs to be the one of this run; one of the zoo or of a repair needs none.
+
+    run: where names of classes can be read; without one they are left out.
+    """
     description = config.get("description") or {}
     if str(config.get("target")).startswith(("zoo:", "run:")):
         return []
-    words: list[str] = []
-    for name in ("weights", "resize", "crop", "interpolation", "rate", "layout", "precision"):
-        if description.get(name) is not None:
-            words += [f"--{name}", str(description[name])]
-    for name, sign in (("mean", ","), ("std", ","), ("size", "x")):
-        if description.get(name) is not None:
-            words += [f"--{name}", sign.join(f"{number:g}" for number in description[name])]
-    words += ["--outputs", description["outputs"]] if description.get("outputs", "logits") != "logits" else []
-    for name, usual in (("bounds", [0, 1]), ("span", None)):
-        if description.get(name) is not None and list(description[name]) != usual:
-            words += [f"--{name}", *(f"{number:g}" for number in description[name])]
-    return [
-        *words,
-        *(["--grey"] if description.get("grey") else []),
-        *(["--classes", "FILE"] if description.get("classes") else []),
-    ]
+    said = {**description, "classes": str(run) if description.get("classes") and run is not None else None}
+    return [word for name, one in declared(TargetSettings).items() for word in one.words(said.get(name))]
 
 
 def stored_target(run: Run, target: AnyTarget | None = None) -> Target:
@@ -88,9 +79,7 @@ def stored_targets(run: Run, targets: Sequence[AnyTarget] = ()) -> list[Target]:
 def stored_data(run: Run, source: AnyData) -> Source:
     """Data of a run, in the size and fitted as its target takes them; the target itself is not loaded."""
     _, (description, *_) = _stored(run)
-    fitting = {"resize": description.resize, "crop": description.crop, "interpolation": description.interpolation}
-    fitting |= {"rate": description.rate}
-    preprocess = Preprocess(grey=description.grey, **{name: value for name, value in fitting.items() if value is not None})  # type: ignore[arg-type]
+    preprocess = Preprocess(**description.arguments("preprocess"))
     return data(source, shape=description.size, preprocess=preprocess)
 
 

@@ -43,7 +43,7 @@ def coverage(run: Run) -> Row:
     steps = (
         (
             "Inputs that break it, led by coverage",
-            command("fuzz", target, subject, "--guide", next(iter(criteria), "kmnc:100"), *described(run["config"])),
+            command("fuzz", target, subject, "--guide", next(iter(criteria), "kmnc:100"), *described(run["config"], run.path)),
         ),
     )
     counted = next((f" {name}: {words[:1].lower()}{words[1:]}" for name, words in meanings if criteria[name].get("total")), "")

@@ -30,7 +30,7 @@ def descriptions(run: Run) -> Row:
     sentence = f"{summary['described']:,} of {summary['neurons']:,} neurons have a description in words{without}{dead}."
     target, data = run["config"]["target"], run["config"]["data"] or "DATA"
     steps = (
-        ("Inputs that break the network", command("fuzz", target, data, *described(run["config"]))),
+        ("Inputs that break the network", command("fuzz", target, data, *described(run["config"], run.path))),
         ("Then: through which neurons they do", command("explain", "RUN")),
     )
     return {"subject": target, "layers": layers, "conclusion": Conclusion(f"{sentence}{_different(run)}", steps=steps)}

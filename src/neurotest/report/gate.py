@@ -21,7 +21,8 @@ def gate(run: Run) -> Row:
     sentence = f"{summary['verdict']}{_worse(summary['by_class'])}"
     config = run["config"]
     new = {"target": summary["new"], "description": config["descriptions"][1]}
-    steps = (("The new network from all sides", command("check", summary["new"], config.get("data") or "DATA", *described(new))),)
+    check = command("check", summary["new"], config.get("data") or "DATA", *described(new, run.path))
+    steps = (("The new network from all sides", check),)
     return {
         "subject": f"{summary['old']} → {summary['new']}", "tables": tables,
         "chart": differences(tables[0][1]) if tables else None,

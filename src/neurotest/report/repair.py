@@ -68,7 +68,7 @@ def _conclusion(run: Run) -> Conclusion:
     data = run["config"].get("holdout") or "DATA"
     deeper = ("The repaired network from all sides", command("check", f"run:{run.path.name}", data))
     pair = (run["config"]["target"], f"run:{run.path.name}")
-    may_replace = ("May it replace the old one?", command("gate", *pair, data, *described(run["config"])))
+    may_replace = ("May it replace the old one?", command("gate", *pair, data, *described(run["config"], run.path)))
     kept = accepted and bool(run["config"].get("no_regression"))
     return Conclusion(sentence, bad=not accepted, good=kept, steps=(deeper, may_replace) if accepted else ())
 

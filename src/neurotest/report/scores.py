@@ -16,7 +16,8 @@ def scores(run: Run) -> Row:
     sentence = f"{plural(summary['scored'], 'input')} of {summary['inputs']:,} have scores"
     if summary["set_aside"]:
         sentence += f"; {summary['inputs'] - summary['scored']:,} could not be scored and are set aside"
-    select = command("select", config["target"], config["data"], "--method", next(iter(summary["methods"])), *described(config))
+    method, options = next(iter(summary["methods"])), described(config, run.path)
+    select = command("select", config["target"], config["data"], "--method", method, *options)
     return {
         "subject": config["data"] or "",
         "methods": methods,

@@ -8,53 +8,37 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neurotest.errors import BadInput, shell
 from neurotest.pictures import Preprocess
 from neurotest.reading import user_path
+from neurotest.settings import TargetSettings, declared
+from neurotest.settings.kinds import Kind, Names
 from neurotest.target.code import expecting, imported, ran
 from neurotest.target.load import is_file, load, on_path, sha256
-from neurotest.target.outputs import Outputs
 from neurotest.target.target import Target
 
 FILES = ("pt2", "onnx", "hf", "run")  # sources whose spec is a file, or a folder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description:
+class Description(TargetSettings):
     """Where a network comes from and how it is fed; None: as the source itself says.
 
-    spec: with the absolute path of its file. weights, sha256: the file of the weights and its hash. code: the hash of the
-    file that the spec names (of a `py:` module: `module`, found from `folder`). imports: files beside it that it imported,
-    each as HASH PATH.
+    spec: with the absolute path of its file. sha256: of the file of the weights. code: the hash of the file that the spec
+    names (of a `py:` module: `module`, found from `folder`). imports: files beside it that it imported, each as HASH PATH.
     """
 
     spec: str | None = None
-    weights: str | None = None
     sha256: str | None = None
     code: str | None = None
     folder: str | None = None
     module: str | None = None
     imports: tuple[str, ...] | None = None
-    bounds: tuple[float, ...] | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    size: tuple[int, ...] | None = None
-    classes: tuple[str, ...] | None = None
-    outputs: Outputs | None = None
-    span: tuple[float, ...] | None = None
-    bins: int | None = None
-    tolerance: float | str | None = None
-    resize: str | None = None
-    crop: str | None = None
-    grey: bool = False
-    interpolation: str | None = None
-    rate: str | None = None
-    layout: str | None = None
-    precision: str | None = None
-    device: str | None = None
-    trust_pickle: bool = False
+    if TYPE_CHECKING:  # values, no text to be read
+        size: tuple[int, ...] | None = None
+        classes: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, target: Target) -> Description:
@@ -66,35 +50,19 @@ class Description:
             code=None if code.file is None else _hash(code.file), folder=None if code.folder is None else str(code.folder),
             module=str(code.file) if code.folder else None,
             imports=tuple(f"{_hash(file)} {file}" for file in code.imports) or None,
-            bounds=target.bounds, mean=target.mean, std=target.std, size=target.shape, classes=_classes(target),
-            outputs=target.outputs, span=None if target.bins is None else (target.bins.low, target.bins.high),
-            bins=None if target.bins is None else target.bins.count,
-            tolerance=None if target.bins is None else target.bins.tolerance, layout=target.layout, precision=target.precision,
-            trust_pickle=target.trust_pickle, **_fitting(target.preprocess),
+            trust_pickle=target.trust_pickle, **settings_of(target),
         )  # fmt: skip
 
     @classmethod
     def read(cls, stored: Any, where: Path) -> Description:
         """What a run holds, which may be anybody's: values of another type are refused."""
         holds = stored if isinstance(stored, Mapping) else {}
-        values: dict[str, Any] = {field.name: holds.get(field.name) for field in dataclasses.fields(cls)}
-        types: dict[str, tuple[type, ...]] = {"bounds": (int, float), "mean": (int, float), "std": (int, float), "size": (int,)}
-        types |= {"span": (int, float)}
+        values = {field.name: holds[field.name] for field in dataclasses.fields(cls) if holds.get(field.name) is not None}
+        kinds = {name: one.kind for name, one in declared(TargetSettings).items()} | {"imports": Names()}
         for name, value in values.items():
-            if name in types or name in ("classes", "imports"):
-                allowed = types.get(name, (str,))
-                fits = value is None or (isinstance(value, list) and all(isinstance(one, allowed) for one in value))
-                values[name] = tuple(value) if fits and value is not None else None
-            elif name == "bins":
-                fits = value is None or (isinstance(value, int) and not isinstance(value, bool))
-            elif name == "tolerance":
-                fits = value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-            elif name in ("trust_pickle", "grey"):
-                fits, values[name] = isinstance(value, bool | None), bool(value)
-            else:
-                fits = isinstance(value, str | None)
-            if not fits:
+            if not kinds.get(name, Kind()).fits_run(value):
                 raise BadInput(f"{where} describes its target with {name}={value!r}, which does not fit: it is damaged.")
+            values[name] = tuple(value) if isinstance(value, list) else value
         return cls(**values)
 
     def plain(self) -> dict[str, Any]:
@@ -125,12 +93,7 @@ class Description:
             hashes[Path(file).resolve()] = expected
         found = nullcontext() if self.folder is None else on_path(Path(self.folder), 0)  # where its `py:` module was found
         with found, expecting(hashes):
-            return load(
-                self.spec, weights=self.weights, bounds=self.bounds, mean=self.mean, std=self.std, size=self.size,
-                classes=self.classes, outputs=self.outputs, device=self.device, trust_pickle=self.trust_pickle,
-                span=self.span, bins=self.bins, tolerance=self.tolerance, resize=self.resize, crop=self.crop, grey=self.grey or
-                None, interpolation=self.interpolation, rate=self.rate, layout=self.layout, precision=self.precision,
-            )  # fmt: skip
+            return load(self.spec, **{name: getattr(self, name) for name in declared(TargetSettings)})
 
     def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:
         if file is None or expected is None:
@@ -144,25 +107,19 @@ class Description:
             )
 
 
-def _classes(target: Target) -> tuple[str, ...] | None:
-    """Names of classes; those of bins follow from the span."""
-    return None if target.bins is not None and target.classes == target.bins.names else target.classes
-
-
 def _hash(file: Path) -> str:
     """Of the text that was run, where it was; the file may have another by now."""
     return ran(file) or sha256(file)
 
 
-def _fitting(preprocess: Preprocess) -> dict[str, Any]:
-    """What is not as usual."""
-    resize = None if preprocess.resize is None else str(preprocess.resize)
-    usual = preprocess.interpolation == Preprocess().interpolation
-    return {
-        "resize": resize, "crop": preprocess.crop, "grey": preprocess.grey,
-        "interpolation": None if usual else preprocess.interpolation,
-        "rate": None if preprocess.rate is None else str(preprocess.rate),
-    }  # fmt: skip
+def settings_of(target: Target) -> dict[str, Any]:
+    """What a target says of itself; of its preprocessing what is not as usual."""
+    usual = Preprocess()
+    said = {name: one.of(target) for name, one in declared(TargetSettings).items() if one.part == "target"}
+    for name, one in declared(TargetSettings).items():
+        if one.part == "preprocess" and one.of(target.preprocess) != one.of(usual):
+            said[name] = one.of(target.preprocess)
+    return said
 
 
 def absolute(spec: str) -> str:

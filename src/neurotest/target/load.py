@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,8 +23,9 @@ from neurotest.errors import BadInput, Remark, near
 from neurotest.pictures import Preprocess
 from neurotest.public import public
 from neurotest.reading import LARGEST_TEXT, read_text, reason, refuse_elsewhere, user_path
+from neurotest.runs.store import Run
+from neurotest.settings import TargetSettings
 from neurotest.target.code import from_text, noting_imports, run_file
-from neurotest.target.outputs import Outputs
 from neurotest.target.target import Target, WeightsFile
 from neurotest.target.weights import load_weights
 
@@ -42,74 +43,25 @@ FILES = {
 RANDOM_WEIGHTS = "{} has random weights: two calls give different ones, so nothing measured on it repeats. Pass --weights FILE."
 
 
-class LoadOptions(TypedDict, total=False):
-    """The keywords of `load`, for functions that pass them on."""
-
-    weights: str | Path | None
-    bounds: Sequence[float] | None
-    mean: float | Sequence[float] | None
-    std: float | Sequence[float] | None
-    size: str | Sequence[int] | None
-    classes: str | Path | Sequence[str] | None
-    outputs: Outputs | None
-    span: Sequence[float] | None
-    bins: int | None
-    tolerance: float | str | None
-    resize: int | str | None
-    crop: str | None
-    grey: bool | None
-    interpolation: str | None
-    rate: int | str | None
-    layout: str | None
-    precision: str | None
-    device: str | None
-    trust_pickle: bool
-
-
-@public()
-def load(
-    spec: str | nn.Module | Target,
-    *,
-    weights: str | Path | None = None,
-    bounds: Sequence[float] | None = None,
-    mean: float | Sequence[float] | None = None,
-    std: float | Sequence[float] | None = None,
-    size: str | Sequence[int] | None = None,
-    classes: str | Path | Sequence[str] | None = None,
-    outputs: Outputs | None = None,
-    span: Sequence[float] | None = None,
-    bins: int | None = None,
-    tolerance: float | str | None = None,
-    resize: int | str | None = None,
-    crop: str | None = None,
-    grey: bool | None = None,
-    interpolation: str | None = None,
-    rate: int | str | None = None,
-    layout: str | None = None,
-    precision: str | None = None,
-    device: str | None = None,
-    trust_pickle: bool = False,
-) -> Target:
+@public(TargetSettings)
+def load(spec: str | nn.Module | Target, **settings: Any) -> Target:
     """Load the network under test; what is given here overrides what the source says of itself.
 
-    span, bins: of outputs="regression", the range of the quantity and into how many classes it is cut (25 by default).
-    tolerance: how far it may be off before that is a fault, in its unit or a share of the span such as 5% (default: a class
-    wide). resize, crop, grey, interpolation: how pictures of any size become its inputs, see `neurotest.pictures.Preprocess`.
-    rate: samples a second of the sound it takes.
+    settings: the fields of `TargetSettings`. span, bins: of outputs="regression", the range of the value and into how many
+    classes it is cut (25 by default). tolerance: how far it may be off before that is a fault, in its unit or a share of the
+    span such as 5% (default: a class wide). resize, crop, grey, interpolation: how images of any size become its inputs, see
+    `neurotest.pictures.Preprocess`. rate: samples a second of the audio it takes.
     layout, precision: `channels_last`, `bfloat16`: faster on some processors, with other rounding.
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
     """
-    described: dict[str, Any] = {"bounds": bounds, "mean": mean, "std": std, "shape": parse_size(size), "outputs": outputs}
-    described |= {"classes": read_classes(classes), "span": span, "bins": bins, "tolerance": tolerance}
-    described |= {"layout": layout, "precision": precision}
-    options = {key: value for key, value in described.items() if value is not None}
-    fitting: dict[str, Any] = {"resize": resize, "crop": crop, "grey": grey, "interpolation": interpolation, "rate": rate}
-    fitting = {key: value for key, value in fitting.items() if value is not None}
-    device = _device(device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
+    described = TargetSettings(**settings)
+    options, fitting, weights = described.arguments("target"), described.arguments("preprocess"), described.weights
+    options |= {name: read(options[name]) for name, read in READ.items() if name in options}
+    device = _device(described.device or (str(spec.device) if isinstance(spec, Target) else "cpu"))
     if isinstance(spec, Target) and not options and not fitting and weights is None and spec.device == torch.device(device):
         return spec
-    text = spec if isinstance(spec, str) else ""
+    text, trust_pickle = spec if isinstance(spec, str) else "", bool(described.trust_pickle)
     file = None if weights is None else user_path(weights, f"weights {weights}").resolve()
     network = _source(spec, trust_pickle, file) if isinstance(spec, str) else spec
     origin: dict[str, Any] = {"spec": text, "device": device, "trust_pickle": trust_pickle}
@@ -162,8 +114,25 @@ def read_classes(classes: str | Path | Iterable[str] | None) -> Sequence[str] | 
         if isinstance(classes, Iterable):
             return list(classes)
         raise BadInput(f"classes={shown(classes)}: expected a file with one class name per line, or the names.")
-    text = read_text(user_path(classes, f"classes {classes}"), "a file with one class name per line", limit=LARGEST_TEXT)
+    place = user_path(classes, f"classes {classes}")
+    if place.is_dir():
+        return _classes_of_run(place)
+    text = read_text(place, "a file with one class name per line", limit=LARGEST_TEXT)
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _classes_of_run(place: Path) -> Sequence[str]:
+    """The names in a run: commands that are printed name it."""
+    with Run.open(place) as run:
+        config = run["config"]
+        description = config.get("description") if isinstance(config, dict) else None
+        names = description.get("classes") if isinstance(description, dict) else None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise BadInput(f"classes={place}: the run has no class names.")
+        return names
+
+
+READ: dict[str, Callable[[Any], Any]] = {"shape": parse_size, "classes": read_classes}  # arguments that may be text
 
 
 def _device(device: str) -> str:

@@ -110,6 +110,11 @@ class Target:
         return f"Target({self.spec}, size={size}, bounds={self.bounds}, outputs={self.outputs})"
 
     @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of classes that somebody gave; those of bins follow from the span."""
+        return None if self.bins is not None and self.classes == self.bins.names else self.classes
+
+    @property
     def span(self) -> tuple[float, float] | None:
         """The range of the quantity, where it predicts one."""
         return None if self.bins is None else (self.bins.low, self.bins.high)

@@ -216,13 +216,14 @@ class Toml:
         import contextlib
         import io
 
-        from neurotest.cli.settings_file import DESCRIPTION, read_description
+        from neurotest.cli.settings_file import read_description
+        from neurotest.settings.target import in_toml
         from neurotest.target.load import load
 
         lines = TOML.splitlines()
         for _ in range(int(rng.integers(1, 3))):
             lines[int(rng.integers(1, len(lines)))] = (
-                f"{pick(rng, (*DESCRIPTION, 'spec', 'trust_pickle'))} = {pick(rng, TOML_VALUES)}"
+                f"{pick(rng, (*in_toml(), 'spec', 'trust_pickle'))} = {pick(rng, TOML_VALUES)}"
             )
         text = "\n".join(line for line in lines if rng.random() < 0.9)
         text = mutate_text(rng, text) if rng.random() < 0.4 else text

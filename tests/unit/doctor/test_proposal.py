@@ -10,9 +10,10 @@ import pytest
 
 from neurotest.cli.settings_file import read_toml
 from neurotest.data.spec import data
-from neurotest.doctor.proposal import KEYS, Proposal, propose
+from neurotest.doctor.proposal import Proposal, propose
 from neurotest.errors import BadInput
 from neurotest.scan import fit, read
+from neurotest.settings.target import in_toml
 from neurotest.target.load import load
 
 NETWORK = """
@@ -69,7 +70,7 @@ def test_options_are_kept_and_what_the_network_says_is_a_comment(folder: Path) -
     zoo = propose("zoo:fashion-lenet5").toml("zoo:fashion-lenet5", "zoo:fashion-mnist/test")
     assert tomllib.loads(zoo) == {"target": {}, "data": {}}
     assert '# size = "1x28x28"' in zoo
-    assert all(f"{key} =" in zoo for key in KEYS)
+    assert all(f"{key} =" in zoo for key in in_toml())
 
 
 @pytest.mark.filterwarnings("ignore")

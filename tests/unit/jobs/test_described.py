@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from neurotest.jobs.stored import described
 from neurotest.report.section import command
 
@@ -11,16 +13,21 @@ def test_a_network_of_ones_own_keeps_its_options() -> None:
         "weights": "/w w.pt", "mean": [0.5, 0.25], "std": [1, 2], "size": [2, 8, 8], "bounds": [0.0, 1.0], "outputs": "logits",
         "classes": ["a", "b"], "resize": "64", "crop": None,
     }  # fmt: skip
-    words = described({"target": "py:net.py:build", "description": description})
-    text = (
-        "neurotest select py:net.py:build --weights '/w w.pt' --resize 64 --mean 0.5,0.25 --std 1,2 --size 2x8x8 --classes FILE"
-    )
-    assert command("select", "py:net.py:build", *words) == text
+    config = {"target": "py:net.py:build", "description": description}
+    said = "--weights '/w w.pt' --mean 0.5,0.25 --std 1,2 --size 2x8x8 --classes 'my run' --resize 64"
+    text = f"neurotest select py:net.py:build {said}"
+    assert command("select", "py:net.py:build", *described(config, Path("my run"))) == text
+    assert "--classes" not in described(config, None)
     other = {"outputs": "regression", "span": [-0.4, 0.4], "bounds": [-1, 1]}
-    expected = ["--outputs", "regression", "--bounds", "-1", "1", "--span", "-0.4", "0.4"]
-    assert described({"target": "py:net.py:build", "description": other}) == expected
+    expected = ["--bounds", "-1", "1", "--outputs", "regression", "--span", "-0.4", "0.4"]
+    assert described({"target": "py:net.py:build", "description": other}, None) == expected
+
+
+def test_numbers_keep_all_their_digits() -> None:
+    config = {"target": "py:net.py:build", "description": {"mean": [0.12345678912345678, 1e-9]}}
+    assert described(config, None) == ["--mean", "0.12345678912345678,1e-09"]
 
 
 def test_a_network_of_the_zoo_needs_none() -> None:
-    assert described({"target": "zoo:mnist-lenet1", "description": {"mean": [0.5]}}) == []
-    assert described({"target": "py:net.py:build"}) == []
+    assert described({"target": "zoo:mnist-lenet1", "description": {"mean": [0.5]}}, None) == []
+    assert described({"target": "py:net.py:build"}, None) == []
