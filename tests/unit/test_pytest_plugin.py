@@ -217,7 +217,7 @@ def test_gate_by_family(place: Path) -> None:
 
 
 def test_starting_pytest_imports_no_torch() -> None:
-    code = "import sys, neurotest_pytest; print(sorted({'torch', 'numpy', 'neurotest'} & set(sys.modules)))"
+    code = "import sys, neurotest_pytest; print(sorted({'torch', 'numpy', 'typer', 'rich'} & set(sys.modules)))"
     env = {**os.environ, "PYTHONPATH": str(Path(neurotest.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert done.stdout.strip() == "[]"

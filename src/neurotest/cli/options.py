@@ -268,8 +268,9 @@ def open_target(spec: str | None, description: dict[str, Any], resume: Path | No
 
 def override(spec: str | None, description: dict[str, Any]) -> Any:
     """What is to override a run's description of its target; None if nothing is."""
+    from neurotest.target.class_names import read_classes
     from neurotest.target.description import Description
-    from neurotest.target.load import parse_size, read_classes
+    from neurotest.target.load import parse_size
 
     if spec is None and not description:
         return None

@@ -300,8 +300,8 @@ class Run(Labels, Rankings):
         """Samples a second of the sound that its target takes; None where it takes something else."""
         config = self["config"]
         described = config.get("description") if isinstance(config, dict) else None
-        rate = described.get("rate") if isinstance(described, dict) else None
-        return int(rate) if isinstance(rate, str) and rate.isdecimal() and len(rate) < 7 else None
+        rate = str(described.get("rate")) if isinstance(described, dict) else ""  # older runs hold text
+        return int(rate) if re.fullmatch(r"[0-9]{1,6}", rate) else None
 
     def add_inputs(self, rows: Iterable[InputRow | Mapping[str, Any]]) -> None:
         """Rows with position, content and, where known, label, predicted, extra. All or none of the call are kept."""

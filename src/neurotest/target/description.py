@@ -50,7 +50,7 @@ class Description(TargetSettings):
             code=None if code.file is None else _hash(code.file), folder=None if code.folder is None else str(code.folder),
             module=str(code.file) if code.folder else None,
             imports=tuple(f"{_hash(file)} {file}" for file in code.imports) or None,
-            trust_pickle=target.trust_pickle, **settings_of(target),
+            trust_pickle=target.trust_pickle or None, **settings_of(target),
         )  # fmt: skip
 
     @classmethod

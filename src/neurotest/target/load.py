@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
 from neurotest.pictures import Preprocess
 from neurotest.public import public
-from neurotest.reading import LARGEST_TEXT, read_text, reason, refuse_elsewhere, user_path
-from neurotest.runs.store import Run
+from neurotest.reading import reason, refuse_elsewhere, user_path
 from neurotest.settings import TargetSettings
+from neurotest.target.class_names import read_classes
 from neurotest.target.code import from_text, noting_imports, run_file
 from neurotest.target.target import Target, WeightsFile
 from neurotest.target.weights import load_weights
@@ -105,31 +105,6 @@ def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
     if not 0 < len(shape) <= 8 or min(shape) < 1 or math.prod(shape) > LARGEST_INPUT:
         raise BadInput(f"size={shown(size)}: expected channels x height x width, for example 1x28x28.")
     return shape
-
-
-def read_classes(classes: str | Path | Iterable[str] | None) -> Sequence[str] | None:
-    if classes is None:
-        return None
-    if not isinstance(classes, (str, Path)):
-        if isinstance(classes, Iterable):
-            return list(classes)
-        raise BadInput(f"classes={shown(classes)}: expected a file with one class name per line, or the names.")
-    place = user_path(classes, f"classes {classes}")
-    if place.is_dir():
-        return _classes_of_run(place)
-    text = read_text(place, "a file with one class name per line", limit=LARGEST_TEXT)
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _classes_of_run(place: Path) -> Sequence[str]:
-    """The names in a run: commands that are printed name it."""
-    with Run.open(place) as run:
-        config = run["config"]
-        description = config.get("description") if isinstance(config, dict) else None
-        names = description.get("classes") if isinstance(description, dict) else None
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise BadInput(f"classes={place}: the run has no class names.")
-        return names
 
 
 READ: dict[str, Callable[[Any], Any]] = {"shape": parse_size, "classes": read_classes}  # arguments that may be text

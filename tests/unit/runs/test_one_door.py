@@ -34,6 +34,7 @@ NAMED_BY_USERS = {
     ("select/exchange.py", "_write_csv"): "the place for an export, named by the user",
     ("select/exchange.py", "_write_folder"): "the place for an export, named by the user",
     ("select/exchange.py", "_write_tasks"): "the place for an export, named by the user",
+    ("target/class_names.py", "read_classes"): "a file or a run that the user names",
     ("cli/settings_file.py", "read_toml"): "neurotest.toml in the current folder",
     ("report/page.py", "write_report"): "--out, named by the user; RUN/report.html is a file of the run",
     ("report/rendering.py", "_source"): "templates of the package",
