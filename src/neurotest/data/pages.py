@@ -124,7 +124,7 @@ def _page(file: int, at: int) -> Page:
     numbers = [fields[1], fields[2], fields[3], about.get(1, 0), about.get(4 if second else 2, 0), second.get(6, 0)]
     if any(not isinstance(number, int) for number in numbers):
         raise ValueError("a field that is not a number")
-    page = Page(*numbers, second.get(7, True), at + struct.at)
+    page = Page(*[*numbers, second.get(7, True), at + struct.at])
     if min(page.unpacked, page.packed, page.values, page.levels) < 0 or struct.at > HEADER:
         raise ValueError("a page of negative size")
     return page

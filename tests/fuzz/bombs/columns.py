@@ -8,8 +8,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.bombs.registry import bomb, fine
 from tests.fuzz.bombs.inputs import png
+from tests.fuzz.bombs.registry import bomb, fine
 
 SPEC = "parquet:{}/bomb.parquet"
 parquet = functools.partial(bomb, read=SPEC, needs=("pyarrow",))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from tests.fuzz.bombs.registry import bomb, zeros
 from tests.fuzz.bombs.inputs import header, png, pour
+from tests.fuzz.bombs.registry import bomb, zeros
 
 MB = 1 << 20
 

@@ -108,5 +108,5 @@ def test_what_unpacks_to_little_or_to_few_times_its_size_is_read() -> None:
     check_unpacked("f", 2000, 1000, always=10, times=2)
     with pytest.raises(BadInput, match="at most 2 times as large as on the disk"):
         check_unpacked("f", 2001, 1000, always=10, times=2)
-    with pytest.raises(BadInput, match="would need .* are free"):
+    with pytest.raises(BadInput, match=r"would need .* are free"):
         check_unpacked("f", 1 << 60, 1 << 60)
