@@ -23,7 +23,7 @@ def until(condition: Callable[[], T], what: str, process: subprocess.Popen[Any] 
             return value
         assert ended is None, f"waited for {what}, but the process ended with {ended}"
         assert time.monotonic() < end, f"waited {LIMIT} seconds for {what}"
-        time.sleep(0.02)
+        time.sleep(0.01)
 
 
 def only_hanging_takes_time(executor: Any, hangs: Callable[[Any], bool], monkeypatch: pytest.MonkeyPatch) -> None:
