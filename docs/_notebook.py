@@ -20,7 +20,7 @@ def executed(folder: Path | str, path: Path = NOTEBOOK) -> Any:
 
     content = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     sources = {"PYTHONPATH": str(path.resolve().parents[1] / "src"), "NEUROTEST_CACHE": str(Path(folder) / "cache")}
-    client = NotebookClient(content, timeout=600, kernel_name="python3")
+    client = NotebookClient(content, timeout=600, startup_timeout=600, kernel_name="python3")
     client.execute(cwd=str(folder), env={**os.environ, **sources})
     for cell in content.cells:
         cell.metadata.pop("execution", None)  # clocks

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.e2e.stranger import make_project
+from tests.waiting import LIMIT
 
 from neurotest.cli.app import main
 
@@ -55,6 +56,6 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("there is no chromium here: install it, or name one in CHROMIUM")
     with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=1000 * LIMIT)
         yield launched
         launched.close()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-SECONDS = 300  # until a server has to have said where it is; machines may be busy
+from tests.waiting import LIMIT, until
 
 
 class Answer(NamedTuple):
@@ -56,7 +56,7 @@ class Server:
         lines: queue.Queue[str] = queue.Queue()
         assert self.process.stdout is not None
         threading.Thread(target=lambda: lines.put(self.process.stdout.readline()), daemon=True).start()
-        line = lines.get(timeout=SECONDS)
+        line = lines.get(timeout=LIMIT)
         assert line, (cwd / "server-errors.txt").read_text()
         self.started = json.loads(line)
         assert "url" in self.started, self.started
@@ -68,7 +68,7 @@ class Server:
         self, path: str, body: Any = None, *, method: str | None = None, raw: bytes | None = None, token: bool = True,
         **headers: str,
     ) -> Answer:  # fmt: skip
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
         content = raw if raw is not None else None if body is None else json.dumps(body).encode()
         usual = {"Authorization": f"Bearer {self.token}"} if token else {}
         if body is not None:
@@ -92,7 +92,7 @@ class Server:
         return self._ended()
 
     def _ended(self) -> int:
-        code = self.process.wait(SECONDS)
+        code = self.process.wait(LIMIT)
         self.errors.close()
         return code
 
@@ -102,3 +102,15 @@ class Server:
     def __exit__(self, *about: object) -> None:
         if self.process.poll() is None:
             self.kill()
+
+
+def ended(server: Server, job: dict[str, Any]) -> dict[str, Any]:
+    """The job of a live page once it is done or has failed."""
+
+    def asked() -> dict[str, Any] | None:
+        now: dict[str, Any] = server.ask(f"/api/jobs/{job['id']}").json
+        return None if now["state"] in ("waiting", "running") else now
+
+    now = until(asked, f"the end of job {job['id']}")
+    assert now is not None
+    return now

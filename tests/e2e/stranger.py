@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from neurotest import data
+from neurotest.errors import BadInput
+from neurotest.runs.store import Run
 
 MODEL = """
 import torch
@@ -103,3 +106,10 @@ def make_photographs(project: Path, folder: Path, count: int = 80) -> dict[str, 
 
 
 PHOTOGRAPHS = [*OPTIONS, "--resize", "28x28"]
+
+
+def batches(run: Path) -> int:
+    """How many a campaign has written so far, in another process perhaps."""
+    with suppress(BadInput), Run.open(run) as opened:
+        return int(opened["progress"]["batches"]) if "progress" in opened else 0
+    return 0

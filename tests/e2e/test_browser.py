@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.unit.report.subjects import HOSTILE, inputs, network
+from tests.waiting import LIMIT
 
 import neurotest
 from neurotest import Run
@@ -20,7 +21,7 @@ from neurotest.report.page import write_report
 from neurotest.select import compare
 
 pytestmark = [pytest.mark.browser, pytest.mark.plain]
-PATIENCE = 120_000  # milliseconds; machines may be busy
+PATIENCE = 1000 * LIMIT  # milliseconds
 SERIOUS = ("serious", "critical")
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.conftest import Cli
 from tests.e2e.stranger import absolute, project_spec
 
-QUICK = ["--time", "20s", "--only", "accuracy", "--only", "labels", "--only", "slices", "--only", "first"]
+QUICK = ["--time", "1h", "--only", "accuracy", "--only", "labels", "--only", "slices", "--only", "first"]
 DATA = "zoo:mnist/test[:600]"
 
 
@@ -51,7 +51,7 @@ def test_an_alarm_fails_the_build(cli: Cli, tmp_path: Path) -> None:
     assert source.labels is not None
     np.savez(tmp_path / "moved.npz", x=source.read(np.arange(600)), y=(source.labels + 1) % 10)
     outcome = cli(
-        "check", "zoo:mnist-lenet1", "npz:moved.npz#x,y", "--time", "20s", "--only", "health", "--only", "accuracy", "--junit",
+        "check", "zoo:mnist-lenet1", "npz:moved.npz#x,y", "--time", "1h", "--only", "health", "--only", "accuracy", "--junit",
         tmp_path / "check.xml", "--fail-if", "alarms>0",
     )  # fmt: skip
     assert outcome.code == 1

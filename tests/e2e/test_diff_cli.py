@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.waiting import until
 
 from neurotest import zoo
 
@@ -83,9 +83,7 @@ def test_killed_and_resumed(cli: Cli, tmp_path: Path, command: str) -> None:
     }[command]
     assert cli(*args, "--out", "whole", "-q").code == 0
     going = subprocess.Popen([sys.executable, "-m", "neurotest", *args, "--out", "part", "-q"], cwd=tmp_path, env=os.environ)
-    limit = time.monotonic() + 120
-    while not list((tmp_path / "part" / "parts").glob("0*.npz")) and going.poll() is None and time.monotonic() < limit:
-        time.sleep(0.02)
+    until(lambda: list((tmp_path / "part" / "parts").glob("0*.npz")), "a part of the run", going)
     going.send_signal(signal.SIGKILL)
     going.wait()
     assert not (tmp_path / "part" / "suite.npz").exists()

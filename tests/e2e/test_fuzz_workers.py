@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from tests.e2e.stranger import PHOTOGRAPHS
+from tests.waiting import until
 
 Cli = Callable[..., Any]
 FUZZ = ["fuzz", "py:models.py:cnn", "dir:sizes", *PHOTOGRAPHS, "--forwards", 1500, "--batch", 32, "--threads", 1]
@@ -76,18 +76,13 @@ def test_a_campaign_on_workers_is_killed_resumed_moved_and_used(
 
     command = [sys.executable, "-m", "neurotest", *map(str, FUZZ), "--workers", "2", "--out", "run", "-q"]
     head = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    while head.poll() is None and begun(place / "run") < 5:
-        time.sleep(0.01)
-    workers = children(head.pid) if head.poll() is None else []
+    until(lambda: begun(place / "run") >= 5, "five rounds in the run", head)
+    workers = children(head.pid)
     head.kill()
     _, said = head.communicate()
     assert head.returncode == -signal.SIGKILL, said.decode()
     assert len(workers) >= 2
-    for _ in range(600):
-        if not any(map(at_work, workers)):
-            break
-        time.sleep(0.1)
-    assert not any(map(at_work, workers))  # nobody stays behind
+    until(lambda: not any(map(at_work, workers)), "the end of the workers: nobody stays behind")
     assert json.loads(cli("status", "run", "--json").out)["runs"][0]["state"] == "unfinished"
 
     resumed = cli("fuzz", "--resume", "run", "--workers", 3)

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,8 @@ import pytest
 import torch
 from PIL import Image
 from tests.e2e.servers import Server
-from tests.e2e.stranger import PHOTOGRAPHS, make_photographs
+from tests.e2e.stranger import PHOTOGRAPHS, batches, make_photographs
+from tests.waiting import until
 
 from neurotest.runs.store import Run
 
@@ -111,12 +111,7 @@ def test_a_campaign_that_is_killed_goes_on_after_init(photographs: Path, cli: Cl
     environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
     words = ["fuzz", TARGET, DATA, "--forwards", "100000", "--batch", "16", "--out", "killed", "-q"]
     process = subprocess.Popen([sys.executable, "-m", "neurotest", *words], cwd=photographs, env=environment)
-    deadline, done = time.monotonic() + 300, 0
-    while time.monotonic() < deadline and process.poll() is None and done < 3:
-        time.sleep(0.1)
-        if (photographs / "killed" / "run.sqlite").is_file():
-            with Run.open(photographs / "killed") as run:
-                done = run["progress"]["batches"] if "progress" in run else 0
+    until(lambda: batches(photographs / "killed") > 2, "three batches in the run", process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     with Run.open(photographs / "killed") as run:

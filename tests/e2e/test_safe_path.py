@@ -8,12 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from tests.e2e.servers import Server
+from tests.e2e.servers import Server, ended
+from tests.waiting import until
 
 from neurotest.cli.app import COMMANDS
 
@@ -145,8 +146,12 @@ def test_the_selector_behind_the_label_page_imports_none(neurotest: Path, runs: 
     witness = plant(tmp_path / "sent")
     with Server("label", ".", cwd=tmp_path / "sent", program=[neurotest]) as server:
         holder = {"holder": "0123456789abcdef"}
-        while (answer := server.ask("/api/next", holder).json)["state"] == "choosing" and not imported(witness):
-            time.sleep(0.1)
+
+        def said() -> Any:
+            answer = server.ask("/api/next", holder).json
+            return (answer["state"] != "choosing" or imported(witness)) and answer
+
+        answer = until(said, "an input to label")
     assert imported(witness) == []
     assert answer["state"] == "show", answer
 
@@ -156,8 +161,7 @@ def test_explaining_behind_the_live_page_imports_none(neurotest: Path, sent: Pat
     with Server("serve", ".", cwd=sent, program=[neurotest]) as server:
         family = server.ask("/api/families?limit=1").json["families"][0]
         job = server.ask("/api/jobs", {"kind": "shrink", "fault": family["fault"]}).json
-        while (job := server.ask(f"/api/jobs/{job['id']}").json)["state"] in ("waiting", "running") and not imported(witness):
-            time.sleep(0.1)
+        job = ended(server, job)
     assert imported(witness) == []
     assert job["state"] == "done", job
 

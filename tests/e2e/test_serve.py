@@ -6,15 +6,15 @@ import io
 import json
 import re
 import shutil
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.servers import Server
+from tests.e2e.servers import Server, ended
 from tests.unit.serve.subjects import HOLDER, OTHER, adaptive_run, campaign
+from tests.waiting import until
 
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.labelling import add_labels
@@ -139,9 +139,12 @@ def test_a_whole_session_and_its_exports(labelled: Server, tmp_path: Path) -> No
 
 def next_input(server: Server) -> int:
     """Of a server that has just been started, perhaps: its selector has to say something first."""
-    while (answer := server.ask("/api/next", {"holder": HOLDER}).json)["state"] == "choosing":
-        time.sleep(0.1)
-    return int(answer["input"]["position"])
+
+    def chosen() -> Any:
+        answer = server.ask("/api/next", {"holder": HOLDER}).json
+        return answer["state"] != "choosing" and answer
+
+    return int(until(chosen, "an input to label")["input"]["position"])
 
 
 def test_killed_and_started_again_nothing_is_lost_and_the_cookie_still_opens(tmp_path: Path) -> None:
@@ -259,12 +262,7 @@ def test_explain_and_shrink_are_jobs_beside_the_run(campaigned: Any) -> None:
     assert {answer.status for answer in jobs.values()} == {202}
     assert server.ask("/api/jobs", {"kind": "explain", "fault": 10**9}).status == 404
     for kind, answer in jobs.items():
-        job = answer.json
-        for _ in range(3000):
-            job = server.ask(f"/api/jobs/{job['id']}").json
-            if job["state"] in ("done", "failed"):
-                break
-            time.sleep(0.2)
+        job = ended(server, answer.json)
         assert job["state"] == "done", job
         assert (job["page"] is not None) == (kind == "explain")
         if job["page"]:
@@ -289,9 +287,7 @@ def test_a_run_from_elsewhere_runs_no_code_by_being_served(tmp_path: Path, monke
         assert server.ask("/api/sections").status == 200
         for kind in ("explain", "shrink"):
             job = server.ask("/api/jobs", {"kind": kind, "fault": number}).json
-            while job["state"] in ("waiting", "running"):
-                time.sleep(0.2)
-                job = server.ask(f"/api/jobs/{job['id']}").json
+            job = ended(server, job)
             assert (job["state"], "made elsewhere" in job["message"]) == ("failed", True)
     assert not trace.exists()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,14 @@ import pytest
 from tests.e2e.servers import Server
 from tests.unit.serve.subjects import adaptive_run, campaign
 from tests.unit.serve.test_quantities import write_quantity_project
+from tests.waiting import LIMIT, until
 
 from neurotest.runs.store import Run
 
 pytest.importorskip("fastapi", reason="the pages need fastapi: pip install 'neurotest[serve]'")
 pytestmark = pytest.mark.slow
 ENDED = "ERR_CONNECTION_REFUSED"  # tabs ask on until they are closed, which is after the end of their server
-PATIENCE = 120_000  # milliseconds; machines may be busy
+PATIENCE = 1000 * LIMIT  # milliseconds
 
 
 @pytest.fixture
@@ -45,13 +45,6 @@ def shown(page: Any, before: str = "") -> str:
     """The position of the input that the page shows, once it is another one. (The page allows no eval, so no function waits.)"""
     figure = page.wait_for_selector(f'#picture[data-position]:not([data-position=""]):not([data-position="{before}"])')
     return str(figure.get_attribute("data-position"))
-
-
-def until(ready: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE / 1000
-    while not ready():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def labels(path: Path) -> dict[int, int | None]:
@@ -283,10 +276,10 @@ def test_the_live_page_from_a_family_to_an_explanation(tmp_path: Path, tab: Any)
         before = page.locator("#families button").count()
         if page.is_visible(".counted .more"):
             page.click(".counted .more")
-            until(lambda: page.locator("#families button").count() > before)
+            until(lambda: page.locator("#families button").count() > before, "more families")
             before = page.locator("#families button").count()
         page.select_option("#true", index=1)
-        until(lambda: 0 < page.locator("#families button").count() < before)
+        until(lambda: 0 < page.locator("#families button").count() < before, "fewer families")
         page.click("#families button:first-child")
         page.wait_for_selector("#views img")
         assert page.locator("#views figure").count() >= 3
@@ -297,7 +290,7 @@ def test_the_live_page_from_a_family_to_an_explanation(tmp_path: Path, tab: Any)
         page.click("#explain")
         for kind in ("shrink", "explain"):
             ended = f"[data-job={kind}][data-state=done], [data-job={kind}][data-state=failed]"
-            job = page.wait_for_selector(ended, timeout=5 * PATIENCE)
+            job = page.wait_for_selector(ended)
             assert job.get_attribute("data-state") == "done", job.inner_text()
         assert page.get_attribute("[data-job=explain] a", "href").startswith("/api/jobs/")
         page.keyboard.press("Escape")
@@ -321,7 +314,7 @@ def test_axe_finds_nothing_serious(tmp_path: Path, browser: Any, scheme: str) ->
                 if step is not None:
                     page.click(step)
                     page.wait_for_selector("#cells button" if command == "label" else "#views img")
-                time.sleep(0.5)
+                page.wait_for_function("[...document.images].every((image) => image.complete)")
                 found = axe.run(page).response["violations"]
                 serious = [
                     (one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")

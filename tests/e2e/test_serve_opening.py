@@ -17,8 +17,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from tests.e2e.servers import SECONDS, Server, free_port
+from tests.e2e.servers import Server, free_port
 from tests.unit.serve.subjects import adaptive_run, campaign
+from tests.waiting import LIMIT
 
 pytest.importorskip("fastapi", reason="the pages need fastapi: pip install 'neurotest[serve]'")
 pytest.importorskip("uvicorn", reason="the pages need uvicorn: pip install 'neurotest[serve]'")
@@ -33,7 +34,7 @@ SILENT = 300
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
     with contextlib.closing(connection):
         connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()
@@ -44,7 +45,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
     lines: queue.Queue[str] = queue.Queue()
     assert process.stdout is not None
     threading.Thread(target=lambda: lines.put(process.stdout.readline()), daemon=True).start()  # type: ignore[union-attr]
-    return lines.get(timeout=SECONDS)
+    return lines.get(timeout=LIMIT)
 
 
 @pytest.mark.parametrize("command", ["label", "serve"])
@@ -74,7 +75,7 @@ def test_a_browser_that_does_not_return_holds_nothing_up_and_is_told_no_token(tm
             for _ in range(2):  # the address that was printed goes on working
                 assert get(address.port, f"/?{address.query}")[0] == 303
             process.send_signal(signal.SIGINT)
-            process.wait(SECONDS)
+            process.wait(LIMIT)
             assert not page.parent.exists()
             waiting.write("end\n")
     finally:
@@ -86,12 +87,12 @@ def test_silent_connections_do_not_keep_the_owner_out(tmp_path: Path) -> None:
     adaptive_run(tmp_path)
     with Server("label", "run", cwd=tmp_path) as server, contextlib.ExitStack() as stack:
         headers = {"Authorization": f"Bearer {server.token}"}
-        before = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
+        before = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LIMIT)
         stack.callback(before.close)
         before.request("GET", "/api/about", headers=headers)
         assert before.getresponse().read()
         socket_before = before.sock
-        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), SECONDS)) for _ in range(SILENT)]
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), LIMIT)) for _ in range(SILENT)]
         for one in silent[::2]:
             with contextlib.suppress(OSError):  # it may have been ended already
                 one.sendall(b"GET / HTTP/1.1\r\nHost: ")

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.conftest import Cli
+from tests.waiting import LIMIT, until
 
 from neurotest import interrupts
 
@@ -137,44 +137,35 @@ def test_a_study_keeps_its_finished_cells(number: int, cli: Cli, sender: Sender)
 # -- as processes
 
 
-def start(tmp_path: Path, *args: object) -> subprocess.Popen[str]:
+def start(tmp_path: Path, *args: object, program: Sequence[str] = ("-m", "neurotest")) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "NEUROTEST_CACHE": str(tmp_path / "cache")}
     return subprocess.Popen(
-        [sys.executable, "-m", "neurotest", *map(str, args)], cwd=tmp_path, env=environment, text=True,
+        [sys.executable, *program, *map(str, args)], cwd=tmp_path, env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in SIGNALS],
     )  # fmt: skip
 
 
-def wait_for(process: subprocess.Popen[str], there: Callable[[], bool]) -> None:
-    began = time.monotonic()
-    while not there() and process.poll() is None and time.monotonic() - began < 120:
-        time.sleep(0.02)
-    assert process.poll() is None, process.communicate()
-
-
 def test_a_process_that_is_told_to_end(tmp_path: Path) -> None:
     process = start(tmp_path, "attack", TARGET, "zoo:mnist/test[:2000]", "--attack", "cw", "--batch", "20", "--out", "run")
-    wait_for(process, (tmp_path / "run" / "run.sqlite").exists)
+    until((tmp_path / "run" / "run.sqlite").exists, "the run", process)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGHUP)  # a second signal that no person sent changes nothing
-    _, err = process.communicate(timeout=240)
+    _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 3, err
     assert "neurotest attack --resume run" in err
 
 
 @pytest.mark.slow
 def test_the_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
-    process = start(
-        tmp_path, "attack", TARGET, "zoo:mnist/test[:2000]", "--attack", "cw:steps=100000", "--batch", "2000", "--out", "run"
-    )
-    wait_for(process, (tmp_path / "run" / "run.sqlite").exists)
-    time.sleep(1)
+    """Work without a safe point, that would be stopped by itself a day later."""
+    patient = ("-c", "from neurotest import interrupts; interrupts.GRACE = 86400; from neurotest.cli.app import main; main()")
+    words = ("attack", TARGET, "zoo:mnist/test[:2000]", "--attack", "cw:steps=1000000", "--batch", "2000", "--out", "run", "-q")
+    process = start(tmp_path, *words, program=patient)
+    until((tmp_path / "run" / "run.sqlite").exists, "the run", process)
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    assert process.stderr is not None
+    said = "".join(iter(process.stderr.readline, f"neurotest: {interrupts.WAIT}\n"))
     process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    _, err = process.communicate(timeout=240)
-    assert process.returncode == 3, err
-    assert "press Ctrl-C again" in err
-    assert time.monotonic() - began < 60
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 3, said + err

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.servers import Server
+from tests.waiting import LIMIT
 
 import neurotest
 from neurotest import Run
@@ -22,7 +23,7 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.whic
 if CHROMIUM is None:
     pytest.skip("there is no chromium here: install it, or name one in CHROMIUM", allow_module_level=True)
 pytestmark = [pytest.mark.browser, pytest.mark.plain]
-PATIENCE = 240_000  # milliseconds; machines may be busy
+PATIENCE = 1000 * LIMIT  # milliseconds
 TARGET, POOL = "zoo:spoken-melnet", "zoo:spoken-digits/test[:40]"
 LOADED = """audio => new Promise(done => {
   audio.onloadedmetadata = () => done(audio.duration); audio.onerror = () => done(-1); audio.load()
@@ -35,7 +36,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One tab whose console has to stay silent and that asks nobody but us."""
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--autoplay-policy=no-user-gesture-required"]
+            executable_path=CHROMIUM, args=["--no-sandbox", "--autoplay-policy=no-user-gesture-required"], timeout=PATIENCE
         )
         tab = browser.new_page(viewport={"width": 1280, "height": 900})
         tab.set_default_timeout(PATIENCE)

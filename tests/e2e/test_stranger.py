@@ -11,14 +11,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
-from tests.e2e.stranger import FUZZ, MODEL, OPTIONS, absolute, project_spec
+from tests.e2e.stranger import FUZZ, MODEL, OPTIONS, absolute, batches, project_spec
+from tests.waiting import until
 
 from neurotest.runs.store import Run
 
@@ -99,14 +99,8 @@ def test_conditions_and_exit_codes_of_commands_on_a_run(run: Path, cli: Cli) -> 
 
 
 def kill(process: subprocess.Popen[str], run: Path) -> None:
-    """Once the first batch is in the run."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        if (run / "run.sqlite").is_file():
-            with Run.open(run) as opened:
-                if "progress" in opened and opened["progress"]["batches"] > 2:
-                    break
-        time.sleep(0.05)
+    """Once a few batches are in the run."""
+    until(lambda: batches(run) > 2, "three batches in the run", process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
 

@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from neurotest import zoo
 from neurotest.errors import BadInput
@@ -96,9 +96,7 @@ def test_killed_and_resumed_it_ends_where_an_undisturbed_one_does(cli: Cli, tmp_
     whole = json.loads(cli("swarm", *asked, "--out", "whole", "--json", "-q").out)
     command = [sys.executable, "-m", "neurotest", "swarm", *asked, "--out", "part", "-q"]
     with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as process:
-        deadline = time.monotonic() + 600
-        while _done(tmp_path / "part") == 0 and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: _done(tmp_path / "part"), "a group of seeds in the run", process)
         process.kill()
     assert _done(tmp_path / "part") >= 10  # a group of ten seeds was committed
     again = cli("swarm", "--resume", "part", "--json", "-q")

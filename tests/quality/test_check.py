@@ -11,7 +11,7 @@ from tests.quality import defects
 import neurotest
 from neurotest.check import CheckResult
 
-QUICK: dict[str, Any] = {"time": 60, "skip": ["campaign", "attacks", "coverage"], "limit": 3000}
+QUICK: dict[str, Any] = {"time": 3600, "skip": ["campaign", "attacks", "coverage"], "limit": 3000}
 
 
 def alarms(result: CheckResult) -> list[str]:

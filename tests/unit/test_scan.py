@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
+from tests.waiting import LIMIT
 from torch import Tensor, nn
 
 import neurotest
@@ -111,7 +112,7 @@ class Decoded(ArraySource):
 
     def wait_for(self, parts: int) -> None:
         with self.begun:
-            assert self.begun.wait_for(lambda: len(self.threads) == parts, timeout=10)
+            assert self.begun.wait_for(lambda: len(self.threads) == parts, timeout=LIMIT)
 
     def _rows(self, index: np.ndarray) -> np.ndarray:
         with self.begun:

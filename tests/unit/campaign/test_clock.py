@@ -58,7 +58,7 @@ def test_seconds_are_wall_clock_with_everything_included(
 def test_resumed_seconds_go_on_from_those_before(target: Target, seeds: str, tmp_path: Path) -> None:
     stops = iter([False] * 5 + [True])
     with pytest.raises(Interrupted):
-        fuzz(target, seeds, "nlc", seconds=60.0, batch=64, out=tmp_path / "run", stop=lambda: next(stops))
+        fuzz(target, seeds, "nlc", seconds=3600.0, batch=64, out=tmp_path / "run", stop=lambda: next(stops))
     with Run.open(tmp_path / "run") as run:
         before = run["clock"]["total"]
     stops = iter([False] * 5 + [True])

@@ -55,6 +55,7 @@ def test_advice_by_how_many_families_were_seen_once() -> None:
 
 def test_lines_when_there_is_no_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(screens, "LINES", 0.0)
+    monkeypatch.setattr("neurotest.cli.screen.time.monotonic", lambda: 100.0)
     shown = Screen(json=False, quiet=False, classes=("a", "b", "c"), live=False)
     shown(fuzzer(forwards=300, faults=4, iterations=20), [MUTANT], [MUTANT])
     text = capsys.readouterr().err
@@ -73,9 +74,10 @@ def test_json_events_go_to_standard_error(capsys: pytest.CaptureFixture[str], mo
     assert events[0]["family"] == [2, 1, "scale"]
 
 
-def test_the_live_view_names_what_matters() -> None:
+def test_the_live_view_names_what_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
+    monkeypatch.setattr("neurotest.cli.screen.time.monotonic", lambda: 100.0)
     shown = Screen(json=False, quiet=False, classes=("ant", "bee", "cat"), live=True)
     fuzzed = fuzzer(forwards=300, faults=4)
     shown.newest = ["cat taken for bee after scale"]

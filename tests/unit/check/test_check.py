@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -67,7 +68,7 @@ def interrupted(out: Path, after: int) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match="--resume" if after else "nothing|before"):
-        neurotest.check("zoo:mnist-lenet1", DATA, only=FEW, time=30, out=out, progress=stop)
+        neurotest.check("zoo:mnist-lenet1", DATA, only=FEW, time=3600, out=out, progress=stop)
 
 
 def plain(result: neurotest.CheckResult) -> Any:
@@ -79,7 +80,7 @@ def plain(result: neurotest.CheckResult) -> Any:
 
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_finished_examinations_are_kept(tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = neurotest.check("zoo:mnist-lenet1", DATA, only=FEW, time=30)
+    whole = neurotest.check("zoo:mnist-lenet1", DATA, only=FEW, time=3600)
     interrupted(tmp_path / "run", after)
     made: list[str] = []
     for entry in registry.entries("examination").values():
@@ -104,7 +105,7 @@ def test_finished_examinations_are_kept(tmp_path: Path, after: int, monkeypatch:
 
 def test_what_is_repeated_on_resume_must_be_the_same(tmp_path: Path) -> None:
     interrupted(tmp_path / "run", 1)
-    with pytest.raises(BadInput, match="was started with 30"):
+    with pytest.raises(BadInput, match="was started with 3600"):
         neurotest.check(resume=tmp_path / "run", time="2m")
     with pytest.raises(BadInput, match="the data are not those"):
         neurotest.check(data="zoo:mnist/test[1:401]", resume=tmp_path / "run")
@@ -130,16 +131,20 @@ def test_junit_holds_what_xml_cannot_write(tmp_path: Path) -> None:
     assert case.get("message") == "\ufffd]]>&<"
 
 
-def test_little_time_uses_fewer_inputs_and_says_so() -> None:
+def test_little_time_uses_fewer_inputs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that only the network moves."""
+    now = 0.0
+    clock = SimpleNamespace(perf_counter=lambda: now, monotonic=lambda: now)
+    monkeypatch.setattr("neurotest.check.subject.time", clock)
+
     class Slow(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.dense = torch.nn.Linear(784, 10)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            import time
-
-            time.sleep(2e-3 * len(x))
+            nonlocal now
+            now += 2e-3 * len(x)
             return self.dense(x.flatten(1))  # type: ignore[no-any-return]
 
     result = neurotest.check(neurotest.Target(Slow().eval(), shape=(1, 28, 28)), "zoo:mnist/test[:3000]", time=2, only=["first"])

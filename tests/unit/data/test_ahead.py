@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from tests.waiting import LIMIT
 
 import neurotest
 from neurotest.data.ahead import FEW, ahead, one_ahead
@@ -71,7 +72,7 @@ def test_the_next_one_begins_while_this_one_is_used_and_no_other_does() -> None:
 
     for n, _ in one_ahead(note, range(4)):
         if n < 3:
-            assert begun[n + 1].wait(10)
+            assert begun[n + 1].wait(LIMIT)
         assert not any(later.is_set() for later in begun[n + 2 :])
 
 
@@ -90,7 +91,7 @@ def test_what_one_ahead_raises_comes_in_its_turn() -> None:
 
 def test_whoever_stops_early_leaves_no_thread() -> None:
     release = threading.Event()
-    results = one_ahead(lambda n: release.wait(10) if n else True, range(3))
+    results = one_ahead(lambda n: release.wait(LIMIT) if n else True, range(3))
     assert next(results) == (0, True)
     assert len(waiting()) == 1
     release.set()

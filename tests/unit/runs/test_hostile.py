@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.waiting import LIMIT
 
 from neurotest.errors import BadInput
 from neurotest.report.page import write_report
@@ -38,7 +39,7 @@ def no_waiting() -> Iterator[None]:
         raise TimeoutError("it waits for somebody to write into a pipe")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(60)
+    signal.alarm(LIMIT)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

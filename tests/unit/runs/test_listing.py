@@ -89,7 +89,7 @@ def test_the_record_in_the_cache_goes_too(root: Path, own_cache: Path) -> None:
 
 def test_a_run_that_is_being_written_stays(root: Path, python: Callable[[str], subprocess.Popen[str]]) -> None:
     hold = f"run = Run.open({str(root / 'old')!r}, write=True)"
-    other = python(f"import time; from neurotest.runs import Run; {hold}; print(1, flush=True); time.sleep(60)")
+    other = python(f"import signal; from neurotest.runs import Run; {hold}; print(1, flush=True); signal.pause()")
     try:
         assert other.stdout is not None
         assert other.stdout.readline() == "1\n"

@@ -17,7 +17,7 @@ from neurotest.executor import Executor, Serial
 from neurotest.scale.opening import open_executor
 
 HELPERS = """
-import os, signal, time
+import os, signal, threading, time
 from pathlib import Path
 from neurotest.errors import BadInput
 
@@ -25,7 +25,11 @@ def add(shared, task):
     return shared + task
 
 def slow_first(shared, task):
-    time.sleep(1.5 if task == 0 else 0)
+    "The first one waits until the last that may overtake it is done."
+    folder, last = shared
+    while task == 0 and not Path(folder, str(last)).exists():
+        time.sleep(0.01)
+    Path(folder, str(task)).touch()
     return task
 
 def refuse(shared, task):
@@ -47,7 +51,8 @@ def die(shared, task):
     return task
 
 def hang(shared, task):
-    time.sleep(3600 if task == 1 else 0)
+    if task == 1:
+        threading.Event().wait()
     return task
 
 def threads(shared, task):

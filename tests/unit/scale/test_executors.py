@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+from tests.waiting import only_hanging_takes_time
 
 from neurotest.errors import BadInput
 from neurotest.executor import Executor, Lost, Serial, current, using
+from neurotest.scale import pool
 from neurotest.scale.opening import open_executor
 from neurotest.scale.pickling import pack, unpack
-from neurotest.scale.pool import WorkerPool
+from neurotest.scale.pool import AHEAD, WorkerPool
 from neurotest.scale.tasks import DONE, RemoteError
 
 pytestmark = pytest.mark.plain
@@ -27,14 +28,18 @@ def test_one_worker_does_everything_here() -> None:
     assert isinstance(open_executor(1), Serial)
 
 
-def test_results_come_in_the_order_of_the_tasks(parallel: Executor, helpers: ModuleType) -> None:
+def test_results_come_in_the_order_of_the_tasks(parallel: Executor, helpers: ModuleType, tmp_path: Path) -> None:
+    for place in ("ordered", "as they come"):
+        (tmp_path / place).mkdir()
     assert list(parallel.run(helpers.add, 10, range(9))) == [(n, 10 + n) for n in range(9)]
-    assert [n for n, _ in parallel.run(helpers.slow_first, None, range(5))] == [0, 1, 2, 3, 4]
-    assert next(n for n, _ in parallel.run(helpers.slow_first, None, range(5), ordered=False)) == 1
+    ordered = parallel.run(helpers.slow_first, (str(tmp_path / "ordered"), 4), range(5))
+    assert [n for n, _ in ordered] == [0, 1, 2, 3, 4]
+    as_they_come = parallel.run(helpers.slow_first, (str(tmp_path / "as they come"), 4), range(5), ordered=False)
+    assert [n for n, _ in as_they_come] == [1, 2, 3, 4, 0]
     assert list(parallel.run(helpers.add, 0, [])) == []
 
 
-def test_a_task_that_takes_long_does_not_let_the_others_pile_up(parallel: Executor, helpers: ModuleType) -> None:
+def test_a_task_that_takes_long_does_not_let_the_others_pile_up(parallel: Executor, helpers: ModuleType, tmp_path: Path) -> None:
     """Tasks are made when they are needed: of a million only some exist at any time."""
     taken = 0
 
@@ -44,7 +49,7 @@ def test_a_task_that_takes_long_does_not_let_the_others_pile_up(parallel: Execut
             taken = number
             yield number
 
-    results = parallel.run(helpers.slow_first, None, tasks())
+    results = parallel.run(helpers.slow_first, (str(tmp_path), AHEAD * parallel.workers), tasks())
     assert next(results) == (0, 0)
     assert taken < 30
     results.close()  # type: ignore[attr-defined]
@@ -70,8 +75,8 @@ def test_a_task_that_kills_every_worker_is_given_up_and_named(parallel: Executor
         list(parallel.run(helpers.die, None, range(4)))
 
 
-def test_a_worker_that_hangs_is_given_up(parallel: Executor, helpers: ModuleType) -> None:
-    list(parallel.run(helpers.add, 0, range(2)))  # both workers are awake
+def test_a_worker_that_hangs_is_given_up(parallel: Executor, helpers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_hanging_takes_time(parallel, lambda task: task == 1, monkeypatch)
     results = dict(parallel.attempt(helpers.hang, None, range(3), timeout=2))
     assert results[1] == Lost("no answer within 2 seconds")
     assert (results[0], results[2]) == (0, 2)
@@ -81,7 +86,7 @@ class Sleeper:
     """A worker that needs a while to start and none for its tasks."""
 
     def __init__(self) -> None:
-        self.ready, self.started, self.message = time.monotonic() + 0.5, False, b""
+        self.looks, self.started, self.message = 0, False, b""
 
     def send(self, key: str, message: bytes) -> None:
         self.message = message
@@ -98,14 +103,19 @@ class Sleeper:
 
 
 class Sleepers(WorkerPool[Sleeper]):
+    """By a clock of its own: a tenth of a second passes with every look."""
+
     name = "sleepers"
+    now = 0.0
 
     def start(self) -> Sleeper:
         return Sleeper()
 
     def wait(self, workers: list[Sleeper], seconds: float) -> list[Sleeper]:
-        time.sleep(0.02)
-        return [worker for worker in workers if time.monotonic() > worker.ready]
+        self.now += 0.1
+        for worker in workers:
+            worker.looks += 1
+        return [worker for worker in workers if worker.looks > 5]
 
     def publish(self, key: str, content: bytes) -> None:
         assert unpack(content) == 0
@@ -114,9 +124,11 @@ class Sleepers(WorkerPool[Sleeper]):
         assert key.startswith("shared")
 
 
-def test_starting_is_not_hanging(helpers: ModuleType) -> None:
+def test_starting_is_not_hanging(helpers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that takes longer to start than a task may take is waited for: a busy machine must not lose tasks."""
-    assert list(Sleepers(2).attempt(helpers.add, 0, range(5), timeout=0.2)) == [(n, n) for n in range(5)]
+    sleepers = Sleepers(2)
+    monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: sleepers.now))
+    assert list(sleepers.attempt(helpers.add, 0, range(5), timeout=0.2)) == [(n, n) for n in range(5)]
 
 
 def test_workers_share_the_threads(parallel: Executor, helpers: ModuleType) -> None:

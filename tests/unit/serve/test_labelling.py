@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.serve.subjects import HOLDER, OTHER, POOL, adaptive_run
+from tests.waiting import until
 
 from neurotest.errors import BadInput
 from neurotest.runs import schema
@@ -348,12 +349,7 @@ def test_the_selector_in_its_own_process_says_what_it_says_here(begun: Path) -> 
     try:
         chooser.ask(Request(5, (), None))
         expected = Selector(begun).choose(Request(5, (), None))
-        for _ in range(600):
-            if owner.ask(lambda: len(answers)):
-                break
-            import time
-
-            time.sleep(0.1)
+        until(lambda: owner.ask(lambda: len(answers)), "what the selector chose")
         assert answers[0].batch == expected.batch
         np.testing.assert_allclose(answers[0].chances, expected.chances, rtol=1e-5)
         assert answers[0].standing.keys() == expected.standing.keys()

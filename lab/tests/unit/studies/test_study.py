@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import threading
-import time
+import signal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from neurotest import interrupts, registry, zoo
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.scale.opening import workers
+from neurotest.scale.processes import Process, Processes
 from neurotest_lab.studies import frame
 from neurotest_lab.studies.frame import Cell, Row, Study, Subjects
 from neurotest_lab.studies.nss import cells as nss_cells
@@ -260,12 +260,21 @@ def test_cells_in_processes_of_their_own_hold_the_same() -> None:
 def test_a_process_that_dies_is_said_and_nothing_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(multiprocessing.active_children())
     with workers(2), pytest.raises(BadInput, match=r"cell dies was lost .*exit code 1.*--resume"):
-        list(contents([frame.cell("dies", os._exit, 1), frame.cell("sleeps", time.sleep, 60)]))
+        list(contents([frame.cell("dies", os._exit, 1), frame.cell("waits", signal.pause)]))
     assert set(multiprocessing.active_children()) <= before
     monkeypatch.setattr(interrupts._state, "requested", False)
-    threading.Timer(3, lambda: setattr(interrupts._state, "requested", True)).start()
+    wait = Processes.wait
+
+    def ask_to_stop(executor: Processes, busy: list[Process], seconds: float) -> list[Process]:
+        """As soon as somebody is at work."""
+        ready = wait(executor, busy, seconds)
+        if ready:
+            interrupts._state.requested = True
+        return ready
+
+    monkeypatch.setattr(Processes, "wait", ask_to_stop)
     with workers(2), pytest.raises(KeyboardInterrupt):
-        list(contents([frame.cell(str(n), time.sleep, 60) for n in range(4)]))
+        list(contents([frame.cell(str(n), signal.pause) for n in range(4)]))
     monkeypatch.setattr(interrupts._state, "raised", False)
     assert set(multiprocessing.active_children()) <= before
 
