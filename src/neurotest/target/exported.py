@@ -34,7 +34,9 @@ MOST_VALUES, MOST_OPERATORS = 1 << 28, 1_000_000  # of one tensor, for two input
 _TRAINING = {"dropout": 2, "native_dropout": 2, "batch_norm": 5, "feature_dropout": 2, "alpha_dropout": 2, "instance_norm": 5}
 
 
-@registry.register("target source", "pt2", paper="", cost="reads the archive; the first time, runs the network in a process of its own")
+@registry.register(
+    "target source", "pt2", paper="", cost="reads the archive; the first time, runs the network in a process of its own"
+)
 def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     """`pt2:FILE`: a network saved with `torch.export.save`, with a dynamic batch; read without running anything in it.
 
@@ -166,9 +168,7 @@ def _pieces(tensor: Any, size: Any = 0, dim: int = 0, *_: Any) -> float:
     return float(max(tensor.shape, default=0) / max(1, size if isinstance(dim, int) else 1))
 
 
-def rehearse(
-    network: parts.Exported, place: str, shape: tuple[int, ...], source: str = "pt2", *, trusted: bool = False
-) -> None:
+def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...], source: str = "pt2", *, trusted: bool = False) -> None:
     """Run the network before it is used: if nobody trusts the file, in a process of its own; then here, without values.
 
     What would end the process, sizes that do not fit, and those that no memory holds, are noticed before anything is at stake.

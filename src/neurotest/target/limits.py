@@ -16,7 +16,7 @@ from neurotest.target.archive import Malformed
 
 Check = Callable[[dict[str, Any]], None]
 Bound = tuple[str, float, float]  # name, smallest and largest number
-WINDOW, SIZE, SCALE = 2**20, 2**31 - 1, 2.0**12  # scales: from 1 / SCALE on
+WINDOW, SIZE, SCALE = 2**20, 2**31 - 1, 2**12  # a scale is at least 1 / SCALE
 _WINDOWS = {"kernel_size", "stride", "padding", "dilation", "output_padding", "pad", "groups", "hop_length", "win_length"}
 _SCALES = {"scales", "scales_d", "scales_h", "scales_w", "scale_factors"}
 _MODES = {"interpolation_mode", "padding_mode", "normalization"}  # a place in a list of three
@@ -56,7 +56,7 @@ def _check_channels(given: dict[str, Any]) -> None:
             raise Malformed(f"{name} has the shape {tuple(tensor.shape)} for {channels} channels")
 
 
-def _check_quotient(given: dict[str, Any]) -> None:
+def check_quotient(given: dict[str, Any]) -> None:
     """The smallest integer divided by -1 is no integer: the processor stops the process."""
     x, y = given.get("self"), given.get("other")
     if not isinstance(x, Tensor) or x.is_meta or x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
@@ -101,7 +101,7 @@ def _check_recurrent(given: dict[str, Any]) -> None:
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"), _check_channels),
-    **dict.fromkeys(("div", "divide", "floor_divide"), _check_quotient),
+    **dict.fromkeys(("div", "divide", "floor_divide"), check_quotient),
     **dict.fromkeys(("_fft_r2c", "_fft_c2c", "_fft_c2r"), _check_dims),
     **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _check_recurrent),
     "scaled_dot_product_attention": _check_attention,

@@ -120,7 +120,7 @@ class Checked:
         self._schema = function._schema  # type: ignore[attr-defined]
         self.names = [argument.name for argument in self._schema.arguments]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # an argument may be called self
         given = dict(zip(self.names, args, strict=False)) | kwargs
         limits.check_bounds(self._schema.name, self.bounds, given)
         if self.check is not None:

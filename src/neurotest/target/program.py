@@ -19,7 +19,7 @@ import torch
 
 from neurotest.target import archive
 from neurotest.target.archive import Malformed, Refused
-from neurotest.target.operators import MOST, Function, lookup, exportable
+from neurotest.target.operators import MOST, Function, exportable, lookup
 
 SCHEMA = 8  # the major version of the layout that torch.export.save writes
 MOST_NODES, MOST_DEPTH = 200_000, 64

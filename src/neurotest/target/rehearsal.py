@@ -65,7 +65,9 @@ def rehearse_apart(network: parts.Exported, what: str, shape: tuple[int, ...]) -
     if code < 0:
         raise BadInput(_sentence(what, -code, record))
     if code:
-        raise BadInput(f"{what} could not be tried in a process of its own ({record or f'exit code {code}'}). Is torch installed?")
+        raise BadInput(
+            f"{what} could not be tried in a process of its own ({record or f'exit code {code}'}). Is torch installed?"
+        )
     if record == _PASSED:
         _notes.add(key)
         with suppress(NeurotestError):
@@ -74,7 +76,9 @@ def rehearse_apart(network: parts.Exported, what: str, shape: tuple[int, ...]) -
 
 def _sentence(what: str, number: int, record: str) -> str:
     if number == signal.SIGXCPU:
-        return f"{what} takes more than {SECONDS} seconds of the processor for {BATCHES[-1]} inputs at most: {record} does not end."
+        return (
+            f"{what} takes more than {SECONDS} seconds of the processor for {BATCHES[-1]} inputs at most: {record} does not end."
+        )
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     memory = " There may be too little memory." if number == signal.SIGKILL else ""
     return f"{what} crashes: {record or 'it'} ended a trial process with {name}. Export the network without it.{memory}"
@@ -91,7 +95,7 @@ def _key(network: parts.Exported, shape: tuple[int, ...]) -> str:
     for path, tensor in tensors:
         about = path, str(tensor.dtype), tuple(tensor.shape), tensor.stride(), tensor.requires_grad
         seen.update(repr(about).encode())
-        seen.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        seen.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return seen.hexdigest()
 
 
@@ -129,7 +133,7 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         tensor = thing.detach().cpu()
         storage = tensor.untyped_storage()
-        flat = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
+        flat = torch.empty(0, dtype=torch.uint8).set_(storage)
         content = self.storages.setdefault(storage.data_ptr(), flat.numpy())
         view = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
         return _tensor, (content, tensor.dtype, *view, isinstance(thing, nn.Parameter), thing.requires_grad)
@@ -152,7 +156,7 @@ class _Announced:
     def __init__(self, name: str, function: Callable[..., Any], announce: Callable[[str], None]) -> None:
         self.name, self.function, self.announce = name, function, announce
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         self.announce(self.name)
         return self.function(*args, **kwargs)
 
@@ -205,6 +209,6 @@ def _passes(network: parts.Exported, shape: tuple[int, ...], batch: int, announc
         y = network(x.requires_grad_())
         if isinstance(y, Tensor) and y.requires_grad:
             announce("its gradient")
-            y.sum().backward()  # type: ignore[no-untyped-call]
+            y.sum().backward()
         return True
     return False

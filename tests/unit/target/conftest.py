@@ -10,7 +10,7 @@ from neurotest.target.rehearsal import skipped
 
 
 @pytest.fixture(autouse=True)
-def rehearsal() -> Iterator[None]:
-    """A module that is about rehearsals has a fixture of this name that does nothing."""
+def no_rehearsal() -> Iterator[None]:
+    """A module that is about rehearsals has another fixture of this name."""
     with skipped():
         yield
