@@ -68,11 +68,15 @@ def check_quotient(given: dict[str, Any]) -> None:
         raise Malformed("an integer is divided by -1 and the quotient is too large")
 
 
-def _check_dims(given: dict[str, Any]) -> None:
-    """A Fourier transform takes each dimension once; the inner functions do not look."""
-    x, dims = given.get("self"), given.get("dim")
-    if isinstance(x, Tensor) and isinstance(dims, list) and len({dim % max(1, x.ndim) for dim in dims}) < len(dims):
-        raise Malformed(f"a Fourier transform is given the dimensions {str(dims)[:80]}, one of them twice")
+def _check_transform(given: dict[str, Any]) -> None:
+    """The inner functions of Fourier transforms take dimensions as they are, and write as much as they are told."""
+    x, dims, size = given.get("self"), given.get("dim"), given.get("last_dim_size")
+    if not isinstance(x, Tensor) or not isinstance(dims, (list, tuple)):
+        return
+    if len(set(dims)) < len(dims) or not all(0 <= dim < x.ndim for dim in dims):
+        raise Malformed(f"a Fourier transform is given dim={str(dims)[:80]}; expected different ones from 0 to {x.ndim - 1}")
+    if size is not None and (not dims or x.shape[dims[-1]] != size // 2 + 1):
+        raise Malformed(f"a Fourier transform back is given last_dim_size={size} for a tensor of the shape {tuple(x.shape)}")
 
 
 def _check_attention(given: dict[str, Any]) -> None:
@@ -102,7 +106,7 @@ def _check_recurrent(given: dict[str, Any]) -> None:
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"), _check_channels),
     **dict.fromkeys(("div", "divide", "floor_divide"), check_quotient),
-    **dict.fromkeys(("_fft_r2c", "_fft_c2c", "_fft_c2r"), _check_dims),
+    **dict.fromkeys(("_fft_r2c", "_fft_c2c", "_fft_c2r"), _check_transform),
     **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _check_recurrent),
     "scaled_dot_product_attention": _check_attention,
 }  # fmt: skip

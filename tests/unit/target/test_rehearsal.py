@@ -156,8 +156,10 @@ def four(*shape: int) -> Tensor:
 @pytest.mark.parametrize(
     ("target", "arguments", "sentence"),
     [
-        ("_fft_r2c", (four(4, 4), [-1, -1, 3], 0, True), "one of them twice"),
-        ("_fft_c2c", (four(4) + 0j, [0, -3], 0, True), "one of them twice"),
+        ("_fft_r2c", (four(4, 4), [3, 3], 0, True), "expected different ones from 0 to 3"),
+        ("_fft_r2c", (four(4, 4), [-2], 0, True), "expected different ones from 0 to 3"),
+        ("_fft_c2c", (four(4) + 0j, [0, 7], 0, True), "expected different ones from 0 to 2"),
+        ("_fft_c2r", (four(4) + 0j, [2], 0, 1000), "last_dim_size=1000 for a tensor of the shape"),
         ("scaled_dot_product_attention", (four(0, 8), four(0, 8), four(0, 8)), "which is empty"),
         ("scaled_dot_product_attention", (four(3, 8), four(3, 8)[:, :0], four(3, 8)[:, :0]), "which is empty"),
     ],
