@@ -97,8 +97,10 @@ def _check_recurrent(given: dict[str, Any]) -> None:
     hx = given.get("hx")
     states = hx if isinstance(hx, (list, tuple)) else [hx]
     tensors = [given.get("input"), *states]
-    if any(not isinstance(one, Tensor) or one.ndim not in (2, 3) for one in tensors) or len(states) != (2 if hx is states else 1):
+    if any(not isinstance(one, Tensor) or one.ndim != 3 for one in tensors) or len(states) != (2 if hx is states else 1):
         raise Malformed("a recurrent network is given an input or states of another shape")
+    if any(state.shape[0] != cells for state in states):
+        raise Malformed(f"a recurrent network of {cells} cells is given states for {[state.shape[0] for state in states]}")
     if any(0 in one.shape or not one.is_floating_point() for one in (*tensors, *params)):
         raise Malformed("a recurrent network is given an input, states or weights that are empty or no numbers with a fraction")
 

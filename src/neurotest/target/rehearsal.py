@@ -65,9 +65,8 @@ def rehearse_apart(network: parts.Exported, what: str, shape: tuple[int, ...]) -
     if code < 0:
         raise BadInput(_sentence(what, -code, record))
     if code:
-        raise BadInput(
-            f"{what} could not be tried in a process of its own ({record or f'exit code {code}'}). Is torch installed?"
-        )
+        why = record or f"exit code {code}"
+        raise BadInput(f"{what} could not be tried in a process of its own ({why}). Close other programs and try again.")
     if record == _PASSED:
         _notes.add(key)
         with suppress(NeurotestError):

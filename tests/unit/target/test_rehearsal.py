@@ -169,7 +169,9 @@ def test_arguments_that_ended_the_process(target: str, arguments: tuple[Any, ...
         operators.lookup(f"torch.ops.aten.{target}.default")(*arguments)
 
 
-@pytest.mark.parametrize("change", ["no states", "one state", "no weights", "a weight less", "integers", "no layers"])
+@pytest.mark.parametrize(
+    "change", ["no states", "one state", "a state for two", "no weights", "a weight less", "integers", "no layers"]
+)
 def test_recurrent_layers_take_what_fits(change: str) -> None:
     layer = nn.LSTM(3, 4, batch_first=True)
     state, params = [torch.zeros(1, 2, 4)] * 2, [weight.detach() for weight in layer.parameters()]
@@ -177,12 +179,19 @@ def test_recurrent_layers_take_what_fits(change: str) -> None:
     lstm = operators.lookup("torch.ops.aten.lstm.input")
     torch.testing.assert_close(lstm(*given)[0], layer(given[0])[0])
     at, value = {
-        "no states": (1, []), "one state": (1, state[:1]), "no weights": (2, []), "a weight less": (2, params[:3]),
+        "no states": (1, []), "one state": (1, state[:1]), "a state for two": (1, [state[0], torch.zeros(2, 2, 4)]),
+        "no weights": (2, []), "a weight less": (2, params[:3]),
         "integers": (0, torch.ones(2, 5, 3, dtype=torch.int32)), "no layers": (4, 0),
     }[change]  # fmt: skip
     given[at] = value
     with pytest.raises(Malformed, match="a recurrent network"):
         lstm(*given)
+
+
+def test_a_recurrent_call_that_ended_the_process() -> None:
+    states, params = [torch.rand(4, 1, 3, 9), torch.rand(2, 2, 3, 9)], [torch.rand(1), torch.rand(1, 1, 4, 2)]
+    with pytest.raises(Malformed, match="a recurrent network of 4 layers is given 2 weights"):
+        operators.lookup("torch.ops.aten.lstm.input")(torch.rand(4, 1, 2, 2), states, params, False, 4, 0.0, False, True, True)
 
 
 # -- in a process of its own
