@@ -188,10 +188,15 @@ def test_recurrent_layers_take_what_fits(change: str) -> None:
         lstm(*given)
 
 
-def test_a_recurrent_call_that_ended_the_process() -> None:
-    states, params = [torch.rand(4, 1, 3, 9), torch.rand(2, 2, 3, 9)], [torch.rand(1), torch.rand(1, 1, 4, 2)]
-    with pytest.raises(Malformed, match="a recurrent network of 4 layers is given 2 weights"):
-        operators.lookup("torch.ops.aten.lstm.input")(torch.rand(4, 1, 2, 2), states, params, False, 4, 0.0, False, True, True)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_recurrent_call_that_ended_the_process(device: str) -> None:
+    """Without values, too: that run is not safe by itself."""
+    x, states = (
+        torch.rand((), device=device),
+        [torch.rand(2, 1, 1, 4, 1, device=device), torch.rand(1, 1, 2, 3, 3, device=device)],
+    )
+    with pytest.raises(Malformed, match="a recurrent network of 5 layers is given 0 weights"):
+        operators.lookup("torch.ops.aten.lstm.input")(x, states, [], False, 5, 1.5, True, True, False)
 
 
 # -- in a process of its own
