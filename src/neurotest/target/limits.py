@@ -95,7 +95,7 @@ def _check_recurrent(given: dict[str, Any]) -> None:
     if cells < 1 or len(params) not in (cells * each, cells * (each + 1)):  # one more: a projection
         raise Malformed(f"a recurrent network of {layers} layers is given {len(params)} weights")
     hx = given.get("hx")
-    states = hx if isinstance(hx, (list, tuple)) else [hx]
+    states: Any = hx if isinstance(hx, (list, tuple)) else [hx]
     tensors = [given.get("input"), *states]
     if any(not isinstance(one, Tensor) or one.ndim != 3 for one in tensors) or len(states) != (2 if hx is states else 1):
         raise Malformed("a recurrent network is given an input or states of another shape")
