@@ -26,7 +26,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test fuzz test-all test-peers test-models test-models-all test-ray test-kernels lint types contracts docs bench setup check clean
+.PHONY: help demo test fuzz fuzz-operators test-all test-peers test-models test-models-all test-ray test-kernels lint types contracts docs bench setup check clean
 .DEFAULT_GOAL := help
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -35,6 +35,7 @@ help:
 	@echo 'make demo       what neurotest does, on the embedded subject (under two minutes after installation)'
 	@echo 'make test       the test suite without the slow tests      make test-all   all of it'
 	@echo 'make fuzz       generated inputs through every reader (N=100000 READERS=npz,idx)'
+	@echo 'make fuzz-operators  generated arguments for every operator that a .pt2 may use (N=1000000)'
 	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip, ART, onnxruntime, MLflow and W&B, in $(PEERS)'
 	@echo 'make test-models networks of timm, torchvision and transformers, in $(MODELS)'
 	@echo 'make test-models-all  the slow ones of these, too: exported architectures, every command on every kind of target'
@@ -61,6 +62,11 @@ N ?= 1000
 READERS ?=
 fuzz: $(VENV)/.dev
 	PYTHONPATH=src:. $(BIN)/python -m tests.fuzz --inputs $(N) --readers "$(READERS)" $(ARGS)
+
+# Every operator that a .pt2 may use, with generated arguments: make fuzz-operators N=1000000
+fuzz-operators: export OMP_NUM_THREADS := 1
+fuzz-operators: $(VENV)/.dev
+	PYTHONPATH=src:. $(BIN)/python -m tests.fuzz.operators --calls $(N) $(ARGS)
 
 # A skipped comparison fails, and so does a run in which one of the packages was compared with by no test.
 test-peers: export NEUROTEST_PEERS := required

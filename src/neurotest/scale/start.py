@@ -6,16 +6,19 @@ there: a `signal.py` in a run that was sent would run in place of Python's own.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
+import resource
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 _SPAWN = multiprocessing.get_context("spawn")  # a fork would take locks and open connections along
 _SAFE_PATH = "PYTHONSAFEPATH"
@@ -38,6 +41,29 @@ def start_process(function: Callable[..., None], *arguments: Any, name: str | No
 def run_python(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """`python ARGUMENTS` to its end."""
     return subprocess.run([sys.executable, "-P", *arguments], capture_output=True, text=True, env=env, check=False)
+
+
+def start_module(module: str, stdin: IO[bytes], stdout: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A new Python process that calls `main` of a module of this very neurotest, wherever else another one is installed.
+
+    Unlike `start_process` it works in scripts without `if __name__ == "__main__":`, and in workers.
+    """
+    code = f"import sys; sys.path.insert(0, sys.argv[1]); import neurotest; del sys.path[0]; from {module} import main; main()"
+    command = [sys.executable, "-P", "-c", code, str(Path(__file__).resolve().parents[2])]
+    return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL)
+
+
+def limit_process(*, seconds: int, memory: int) -> None:
+    """From now on this process may use so many seconds of the processor and bytes of addresses; if it crashes, it leaves no file.
+
+    Seconds of the processor, because those of the clock say how busy the machine is.
+    """
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError, ValueError):  # nothing tells how much it has
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + memory, resource.RLIM_INFINITY))
 
 
 @contextmanager

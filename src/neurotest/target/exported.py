@@ -25,6 +25,7 @@ from neurotest.memory import free_memory
 from neurotest.reading import user_path
 from neurotest.target import parts, program
 from neurotest.target.archive import CONSTANTS, GRAPH, WEIGHTS, Archive, Malformed, Refused
+from neurotest.target.rehearsal import rehearse_apart
 from neurotest.target.target import Target
 
 DYNAMIC = "torch.export.export(model.eval(), (x,), dynamic_shapes=({0: torch.export.Dim('batch')},))"
@@ -33,7 +34,9 @@ MOST_VALUES, MOST_OPERATORS = 1 << 28, 1_000_000  # of one tensor, for two input
 _TRAINING = {"dropout": 2, "native_dropout": 2, "batch_norm": 5, "feature_dropout": 2, "alpha_dropout": 2, "instance_norm": 5}
 
 
-@registry.register("target source", "pt2", paper="", cost="reads the archive, and runs the network once without values")
+@registry.register(
+    "target source", "pt2", paper="", cost="reads the archive; the first time, runs the network in a process of its own"
+)
 def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     """`pt2:FILE`: a network saved with `torch.export.save`, with a dynamic batch; read without running anything in it.
 
@@ -55,9 +58,10 @@ def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
         network, sizes, training = _trusted(path)
     shape = _shape(sizes, place)
     if isinstance(network, parts.Exported):
-        network._exported_check = partial(rehearse, network, place)
+        check = partial(rehearse, network, place, trusted=trust_pickle)
         if shape is not None:
-            rehearse(network, place, shape)
+            check(shape)
+        network._exported_check = check
     for part in network.modules():
         part.training = False  # an exported module's flag is no more than that; what counts stands in the graph
     network.training = training
@@ -164,16 +168,28 @@ def _pieces(tensor: Any, size: Any = 0, dim: int = 0, *_: Any) -> float:
     return float(max(tensor.shape, default=0) / max(1, size if isinstance(dim, int) else 1))
 
 
-def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...], source: str = "pt2") -> None:
-    """Run the network without values: sizes that do not fit, or that no memory holds, are noticed before it is asked for."""
+def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...], source: str = "pt2", *, trusted: bool = False) -> None:
+    """Run the network before it is used: if nobody trusts the file, in a process of its own; then here, without values.
+
+    What would end the process, sizes that do not fit, and those that no memory holds, are noticed before anything is at stake.
+    """
     try:
         if math.prod(shape) > MOST_VALUES:
             raise Malformed(f"it takes inputs of size {shape}")
-        with _Sizes(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            network.rehearse(torch.empty((2, *shape), device="meta"))
+        if not trusted:
+            rehearse_apart(network, f"{source}:{place}", shape)
+        rehearse_sizes(network, shape)
+    except BadInput:
+        raise
     except Exception as error:  # an operator may complain in any way about what it is given
         raise BadInput(f"{source}:{place} does not run on inputs of size {'x'.join(map(str, shape))}: {_first(error)}") from error
+
+
+def rehearse_sizes(network: parts.Exported, shape: tuple[int, ...]) -> None:
+    """Run the network without values."""
+    with _Sizes(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        network.rehearse(torch.empty((2, *shape), device="meta"))
 
 
 def _first(error: BaseException) -> str:

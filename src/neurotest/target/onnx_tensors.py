@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from neurotest.target.limits import check_quotient
 from neurotest.target.onnx_functions import FUNCTIONS, Unsupported, ints, number, operator
 
 __all__ = ["ELEMENTWISE", "FUNCTIONS", "MANY", "PAIRS", "REDUCTIONS", "TYPES"]
@@ -89,7 +90,10 @@ _register()
 def div(a: Any, b: Any) -> Tensor:
     a, b = _tensors(a, b)
     whole = not a.is_floating_point() and not (b.is_floating_point() if isinstance(b, Tensor) else isinstance(b, float))
-    return torch.div(a, b, rounding_mode="trunc") if whole else torch.div(a, b)
+    if whole:
+        check_quotient({"self": a, "other": b})
+        return torch.div(a, b, rounding_mode="trunc")
+    return torch.div(a, b)
 
 
 @operator("Mod")

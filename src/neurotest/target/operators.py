@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from neurotest.target import limits
 from neurotest.target.archive import Malformed, Refused
 
 Function = Callable[..., Any]
@@ -98,52 +99,36 @@ def lookup(target: str) -> Function:
     function: Function = getattr(packet, match[2])
     if any(argument.is_out for argument in function._schema.arguments):  # type: ignore[attr-defined]
         raise Refused(f"its graph calls {target[:120]!r}, which writes into tensors that it is given")
-    check = _CHECKS_FIRST.get(name.removesuffix("_"))
-    return function if check is None else Checked(function, check)
+    check, bounds = limits.CHECKS.get(name.removesuffix("_")), limits.bounds(function._schema)  # type: ignore[attr-defined]
+    return Checked(function, check, bounds) if check or bounds else function
+
+
+def exportable(function: Function) -> bool:
+    """Whether an export may write it. TorchScript has overloads of the same names, for numbers without a tensor and for types
+    by their number; recurrent layers have one whose tensor of lengths says where to read."""
+    schema = function._schema  # type: ignore[attr-defined]
+    kinds = [str(one.real_type) for one in (*schema.arguments, *schema.returns)]
+    script = schema.overload_name.startswith("prim_") or schema.overload_name == "data"
+    return schema.name.removeprefix("aten::") in _CHECKS or (not script and any("Tensor" in kind for kind in kinds))
 
 
 class Checked:
-    """An operator that would read or write beyond its tensors, or end the process, with some arguments: those are refused."""
+    """An operator that refuses what would make it end the process, or read and write beyond its tensors."""
 
-    def __init__(self, function: Function, check: Callable[[dict[str, Any]], None]) -> None:
-        self.function, self.check = function, check
+    def __init__(self, function: Function, check: limits.Check | None, bounds: list[limits.Bound]) -> None:
+        self.function, self.check, self.bounds = function, check, bounds
         self._schema = function._schema  # type: ignore[attr-defined]
         self.names = [argument.name for argument in self._schema.arguments]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.check(dict(zip(self.names, args, strict=False)) | kwargs)
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # an argument may be called self
+        given = dict(zip(self.names, args, strict=False)) | kwargs
+        limits.check_bounds(self._schema.name, self.bounds, given)
+        if self.check is not None:
+            self.check(given)
         return self.function(*args, **kwargs)
 
     def __str__(self) -> str:
         return str(self.function)
-
-
-def _check_channels(given: dict[str, Any]) -> None:
-    """Batch norm reads, and in training mode writes, one number for each channel, however many there are."""
-    x = given.get("input")
-    channels = x.shape[1] if isinstance(x, torch.Tensor) and x.ndim > 1 else None
-    for name in ("weight", "bias", "running_mean", "running_var"):
-        tensor = given.get(name)
-        if isinstance(tensor, torch.Tensor) and tuple(tensor.shape) != (channels,):
-            raise Malformed(f"{name} has the shape {tuple(tensor.shape)} for {channels} channels")
-
-
-def _check_quotient(given: dict[str, Any]) -> None:
-    """The smallest integer divided by -1 is no integer: the processor stops the process."""
-    x, y = given.get("self"), given.get("other")
-    if not isinstance(x, torch.Tensor) or x.is_meta or x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
-        return
-    if isinstance(y, torch.Tensor) and (y.is_meta or y.is_floating_point() or y.is_complex()):
-        return
-    smallest = (x == torch.iinfo(x.dtype).min).any()
-    if bool(smallest) and bool((y == -1).any() if isinstance(y, torch.Tensor) else y == -1):
-        raise Malformed("an integer is divided by -1 and the quotient is too large")
-
-
-_CHECKS_FIRST: dict[str, Callable[[dict[str, Any]], None]] = {
-    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"), _check_channels),
-    **dict.fromkeys(("div", "divide", "floor_divide"), _check_quotient),
-}
 
 
 # -- sizes: Python's own numbers, bounded before they are computed

@@ -19,7 +19,7 @@ import torch
 
 from neurotest.target import archive
 from neurotest.target.archive import Malformed, Refused
-from neurotest.target.operators import MOST, Function, lookup
+from neurotest.target.operators import MOST, Function, exportable, lookup
 
 SCHEMA = 8  # the major version of the layout that torch.export.save writes
 MOST_NODES, MOST_DEPTH = 200_000, 64
@@ -263,6 +263,8 @@ def _check_types(target: str, function: Function, args: list[Any], kwargs: dict[
             fits = _COMPUTED.fullmatch(kind) is not None or (kind == _NOT_GIVEN and value is None)
         if not fits:
             raise Malformed(f"{target[:120]} is given {argument.name}={str(value)[:40]!r}, which is no {kind[:40]}")
+    if not exportable(function):
+        raise Refused(f"its graph calls {target[:120]!r}, which is not among the operators that neurotest runs by itself")
 
 
 def _mode(settings: list[Any]) -> tuple[str, Mode]:
