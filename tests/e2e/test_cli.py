@@ -91,7 +91,7 @@ def test_help_names_every_command(cli) -> None:
     said = cli("--help").out
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
         assert f"  {name} " in said
-        assert command.get_short_help_str(20).removesuffix("...") in said
+        assert command.get_short_help_str(20).removesuffix("...").removesuffix(".") in said
 
 
 def test_version(cli) -> None:

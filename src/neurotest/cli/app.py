@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from neurotest import __version__, interrupts
 from neurotest.cli import (
@@ -34,6 +33,7 @@ from neurotest.cli import (
     suspects,
     tools,
 )
+from neurotest.cli.helping import Command, GroupedCommands
 from neurotest.errors import BadInput, Interrupted, NeurotestError, Remark, visible
 
 # Before torch is imported: with another busy process on the machine, spinning threads make a step 5 to 8 times slower.
@@ -41,7 +41,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
-class _Commands(TyperGroup):
+class _Commands(GroupedCommands):
     """typer would end an interrupted command with 130 and no word; a library that is being imported makes other errors of it."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -60,7 +60,6 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # its help costs half of the start-up
     pretty_exceptions_enable=False,
     help="Test trained neural networks from the inside.",
@@ -75,8 +74,8 @@ COMMANDS = (
     repair.repair, serve.label, serve.serve,
 )  # fmt: skip
 for command in COMMANDS:
-    app.command(command.__name__)(command)
-app.command("list")(tools.list_kind)
+    app.command(command.__name__, cls=Command)(command)
+app.command("list", cls=Command)(tools.list_kind)
 app.add_typer(tools.zoo, name="zoo")
 app.add_typer(tools.data, name="data")
 app.add_typer(tools.runs, name="runs")
@@ -119,7 +118,7 @@ def _run() -> None:
         keep_freed()
     try:
         with interrupts.listening():
-            asked = application(sys.argv[1:])
+            asked = application(None if "_NEUROTEST_COMPLETE" in os.environ else sys.argv[1:])
             code = asked(prog_name="neurotest", standalone_mode=False)  # or typer would print usage errors in a form of its own
         if code:
             raise SystemExit(code)
@@ -166,7 +165,7 @@ def _add_lab(asked: typer.Typer, name: str, *, asked_for: bool) -> None:
     if isinstance(command, typer.Typer):
         asked.add_typer(command, name=name)
     elif command is not None:
-        asked.command(name)(command)
+        asked.command(name, cls=Command)(command)
     else:
         anything = {"allow_extra_args": True, "ignore_unknown_options": True}
         asked.command(name, help=LAB[name], context_settings=anything, add_help_option=False)(_missing(name))

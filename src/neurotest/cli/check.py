@@ -40,7 +40,7 @@ def check(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Look at everything in a few minutes: health, accuracy, labels, weak slices, patches, attacks, a campaign, coverage."""
+    """Look at everything in a few minutes: accuracy, labels, weak slices, backdoor patches, attacks, fuzzing, coverage."""
     opt.start_or_resume("check", "TARGET and DATA", target is not None and data is not None, resume)
     from neurotest.check import check as look
     from neurotest.check.api import takes_all_of

@@ -50,7 +50,7 @@ def cover(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Measure coverage: how much of the network the inputs exercise, which is not how good they are as tests."""
+    """Measure coverage: how much of the network the inputs exercise. It does not say how good they are as tests."""
     if by not in (None, "class"):
         raise BadInput(f"--by {by}: expected class.")
     if not memory > 0:

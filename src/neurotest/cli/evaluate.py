@@ -44,7 +44,7 @@ def evaluate(
     *,
     network: Any = None,
 ) -> opt.Result:
-    """Fault rate, diversity, naturalness, impartiality; random and the clean suite beside each; several suites compared."""
+    """Judge test suites: fault rate, diversity, naturalness, impartiality, each compared with random and the clean suite."""
     from neurotest.evaluate import evaluate as judge_all
 
     with show.ticking("judging suites", quiet=quiet) as progress:

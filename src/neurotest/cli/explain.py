@@ -19,7 +19,8 @@ SHOWN = 20  # substitutions in a table
 def explain(
     run: Annotated[Path, typer.Argument(help="The run of a campaign.")],
     fault: Annotated[
-        str | None, typer.Argument(help="A fault's number, or its image (none: what all faults have in common).")
+        str | None,
+        typer.Argument(help="A fault's number or image; RUN#NUMBER works, too (none: what all faults share)."),
     ] = None,
     train: Annotated[str | None, typer.Option("--train", help="Data to describe neurons with (default: the run's own).")] = None,
     describe: Annotated[str | None, typer.Option("--describe", help="A describer (`neurotest list describer`).")] = None,
@@ -35,12 +36,13 @@ def explain(
     *,
     network: Any = None,
 ) -> opt.Result:
-    """A seed and a fault side by side: the deciding neurons, their descriptions and maps, and where the paths part."""
+    """Explain a fault: the deciding neurons, their descriptions and maps, and where its path leaves that of the seed."""
     from neurotest.campaign.explain import Explanation
     from neurotest.campaign.explain import explain as make
     from neurotest.report.explain import write_explanation
 
     check_ending(out)
+    run, fault = opt.run_and_fault(run, fault)
     options: dict[str, Any] = {"describe": describe, "encoder": encoder, "critical": critical, "depth": depth, "layers": layers}
     opt.at_least("depth", depth)
     result = make(run, fault, target=network, train=train, limit=limit, **{k: v for k, v in options.items() if v is not None})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from neurotest.cli import options as opt
+from neurotest.cli.helping import common
 from neurotest.errors import command
 
 if TYPE_CHECKING:
@@ -33,10 +34,17 @@ NUMBERS = (
 )  # fmt: skip
 
 
+# What its help shows.
+USUAL = (
+    "guide", "forwards", "seconds", "until_dry", "resume", "out", "oracle", "mutations", "train", "weights", "workers", "json",
+)  # fmt: skip
+
+
 @opt.takes_workers
 @opt.takes_target
 @opt.reports_result
 @opt.holds(*NUMBERS)
+@common(*USUAL)
 def fuzz(
     target: opt.Target = None,
     seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled unless --oracle says otherwise.")] = None,
@@ -66,9 +74,12 @@ def fuzz(
     max_outputs: Annotated[int | None, typer.Option("--max-outputs", help="Stop after so many outputs.")] = None,
     faults: Annotated[int | None, typer.Option("--faults", help="Stop after so many faults.")] = None,
     until_dry: Annotated[
-        bool, typer.Option("--until-dry", help="Stop when little new is to be expected of the next 1,000 forward passes.")
+        bool, typer.Option("--until-dry", help="Stop when the next 1,000 forward passes promise little that is new.")
     ] = False,
-    dry_below: Annotated[float | None, typer.Option("--dry-below", help="New goals that are little (default 5).")] = None,
+    dry_below: Annotated[
+        float | None,
+        typer.Option("--dry-below", help="Of --until-dry: stop below N expected new goals per 1,000 passes (default 5)."),
+    ] = None,
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this campaign (a budget given here wins).")] = None,
     again: opt.TargetAgain = None,
     train: Annotated[str | None, typer.Option("--train", help="Training data, for guides that compare with it.")] = None,
@@ -77,7 +88,7 @@ def fuzz(
     ] = None,
     mutations: Annotated[
         str | None,
-        typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz, nss, mild; of sound audio."),
+        typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz, nss, mild; for audio data: audio."),
     ] = None,
     validity: Annotated[
         str | None,
@@ -127,7 +138,7 @@ def fuzz(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Mutate seeds under a guide and keep what breaks the network; Ctrl-C stops it so that it can be resumed."""
+    """Mutate seeds and keep what breaks the network. Ctrl-C stops it, --resume continues."""
 
     if str(description.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
         max_outputs = max_outputs or int(description.pop("outputs"))
@@ -260,7 +271,7 @@ def versus(content: dict[str, Any]) -> str:
 
 @opt.reports_result
 def status(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")]) -> opt.Result:
-    """How campaigns stand, also while they run."""
+    """Show how campaigns progress, also while they run."""
     from neurotest.campaign import status as read_status
     from neurotest.cli import show
 
@@ -277,7 +288,7 @@ def status(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")]) -> op
 
 @opt.reports_result
 def families(run: RunPath) -> opt.Result:
-    """Fault families: true class, predicted class, mutation, and the fault that shows each best."""
+    """List fault families: true class, predicted class, mutation, and a representative fault."""
     from neurotest.campaign import families as read_families
     from neurotest.cli import show
 
@@ -302,12 +313,15 @@ def families(run: RunPath) -> opt.Result:
 @opt.overrides_target
 @opt.reports_result
 def replay(
-    file: Annotated[str, typer.Argument(help="RUN/faults/fault-000123.png, or RUN#123.")], *, network: Any = None
+    file: Annotated[str, typer.Argument(help="RUN/faults/fault-000123.png, RUN#123, or RUN and 123.")],
+    fault: Annotated[int | None, typer.Argument(help="The fault's number, after RUN.", show_default=False)] = None,
+    *,
+    network: Any = None,
 ) -> opt.Result:
-    """Make a fault again from its seed and its mutations, and run the network on it; exit 1 if it no longer fails."""
+    """Rebuild a fault from its seed and mutations and run it again; exit 1 if it no longer fails."""
     from neurotest.campaign import replay as make_again
 
-    result = make_again(file, network)
+    result = make_again(file if fault is None else f"{file}#{fault}", network)
 
     def print_fault() -> None:
         values = "the same values" if result.same_values else "OTHER values than were stored"
@@ -326,10 +340,11 @@ def shrink(
     *,
     network: Any = None,
 ) -> opt.Result:
-    """For each family the smallest change that still fails: fewer mutations, milder ones, a smaller region."""
+    """Find a minimal example of each fault family: fewer mutations, milder ones, a smaller region."""
     from neurotest.campaign import shrink as make_smaller
     from neurotest.cli import show
 
+    run, fault = opt.run_and_fault(run, fault)
     with show.ticking("shrinking", quiet=quiet) as progress:
         content = make_smaller(run, network, progress, fault=fault)
     rows = [
@@ -342,7 +357,7 @@ def shrink(
 
 @opt.reports_result
 def merge(runs: Annotated[list[Path], typer.Argument(help="Campaigns.")], out: opt.Out = None) -> opt.Result:
-    """Several campaigns against one target become one run; every family stays."""
+    """Merge campaigns against one target into one run; every family stays."""
     from neurotest.campaign import merge as join
 
     content = join(runs, out)

@@ -51,7 +51,7 @@ def gate(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """May the new network replace the old one? Exit 1 if not: faults fixed and new, by class and family, McNemar's test."""
+    """Decide whether a new network may replace the old one; exit 1 if not. By class and fault family, with McNemar's test."""
     files = list(weights or [])
     if new_weights is not None:
         if len(files) > 1:

@@ -54,7 +54,7 @@ def attack(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Move seeds away from their class along the target's gradient; what still fails as it is saved is a fault."""
+    """Attack seeds along the network's gradient (PGD, CW, ...) and keep the faults. A fault still fails after it was saved."""
     opt.start_or_resume("attack", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.generate.gradient import attack as run
 
@@ -124,7 +124,7 @@ def diff(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Find inputs on which networks that agreed on the seed differ; what still differs as it is saved is a fault."""
+    """Find inputs on which several networks disagree. They agree on the seed; the difference survives saving."""
     opt.start_or_resume("diff", "TARGET... and --seeds DATA", bool(targets) and seeds is not None, resume)
     from neurotest.generate.differential import diff as run
 
@@ -215,7 +215,7 @@ def illuminate(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Fill the map of what is taken for what: for every true and predicted class the smallest change that does it."""
+    """Find the smallest change that turns one class into another, for every pair of classes."""
     opt.at_least("forwards", forwards)
     opt.start_or_resume("illuminate", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.generate.illuminate import illuminate as run
@@ -303,7 +303,7 @@ def swarm(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Look for faults close to each seed with swarms led by hidden neurons; noise, PGD and a margin swarm run beside."""
+    """Search for faults close to each seed with particle swarms guided by hidden neurons. Noise and PGD are baselines."""
     opt.start_or_resume("swarm", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.campaign import swarm as search
 

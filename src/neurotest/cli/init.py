@@ -22,7 +22,7 @@ def init(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Write ./neurotest.toml, so that commands in this folder need no options that describe the network and its data."""
+    """Write ./neurotest.toml, so that commands in this folder know the network and its data."""
     from neurotest.doctor.proposal import propose
     from neurotest.errors import BadInput
     from neurotest.files import write_text

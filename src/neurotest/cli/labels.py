@@ -44,7 +44,7 @@ def labels(
         typer.Option("--confirmed", help="add: somebody looked at this folder, the network is right where nothing was moved."),
     ] = False,
 ) -> opt.Result:
-    """Bring labels into an adaptive selection; `neurotest select --resume RUN` then proposes the next batch."""
+    """Add labels from a file to an adaptive selection. `neurotest select --resume RUN` then proposes the next batch."""
     if action not in ACTIONS:
         raise BadInput(f"{action!r}: expected one of {', '.join(f'`{line}`' for line in ACTIONS.values())}.")
     for name, value in (("replace", replace), ("confirmed", confirmed)):
@@ -194,7 +194,7 @@ def export(
         int | None, typer.Option("--per-family", help="faults: how many of each family, the smallest changes first (3).")
     ] = None,
 ) -> opt.Result:
-    """Hand out the picks: a table, a folder of pictures, or Label Studio tasks with the network's guess and the score.
+    """Export picks as a table, a folder of images or Label Studio tasks, or faults as a file of recipes.
 
     Of an adaptive selection: the inputs of its newest round that have no label yet. Of a campaign (--format faults): a small file
     of recipes without images, which pytest and `neurotest gate` run again.

@@ -31,7 +31,7 @@ def neurons(
     *,
     network: Any = None,
 ) -> opt.Result:
-    """Which neurons the faults are caused by: layer, Shapley value with its interval, seeds explained, effect when silenced."""
+    """Show which neurons cause the faults of a run: Shapley values with intervals, and what silencing them does."""
     opt.at_least("top", top)
     opt.at_least("pairs", pairs)
     from neurotest.campaign.neurons import neurons as find

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from neurotest.settings import TargetSettings, declared
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/COMMAND-TIME).")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
-Limit = Annotated[int | None, typer.Option("--limit", help="Use only the first so many inputs.")]
+Limit = Annotated[int | None, typer.Option("--limit", help="Use at most N inputs.")]
 
 
 def _inputs(value: str) -> int | None:
@@ -61,7 +61,8 @@ Neuron = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on a corrupt or odd-sized file instead of skipping it.")]
 Plan = Annotated[
-    bool, typer.Option("--plan", help="Say what it will take (passes, memory, minutes), from a small piece of it, and stop.")
+    bool,
+    typer.Option("--estimate", "--plan", help="Estimate passes, memory and minutes from a small part of the work, and stop."),
 ]
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Write no page (RUN/report.html) at the end; `neurotest report RUN` can later.")
@@ -69,9 +70,6 @@ NoReport = Annotated[
 Track = Annotated[
     str | None,
     typer.Option("--track", help="Hand the finished run to mlflow or wandb; with an experiment or project: mlflow:nightly."),
-]
-FailIf = Annotated[
-    list[str] | None, typer.Option("--fail-if", help="Exit 1 if this holds, e.g. 'fdr>0.05' (any number of the JSON).")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no remarks.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more.")]
@@ -101,7 +99,7 @@ Resume = Annotated[Path | None, typer.Option("--resume", help="Go on with this i
 # What a command returns: the result as JSON, a function that prints it for people and, if it may be other than 0, the exit code.
 Result = tuple[dict[str, Any], Callable[[], None]] | tuple[dict[str, Any], Callable[[], None], int]
 
-_REPORT: dict[str, tuple[Any, Any]] = {"fail_if": (FailIf, None), "json": (Json, False), "quiet": (Quiet, False)}
+_REPORT: dict[str, tuple[Any, Any]] = {"fail_if": (list[str] | None, None), "json": (Json, False), "quiet": (Quiet, False)}
 _WORKERS: dict[str, tuple[Any, Any]] = {"workers": (Workers, None), "ray": (Ray, None)}
 _CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
 _HAS_DATA = ("resume", "status", "profile")  # options of a run that has its data, or of what stands for training data
@@ -131,7 +129,13 @@ def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
         set_threads(threads)
         return command(**values, description=read_description(**options, toml=resume is None))
 
-    return with_options(command, run, {**added, **_CONTEXT}, hidden=("description",))
+    return _describing(with_options(command, run, {**added, **_CONTEXT}, hidden=("description",)), added)
+
+
+def _describing(command: Callable[..., Any], added: Iterable[str]) -> Callable[..., Any]:
+    """Say which options describe the target: the help of a command leaves them out."""
+    command.describing = tuple(added)  # type: ignore[attr-defined]
+    return command
 
 
 def takes_workers(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,7 +169,7 @@ def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
         others |= data_of_file(others, stored=lambda: _names_training(others.get("run")))
         return command(**others, network=override(spec, read_description(**options, toml=False)))
 
-    return with_options(command, run, {**added, **_CONTEXT}, hidden=("network",))
+    return _describing(with_options(command, run, {**added, **_CONTEXT}, hidden=("network",)), added)
 
 
 def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
@@ -175,7 +179,7 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
     sizes are reported before the work; notes in the JSON become remarks. A command that declares one of the options itself
     receives its value.
     """
-    added = _without_own(command, _REPORT)
+    added = {**_without_own(command, _REPORT), "fail_if": (_fail_if(command), None)}
     if "out" in _own(command) and _own(command)["out"].annotation == Out:
         added |= {"no_report": (NoReport, False), "track": (Track, None)}
 
@@ -211,6 +215,13 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
             raise typer.Exit(code[0])
 
     return with_options(command, run, added)
+
+
+def _fail_if(command: Callable[..., Any]) -> Any:
+    """--fail-if with a number that the command has."""
+    number = next((name for name in getattr(command, "numbers", ()) if "*" not in name), None)
+    example = f", e.g. '{number}>0'" if number else ""
+    return Annotated[list[str] | None, typer.Option("--fail-if", help=f"Exit 1 if this holds{example}. Any number of the JSON.")]
 
 
 def holds(*numbers: str, unless: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -284,6 +295,14 @@ def override(spec: str | None, description: dict[str, Any]) -> Any:
             values[name] = read(values[name])
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return Description(spec=spec, **values)
+
+
+def run_and_fault(run: str | Path, fault: Any) -> tuple[Path, Any]:
+    """A run and a fault of it, which may be written RUN 541 or RUN#541."""
+    text, mark, number = str(run).rpartition("#")
+    if fault is None and mark and number.isdecimal() and not Path(run).exists():
+        return Path(text), int(number)
+    return Path(run), fault
 
 
 def start_or_resume(command: str, needs: str, complete: bool, resume: Path | None) -> None:

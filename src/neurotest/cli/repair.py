@@ -55,7 +55,7 @@ def repair(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Retrain on the faults or picks of a run, beside controls; judged on what nobody trained on. The result is a target, too."""
+    """Retrain on the faults or picks of a run and compare with controls on held-out data. The result is a target, too."""
     complete = target is not None and run is not None and holdout is not None
     opt.start_or_resume("repair", "TARGET, RUN and --holdout DATA", complete, resume)
     from neurotest.repair import repair as work

@@ -47,7 +47,7 @@ def robustness(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """How far inputs are from another class: CLEVER's estimate (no certificate) beside the smallest change attacks find."""
+    """Estimate how far inputs are from another class: CLEVER (not a certificate) and the smallest change that attacks find."""
     opt.start_or_resume("robustness", "TARGET and DATA", target is not None and data is not None, resume)
     from neurotest.evaluate.robustness import robustness as run
 

@@ -45,7 +45,7 @@ def score(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Score every input into Parquet files, part by part, and pick the best; what cannot be scored is set aside and named."""
+    """Score every input into Parquet files, part by part, and pick the best. Inputs that cannot be scored are listed."""
     opt.start_or_resume("score", "TARGET and DATA", target is not None and data is not None, resume)
     from neurotest.select.large import score as work
 

@@ -78,7 +78,7 @@ def select(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Say which inputs to label first: those the network probably gets wrong."""
+    """Choose which inputs to label first: those the network probably misclassifies."""
     from neurotest.cli import show
 
     opt.at_least("files", files, 0)

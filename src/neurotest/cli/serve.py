@@ -63,7 +63,7 @@ def label(
     *,
     description: dict[str, Any],
 ) -> None:
-    """A page to label on, the most valuable input first; every label is stored at once and improves what is shown next."""
+    """Open a labelling page, the most valuable input first. Every label is stored at once and improves what is shown next."""
     need_packages()
     check_port(port)
     for name, value in (("round", per_round), ("limit", limit), ("batch", batch)):
@@ -139,7 +139,7 @@ def serve(
     *,
     network: Any = None,
 ) -> None:
-    """A page that follows a run while it is written: its numbers, its fault families, every fault; explains and shrinks them."""
+    """Open a page that follows a run while it is written: its numbers, its fault families, every fault."""
     need_packages()
     check_port(port)
     from neurotest.serve.live_api import run as serve_page

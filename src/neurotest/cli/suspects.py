@@ -27,7 +27,7 @@ def suspects(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Labels that look wrong, most suspicious first, and how many wrong ones there are; the network must not know the labels."""
+    """Find labels that look wrong, most suspicious first. The network must not have been trained on these labels."""
     from neurotest.select.suspects import suspects as look
     from neurotest.target import load
 

@@ -34,7 +34,7 @@ def demo(
     seed: opt.Seed = 0,
     quiet: opt.Quiet = False,
 ) -> opt.Result:
-    """Do the whole job once: make candidates, select by every method, judge each beside random, write a report."""
+    """Run the whole job on an embedded network: make candidates, select, compare with random, write a report."""
     from neurotest.cli import select
 
     pool = f"zoo:fashion-mnist/nss-pool@{seed}"
@@ -69,7 +69,7 @@ def doctor(
     *,
     description: dict[str, Any],
 ) -> opt.Result:
-    """Eval mode, outputs, bounds, classes, determinism, batches, dead neurons, layers, memory, speed: what to mend first."""
+    """Check how a network is loaded: eval mode, outputs, bounds, classes, determinism, dead neurons, memory, speed."""
     from neurotest.doctor import doctor as examine
 
     with show.ticking("examining", quiet=quiet) as progress:
@@ -89,7 +89,7 @@ def list_kind(
         str | None, typer.Argument(help="criterion, selector, mutation, split, target source, data source; none: all")
     ] = None,
 ) -> opt.Result:
-    """List what there is: selectors, mutations, sources."""
+    """List methods: selectors, criteria, mutations, attacks and others."""
     from neurotest import registry
 
     named = kind.replace("-", " ").removesuffix("s") if kind else None
@@ -111,7 +111,7 @@ def list_kind(
 @zoo.command("list")
 @opt.reports_result
 def zoo_list() -> opt.Result:
-    """Networks, where their weights are, and how good they are."""
+    """List networks, where their weights are, and their accuracy."""
     from neurotest import zoo as networks
 
     rows: list[dict[str, Any]] = []
@@ -215,6 +215,17 @@ def _faulty_training(
     return Faulty(kind="polluted", share=share, **settings)
 
 
+@data.command("list")
+@opt.reports_result
+def data_list() -> opt.Result:
+    """List data sets, which splits are here, and how to get the others."""
+    from neurotest.data.sets import listed
+
+    rows = listed()
+    cells = [[row["name"], "yes" if row["here"] else row["get"], row["spec"]] for row in rows]
+    return {"sets": rows}, lambda: show.table("data sets", ["name", "here", "write"], cells)
+
+
 @data.command("get")
 @opt.reports_result
 def data_get(
@@ -222,7 +233,7 @@ def data_get(
     source: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder instead of downloading.")] = None,
     quiet: opt.Quiet = False,
 ) -> opt.Result:
-    """Fetch a complete data set from its own address (or a folder) and check it against its pinned SHA-256."""
+    """Download a complete data set (or take it from a folder) and check it against its pinned SHA-256."""
     from neurotest.data.fetch import BROUGHT, get
     from neurotest.jobs.life import stoppable
 
@@ -237,7 +248,7 @@ def data_get(
 @runs.command("list")
 @opt.reports_result
 def runs_list(folder: Folder = None, root: Root = None) -> opt.Result:
-    """Runs, newest first."""
+    """List runs, newest first."""
     from neurotest.runs.listing import list_runs
 
     root = _root(folder, root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from neurotest import files, registry
 from neurotest.data import cifar, driving, idx, speakers
@@ -61,3 +62,25 @@ def _plain(name: str, split: str, wanted: Wanted) -> Source:
     if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
         raise BadInput(f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR).")
     return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.classes(plain))
+
+
+def listed() -> list[dict[str, Any]]:
+    """Every data set: how it is written, whether its test split is here, and the command that brings it."""
+    from neurotest import zoo
+
+    generated = (speech.NAME, lanes.NAME)
+    rows = [{"name": name, "spec": f"zoo:{name}/test", "here": True, "get": ""} for name in generated]
+    for name, parts in embedded.PARTS.items():
+        here = all(zoo.packaged(f"data/{file}") for file in parts["test"].files)
+        rows.append({"name": name, "spec": f"zoo:{name}/test", "here": here, "get": "" if here else zoo.LAB})
+    for name in (*NAMES, driving.NAME):
+        spec = f"zoo:{name}/test" if name == driving.NAME else f"zoo:{name}{FULL}/test"
+        rows.append({"name": spec[4:-5], "spec": spec, "here": _complete(spec), "get": f"neurotest data get {name}"})
+    return rows
+
+
+def _complete(spec: str) -> bool:
+    try:
+        return bool(len(open_zoo(spec.removeprefix("zoo:"), Wanted(first=1))))
+    except BadInput:
+        return False
