@@ -330,9 +330,9 @@ def override(spec: str | None, description: dict[str, Any]) -> Any:
         return None
     values = dict(description)
     if "weights" in values:
-        from neurotest.reading import user_path
+        from neurotest.reading import resolved, user_path
 
-        values["weights"] = str(user_path(values["weights"], f"--weights {values['weights']}").resolve())
+        values["weights"] = str(resolved(user_path(values["weights"], f"--weights {values['weights']}")))
     values |= {"size": parse_size(values.get("size")), "classes": read_classes(values.get("classes"))}
     for name in ("size", "classes", "bounds", "mean", "std", "span"):
         if values.get(name) is not None:
