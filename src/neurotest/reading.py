@@ -99,6 +99,11 @@ def user_path(text: str | os.PathLike[str], what: str = "") -> Path:
     return path
 
 
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """The absolute path without links. A loop of links stays as it is, and cannot be opened; `Path.resolve` would raise."""
+    return Path(os.path.realpath(path))
+
+
 _elsewhere: ContextVar[str | None] = ContextVar("elsewhere", default=None)
 
 

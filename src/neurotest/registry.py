@@ -15,11 +15,10 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar, dataclass_transform
 
-from neurotest import checks
+from neurotest import checks, plugins
 from neurotest.errors import BadInput, Remark, near
 from neurotest.reading import refuse_elsewhere
 
@@ -103,14 +102,32 @@ def register(
         if isinstance(settings, type) and "__dataclass_fields__" not in vars(settings):
             dataclass(frozen=True, kw_only=True)(settings)  # in place
         registered = _entries.setdefault(kind, {})
-        if name in registered and registered[name].make.__qualname__ != make.__qualname__:
-            raise ValueError(f"{kind} {name!r} is registered twice")
+        if name in registered:
+            _settle(registered[name], make)
         registered[name] = Entry(
             kind=kind, name=name, make=make, paper=paper, cost=cost, differs=differs, main=main, presets=presets or {}
         )
         return make
 
     return add
+
+
+def _settle(before: Entry, make: Callable[..., Any]) -> None:
+    """A name is registered again: by the same code, or neurotest's own method takes its name back from another package."""
+    old, new = before.make, make
+    if (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__):
+        return
+    if _is_ours(old) or not _is_ours(new):
+        raise ValueError(f"{before.kind} {before.name!r} is registered twice")
+    warnings.warn(
+        f"the {before.kind} {before.name!r} of {old.__module__} is not used: neurotest has one of that name.",
+        Remark,
+        stacklevel=4,
+    )
+
+
+def _is_ours(make: Callable[..., Any]) -> bool:
+    return make.__module__.partition(".")[0] == "neurotest"
 
 
 def modules(kind: str) -> list[str]:
@@ -128,24 +145,7 @@ def modules(kind: str) -> list[str]:
 def _load(kind: str) -> None:
     for module in modules(kind):
         importlib.import_module(module)
-    plugins(kind)
-
-
-def plugins(kind: str, name: str | None = None) -> list[Any]:
-    """What other packages bring by the entry point group `neurotest.KIND`; what cannot be loaded is named in a remark."""
-    loaded = []
-    for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}"):
-        if name not in (None, point.name):
-            continue
-        try:
-            loaded.append(point.load())
-        except Exception as error:  # another package's code may raise anything, and must not take ours along
-            package = point.dist.name if point.dist else point.value
-            reason = f"{type(error).__name__}: {error}"
-            warnings.warn(
-                f"the {kind} {point.name!r} of the package {package} cannot be loaded ({reason}).", Remark, stacklevel=2
-            )
-    return loaded
+    plugins.load(kind)
 
 
 def kinds() -> list[str]:

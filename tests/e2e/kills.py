@@ -81,6 +81,8 @@ def scenarios() -> list[Scenario]:
         Scenario("describe", ["describe", NET, f"{DATA}[:80]", "--method", "class-profile", "--k", "3", *out],
                  ["describe", *resume]),
         Scenario("check", ["check", NET, f"{DATA}[:200]", "--time", "1h", *looks, *out], ["check", *resume]),
+        Scenario("score", ["score", NET, f"{DATA}[:1200]", "--method", "margin", "--method", "deepgini", "--batch", "64", *out],
+                 ["score", *resume]),
         Scenario("suspects", ["suspects", NET, f"{DATA}[:200]", *whole]),
         Scenario("fuzz", [*campaign, *out], ["fuzz", *resume]),
         Scenario("islands", [*campaign, "--islands", "3", *out], ["fuzz", *resume]),

@@ -16,7 +16,7 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 
 SCRIPT, LOOP = (Path(__file__).with_name(name) for name in ("kills.py", "kill_loop.py"))
-SHORT = ("labels", "attack", "select")  # a follow-up of a run, a resumable command, and one that cannot be resumed
+SHORT = ("labels", "attack", "score", "select")  # a follow-up of a run, resumable commands, and one that cannot be resumed
 
 
 @pytest.fixture(autouse=True)

@@ -117,6 +117,21 @@ def test_a_name_is_given_once(kind: str) -> None:
         registry.register(kind, "wheel", paper="", cost="")(Other)
 
 
+def test_another_package_does_not_take_a_name_of_ours(kind: str) -> None:
+    """Whether it is imported before ours or after, and whatever its class is called."""
+
+    def named(module: str) -> type:
+        return type("Spoke", (), {"__doc__": "Holds.", "__module__": module, "__qualname__": "Spoke"})
+
+    ours, other = named("neurotest.wheels"), named("another.wheels")
+    registry.register(kind, "spoke", paper="", cost="")(other)
+    with pytest.warns(Remark, match=r"'spoke' of another.wheels is not used"):
+        registry.register(kind, "spoke", paper="", cost="")(ours)
+    with pytest.raises(ValueError, match="registered twice"):
+        registry.register(kind, "spoke", paper="", cost="")(other)
+    assert registry.find(kind, "spoke").make is ours
+
+
 def test_everything_registered_can_be_described() -> None:
     """The docs are made from this: no summary or cost may be missing."""
     for kind in registry.kinds():

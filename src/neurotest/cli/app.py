@@ -159,9 +159,9 @@ def application(words: list[str] | None = None) -> typer.Typer:
 
 def _add_lab(asked: typer.Typer, name: str, *, asked_for: bool) -> None:
     """A command or group of neurotest-lab; where that is not installed, one that says how to get it."""
-    from neurotest.registry import plugins
+    from neurotest import plugins
 
-    command = next(iter(plugins("command", name)), None) if asked_for else None
+    command = next(iter(plugins.load("command", name)), None) if asked_for else None
     if isinstance(command, typer.Typer):
         asked.add_typer(command, name=name)
     elif command is not None:

@@ -287,9 +287,9 @@ def override(spec: str | None, description: dict[str, Any]) -> Any:
         return None
     values: dict[str, Any] = dict(description)
     if "weights" in values:
-        from neurotest.reading import user_path
+        from neurotest.reading import resolved, user_path
 
-        values["weights"] = str(user_path(values["weights"], f"--weights {values['weights']}").resolve())
+        values["weights"] = str(resolved(user_path(values["weights"], f"--weights {values['weights']}")))
     for name, read in (("size", parse_size), ("classes", read_classes)):
         if name in values:
             values[name] = read(values[name])

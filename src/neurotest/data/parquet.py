@@ -19,7 +19,7 @@ from neurotest.data.pages import AGAIN
 from neurotest.data.records import Content, Format, Ints, RecordSource, find_files, numbered
 from neurotest.data.source import Array, Source, Wanted, as_inputs
 from neurotest.errors import BadInput, near
-from neurotest.reading import reading, user_path
+from neurotest.reading import reading, resolved, user_path
 
 ID_KEYS = ("id", "key", "__key__", "image_id", "file_name", "filename")
 KIND = "a Parquet file"
@@ -82,7 +82,7 @@ class _Table:
     """The rows of all files, found by their number. What is open is not part of a copy, and does not travel."""
 
     def __init__(self, files: Sequence[Path], what: str) -> None:
-        self.files, self.what = [str(file.resolve()) for file in files], what
+        self.files, self.what = [str(resolved(file)) for file in files], what
         self.groups: list[tuple[int, int]] = []  # file and row group of each part
         counts, schema = [0], None
         for number, file in enumerate(files):

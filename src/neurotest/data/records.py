@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import io
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -35,10 +36,25 @@ def find_files(where: str, suffix: str, prefix: str) -> list[Path]:
     elif path.is_file():
         return [path]
     else:
-        files = [Path(name) for pattern in braces(str(path)) for name in sorted(glob.glob(pattern, recursive=True))]
+        files = [file for pattern in braces(str(path)) for file in _matching(pattern)]
+    files = [file for file in files if not file.is_dir()]
     if not files:
         raise BadInput(f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()}).")
+    if others := [file for file in files if not file.is_file()]:
+        raise BadInput(f"{prefix}:{others[0]} is a pipe, a device or a link to nothing; {suffix} files are read: remove it.")
     return files
+
+
+def _matching(pattern: str) -> list[Path]:
+    """The files of a pattern, in the order of their names. `**` follows no links to folders, which may lead in circles."""
+    parts = [part if part == "**" else re.sub(r"\*\*+", "*", part) for part in Path(pattern).parts]
+    if "**" not in parts:
+        return [Path(name) for name in sorted(glob.glob(pattern))]
+    first = parts.index("**")
+    roots = sorted(glob.glob(str(Path(*parts[:first])))) if first else [""]
+    inner = "/".join([*parts[first:], "*"] if parts[-1] == "**" else parts[first:])
+    below = ((Path(root), file) for root in roots for file in Path(root).glob(inner))
+    return sorted({file for root, file in below if not any(name.startswith(".") for name in file.relative_to(root).parts)})
 
 
 def braces(pattern: str) -> list[str]:

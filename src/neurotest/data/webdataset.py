@@ -19,7 +19,7 @@ from neurotest import registry
 from neurotest.data.records import Content, Format, Ints, RecordSource, array_of, find_files, numbered
 from neurotest.data.source import Source, Wanted
 from neurotest.errors import BadInput
-from neurotest.reading import reason, user_path
+from neurotest.reading import reason, resolved, user_path
 
 PICTURES = ("png", "jpg", "jpeg", "webp")
 INPUTS = (*PICTURES, "npy")
@@ -96,10 +96,10 @@ class _Index:
                 places.append(found[0])
                 classes.append(next((parts[ending] for ending in labels if ending in parts), None))
                 if first is not None and len(names) >= first:
-                    return cls([str(f.resolve()) for f in files], names, places, classes)
+                    return cls([str(resolved(f)) for f in files], names, places, classes)
         if not names:
             raise BadInput(f"{what} holds no samples with a part {', '.join(inputs)}: name the input, {KIND}:FILES#ENDING")
-        return cls([str(file.resolve()) for file in files], names, places, classes)
+        return cls([str(resolved(file)) for file in files], names, places, classes)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**{name: value for name, value in vars(self).items() if name != "_lock"}, "_open": {}, "_labels": []}

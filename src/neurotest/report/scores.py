@@ -9,7 +9,7 @@ from neurotest.runs.store import Run
 SHOWN = 20
 
 
-@section("scores", title="Scores", order=0, commands=("score",))
+@section("score-files", title="Scores", order=0, commands=("score",), template="scores.html.j2")
 def scores(run: Run) -> Row:
     summary, config = run["summary"], run["config"]
     methods = [{"name": name, **one, "picks": _picks(one)} for name, one in summary["methods"].items()]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from neurotest import plugins
 from neurotest.errors import command as command  # for the steps of a conclusion
-from neurotest.registry import plugins
 from neurotest.runs.store import Run
 
 Row = dict[str, Any]
@@ -81,7 +81,8 @@ def section(
     """Function decorator. `template` is by default `NAME.html.j2` in the folder `templates` of the function's package."""
 
     def add(content: Content) -> Content:
-        if name in _sections and _sections[name].content.__qualname__ != content.__qualname__:
+        before = _sections[name].content if name in _sections else content
+        if (before.__module__, before.__qualname__) != (content.__module__, content.__qualname__):
             raise ValueError(f"section {name!r} is registered twice")
         file = f"{content.__module__.rpartition('.')[0]}:{template or f'{name}.html.j2'}"
         _sections[name] = Section(name, title, order, commands, holds, file, content, option)
@@ -97,7 +98,7 @@ def load() -> None:
 
     for module in pkgutil.iter_modules(report.__path__):
         importlib.import_module(f"{report.__name__}.{module.name}")
-    plugins("section")
+    plugins.load("section")
 
 
 def sections() -> list[Section]:

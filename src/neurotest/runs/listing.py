@@ -7,7 +7,7 @@ import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from neurotest import interrupts
@@ -58,11 +58,11 @@ def _info(path: Path) -> RunInfo:
     size = _size(path)
     try:
         with Run.open(path) as run:
-            created = datetime.fromisoformat(str(run["created"]))
+            created = datetime.fromisoformat(str(run["created"])).astimezone(UTC)
             done, run_id, command = run["state"] == "done", str(run["id"]), str(run["command"])
     except BadInput as error:
         return RunInfo(path, "unreadable", size=size, problem=str(error))
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         return RunInfo(path, "unreadable", size=size, problem=f"{path} does not say when it was made: it is damaged.")
     state = "running" if lock.is_locked(path) else "done" if done else "unfinished"
     return RunInfo(path, state, run_id, command, created, size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import datetime
+import time
 from itertools import count
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def new_folder(out: Path | None, command: str) -> Folder:
 
 def _default_place(command: str) -> Folder:
     """A new directory named by command and time; a second one in the same second gets -2."""
-    stem = f"{command}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    stem = f"{command}-{time.strftime('%Y%m%d-%H%M%S')}"  # datetime refuses some values of TZ
     around = _missing(ROOT)
     for n in count(1):
         path = ROOT / (stem if n == 1 else f"{stem}-{n}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
 from contextlib import suppress
 from typing import Any
@@ -12,7 +13,8 @@ from neurotest.scale.pool import WorkerDied, WorkerPool
 from neurotest.scale.start import current_folder
 from neurotest.scale.tasks import TaskRunner, settle
 
-LOCAL = "local"
+LOCAL, AUTO = "local", "auto"
+PATIENCE = 20  # seconds for an address to answer
 
 
 class RayWorker:
@@ -62,13 +64,13 @@ class Actor:
 
 
 class Cluster(WorkerPool[Actor]):
-    """address: `local`, `auto` (a Ray that runs on this machine), HOST:PORT or ray://HOST:PORT. workers: None for as many as the
-    cluster has processors for."""
+    """address: `local`, `auto` (the Ray that RAY_ADDRESS names, else one on this machine), HOST:PORT or ray://HOST:PORT.
+    workers: None for as many as the cluster has processors for."""
 
     name = "ray"
 
     def __init__(self, address: str, workers: int | None, threads: int) -> None:
-        self._ray = ray = _ray()
+        self._ray = ray = _ray(address)
         self._ours = not ray.is_initialized()
         self._empty = tempfile.TemporaryDirectory(prefix="neurotest-empty-", ignore_cleanup_errors=True)
         if self._ours:
@@ -108,8 +110,12 @@ class Cluster(WorkerPool[Actor]):
         self._empty.cleanup()
 
 
-def _ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+def _ray(address: str) -> Any:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing is sent anywhere
+    if address == LOCAL:
+        # Whoever reaches a port of a Ray can run code as its user. Ray listens on all interfaces, unless it believes to be on a
+        # system that cannot form clusters; it reads this when it is imported.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
@@ -126,9 +132,17 @@ def _connect(ray: Any, address: str, workers: int | None, threads: int) -> None:
             # Ray makes its workers nice, which starves them as soon as anything else runs on the machine.
             ray.init(address=LOCAL, num_cpus=processors, include_dashboard=False, _system_config={"worker_niceness": 0}, **quiet)
         else:
+            _knock(os.environ.get("RAY_ADDRESS", "") if address == AUTO else address)
             ray.init(address=address, **quiet)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise BadInput(
             f"--ray {address}: no Ray answers there ({reason}): start one with `ray start --head`, or use --ray local."
         ) from error
+
+
+def _knock(address: str) -> None:
+    """Whether anybody listens at HOST:PORT; Ray itself would ask for minutes, and listens to no signal meanwhile."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal() and 0 < int(port) < 1 << 16:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()

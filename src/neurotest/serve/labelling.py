@@ -28,6 +28,7 @@ Entry = dict[str, Any]
 ROUND = 20  # labels between two choices, at most
 LEASE = 120.0  # seconds for which an input is kept for whoever looks at it; the page asks for more while it is open
 GRID = 30  # inputs that are looked at together
+GRID_LEASE = 5 * LEASE
 GRID_NAME = ", grid"  # ends the name of such a round
 CHOOSING, DONE, SHOW = "choosing", "done", "show"
 
@@ -125,7 +126,7 @@ class Labelling:
 
     def _free(self, position: int, holder: str) -> bool:
         who, until = self.leases.get(position, (holder, 0.0))
-        return position not in self.labels and (who == holder or until <= self.clock()) and self.pictures.has(position)
+        return position not in self.labels and (who == holder or not self._holds(until)) and self.pictures.has(position)
 
     def _out(self) -> list[int]:
         """What is before somebody, or about to be."""
@@ -134,7 +135,7 @@ class Labelling:
 
     def _leased(self, holder: str | None = None) -> list[int]:
         """What is kept for somebody, this holder left out."""
-        return [p for p, (who, until) in self.leases.items() if until > self.clock() and who != holder]
+        return [p for p, (who, until) in self.leases.items() if self._holds(until) and who != holder]
 
     def _unlabelled(self, holder: str | None = None) -> np.ndarray:
         """(n,) Whether an input can be handed out: to this holder, or as part of a batch."""
@@ -193,6 +194,10 @@ class Labelling:
         self.pictures.files[position] = self.run.file(stored.relative_to(self.run.path).as_posix())
 
     # -- leases
+
+    def _holds(self, until: float) -> bool:
+        """A lease that ends later than one can be given for is of a clock that was put back since; nobody waits for that."""
+        return 0 < until - self.clock() <= GRID_LEASE
 
     def _lease(self, positions: list[int], holder: str, seconds: float = LEASE) -> None:
         until = self.clock() + seconds
@@ -300,7 +305,7 @@ class Labelling:
             self._add_round(f"round {len(self.rounds) + 1}{GRID_NAME}", batch, {})
             self.grids.append(batch)
         if batch:
-            self._lease(batch, holder, 5 * LEASE)
+            self._lease(batch, holder, GRID_LEASE)
         return {"predicted": number, "name": self.classes[number], "inputs": [self._about(p) for p in batch]}
 
     def _most_promising(self, free: np.ndarray) -> int:

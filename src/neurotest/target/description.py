@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neurotest.errors import BadInput, shell
 from neurotest.pictures import Preprocess
-from neurotest.reading import user_path
+from neurotest.reading import resolved, user_path
 from neurotest.settings import TargetSettings, declared
 from neurotest.settings.kinds import Kind, Names
 from neurotest.target.code import expecting, imported, ran
@@ -86,11 +86,11 @@ class Description(TargetSettings):
         origin = self.module or source_file(self.spec)
         self._check(what, origin, self.code, option)
         if origin is not None and self.code is not None:
-            hashes[Path(origin).resolve()] = self.code
+            hashes[resolved(origin)] = self.code
         for entry in self.imports or ():
             expected, _, file = entry.partition(" ")
             self._check("the code", file, expected, option)
-            hashes[Path(file).resolve()] = expected
+            hashes[resolved(file)] = expected
         found = nullcontext() if self.folder is None else on_path(Path(self.folder), 0)  # where its `py:` module was found
         with found, expecting(hashes):
             return load(self.spec, **{name: getattr(self, name) for name in declared(TargetSettings)})
@@ -132,7 +132,7 @@ def absolute(spec: str) -> str:
     file = source_file(spec)
     if file is None:
         return spec
-    return f"{prefix}:{file.resolve()}" + (f":{rest.rpartition(':')[2]}" if prefix == "py" else "")
+    return f"{prefix}:{resolved(file)}" + (f":{rest.rpartition(':')[2]}" if prefix == "py" else "")
 
 
 class Code(NamedTuple):
@@ -150,11 +150,11 @@ def code_of(spec: str | None) -> Code:
         return Code(file if file is not None and file.is_file() else None)
     where = spec.removeprefix("py:").rpartition(":")[0]
     if file is not None:
-        return Code(file, None, imported(file.resolve()))
+        return Code(file, None, imported(resolved(file)))
     origin = getattr(sys.modules.get(where), "__file__", None)
     if origin is None:
         return Code()
-    file = Path(origin).resolve()
+    file = resolved(origin)
     outer = where.count(".") + (file.name == "__init__.py")
     return Code(file, file.parents[outer], imported(file))
 

@@ -22,7 +22,7 @@ from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
 from neurotest.pictures import Preprocess
 from neurotest.public import public
-from neurotest.reading import reason, refuse_elsewhere, user_path
+from neurotest.reading import reason, refuse_elsewhere, resolved, user_path
 from neurotest.settings import TargetSettings
 from neurotest.target.class_names import read_classes
 from neurotest.target.code import from_text, noting_imports, run_file
@@ -62,7 +62,7 @@ def load(spec: str | nn.Module | Target, **settings: Any) -> Target:
     if isinstance(spec, Target) and not options and not fitting and weights is None and spec.device == torch.device(device):
         return spec
     text, trust_pickle = spec if isinstance(spec, str) else "", bool(described.trust_pickle)
-    file = None if weights is None else user_path(weights, f"weights {weights}").resolve()
+    file = None if weights is None else resolved(user_path(weights, f"weights {weights}"))
     network = _source(spec, trust_pickle, file) if isinstance(spec, str) else spec
     origin: dict[str, Any] = {"spec": text, "device": device, "trust_pickle": trust_pickle}
     if fitting:
@@ -184,7 +184,7 @@ def from_python(place: str) -> nn.Module | Target:
     if is_file(where):
         where = str(user_path(where, f"py:{place!r:.200}" if "\0" in place else f"py:{place:.200}"))
     with (
-        on_path(Path(where).resolve().parent, 0) if is_file(where) else on_path(Path.cwd()),
+        on_path(resolved(where).parent, 0) if is_file(where) else on_path(Path.cwd()),
         from_text(),
         noting_imports(where, is_file(where)),
     ):

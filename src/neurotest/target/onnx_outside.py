@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from neurotest.errors import BadInput
-from neurotest.reading import check_unpacked, on_disk, reading, user_path
+from neurotest.reading import check_unpacked, on_disk, reading, resolved, user_path
 from neurotest.target.onnx_graph import MOST_NODES
 from neurotest.target.onnx_tensors import TYPES
 
@@ -167,11 +167,11 @@ def is_outside(tensor: Any) -> bool:
 
 def place_of(tensor: Any, path: Path) -> Place:
     """The bytes that a tensor names: in the folder of the file, also by way of links, and as many as its shape needs."""
-    folder, what = path.resolve().parent, f"onnx:{path}"
+    folder, what = resolved(path).parent, f"onnx:{path}"
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     file = user_path(location or ".", what) if not location.startswith("~") else Path("/")
-    if not location or file.is_absolute() or not (folder / file).resolve().is_relative_to(folder):
+    if not location or file.is_absolute() or not resolved(folder / file).is_relative_to(folder):
         raise BadInput(f"{what} names the file {location!r:.200} for its weights, which is not in its folder: it is refused.")
     if not (folder / file).is_file():
         raise BadInput(f"{what}: the file {location!r:.200} with its weights is not beside it.")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neurotest import plugins
 from neurotest.errors import BadInput, near
 from neurotest.files import cache_dir
-from neurotest.registry import plugins
 from neurotest.zoo import lanes, speakers, speech
 from neurotest.zoo.recipes import RECIPES, Recipe
 
@@ -138,7 +138,7 @@ class Subject:
 @functools.cache
 def folders() -> tuple[Path, ...]:
     """Where files of the zoo lie: in this package, and in others that bring some."""
-    return Path(__file__).parent, *(Path(package.__path__[0]) for package in plugins("zoo"))
+    return Path(__file__).parent, *(Path(package.__path__[0]) for package in plugins.load("zoo"))
 
 
 def lab_installed() -> bool:

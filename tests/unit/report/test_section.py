@@ -98,6 +98,12 @@ def test_every_page_has_one_first_section_with_a_title() -> None:
     assert {command for each in sections() for command in each.commands} == set(headed)
 
 
+def test_no_section_takes_the_name_of_another() -> None:
+    """The name of a function is not enough: `scores` of one module hid `scores` of another."""
+    written = [name for file in FOLDER.glob("*.py") for name in re.findall(r'@section\(\s*"([^"]+)"', file.read_text())]
+    assert sorted(written) == sorted(one.name for one in sections() if one.content.__module__.startswith("neurotest."))
+
+
 def test_fragments_are_there_and_mark_nothing_as_safe() -> None:
     for each in sections():
         environment().get_template(each.template)

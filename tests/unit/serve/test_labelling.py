@@ -119,6 +119,18 @@ def test_a_lease_that_is_not_renewed_ends(desk: Desk) -> None:
         desk.labelling.label(HOLDER, position, 1)
 
 
+def test_a_clock_that_is_put_back_keeps_nothing_from_others(desk: Desk) -> None:
+    """Neither in this process nor in the next, which reads the leases from the run."""
+    position = desk.next(HOLDER)
+    desk.clock.now -= 365 * 86_400
+    assert desk.next(OTHER) == position
+    desk.labelling.run.lease([position], HOLDER, 1e300)
+    desk.labelling.run.close()
+    desk.labelling = Labelling(desk.path, clock=desk.clock, size=5)
+    desk.labelling.pending = [position]
+    assert desk.labelling._leased() == []
+
+
 def test_leases_and_labels_are_there_after_a_restart(begun: Path) -> None:
     desk = Desk(begun, size=5)
     done = [desk.label(2, by="ann") for _ in range(3)]
