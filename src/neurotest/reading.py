@@ -9,6 +9,7 @@ Bugs of our own pass: an error that only a wrong program makes, raised by a line
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import stat
@@ -137,17 +138,24 @@ def regular(path: Path, what: str, limit: int) -> None:
 
 
 def read_bytes(path: Path, kind: str, *, limit: int = LARGEST_TEXT) -> bytes:
-    """What a user's file holds."""
+    """What a user's file holds. Files that the system makes up as they are read (`/proc`) may have no end and say no size."""
     with reading(path, kind):
         regular(path, kind, limit)
-        return path.read_bytes()
+        with open(path, "rb", opener=_without_waiting) as file:
+            content = file.read(limit + 1) or b""
+        if len(content) > limit:
+            raise BadInput(f"{path} has more than {limit:,} bytes: no {kind.partition(' ')[2]} is that large.")
+        return content
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_text(path: Path, kind: str, *, limit: int = LARGEST_TEXT, hint: str = "") -> str:
     """The text of a user's file, which is UTF-8; a byte order mark is left out."""
     with reading(path, kind, hint=hint):
-        regular(path, kind, limit)
-        return path.read_text(encoding="utf-8-sig")
+        return io.TextIOWrapper(io.BytesIO(read_bytes(path, kind, limit=limit)), encoding="utf-8-sig").read()
 
 
 def read_json(path: Path, kind: str, *, hint: str = "") -> Any:

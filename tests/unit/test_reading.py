@@ -307,3 +307,12 @@ def test_classes_from_a_file_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         load("zoo:mnist-lenet1", mean=[10**400], std=[1])
     np.testing.assert_array_equal(load("zoo:mnist-lenet1", size="1x28x28").shape, (1, 28, 28))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
+def test_a_file_without_a_size_is_read_up_to_the_limit() -> None:
+    """The system makes it up as it is read, and says that it is empty."""
+    file = Path("/proc/self/status")
+    assert "Name:" in read_text(file, "a file")
+    with pytest.raises(BadInput, match="has more than 10 bytes: no file is that large"):
+        read_text(file, "a file", limit=10)
