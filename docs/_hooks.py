@@ -22,6 +22,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from neurotest import registry, zoo
+from neurotest.settings import TargetSettings, declared
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -62,7 +63,7 @@ FIXED: list[dict[str, str]] = [
     {"Promises": "promises.md"},
     {"Design": "design.md"},
 ]
-PACKAGES = "<!-- packages -->"
+PACKAGES, SETTINGS = "<!-- packages -->", "<!-- target settings -->"
 HEADINGS = {
     "attack": "Attacks",
     "criterion": "Coverage criteria",
@@ -103,12 +104,23 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put stored measurements and the table of packages into the page."""
+    """Put stored measurements, the table of packages and that of settings into the page."""
     try:
         text = _results.render(_claims.render(markdown), page.file.src_uri)
     except _results.ResultError as error:
         raise PluginError(str(error)) from error
-    return text.replace(PACKAGES, _packages(Path(config.config_file_path).parent)) if PACKAGES in text else text
+    if PACKAGES in text:
+        text = text.replace(PACKAGES, _packages(Path(config.config_file_path).parent))
+    return text.replace(SETTINGS, _target_settings()) if SETTINGS in text else text
+
+
+def _target_settings() -> str:
+    """Every setting that describes a target, as it is declared."""
+    rows = [
+        [f"`{one.option}`", f"`{name}=`", _prose(one.help), "yes" if one.toml else "no"]
+        for name, one in declared(TargetSettings).items()
+    ]
+    return _table(["option", "Python", "says", "`neurotest.toml`"], rows)
 
 
 def _packages(root: Path) -> str:

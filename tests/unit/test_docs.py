@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from neurotest.settings import TargetSettings, declared
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md"))
@@ -235,6 +237,9 @@ def test_the_design_page_lists_every_package(monkeypatch: pytest.MonkeyPatch) ->
     names = {path.stem for path in source.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()} - {"__init__"}
     assert {name for name in names if f"| `{name}` |" not in table} == set()
     assert "(no docstring)" not in table
+    assert hooks.SETTINGS in (DOCS / "bring-your-own-model.md").read_text(encoding="utf-8")
+    settings = hooks._target_settings()
+    assert all(f"`{one.option}`" in settings for one in declared(TargetSettings).values())
     assert hooks.PACKAGES in (DOCS / "design.md").read_text(encoding="utf-8")
 
 
