@@ -1,7 +1,8 @@
 """What exists, by kind and name: methods register themselves in one line, and lists, docs and the command line read it.
 
-The modules of a kind are found and imported when it is first asked for; other people's come by the entry point group
-`neurotest.KIND` (`name = "package.module"`). A method is written `name(option=value)`: `build` reads that, `text` writes it.
+Which module registers which name is read from its text: to find a name imports its module, to list a kind all of them. Other
+people's come by the entry point group `neurotest.KIND` (`name = "package.module"`). A method is written `name(option=value)`:
+`build` reads that, `text` writes it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any, TypeVar, dataclass_transform
 
@@ -113,28 +114,46 @@ def register(
     return add
 
 
-def modules(kind: str) -> list[str]:
-    """The modules of this package that register something of a kind."""
-    registers = re.compile(rf'register\(\s*"{re.escape(kind)}"')
+def modules(kind: str) -> dict[str, str]:
+    """The names of a kind that this package registers, as the text of its modules has them, each with its module."""
+    return _modules(kind, KINDS.get(kind, ()))
+
+
+@functools.cache
+def _modules(kind: str, places: tuple[str, ...]) -> dict[str, str]:
+    registers = re.compile(rf'register\(\s*"{re.escape(kind)}",\s*"([^"]+)"')
     root = Path(__file__).parent
-    files = (
-        file for place in KINDS[kind] for file in ([root / place] if place.endswith(".py") else (root / place).rglob("*.py"))
+    files = sorted(
+        file for place in places for file in ([root / place] if place.endswith(".py") else (root / place).rglob("*.py"))
     )
-    registering = sorted(file.relative_to(root) for file in files if registers.search(file.read_text(encoding="utf-8")))
-    return [".".join(("neurotest", *file.with_suffix("").parts)).removesuffix(".__init__") for file in registering]
+    return {name: _module(file.relative_to(root)) for file in files for name in registers.findall(file.read_text("utf-8"))}
+
+
+def _module(file: Path) -> str:
+    return ".".join(("neurotest", *file.with_suffix("").parts)).removesuffix(".__init__")
 
 
 @functools.cache
 def _load(kind: str) -> None:
-    for module in modules(kind):
+    for module in dict.fromkeys(modules(kind).values()):
         importlib.import_module(module)
     plugins(kind)
+
+
+def _points(kind: str) -> EntryPoints:
+    return entry_points(group=f"neurotest.{kind.replace(' ', '_')}")
+
+
+@functools.cache
+def _own_only(kind: str) -> bool:
+    """Whether no other package brings any of a kind: it could replace one of ours, and one that cannot be loaded is named."""
+    return not _points(kind)
 
 
 def plugins(kind: str, name: str | None = None) -> list[Any]:
     """What other packages bring by the entry point group `neurotest.KIND`; what cannot be loaded is named in a remark."""
     loaded = []
-    for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}"):
+    for point in _points(kind):
         if name not in (None, point.name):
             continue
         try:
@@ -160,7 +179,17 @@ def entries(kind: str) -> dict[str, Entry]:
     return dict(_entries.get(kind, {}))
 
 
+def names(kind: str) -> set[str]:
+    """The names of `entries`; no module is imported for them."""
+    return {*modules(kind), *_entries.get(kind, {})} if _own_only(kind) else set(entries(kind))
+
+
 def find(kind: str, name: str) -> Entry:
+    """The entry of a name; of this package's modules only the one that registers it is imported."""
+    if name in modules(kind) and _own_only(kind):
+        importlib.import_module(modules(kind)[name])
+        if name in _entries.get(kind, {}):
+            return _entries[kind][name]
     registered = entries(kind)
     if name not in registered:
         for entry in registered.values():  # by class: older runs store what repr gives

@@ -254,10 +254,10 @@ BUILD: dict[str, Callable[[Pixels], nn.Module]] = {
 
 def build(family: str, architecture: str) -> nn.Module:
     """An architecture with fresh weights for the inputs of a data set, in training mode."""
-    from neurotest.zoo.voices import HEARING  # built of blocks above
-
-    if (family, architecture) in HEARING:
-        return HEARING[family, architecture]()
+    if architecture in BUILD:
+        return BUILD[architecture](PIXELS[family])
     if architecture in STEERING:
         return STEERING[architecture]()
-    return BUILD[architecture](PIXELS[family])
+    from neurotest.zoo.voices import HEARING  # built of blocks above
+
+    return HEARING[family, architecture]()
