@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neurotest.zoo.steering import STEERING
-
 
 class Pixels(NamedTuple):
     """Mean and standard deviation of a data set's training images per channel, for images in 0 .. 1."""
@@ -256,8 +254,7 @@ def build(family: str, architecture: str) -> nn.Module:
     """An architecture with fresh weights for the inputs of a data set, in training mode."""
     if architecture in BUILD:
         return BUILD[architecture](PIXELS[family])
-    if architecture in STEERING:
-        return STEERING[architecture]()
+    from neurotest.zoo.steering import STEERING
     from neurotest.zoo.voices import HEARING  # built of blocks above
 
-    return HEARING[family, architecture]()
+    return STEERING[architecture]() if architecture in STEERING else HEARING[family, architecture]()
