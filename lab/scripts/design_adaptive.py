@@ -29,9 +29,9 @@ from neurotest import rng, zoo
 from neurotest.data.source import Source
 from neurotest.select.adaptive import learner
 from neurotest.select.adaptive import learning as looping
+from neurotest.select.adaptive import loop as scan
 from neurotest.select.adaptive.learning import Loop
 from neurotest.select.adaptive.remaining import Draw, Remaining, sampled
-from neurotest.select.adaptive.selector import loop as scan
 from neurotest.stats.bootstrap import Interval, mean_interval
 
 BUDGETS = (0.01, 0.05, 0.10, 0.15, 0.20)

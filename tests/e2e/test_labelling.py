@@ -17,7 +17,7 @@ from neurotest import load
 from neurotest.data.spec import data
 from neurotest.pictures import Preprocess
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.selector import loop
+from neurotest.select.adaptive import loop
 
 Cli = Callable[..., Any]
 ROUNDS, SIZE = 5, 6

@@ -20,8 +20,8 @@ def open_zoo(rest: str, wanted: Wanted) -> Source:
         from neurotest.data import complete  # archives and their readers
 
         if name not in complete.SETS:
-            known = near(name, [*HERE, *complete.SETS])
-            raise BadInput(f"zoo:{rest}: there is no data set {name!r}. {known} Write zoo:NAME/SPLIT, like zoo:mnist/test")
+            nearest = near(name, [*HERE, *complete.SETS])
+            raise BadInput(f"zoo:{rest}: there is no data set {name!r}. {nearest} Write zoo:NAME/SPLIT, like zoo:mnist/test")
     if not split:
         raise BadInput(f"zoo:{name} names no split: write zoo:{name}/test or zoo:{name}/train")
     split, at, seed = split.partition("@")

@@ -106,11 +106,11 @@ def load(command: str | None = None) -> None:
 
 def _may_apply(text: str, command: str | None) -> bool:
     """Whether a module with this text has a section for runs of a command; yes, where it does not spell out for which."""
-    for begun in text.split("\n@section(")[1:]:
-        named = re.search(r"\bcommands=(\w+|\(.*?\))", begun.partition("\ndef ")[0])
-        if named and named[1].isidentifier():
-            named = re.search(rf"^{named[1]} = (\(.*?\))$", text, re.MULTILINE)
-        if command is None or not named or "*" in named[1] or f'"{command}"' in named[1]:
+    for decorated in text.split("\n@section(")[1:]:
+        commands = re.search(r"\bcommands=(\w+|\(.*?\))", decorated.partition("\ndef ")[0])
+        if commands and commands[1].isidentifier():
+            commands = re.search(rf"^{commands[1]} = (\(.*?\))$", text, re.MULTILINE)
+        if command is None or not commands or "*" in commands[1] or f'"{command}"' in commands[1]:
             return True
     return False
 

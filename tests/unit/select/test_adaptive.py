@@ -14,10 +14,10 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.mutate.pools import nss_pool
 from neurotest.select import compare, select
+from neurotest.select.adaptive import Adaptive, loop
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.learning import Loop
 from neurotest.select.adaptive.remaining import Draw, sampled
-from neurotest.select.adaptive.selector import Adaptive, loop
 from neurotest.stats.bootstrap import wilson
 from neurotest.stats.faults import fdr
 

@@ -15,8 +15,7 @@ from neurotest.errors import BadInput
 from neurotest.mutate.pools import nss_pool
 from neurotest.runs.store import Run
 from neurotest.select import select
-from neurotest.select.adaptive import labelling, proposals, rounds, stored
-from neurotest.select.adaptive.selector import loop
+from neurotest.select.adaptive import labelling, loop, proposals, rounds, stored
 
 pytestmark = pytest.mark.plain
 

@@ -373,8 +373,8 @@ def build_guide(guide: str | Guide | Criterion, *, layers: str | None = None, ne
     name = registry.parse(guide)[0]
     guides = registry.names("guide")
     if name not in guides | registry.names("criterion"):
-        known = [*registry.entries("guide"), *registry.entries("criterion")]
-        raise BadInput(f"unknown guide {name!r}. {near(name, known)}")
+        allowed = [*registry.entries("guide"), *registry.entries("criterion")]
+        raise BadInput(f"unknown guide {name!r}. {near(name, allowed)}")
     method = registry.build("guide" if name in guides else "criterion", guide)
     if name in guides and not {f.name for f in dataclasses.fields(method)} >= options.keys():
         raise BadInput(f"the guide {name} takes no --layers or --neuron: they belong to coverage criteria.")
