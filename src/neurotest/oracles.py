@@ -21,7 +21,6 @@ from neurotest.errors import BadInput
 from neurotest.target import Target
 from neurotest.target.outputs import Bins, read_tolerance
 
-NONFINITE = "nonfinite"
 Wrong = NDArray[np.bool_]
 
 
@@ -141,13 +140,13 @@ class Metamorphic:
         return _Simple("metamorphic", lambda logits, roots: far(bins, logits, roots.values(bins), bound), tolerance=bound)
 
 
-@registry.register("oracle", NONFINITE, paper="TensorFuzz, ICML 2019", cost="nothing")
+@registry.register("oracle", "nonfinite", paper="TensorFuzz, ICML 2019", cost="nothing")
 @dataclass(frozen=True, kw_only=True)
 class NonFinite:
     """A logit is NaN or infinite. Always in force; named alone, nothing else is a fault."""
 
     def begin(self, target: Target) -> Check:
-        return _Simple(NONFINITE, lambda logits, roots: predicted(logits) < 0)
+        return _Simple("nonfinite", lambda logits, roots: predicted(logits) < 0)
 
 
 @registry.register("oracle", "regression", paper="", cost="nothing", main="tolerance")

@@ -5,16 +5,20 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 
 from neurotest.errors import Remark
 
 
+def points(kind: str) -> EntryPoints:
+    return entry_points(group=f"neurotest.{kind.replace(' ', '_')}")
+
+
 def load(kind: str, name: str | None = None) -> list[Any]:
     """What other packages bring of a kind, all of it or by name. What they print goes to standard error."""
     loaded = []
-    for point in entry_points(group=f"neurotest.{kind.replace(' ', '_')}"):
+    for point in points(kind):
         if name not in (None, point.name):
             continue
         try:

@@ -1,7 +1,8 @@
 """What exists, by kind and name: methods register themselves in one line, and lists, docs and the command line read it.
 
-The modules of a kind are found and imported when it is first asked for; other people's come by the entry point group
-`neurotest.KIND` (`name = "package.module"`). A method is written `name(option=value)`: `build` reads that, `text` writes it.
+Which module registers which name is read from its text: to find a name imports its module, to list a kind all of them. Other
+people's come by the entry point group `neurotest.KIND` (`name = "package.module"`). A method is written `name(option=value)`:
+`build` reads that, `text` writes it.
 """
 
 from __future__ import annotations
@@ -130,20 +131,28 @@ def _is_ours(make: Callable[..., Any]) -> bool:
     return make.__module__.partition(".")[0] == "neurotest"
 
 
-def modules(kind: str) -> list[str]:
-    """The modules of this package that register something of a kind."""
-    registers = re.compile(rf'register\(\s*"{re.escape(kind)}"')
+def modules(kind: str) -> dict[str, str]:
+    """The names of a kind that this package registers, as the text of its modules has them, each with its module."""
+    return _modules(kind, KINDS.get(kind, ()))
+
+
+@functools.cache
+def _modules(kind: str, places: tuple[str, ...]) -> dict[str, str]:
+    registers = re.compile(rf'register\(\s*"{re.escape(kind)}",\s*"([^"]+)"')
     root = Path(__file__).parent
-    files = (
-        file for place in KINDS[kind] for file in ([root / place] if place.endswith(".py") else (root / place).rglob("*.py"))
+    files = sorted(
+        file for place in places for file in ([root / place] if place.endswith(".py") else (root / place).rglob("*.py"))
     )
-    registering = sorted(file.relative_to(root) for file in files if registers.search(file.read_text(encoding="utf-8")))
-    return [".".join(("neurotest", *file.with_suffix("").parts)).removesuffix(".__init__") for file in registering]
+    return {name: _module(file.relative_to(root)) for file in files for name in registers.findall(file.read_text("utf-8"))}
+
+
+def _module(file: Path) -> str:
+    return ".".join(("neurotest", *file.with_suffix("").parts)).removesuffix(".__init__")
 
 
 @functools.cache
 def _load(kind: str) -> None:
-    for module in modules(kind):
+    for module in dict.fromkeys(modules(kind).values()):
         importlib.import_module(module)
     plugins.load(kind)
 
@@ -160,7 +169,17 @@ def entries(kind: str) -> dict[str, Entry]:
     return dict(_entries.get(kind, {}))
 
 
+def names(kind: str) -> set[str]:
+    """The names of `entries`; no module is imported for them, unless other packages bring some."""
+    return set(entries(kind)) if plugins.points(kind) else {*modules(kind), *_entries.get(kind, {})}
+
+
 def find(kind: str, name: str) -> Entry:
+    """The entry of a name; of this package's modules only the one that registers it is imported."""
+    if name in modules(kind):
+        importlib.import_module(modules(kind)[name])
+        if name in _entries.get(kind, {}):
+            return _entries[kind][name]
     registered = entries(kind)
     if name not in registered:
         for entry in registered.values():  # by class: older runs store what repr gives

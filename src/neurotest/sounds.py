@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Samples = NDArray[np.int16]
 Floats = NDArray[np.float64]
 
+SUFFIXES = (".wav", ".flac", ".ogg", ".oga")  # of files that are read
 RATES = (1_000, 192_000)  # samples a second that are believed
 HEADER = struct.Struct("<4sI4s4sIHHIIHH4sI")
 PLAIN = b"axes" + struct.pack("<II", 4, 1)  # a chunk of our own behind the samples: the input has no axis for the channel

@@ -44,6 +44,24 @@ def test_functions_that_share_a_name_with_a_package_stay_callable(first: str) ->
     assert in_new_process(code).strip() == "[]"
 
 
+COUNTED = """
+import sys
+from neurotest.cli.app import main
+main()
+print(sum(name.partition(".")[0] == "neurotest" for name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize(("page", "most"), [("--no-report", 120), (None, 200)])
+def test_a_selection_imports_what_it_needs(page: str | None, most: int, tmp_path: Path) -> None:
+    """One method of all, and of the sections those of its page."""
+    words = ["zoo:fashion-lenet5", "zoo:fashion-mnist/test[:100]", "--method", "deepgini", "--budget", "5", "--out", "run"]
+    command = [sys.executable, "-c", COUNTED, "select", *words, *([page] if page else [])]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "run" / "report.html").exists() == (page is None)
+    assert int(ended.stdout.split()[-1]) <= most
+
+
 def test_embedded_data_weights_and_scripts_of_others_are_named_in_the_notice() -> None:
     root = Path(__file__).parents[2]
     notice = (root / "NOTICE").read_text()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,6 +132,58 @@ def test_another_package_does_not_take_a_name_of_ours(kind: str) -> None:
     with pytest.raises(ValueError, match="registered twice"):
         registry.register(kind, "spoke", paper="", cost="")(other)
     assert registry.find(kind, "spoke").make is ours
+
+
+def test_which_module_registers_what_is_read_from_its_text() -> None:
+    """A name that is not written beside its kind could not be found without importing everything."""
+    for kind in registry.kinds():
+        own = {
+            name: e.make.__module__ for name, e in registry.entries(kind).items() if e.make.__module__.startswith("neurotest.")
+        }
+        assert registry.modules(kind) == own, kind
+        assert registry.names(kind) == set(registry.entries(kind)), kind
+    source = Path(registry.__file__).parent
+    files = [file for file in source.rglob("*.py") if file != Path(registry.__file__)]
+    named = sum(len(re.findall(r'register\(\s*"[a-z ]+",\s*"', file.read_text())) for file in files)
+    assert named == sum(len(re.findall(r"\bregister\(", file.read_text())) for file in files)
+    assert named == sum(len(registry.modules(kind)) for kind in registry.kinds())
+
+
+@pytest.mark.parametrize(
+    ("ask", "imported"),
+    [
+        ("registry.build('selector', 'maxp')", {"uncertainty"}),
+        ("registry.find('selector', 'bald')", {"dropout", "uncertainty"}),
+        ("registry.names('selector')", set()),
+        ("registry.find('selector', 'MaxP')", {"uncertainty", "dropout", "ats", "greedy"}),  # by class: of all of them
+    ],
+)
+def test_asking_for_one_method_imports_one(ask: str, imported: set[str]) -> None:
+    code = f"import sys; from neurotest import registry; {ask}; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    selectors = {"uncertainty", "dropout", "ats", "greedy"}
+    assert {name for name in selectors if f"neurotest.select.{name}" in modules} == imported
+
+
+def test_methods_of_another_package_are_found_and_do_not_replace_ours(tmp_path: Path) -> None:
+    """One that cannot be loaded is named."""
+    (tmp_path / "theirs.py").write_text(
+        "from neurotest import registry\nfrom neurotest.select.scorer import OutputScorer\n\n\n"
+        "@registry.register('selector', 'further', paper='', cost='')\nclass Further(OutputScorer):\n    'Theirs.'\n\n\n"
+        "@registry.register('selector', 'maxp', paper='', cost='')\nclass MaxP(OutputScorer):\n    'Theirs, too.'\n"
+    )
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no such device')")
+    about = tmp_path / "theirs-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[neurotest.selector]\nany = theirs\nsquare = broken\n")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from neurotest import registry\n"
+        "print(*(registry.find('selector', name).make.__module__ for name in ('maxp', 'further', 'deepgini')))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["neurotest.select.uncertainty", "theirs", "neurotest.select.uncertainty"]
+    assert "the selector 'square' of the package theirs cannot be loaded" in ended.stderr
 
 
 def test_everything_registered_can_be_described() -> None:

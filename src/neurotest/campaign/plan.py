@@ -182,7 +182,7 @@ def read_guide(guide: Any, **overrides: str | None) -> Guide:
     """A guide, or the one that a run names; criteria of the first versions stand there as their repr."""
     if isinstance(guide, Mapping):
         read_method("guide", guide)  # refuses, and says that it must be given again
-    if isinstance(guide, str) and registry.parse(guide)[0] not in {**registry.entries("guide"), **registry.entries("criterion")}:
+    if isinstance(guide, str) and registry.parse(guide)[0] not in registry.names("guide") | registry.names("criterion"):
         class_name = registry.parse(guide)[0]
         for kind in ("guide", "criterion"):
             if any(entry.make.__name__ == class_name for entry in registry.entries(kind).values()):

@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from neurotest.data.ahead import ahead
 from neurotest.data.listing import File
-from neurotest.data.source import Array, ArraySource, Skipped, Source, Wanted, content_ids
+from neurotest.data.source import IN_MEMORY, Array, ArraySource, Skipped, Source, Wanted, content_ids
 from neurotest.errors import BadInput
 from neurotest.pictures import Unusable
 
-IN_MEMORY = 1 << 30  # up to so many bytes are kept; beyond that files are decoded each time they are read
 F = TypeVar("F", bound=File)
 G = TypeVar("G", bound=File, contravariant=True)
 

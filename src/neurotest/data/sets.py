@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from neurotest import files, registry
-from neurotest.data import cifar, driving, idx, speakers
-from neurotest.data.fetch import COMPLETE, NAMES
+from neurotest import registry
 from neurotest.data.source import ArraySource, Source, Wanted
 from neurotest.errors import BadInput, near
 from neurotest.zoo import embedded, lanes, speech
-from neurotest.zoo.speakers import NAME as SPEAKERS
 
-FULL = "-full"
+HERE = (*embedded.PARTS, speech.NAME, lanes.NAME)  # embedded or generated
 
 
 @registry.register("data source", "zoo", paper="", cost="the images are held in memory; unpacking 10,000 takes about 0.3 s")
 def open_zoo(rest: str, wanted: Wanted) -> Source:
     """Data sets by name: `zoo:NAME/SPLIT` (embedded), `zoo:NAME-full/SPLIT` (complete), `zoo:NAME/nss-pool@SEED` (generated)."""
     name, _, split = rest.partition("/")
-    sets = [*embedded.PARTS, speech.NAME, lanes.NAME, driving.NAME, *(complete + FULL for complete in NAMES)]
-    if name not in sets:
-        raise BadInput(f"zoo:{rest}: there is no data set {name!r}. {near(name, sets)} Write zoo:NAME/SPLIT, like zoo:mnist/test")
+    if name not in HERE:
+        from neurotest.data import complete  # archives and their readers
+
+        if name not in complete.SETS:
+            nearest = near(name, [*HERE, *complete.SETS])
+            raise BadInput(f"zoo:{rest}: there is no data set {name!r}. {nearest} Write zoo:NAME/SPLIT, like zoo:mnist/test")
     if not split:
         raise BadInput(f"zoo:{name} names no split: write zoo:{name}/test or zoo:{name}/train")
     split, at, seed = split.partition("@")
@@ -30,12 +30,11 @@ def open_zoo(rest: str, wanted: Wanted) -> Source:
         if at:
             raise BadInput(f"zoo:{rest}: {split} has no seed; a slice is zoo:{name}/{split}[:1000] or zoo:{name}/{split}@0:1000")
         return _plain(name, split, wanted)
-    generated = registry.entries("split")
-    if split not in generated:
-        raise BadInput(f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *generated])}")
+    if split not in registry.names("split"):
+        raise BadInput(f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *registry.entries('split')])}")
     if not re.fullmatch(r"\d{1,18}", seed):
         raise BadInput(f"zoo:{rest}: seed {seed!r}; expected an integer of at least 0, such as zoo:{name}/{split}@0")
-    source: Source = generated[split].make(source=_plain(name, "test", Wanted()), seed=int(seed))
+    source: Source = registry.find("split", split).make(source=_plain(name, "test", Wanted()), seed=int(seed))
     source.spec = f"zoo:{rest}"
     return source
 
@@ -48,34 +47,27 @@ def _plain(name: str, split: str, wanted: Wanted) -> Source:
         return source
     if name == lanes.NAME:
         return ArraySource(*lanes.load(split, wanted.first), spec=spec)
-    if name == driving.NAME:
-        return driving.read(split, wanted, spec=spec)
-    if not name.endswith(FULL):
+    if name in embedded.PARTS:
         x, y, classes = embedded.load(name, split)
         return ArraySource(x[: wanted.first], y[: wanted.first], spec=spec, classes=classes)
-    plain = name.removesuffix(FULL)
-    if plain == cifar.NAME:
-        return cifar.read(split, wanted, spec=spec)
-    if plain == SPEAKERS:
-        return speakers.read(split, wanted, spec=spec)
-    prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
-    if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
-        raise BadInput(f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR).")
-    return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.classes(plain))
+    from neurotest.data import complete
+
+    return complete.read(name, split, wanted, spec=spec)
 
 
 def listed() -> list[dict[str, Any]]:
     """Every data set: how it is written, whether its test split is here, and the command that brings it."""
     from neurotest import zoo
+    from neurotest.data import complete
 
     generated = (speech.NAME, lanes.NAME)
     rows = [{"name": name, "spec": f"zoo:{name}/test", "here": True, "get": ""} for name in generated]
     for name, parts in embedded.PARTS.items():
         here = all(zoo.packaged(f"data/{file}") for file in parts["test"].files)
         rows.append({"name": name, "spec": f"zoo:{name}/test", "here": here, "get": "" if here else zoo.LAB})
-    for name in (*NAMES, driving.NAME):
-        spec = f"zoo:{name}/test" if name == driving.NAME else f"zoo:{name}{FULL}/test"
-        rows.append({"name": spec[4:-5], "spec": spec, "here": _complete(spec), "get": f"neurotest data get {name}"})
+    for name in complete.SETS:
+        spec, get = f"zoo:{name}/test", f"neurotest data get {name.removesuffix(complete.FULL)}"
+        rows.append({"name": name, "spec": spec, "here": _complete(spec), "get": get})
     return rows
 
 

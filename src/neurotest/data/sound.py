@@ -20,10 +20,10 @@ from neurotest.data.source import Array, Skipped, Source, Wanted, shape_text
 from neurotest.errors import BadInput
 from neurotest.pictures import Unusable
 from neurotest.reading import reason
-from neurotest.sounds import RATES
+from neurotest.sounds import RATES, SUFFIXES
 
 KIND = Kind(
-    prefix="wav", things="sounds", formats="WAV, FLAC and Ogg", suffixes=(".wav", ".flac", ".ogg", ".oga"),
+    prefix="wav", things="sounds", formats="WAV, FLAC and Ogg", suffixes=SUFFIXES,
     others=(".mp3", ".m4a", ".aac", ".opus", ".aif", ".aiff", ".wma", ".au"),
 )  # fmt: skip
 LONGEST = 60  # seconds of one input

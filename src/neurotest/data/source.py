@@ -19,6 +19,7 @@ from neurotest.sounds import is_sound
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data
+IN_MEMORY = 1 << 30  # up to so many bytes are kept; beyond that inputs are decoded each time they are read
 MANY = 10_000  # inputs compared in one go: what is kept of all small ones would outweigh everything else that is kept per input
 
 

@@ -8,19 +8,13 @@ import re
 import numpy as np
 
 from neurotest import registry
-from neurotest.data import folder, idx, npz, parquet, sets, sound, webdataset
 from neurotest.data.objects import AnyData, from_object
 from neurotest.data.source import ArraySource, Origin, Source, Wanted, check_shape
 from neurotest.errors import BadInput, near
 from neurotest.pictures import Preprocess
-
-# Importing a reader registers it.
 from neurotest.public import public
 from neurotest.reading import user_path
 from neurotest.sounds import is_sound
-from neurotest.zoo import embedded
-
-__all__ = ["data", "folder", "idx", "npz", "parquet", "sets", "sound", "webdataset"]
 
 SPELLINGS = (
     "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, parquet:FILE#image,label, webdataset:FILES.tar, wav:FOLDER, "
@@ -150,20 +144,24 @@ def _cut(source: Source, part: slice, limit: int | None) -> Source:
 
 def open_source(where: str, wanted: Wanted) -> Source:
     """What a spec without a slice stands for."""
-    readers = registry.entries("data source")
     prefix, colon, rest = where.partition(":")
-    if colon and prefix in readers:
+    if colon and prefix in registry.names("data source"):
         if not rest:
             raise BadInput(f"{where} names nothing after the colon: write {SPELLINGS}.")
-        source: Source = readers[prefix].make(rest, wanted)
+        source: Source = registry.find("data source", prefix).make(rest, wanted)
         return source
     if colon and re.fullmatch(r"[a-z]\w+", prefix) and not user_path(where).exists():
-        raise BadInput(f"{where}: there is no data source {prefix!r}. {near(prefix, readers)} Write {SPELLINGS}.")
+        raise BadInput(
+            f"{where}: there is no data source {prefix!r}. {near(prefix, registry.entries('data source'))} Write {SPELLINGS}."
+        )
     raise BadInput(f"{where or 'the empty text'} has no source. {_suggestion(where)}")
 
 
 def _suggestion(where: str) -> str:
     """The spellings that would work for a spec without a source, most likely first."""
+    from neurotest.data import complete, idx
+    from neurotest.zoo import embedded
+
     path = user_path(where.partition("#")[0])
     likely: list[str] = []
     if where and path.is_dir():
@@ -173,6 +171,6 @@ def _suggestion(where: str) -> str:
     elif where and idx.find_file(path, idx.IMAGES):
         likely.append(f"idx:{where}")
     name, _, split = where.partition("/")
-    if name.removesuffix(sets.FULL) in embedded.PARTS:
+    if name.removesuffix(complete.FULL) in embedded.PARTS:
         likely.append(f"zoo:{name}/{split or 'test'}")
     return f"Did you mean {' or '.join(likely)} ?" if likely else f"Write {SPELLINGS}."

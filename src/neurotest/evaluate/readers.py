@@ -56,15 +56,15 @@ class Stored:
 def read_suite(path: str | Path, target: AnyTarget | None = None) -> Stored:
     """The suite of a finished run, with the target it was made on (checked by fingerprint)."""
     with Run.open(path) as run:
-        readers = registry.entries("suite")
         command = str(run["command"])
-        if command not in readers:
-            raise BadInput(f"{run.path} is a run of {command!r}, which makes no suite: evaluate runs of {', '.join(readers)}.")
+        if command not in registry.names("suite"):
+            readers = ", ".join(registry.entries("suite"))
+            raise BadInput(f"{run.path} is a run of {command!r}, which makes no suite: evaluate runs of {readers}.")
         if run["state"] != "done":
             raise BadInput(f"{run.path} is not finished: finish it first, then judge it.")
         if not isinstance(run["config"], dict):
             raise BadInput(f"{run.path} has no configuration: it is damaged.")
-        suite: Stored = readers[command].make(run, target)
+        suite: Stored = registry.find("suite", command).make(run, target)
         return suite
 
 

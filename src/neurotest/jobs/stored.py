@@ -105,7 +105,7 @@ def _stored(run: Run) -> tuple[list[Any], list[Description]]:
 
 def named_code(config: Mapping[str, Any]) -> dict[str, list[str | None]]:
     """The further networks that oracles and other methods name, each with what it means here: the file and its hash."""
-    sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo", "timm", "torchvision"}))
+    sources = "|".join(sorted(registry.names("target source") - {"zoo", "timm", "torchvision"}))
     stored = [config.get(key) for key in METHODS] if isinstance(config, Mapping) else []
     specs = [spec.strip() for text in _texts(stored) for spec in text.split("+")]
     code: dict[str, list[str | None]] = {}
@@ -136,7 +136,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
     """An oracle or another method may name a further network: in a run from elsewhere it must be one of the zoo."""
-    sources = "|".join(sorted(set(registry.entries("target source")) - {"zoo"}))
+    sources = "|".join(sorted(registry.names("target source") - {"zoo"}))
     for key, value in config.items():
         if key not in NAMES and any(re.search(rf"\b({sources})\s*:", text) for text in _texts(value)):
             raise BadInput(

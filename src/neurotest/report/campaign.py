@@ -96,11 +96,6 @@ def goals(run: Run) -> Row | None:
     }  # fmt: skip
 
 
-@section("neurons", title="Neurons the faults are caused by", order=40, holds=("neurons",))
-def neurons(run: Run) -> Row:
-    return {"neurons": run["neurons"]}
-
-
 def _tolerance(run: Run) -> float | None:
     """How far an answer may move, where the network predicts a quantity: what the oracle says, or the target's own tolerance."""
     described = run["config"].get("description") or {}
@@ -119,7 +114,7 @@ def _tolerance(run: Run) -> float | None:
     return bins.tolerance
 
 
-@section("families", title="Fault families", order=50, commands=(*COMMANDS, "swarm"))
+@section("families", title="Fault families", order=50, commands=("fuzz", "merge", "swarm"))
 def fault_families(run: Run) -> Row:
     grouped = families(run.path)
     x, rows_of_seeds = Store(run).seeds()

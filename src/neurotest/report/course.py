@@ -12,11 +12,11 @@ from neurotest.campaign.status import control_of, tally_of
 from neurotest.campaign.store import Store
 from neurotest.generate.fuzz.mutants import Key
 from neurotest.report import charts
-from neurotest.report.campaign import COMMANDS
 from neurotest.report.section import Row, section
 from neurotest.runs.store import Run
 from neurotest.stats.bootstrap import wilson
 
+COMMANDS = ("fuzz", "merge")
 POINTS = 150  # of a curve
 PASSES = "Families, seeds with a fault and faults over forward passes{beside}. A curve that still rises has not found everything."
 PASSES_HIDE = (

@@ -23,7 +23,7 @@ from neurotest.runs.codec import decode
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
-COMMANDS = ("fuzz", "merge", "swarm", *SUITES)
+COMMANDS = ("fuzz", "merge", "swarm", "attack", "diff", "illuminate")
 MOST = 250  # seeds, and faults
 COLOURED = 10  # classes
 NAMES = {"tsne": "t-SNE", "umap": "UMAP"}

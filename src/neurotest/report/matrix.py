@@ -15,7 +15,7 @@ from neurotest.report.section import Row, section
 from neurotest.runs.folder import RunFile
 from neurotest.runs.store import Run
 
-COMMANDS = ("fuzz", "merge", "swarm", *SUITES)
+COMMANDS = ("fuzz", "merge", "swarm", "attack", "diff", "illuminate")
 SIDE = 20  # classes in a row or column; more are counted, not shown
 LABELS = 8  # of more classes than these a cell has no room for a large picture
 

@@ -60,7 +60,7 @@ def write_report(run_path: Path | str, out: Path | str | None = None, *, layout:
 
 def run_page(run: Run, **options: Any) -> str:
     """options: what sections that have an option of that name are given."""
-    applying = [section for section in sections() if section.applies(run)]
+    applying = [section for section in sections(run["command"]) if section.applies(run)]
     if applying and run["state"] != "done":
         raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
     blocks = [block for section in applying if (block := _block(section, run, options)) is not None]

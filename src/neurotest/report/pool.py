@@ -9,9 +9,10 @@ import numpy as np
 from neurotest.generate.outcome import class_name
 from neurotest.report import charts
 from neurotest.report.section import Row, section
-from neurotest.report.selection import COMMANDS, wrong_inputs
+from neurotest.report.selection import wrong_inputs
 from neurotest.runs.store import Run
 
+COMMANDS = ("select", "demo")
 BINS = 30
 PANELS = 4  # methods
 LUMP = 0.9  # of all scores in one bar: there is nothing to see
@@ -22,8 +23,8 @@ BALANCE = "Which share of the pool, and of the picks of {method}, the network ta
 BALANCE_HIDE = "the true classes; a class that is picked often is one the network confuses often, or one that it overuses."
 
 
-@section("scores", title="Scores", order=36, commands=COMMANDS, template="chart.html.j2")
-def scores(run: Run) -> Row | None:
+@section("score-distribution", title="Scores", order=36, commands=COMMANDS, template="chart.html.j2")
+def score_distribution(run: Run) -> Row | None:
     """A histogram for each method that gives finite scores, with the lowest score that was picked."""
     wrong = wrong_inputs(run.inputs())
     rows: list[Row] = []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from neurotest import plugins
@@ -81,8 +82,7 @@ def section(
     """Function decorator. `template` is by default `NAME.html.j2` in the folder `templates` of the function's package."""
 
     def add(content: Content) -> Content:
-        before = _sections[name].content if name in _sections else content
-        if (before.__module__, before.__qualname__) != (content.__module__, content.__qualname__):
+        if name in _sections and _place(_sections[name].content) != _place(content):
             raise ValueError(f"section {name!r} is registered twice")
         file = f"{content.__module__.rpartition('.')[0]}:{template or f'{name}.html.j2'}"
         _sections[name] = Section(name, title, order, commands, holds, file, content, option)
@@ -91,17 +91,31 @@ def section(
     return add
 
 
-@functools.cache
-def load() -> None:
-    """Import everything that registers sections or charts."""
-    from neurotest import report
+def _place(content: Content) -> tuple[str, str]:
+    return content.__module__, content.__qualname__
 
-    for module in pkgutil.iter_modules(report.__path__):
-        importlib.import_module(f"{report.__name__}.{module.name}")
+
+@functools.cache
+def load(command: str | None = None) -> None:
+    """Import every module that may have sections for runs of a command; None: of any."""
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        if _may_apply(file.read_text(encoding="utf-8"), command):
+            importlib.import_module(f"{__package__}.{file.stem}")
     plugins.load("section")
 
 
-def sections() -> list[Section]:
-    """All of them, in the order of the page."""
-    load()
+def _may_apply(text: str, command: str | None) -> bool:
+    """Whether a module with this text has a section for runs of a command; yes, where it does not spell out for which."""
+    for decorated in text.split("\n@section(")[1:]:
+        commands = re.search(r"\bcommands=(\w+|\(.*?\))", decorated.partition("\ndef ")[0])
+        if commands and commands[1].isidentifier():
+            commands = re.search(rf"^{commands[1]} = (\(.*?\))$", text, re.MULTILINE)
+        if command is None or not commands or "*" in commands[1] or f'"{command}"' in commands[1]:
+            return True
+    return False
+
+
+def sections(command: str | None = None) -> list[Section]:
+    """Those that may apply to runs of a command, and perhaps others; None: all of them. In the order of the page."""
+    load(command)
     return sorted(_sections.values(), key=lambda each: (each.order, each.name))

@@ -14,8 +14,7 @@ from neurotest.report import charts, pictures
 from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.rows import InputRow, RankedRow
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.status import status_of
-from neurotest.select.adaptive.stored import ROUNDS
+from neurotest.select.adaptive.proposals import ROUNDS
 from neurotest.select.record import LIKELY
 
 COMMANDS = ("select", "demo")
@@ -110,6 +109,8 @@ def _held(rounds: list[Row]) -> Iterator[Row]:
 @section("rounds", title="Rounds of labelling", order=1, commands=COMMANDS, holds=(ROUNDS,))
 def rounds(run: Run) -> Row:
     """What people's labels showed, beside random; a scan that cannot be read takes away this section and not the page."""
+    from neurotest.select.adaptive.status import status_of  # and the whole of adaptive selection
+
     try:
         return {"status": status_of(run), "problem": None}
     except BadInput as error:

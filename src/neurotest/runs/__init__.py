@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from neurotest.runs.listing import RunInfo, clean, list_runs
 from neurotest.runs.store import Run
 
-__all__ = ["Run", "RunInfo", "clean", "list_runs"]
+__all__ = ["Run"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -53,11 +52,23 @@ def start_module(module: str, stdin: IO[bytes], stdout: IO[bytes]) -> subprocess
     return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL)
 
 
+def wait(process: subprocess.Popen[bytes], check: Callable[[], None]) -> int:
+    """How a process ended. check: called while it runs; what it raises ends the waiting."""
+    while True:
+        check()
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(0.5)
+
+
 def limit_process(*, seconds: int, memory: int) -> None:
     """From now on this process may use so many seconds of the processor and bytes of addresses; if it crashes, it leaves no file.
 
     Seconds of the processor, because those of the clock say how busy the machine is.
     """
+    try:
+        import resource
+    except ImportError:  # not on Windows, where nothing limits it
+        return
     used = resource.getrusage(resource.RUSAGE_SELF)
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

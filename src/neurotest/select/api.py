@@ -20,14 +20,11 @@ from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
 from neurotest.public import public
 from neurotest.scan import BATCH, Progress, check_labels, read, remarks
-from neurotest.select.adaptive.stored import keep_open
-from neurotest.select.estimation import Estimate
 from neurotest.select.exchange import labels_of
 from neurotest.select.record import record
 from neurotest.select.scorer import Pool, Scorer, Scores
 from neurotest.select.scoring import score
-from neurotest.select.selection import Comparison, Quality, Selection
-from neurotest.select.spread import spread as dispersed
+from neurotest.select.selection import Comparison, Estimate, Quality, Selection
 from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
 
@@ -130,7 +127,9 @@ def compare(
                 selections[name] = _selection(candidates, name, scorer, scores, spread=spread, **about)
         if run is not None:
             summary = record(run, target, source, selections, files)
-            keep_open(run, several.left(dict(scores.states)))
+            for name, state in several.left(dict(scores.states)).items():
+                if (keep := getattr(state, "keep", None)) is not None:
+                    keep(run, name)
             finish(run, summary)
     return selections
 
@@ -142,7 +141,7 @@ def default_method(target: Target) -> str:
 
 def build(method: str | Scorer) -> Any:
     """The selector, or estimator, that a text stands for."""
-    if isinstance(method, str) and registry.parse(method)[0] in registry.entries("estimator"):
+    if isinstance(method, str) and registry.parse(method)[0] in registry.names("estimator"):
         return registry.build("estimator", method)
     return registry.build("selector", method)
 
@@ -155,6 +154,8 @@ def _selection(
     weights = getattr(state, "weights", None)
     near = None
     if spread and weights is None:
+        from neurotest.select.spread import spread as dispersed
+
         order, near = dispersed(pool, order)
     quality = estimate = None
     if weights is not None:

@@ -14,6 +14,7 @@ from neurotest.checks import choices, integer
 from neurotest.devices import exact
 from neurotest.registry import register
 from neurotest.select.scorer import OutputScorer, OutputState, Partner, Pool
+from neurotest.select.uncertainty import entropy
 from neurotest.target import Trace
 
 COST = "1 + `samples` forward passes per input, 8 bytes kept per input"
@@ -22,12 +23,6 @@ DIFFERS = (
     "serves all inputs, so a pass is one thinned network, batch size and order change nothing and a seed repeats it; "
     "peers draw a mask per input."
 )
-
-
-def entropy(probs: Tensor) -> Tensor:
-    """In bits, over the last axis; 0 log 0 is 0."""
-    bits: Tensor = -torch.special.xlogy(probs, probs).sum(dim=-1) / np.log(2)
-    return bits
 
 
 def variation_ratio(probs: Tensor) -> Tensor:

@@ -13,33 +13,9 @@ from neurotest.checks import choices, integer
 from neurotest.registry import register
 from neurotest.select.hidden import Hidden, Kept
 from neurotest.select.scorer import Pool
-from neurotest.stats.bootstrap import Interval, wilson
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The accuracy on the pool that follows from the labelled picks, with a 95 % interval, and the truth if there is one."""
-
-    accuracy: Interval
-    labelled: int
-    truth: float | None = None
-
-    @classmethod
-    def of(cls, right: NDArray[np.bool_], weights: Floats, truth: float | None = None) -> Estimate:
-        """right, weights: of the labelled picks. Unequal weights are worth fewer equal ones."""
-        weights = weights / weights.sum()
-        size = 1 / float(np.square(weights).sum())
-        share = min(1.0, max(0.0, float((weights * right).sum())))
-        interval = wilson(share * size, size)  # type: ignore[arg-type]  # a share of an effective number need not be an integer
-        return cls(Interval(share, interval.low, interval.high), len(right), truth)
-
-    def to_dict(self) -> dict[str, Any]:
-        value, low, high = self.accuracy
-        content = {"accuracy": value, "accuracy_interval": [low, high], "accuracy_labels": self.labelled}
-        return content if self.truth is None else {**content, "accuracy_true": self.truth}
 
 
 def as_scores(picks: Ints, n: int) -> Floats:

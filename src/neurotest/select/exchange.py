@@ -33,7 +33,7 @@ from neurotest.runs.export import cell
 from neurotest.runs.folder import RunFile
 from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.stored import ROUNDS, rounds_of
+from neurotest.select.adaptive.proposals import ROUNDS, rounds_of
 from neurotest.select.quantities import OFF, RIGHT, kept
 from neurotest.target import Target
 from neurotest.target.outputs import Bins

@@ -268,7 +268,8 @@ class _Scores(Job[ScoreResult]):
         pool = Pool(self.target, sample, int(self.settings["seed"]), train=self.train, batch=self.batch)
         several = Several(self.scorers)
         scoring = begin(pool, self.scorers, several)
-        scoring.partners.count = len(self.source)
+        if scoring.partners is not None:
+            scoring.partners.count = len(self.source)
         for reason in several.errors.values():
             raise BadInput(reason)
         if size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,9 +16,11 @@ from neurotest.errors import BadInput
 from neurotest.measure.several import Several
 from neurotest.pieces import Piece, pass_over
 from neurotest.scan import Batch, Progress, wanted
-from neurotest.select.partners import Partners
 from neurotest.select.scorer import Partner, Pool, Scorer, Scores, State, check_outputs, sample_first
 from neurotest.target import Probe, Target, Trace, Want
+
+if TYPE_CHECKING:
+    from neurotest.select.partners import Partners
 
 Result = tuple[Several, dict[str, Any], NDArray[np.int64]]
 
@@ -58,13 +60,22 @@ def begin(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> Scorin
     profiles, traces = ([want for kind, want in needs if kind == wanted_kind] for wanted_kind in ("profile", "traces"))
     pool.context.gather(profiles, traces, "the selection")
     states: dict[str, State] = {}
-    partners = Partners(pool.seed, len(pool))
+    partners = _partners(pool, scorers)
     for name, scorer in several.left(dict(scorers)).items():
         with several.attempt(name):
-            if scorer.partner is not None:
+            if scorer.partner is not None and partners is not None:
                 partners.check(pool.target, scorer.partner)
             states[name] = scorer.start(pool)
     return Scoring(dict(scorers), states, several, partners, np.full(len(pool), -1))
+
+
+def _partners(pool: Pool, scorers: Mapping[str, Scorer]) -> Partners | None:
+    """None where no method has any: mutations are imported for those that do."""
+    if all(scorer.partner is None for scorer in scorers.values()):
+        return None
+    from neurotest.select.partners import Partners
+
+    return Partners(pool.seed, len(pool))
 
 
 def _counted(source: Source, target: Target, part: Batch, trace: Trace) -> NDArray[np.int64]:
@@ -82,7 +93,7 @@ class Scoring:
     scorers: Mapping[str, Scorer]
     states: dict[str, State]
     several: Several
-    partners: Partners
+    partners: Partners | None
     predictions: NDArray[np.int64]
     lead: int = 0
     piece: Piece | None = None
@@ -101,6 +112,7 @@ class Scoring:
             with self.several.attempt(name):
                 partner = self.scorers[name].partner
                 if partner is not None and partner not in traces:
+                    assert self.partners is not None
                     traces[partner] = self.partners.traces(partner, probe, self.piece.source, self.piece.index, part)
                 index = places if name in self.live else part.index
                 self.states[name].update(index, trace, () if partner is None else traces[partner])
@@ -149,7 +161,7 @@ class Scoring:
         states = {name: new for name, state in self.several.left(self.states).items() if (new := _fresh(state, 0)) is not None}
         scorers = {name: self.scorers[name] for name in states}
         empty = np.empty(0, dtype=np.int64)
-        partners = self.partners.portable()
+        partners = self.partners and self.partners.portable()
         return dataclasses.replace(self, states=states, scorers=scorers, partners=partners, predictions=empty) if states else None
 
     def rest(self) -> Scoring | None:

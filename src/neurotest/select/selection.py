@@ -9,16 +9,50 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
 from neurotest.files import write_json
 from neurotest.notebook import Picture, table, view
-from neurotest.select.estimation import Estimate
-from neurotest.select.spread import Nearness
 from neurotest.stats import faults as metrics
-from neurotest.stats.bootstrap import Interval, fdr_interval, order_interval, random_fdr, random_interval
+from neurotest.stats.bootstrap import Interval, fdr_interval, order_interval, random_fdr, random_interval, wilson
 
 DRAWS = 200  # for the metrics that have no closed form: enough for two digits of an interval
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The accuracy on the pool that follows from the labelled picks, with a 95 % interval, and the truth if there is one."""
+
+    accuracy: Interval
+    labelled: int
+    truth: float | None = None
+
+    @classmethod
+    def of(cls, right: NDArray[np.bool_], weights: NDArray[np.float64], truth: float | None = None) -> Estimate:
+        """right, weights: of the labelled picks. Unequal weights are worth fewer equal ones."""
+        weights = weights / weights.sum()
+        size = 1 / float(np.square(weights).sum())
+        share = min(1.0, max(0.0, float((weights * right).sum())))
+        interval = wilson(share * size, size)  # type: ignore[arg-type]  # a share of an effective number need not be an integer
+        return cls(Interval(share, interval.low, interval.high), len(right), truth)
+
+    def to_dict(self) -> dict[str, Any]:
+        value, low, high = self.accuracy
+        content = {"accuracy": value, "accuracy_interval": [low, high], "accuracy_labels": self.labelled}
+        return content if self.truth is None else {**content, "accuracy_true": self.truth}
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """Share of picks that are near duplicates of another pick: with and without spreading, and in a random batch."""
+
+    spread: float
+    plain: float
+    random: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"near_duplicates": self.spread, "near_duplicates_unspread": self.plain, "near_duplicates_random": self.random}
 
 
 @dataclass(frozen=True)

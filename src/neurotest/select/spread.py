@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +9,7 @@ from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.select.hidden import activations
 from neurotest.select.scorer import Pool
+from neurotest.select.selection import Nearness
 from neurotest.stats.neighbours import nearest_other, squared_distances
 from neurotest.target import Want
 
@@ -21,18 +19,6 @@ DEPTH = 4  # so many times the budget, from the top of the ranking, are looked a
 CLOSE = 0.05  # near duplicates: closer than so many of a random batch of the same size are to each other
 MOST = 2000  # of a random batch, which only gives a scale
 LEAST = 200  # distances that scale is taken from: small batches are drawn several times
-
-
-@dataclass(frozen=True)
-class Nearness:
-    """Share of picks that are near duplicates of another pick: with and without spreading, and in a random batch."""
-
-    spread: float
-    plain: float
-    random: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"near_duplicates": self.spread, "near_duplicates_unspread": self.plain, "near_duplicates_random": self.random}
 
 
 def disperse(points: Floats, count: int, reach: float) -> Ints:

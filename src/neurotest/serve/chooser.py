@@ -113,7 +113,8 @@ class Selector:
 
     def choose(self, request: Request) -> Choice:
         from neurotest.runs.store import Run
-        from neurotest.select.adaptive.stored import rounds_of, take_up
+        from neurotest.select.adaptive.proposals import rounds_of
+        from neurotest.select.adaptive.stored import take_up
 
         with Run.open(self.path) as run:
             rounds = rounds_of(run)

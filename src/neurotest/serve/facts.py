@@ -61,8 +61,8 @@ def change_words(run: Run, chain: Chain) -> str:
 
 def judged_by(oracle: str) -> str:
     """An oracle and what it says of a fault."""
-    entry = registry.entries("oracle").get(re.split(r"[:(]", oracle, maxsplit=1)[0])
-    if entry is None:
+    name = re.split(r"[:(]", oracle, maxsplit=1)[0]
+    if name not in registry.names("oracle"):
         return oracle
-    first = re.split(r"[:;.](?:\s|$)", entry.summary, maxsplit=1)[0]
+    first = re.split(r"[:;.](?:\s|$)", registry.find("oracle", name).summary, maxsplit=1)[0]
     return f"{oracle}: {first[:1].lower()}{first[1:]}"

@@ -109,7 +109,7 @@ class Live:
         if self.command in CAMPAIGNS and state != "done":
             return self._so_far(run, state)
         numbers = self._counted(run) if self.command in CAMPAIGNS else []
-        for section in sections():
+        for section in sections(self.command):
             if section.applies(run) and (content := _content(section, run)) is not None:
                 if isinstance(conclusion := content.get("conclusion"), Conclusion):
                     return conclusion, numbers
@@ -155,7 +155,7 @@ class Live:
             began, state = time.monotonic(), self._state(run)
             changed = self._changed(run, state)
             if self._parts["changed"] != changed and (state != "running" or began >= self._parts_due):
-                applying = [section for section in sections() if section.name not in BROWSED and section.applies(run)]
+                applying = [section for section in sections(self.command) if section.name not in BROWSED and section.applies(run)]
                 parts = [part for section in applying if (part := _part(section, run)) is not None]
                 self._parts = {"changed": changed, "parts": parts}
                 self._parts_due = time.monotonic() + 9 * (time.monotonic() - began)

@@ -120,19 +120,19 @@ def _device(device: str) -> str:
 
 def _source(spec: str, trust_pickle: bool, weights: Path | None) -> nn.Module | Target:
     prefix, colon, rest = spec.partition(":")
-    sources = registry.entries("target source")
-    if not colon or prefix not in sources:
-        raise BadInput(_no_source(spec, list(sources)))
+    if not colon or prefix not in registry.names("target source"):
+        raise BadInput(_no_source(spec))
+    source = registry.find("target source", prefix)
     if not rest:
-        raise BadInput(f"{spec!r} names nothing after {prefix}: {sources[prefix].summary}")
+        raise BadInput(f"{spec!r} names nothing after {prefix}: {source.summary}")
     refuse_elsewhere(spec, f"the network {shown(spec)}")
     options: dict[str, Any] = {"trust_pickle": trust_pickle, "weights": weights}
-    options = {name: options[name] for name in inspect.signature(sources[prefix].make).parameters if name in options}
+    options = {name: options[name] for name in inspect.signature(source.make).parameters if name in options}
     before = torch.get_rng_state()
-    network: nn.Module | Target = sources[prefix].make(rest, **options)
+    network: nn.Module | Target = source.make(rest, **options)
     # Whoever drew no random number has no random weights; others are built once more, to see whether they are the same.
     drew = not torch.equal(before, torch.get_rng_state())
-    if weights is None and prefix == "py" and drew and _differ(network, sources[prefix].make(rest)):
+    if weights is None and prefix == "py" and drew and _differ(network, source.make(rest)):
         warnings.warn(RANDOM_WEIGHTS.format(spec), Remark, stacklevel=3)
     return network
 
@@ -143,10 +143,10 @@ def _differ(one: nn.Module | Target, other: nn.Module | Target) -> bool:
     return any(a.shape != b.shape or not torch.equal(a, b) for a, b in pairs)
 
 
-def _no_source(spec: str, sources: list[str]) -> str:
+def _no_source(spec: str) -> str:
     from neurotest import zoo
 
-    if ":" in spec and spec.partition(":")[0] in registry.entries("data source"):
+    if ":" in spec and spec.partition(":")[0] in registry.names("data source"):
         return f"{spec!r} is data, not a network: the target comes first and the data second; are they swapped?"
     if (suffix := Path(spec).suffix.lower()) in FILES:
         return f"{spec!r} has no source: {FILES[suffix].format(spec)}."
@@ -157,7 +157,8 @@ def _no_source(spec: str, sources: list[str]) -> str:
     if (suffix := Path(spec).suffix) in (".pt2", ".onnx"):
         spellings.append(f"{suffix[1:]}:{spec}")
     spellings = spellings or [f"py:{name}:build", f"zoo:{zoo.nearest(name)}"]
-    return f"{spec!r} has no source (known: {', '.join(k + ':' for k in sources)}). Did you mean {' or '.join(spellings)} ?"
+    sources = ", ".join(f"{name}:" for name in registry.entries("target source"))
+    return f"{spec!r} has no source (known: {sources}). Did you mean {' or '.join(spellings)} ?"
 
 
 @registry.register("target source", "zoo", paper="", cost="reads one small file")

@@ -10,11 +10,10 @@ import hashlib
 import os
 import pickle
 import platform
-import resource
 import signal
-import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +29,7 @@ from neurotest import files, interrupts
 from neurotest.errors import BadInput, NeurotestError
 from neurotest.memory import free_memory
 from neurotest.reading import reason
-from neurotest.scale.start import limit_process, start_module
+from neurotest.scale.start import limit_process, start_module, wait
 from neurotest.target import parts
 from neurotest.target.operators import OPERATORS
 
@@ -74,12 +73,12 @@ def rehearse_apart(network: parts.Exported, what: str, shape: tuple[int, ...]) -
 
 
 def _sentence(what: str, number: int, record: str) -> str:
-    if number == signal.SIGXCPU:
+    if number == getattr(signal, "SIGXCPU", None):
         return (
             f"{what} takes more than {SECONDS} seconds of the processor for {BATCHES[-1]} inputs at most: {record} does not end."
         )
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    memory = " There may be too little memory." if number == signal.SIGKILL else ""
+    memory = " There may be too little memory." if number == getattr(signal, "SIGKILL", None) else ""
     return f"{what} crashes: {record or 'it'} ended a trial process with {name}. Export the network without it.{memory}"
 
 
@@ -106,11 +105,7 @@ def _run(network: parts.Exported, what: str, shape: tuple[int, ...]) -> tuple[in
             content.seek(0)
             process = start_module(__name__, stdin=content, stdout=record)
             try:
-                while True:
-                    interrupts.check()
-                    with suppress(subprocess.TimeoutExpired):
-                        code = process.wait(0.5)
-                        break
+                code = wait(process, interrupts.check)
             finally:
                 process.kill()
                 process.wait()
@@ -199,7 +194,7 @@ def _try(network: parts.Exported, shape: tuple[int, ...], announce: Callable[[st
 
 
 def _used() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    return time.process_time()
 
 
 def _passes(network: parts.Exported, shape: tuple[int, ...], batch: int, announce: Callable[[str], None]) -> bool:

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neurotest.zoo.steering import STEERING
-
 
 class Pixels(NamedTuple):
     """Mean and standard deviation of a data set's training images per channel, for images in 0 .. 1."""
@@ -254,10 +252,9 @@ BUILD: dict[str, Callable[[Pixels], nn.Module]] = {
 
 def build(family: str, architecture: str) -> nn.Module:
     """An architecture with fresh weights for the inputs of a data set, in training mode."""
+    if architecture in BUILD:
+        return BUILD[architecture](PIXELS[family])
+    from neurotest.zoo.steering import STEERING
     from neurotest.zoo.voices import HEARING  # built of blocks above
 
-    if (family, architecture) in HEARING:
-        return HEARING[family, architecture]()
-    if architecture in STEERING:
-        return STEERING[architecture]()
-    return BUILD[architecture](PIXELS[family])
+    return STEERING[architecture]() if architecture in STEERING else HEARING[family, architecture]()

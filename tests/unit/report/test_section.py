@@ -104,6 +104,46 @@ def test_no_section_takes_the_name_of_another() -> None:
     assert sorted(written) == sorted(one.name for one in sections() if one.content.__module__.startswith("neurotest."))
 
 
+def test_a_page_imports_the_modules_of_its_command_only() -> None:
+    """Whatever applies to a command is found by the text of its module; that of other modules is not imported."""
+    texts = {file.stem: file.read_text() for file in FOLDER.glob("*.py")}
+    commands = {command for each in sections() for command in each.commands}
+    for each in sections():
+        package, _, module = each.content.__module__.rpartition(".")
+        for command in (each.commands or commands) if package == report.__name__ else ():
+            assert registry._may_apply(texts[module], command), (each.name, command)
+    assert {stem for stem, text in texts.items() if registry._may_apply(text, "select")} == {"neurons", "pool", "selection"}
+    assert {stem for stem, text in texts.items() if registry._may_apply(text, "gate")} == {"neurons", "gate"}
+
+
+@pytest.mark.parametrize(
+    ("commands", "applies"),
+    [
+        ('commands=("fuzz",), holds=("select",)', False),
+        ('commands=("fuzz", "select")', True),
+        ("commands=COMMANDS", False),
+        ("commands=OTHERS", True),
+        ('commands=(*COMMANDS, "merge")', True),
+        ("", True),
+    ],
+)
+def test_where_the_commands_of_a_section_are_not_spelled_out_it_may_apply(commands: str, applies: bool) -> None:
+    text = f'COMMANDS = ("fuzz", "merge")\n\n\n@section("one", title="select", {commands})\ndef one(run):\n    return "select"\n'
+    assert registry._may_apply(text, "select") == applies
+    assert registry._may_apply(text, None)
+    assert not registry._may_apply("def none(run):\n", None)
+
+
+@pytest.mark.usefixtures("registered")
+def test_two_modules_cannot_have_a_section_of_one_name() -> None:
+    def suspects(run: Run) -> None:
+        return None
+
+    suspects.__qualname__ = "suspects"
+    with pytest.raises(ValueError, match="'suspects' is registered twice"):
+        section("suspects", title="", order=0)(suspects)
+
+
 def test_fragments_are_there_and_mark_nothing_as_safe() -> None:
     for each in sections():
         environment().get_template(each.template)

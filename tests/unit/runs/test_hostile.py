@@ -14,8 +14,9 @@ from tests.waiting import LIMIT
 
 from neurotest.errors import BadInput
 from neurotest.report.page import write_report
-from neurotest.runs import Run, codec, list_runs, schema
+from neurotest.runs import Run, codec, schema
 from neurotest.runs.folder import Folder, own
+from neurotest.runs.listing import list_runs
 from neurotest.runs.lock import is_locked
 from neurotest.select.exchange import export
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from neurotest.errors import BadInput
-from neurotest.runs import Run, clean, list_runs, schema
+from neurotest.runs import Run, schema
+from neurotest.runs.listing import clean, list_runs
 
 
 def make(root: Path, name: str, days: float, done: bool = True) -> Path:

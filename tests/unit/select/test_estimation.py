@@ -13,8 +13,9 @@ from neurotest import registry
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.select import compare, select
-from neurotest.select.estimation import CES, Estimate, Table, grow, published_sections, sections
+from neurotest.select.estimation import CES, Table, grow, published_sections, sections
 from neurotest.select.pace import clusters, farthest, prototypes, reduced, shares
+from neurotest.select.selection import Estimate
 from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
 

@@ -36,7 +36,7 @@ def drawing(study: str, *tables: str) -> Callable[[Drawing], Drawing]:
 
 def drawn(study: str, tables: dict[str, list[Row]]) -> dict[str, Markup]:
     """The charts of a study by the titles of their tables."""
-    load()
+    load(*COMMANDS)
     drawings = {title: draw(tables[title]) for (name, title), draw in _drawings.items() if name == study and tables.get(title)}
     return {title: chart for title, chart in drawings.items() if chart is not None}
 

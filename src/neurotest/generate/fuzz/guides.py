@@ -371,9 +371,10 @@ def build_guide(guide: str | Guide | Criterion, *, layers: str | None = None, ne
         return CoverageGuide(criterion=guide, name=repr(guide))
     options = {key: value for key, value in (("layers", layers), ("neuron", neuron)) if value}
     name = registry.parse(guide)[0]
-    guides, criteria = registry.entries("guide"), registry.entries("criterion")
-    if name not in guides and name not in criteria:
-        raise BadInput(f"unknown guide {name!r}. {near(name, [*guides, *criteria])}")
+    guides = registry.names("guide")
+    if name not in guides | registry.names("criterion"):
+        allowed = [*registry.entries("guide"), *registry.entries("criterion")]
+        raise BadInput(f"unknown guide {name!r}. {near(name, allowed)}")
     method = registry.build("guide" if name in guides else "criterion", guide)
     if name in guides and not {f.name for f in dataclasses.fields(method)} >= options.keys():
         raise BadInput(f"the guide {name} takes no --layers or --neuron: they belong to coverage criteria.")

@@ -13,8 +13,9 @@ from neurotest.errors import BadInput
 from neurotest.jobs.stored import stored_data
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
+from neurotest.select.adaptive.proposals import Entry, rounds_of
 from neurotest.select.adaptive.selector import faults_of, summary
-from neurotest.select.adaptive.stored import SETTINGS, Entry, loop_of, round_entry, rounds_of
+from neurotest.select.adaptive.stored import SETTINGS, loop_of, round_entry
 from neurotest.select.exchange import class_word, classes_of
 
 

@@ -13,9 +13,11 @@ from neurotest.checks import number, one_of
 from neurotest.data.objects import AnyData
 from neurotest.jobs.opening import known_training, open_data, open_target
 from neurotest.registry import register
+from neurotest.runs.store import Run
 from neurotest.scan import BATCH, Batch, Progress, each_batch
 from neurotest.select.adaptive.features import SAMPLE, WANT
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
+from neurotest.select.adaptive.proposals import ROUNDS
 from neurotest.select.adaptive.scanned import Scanned
 from neurotest.select.scorer import Pool, Scorer, check_outputs, sample_first
 from neurotest.stats.faults import budget as read_count
@@ -91,6 +93,13 @@ class AdaptiveState:
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         self.scanned.gather.update(index, trace)
+
+    def keep(self, run: Run, name: str) -> None:
+        """Let a selection from an unlabelled pool go on when labels come."""
+        from neurotest.select.adaptive.stored import keep  # which reads states like this one
+
+        if self.pool.source.labels is None and ROUNDS not in run:
+            keep(run, name, self)
 
     @cached_property
     def loop(self) -> Loop:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from neurotest.errors import command
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
+from neurotest.select.adaptive.proposals import rounds_of
 from neurotest.select.adaptive.remaining import Remaining
 from neurotest.select.adaptive.rounds import held_by
 from neurotest.select.adaptive.selector import faults_of
-from neurotest.select.adaptive.stored import loop_of, rounds_of
+from neurotest.select.adaptive.stored import loop_of
 from neurotest.select.exchange import class_word, classes_of
 from neurotest.stats.bootstrap import Interval, random_fdr, wilson
 

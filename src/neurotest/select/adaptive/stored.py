@@ -14,32 +14,21 @@ import torch
 from neurotest import registry
 from neurotest.arrays import read_npz
 from neurotest.errors import BadInput
-from neurotest.runs.folder import own
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.experts import EXPERTS, PriorLoop
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.adaptive.prior import Prior
+from neurotest.select.adaptive.proposals import FACTS, ROUNDS, Entry
 from neurotest.select.adaptive.remaining import Draw
 from neurotest.select.adaptive.selector import Adaptive, AdaptiveState
 
-Entry = dict[str, Any]  # as JSON holds it
-FACTS = "adaptive.npz"
-own(r"adaptive\.npz")
-ROUNDS, SETTINGS, PRIOR, GIVEN = "adaptive rounds", "adaptive settings", "adaptive prior", "adaptive given"  # entries of the run
-# ROUNDS holds the first round, in runs of earlier versions all there were; later ones are rows (`run.add_round`).
+SETTINGS, PRIOR, GIVEN = "adaptive settings", "adaptive prior", "adaptive given"  # entries of the run, beside ROUNDS
 FACED = ("expected", "expected_faults")  # numbers of a round, where they are
 LARGEST = 1 << 33
 
 
-def keep_open(run: Run, states: Mapping[str, Any]) -> None:
-    """After a selection from an unlabelled pool: let its adaptive methods go on when labels come."""
-    for name, state in states.items():
-        if isinstance(state, AdaptiveState) and state.pool.source.labels is None and ROUNDS not in run:
-            _keep(run, name, state)
-
-
-def _keep(run: Run, name: str, state: AdaptiveState) -> None:
+def keep(run: Run, name: str, state: AdaptiveState) -> None:
     """What the next round needs: the facts as a file first, then the entries."""
     facts, loop = state.loop.facts, state.loop
     prior = loop.prior if isinstance(loop, PriorLoop) else None
@@ -71,21 +60,6 @@ def round_entry(name: str, positions: list[int], loop: Loop) -> Entry:
         last = loop.draws[-1]
         entry |= {"random": list(last.positions), "labelled": sorted(last.labelled), "expected": last.expected}
     return entry
-
-
-def rounds_of(run: Run) -> list[Entry]:
-    """The proposals there were, the newest last."""
-    if ROUNDS not in run:
-        raise BadInput(
-            f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
-            "--out RUN` on a pool without labels."
-        )
-    first, later = run[ROUNDS], run.rounds()
-    rounds = [*first, *later] if isinstance(first, list) else None
-    needed = {"ranking", "positions", "said"}
-    if not (rounds and all(isinstance(r, dict) and needed <= set(r) for r in rounds)):
-        raise BadInput(f"{run.path}: its rounds cannot be read; the run is damaged.")
-    return rounds
 
 
 def loop_of(run: Run, rounds: list[Entry]) -> tuple[Loop, Adaptive]:
