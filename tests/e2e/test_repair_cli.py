@@ -66,13 +66,13 @@ def test_a_strangers_network_is_repaired_with_a_run_that_was_moved(
         assert result.code in (0, 1) if command[0] == "doctor" else result.code == 0, (command, result.err)
     # The next steps of the pages name the network as it is: the old one with its options, the new one as the run of the repair.
     spec, options = project_spec(project), absolute(project)
-    page = ["--mean", "0.3", "--std", "0.4", "--size", "1x28x28", "--classes", "repaired"]
-    assert shlex.join(["gate", spec, "run:repaired", holdout, *options[:2], *page]) in _page("repaired")
+    page = ["--mean", "0.3", "--std", "0.4", "--size", "1x28x28", "--classes"]  # names of classes: those of the run
+    assert shlex.join(["gate", spec, "run:repaired", holdout, *options[:2], *page, "repaired"]) in _page("repaired")
     weights = ["--new-weights", "repaired/weights.safetensors"]
     replaced = cli("gate", spec, spec, holdout, *options, *weights, "--out", "gate", "-q")
     assert replaced.code in (0, 1), replaced.err
     new = ["--weights", str(elsewhere / "repaired" / "weights.safetensors")]
-    assert shlex.join(["check", spec, holdout, *new, *page]) in _page("gate")
+    assert shlex.join(["check", spec, holdout, *new, *page, "gate"]) in _page("gate")
     assert cli("gate", spec, "run:repaired", holdout, *options, "--out", "second", "-q").code == replaced.code
     assert shlex.join(["check", "run:repaired", holdout]) + "<" in _page("second")
     # Leaks are refused, thresholds are kept to.

@@ -100,7 +100,9 @@ def test_every_page_has_one_first_section_with_a_title() -> None:
 
 def test_no_section_takes_the_name_of_another() -> None:
     """The name of a function is not enough: `scores` of one module hid `scores` of another."""
-    written = [name for file in FOLDER.glob("*.py") for name in re.findall(r'@section\(\s*"([^"]+)"', file.read_text())]
+    written = [
+        name for file in FOLDER.glob("*.py") for name in re.findall(r'^@section\(\s*"([^"]+)"', file.read_text(), re.MULTILINE)
+    ]
     assert sorted(written) == sorted(one.name for one in sections() if one.content.__module__.startswith("neurotest."))
 
 
