@@ -1,7 +1,7 @@
 """The public Python interface as it was released, and what has changed since: `tests/golden/api.json`.
 
-    python scripts/api.py              # after a change of a signature: note it, and say which names need a line in changes/
-    python scripts/api.py --release    # when a version is released: everything is as it should be
+After a change of a signature, `python scripts/api.py` notes it and says which names need a line in `changes/`. With `--release`, when
+a version is released, the interface becomes the one that later changes are compared with.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
 
     now = current()
     if "--release" in sys.argv[1:]:
-        content = {"version": neurotest.__version__, "released": now, "changed": {}}
+        content: dict[str, Any] = {"version": neurotest.__version__, "released": now, "changed": {}}
     else:
         content = stored()
         content["changed"] = changes(content["released"], now)

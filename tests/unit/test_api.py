@@ -50,7 +50,9 @@ def test_signatures_hold_nothing_of_this_machine_or_process(api: ModuleType) -> 
 
 
 def test_what_counts_as_a_change_and_as_a_line(api: ModuleType, tmp_path: Path) -> None:
-    changed = api.changes({"select": "(a)", "Run.open": "(b)", "gone": "()"}, {"select": "(a, c)", "Run.open": "(b)", "new": "()"})
+    changed = api.changes(
+        {"select": "(a)", "Run.open": "(b)", "gone": "()"}, {"select": "(a, c)", "Run.open": "(b)", "new": "()"}
+    )
     assert changed == {"gone": None, "new": "()", "select": "(a, c)"}
     (tmp_path / "README.md").write_text("`select`, `new`, `gone`")  # no line for users
     (tmp_path / "7.changed.md").write_text("`neurotest.select_all` is `new`. `gone` went.")
