@@ -1,7 +1,7 @@
 """The public Python interface as it was released, and what has changed since: `tests/golden/api.json`.
 
-After a change of a signature, `python scripts/api.py` notes it and says which names need a line in `changes/`. With `--release`, when
-a version is released, the interface becomes the one that later changes are compared with.
+After a change of a signature, `python scripts/api.py` notes it and says which names need a line in `changes/`. With `--release`,
+when a version is released, the interface becomes the one that later changes are compared with.
 """
 
 from __future__ import annotations
