@@ -8,7 +8,7 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and __path__[0][: -len("/n
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from neurotest.campaign import FuzzResult as FuzzResult

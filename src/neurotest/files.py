@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from neurotest import locks
 from neurotest.errors import BadInput
 
 SPELLED = "backslashreplace"  # a name that is not UTF-8 is written with backslashes rather than refused
@@ -35,6 +35,8 @@ def material_dir() -> Path | None:
 
 def alive(process: int) -> bool:
     """Whether there is such a process now."""
+    if os.name == "nt":
+        return _alive_on_windows(process)
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -42,6 +44,21 @@ def alive(process: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def _alive_on_windows(process: int) -> bool:
+    """`os.kill(process, 0)` would send Ctrl-C there."""
+    import ctypes
+
+    kernel = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
+    kernel.OpenProcess.restype = ctypes.c_void_p
+    handle = kernel.OpenProcess(0x1000, False, ctypes.c_uint32(process)) if process < 1 << 32 else None  # to ask, not to act
+    if not handle:
+        return process < 1 << 32 and ctypes.get_last_error() == 5  # type: ignore[attr-defined]  # somebody else's
+    code = ctypes.c_uint32()
+    kernel.GetExitCodeProcess(ctypes.c_void_p(handle), ctypes.byref(code))
+    kernel.CloseHandle(ctypes.c_void_p(handle))
+    return code.value == 259  # it has no exit code yet
 
 
 def _part(path: Path) -> Path:
@@ -60,9 +77,12 @@ def _part(path: Path) -> Path:
 def one_at_a_time(path: Path) -> Iterator[None]:
     """Work on `path` that only one process does at a time; the others wait. The lock dies with its process."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    with open(path.with_name(f".{path.name}.lock"), "w") as file:
+        locks.wait(file.fileno())
+        try:
+            yield
+        finally:
+            locks.unlock(file.fileno())
 
 
 @contextmanager
@@ -72,7 +92,7 @@ def whole(path: Path) -> Iterator[Path]:
     try:
         part = _part(path)
         yield part
-        with open(part, "rb") as file:
+        with open(part, "r+b") as file:  # Windows syncs no file that is open for reading only
             os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
@@ -91,6 +111,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
         part = _part(path)
         part.mkdir()
         yield part
+        if os.name == "nt":  # where a folder replaces nothing, not even an empty one
+            with suppress(OSError):
+                os.rmdir(path)
         os.replace(part, path)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror or error}. Choose another place or free some space.") from error

@@ -167,7 +167,7 @@ def read_json(path: Path, kind: str, *, hint: str = "") -> Any:
 
 def on_disk(file: str | os.PathLike[str] | int) -> int:
     """Bytes of a file that are really there: holes, which read as zeros, are left out."""
-    handle = file if isinstance(file, int) else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    handle = file if isinstance(file, int) else os.open(file, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
         place, at, end, data = os.lseek(handle, 0, os.SEEK_CUR), 0, os.fstat(handle).st_size, 0
         try:
@@ -175,8 +175,8 @@ def on_disk(file: str | os.PathLike[str] | int) -> int:
                 start = os.lseek(handle, at, os.SEEK_DATA)
                 at = os.lseek(handle, start, os.SEEK_HOLE)
                 data += at - start
-        except OSError as error:
-            data = data if error.errno == errno.ENXIO else end  # nothing but a hole follows, or nobody can tell
+        except (OSError, AttributeError) as error:  # Windows has no SEEK_DATA
+            data = data if getattr(error, "errno", None) == errno.ENXIO else end  # only a hole follows, or nobody can tell
         os.lseek(handle, place, os.SEEK_SET)
         return data
     finally:

@@ -162,7 +162,7 @@ class Watch:
         return CANARY in code.co_names or code.co_filename.startswith(self.scratch) or any(map(self._foreign, inner))
 
     def _inside(self, path: Any) -> bool:
-        if isinstance(path, int) or path == ".":  # os.fwalk in a folder that is open already
+        if isinstance(path, int) or path == ".":  # a folder that is open already
             return True
         return os.path.realpath(os.fsdecode(path)).startswith(self.scratch + os.sep)
 

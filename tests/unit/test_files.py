@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -136,3 +138,29 @@ def test_a_folder_is_whole_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), files.whole_folder(tmp_path / "third"):
         raise RuntimeError
     assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["a", "a", "empty", "new"]
+
+
+@pytest.mark.parametrize(
+    ("handle", "error", "code", "there"),
+    [(7, 0, 259, True), (7, 0, 0, False), (None, 87, 0, False), (None, 5, 0, True)],  # running, ended, unknown, of another user
+)
+def test_whether_a_process_is_there_is_asked_of_windows_without_a_signal(
+    monkeypatch: pytest.MonkeyPatch, handle: int | None, error: int, code: int, there: bool
+) -> None:
+    import ctypes
+
+    closed: list[int | None] = []
+
+    def exit_code(process: Any, place: Any) -> None:
+        place._obj.value = code
+
+    kernel = SimpleNamespace(
+        OpenProcess=lambda access, inherit, number: handle,
+        GetExitCodeProcess=exit_code,
+        CloseHandle=lambda process: closed.append(process.value),
+    )
+    monkeypatch.setattr(ctypes, "WinDLL", lambda name, use_last_error: kernel, raising=False)
+    monkeypatch.setattr(ctypes, "get_last_error", lambda: error, raising=False)
+    assert files._alive_on_windows(1234) is there
+    assert closed == [handle] * (handle is not None)
+    assert files._alive_on_windows(1 << 40) is False

@@ -6,10 +6,14 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import neurotest
+
+ROOT = Path(__file__).parents[2]
 SLOW = ("torch", "kornia", "sklearn")
 LIGHT = (
     "neurotest",
@@ -75,6 +79,30 @@ def test_embedded_data_weights_and_scripts_of_others_are_named_in_the_notice() -
     families = {name.rsplit("/", 1)[1].split("-")[0] + "-" for name in embedded if "/weights/" in name}
     assert [name for name in embedded if "/weights/" not in name and name not in notice] == []
     assert [family for family in families if family not in notice] == []
+
+
+def test_every_file_of_a_release_has_the_same_version() -> None:
+    lab = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert lab["version"] == neurotest.__version__
+    assert f"neurotest>={neurotest.__version__.rpartition('.')[0]}" in lab["dependencies"]
+    assert f"\nversion: {neurotest.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {neurotest.__version__} (" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_lines_for_the_next_version_are_named_as_the_changelog_needs_them() -> None:
+    names = [file.name for file in (ROOT / "changes").iterdir() if file.name != "README.md"]
+    assert [name for name in names if not re.fullmatch(r"[0-9]+\.(added|changed|fixed|removed)(\.[0-9]+)?\.md", name)] == []
+
+
+def test_the_workflow_tries_every_system_and_version_of_python() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with mkdocs: pip install 'neurotest[dev]'")
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    checks, package = workflow["jobs"]["checks"], workflow["jobs"]["package"]
+    assert ".ci/run" in [step.get("run") for step in checks["steps"]]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    versions = [text.rpartition(" ")[2] for text in project["classifiers"] if re.search(r":: 3\.[0-9]+$", text)]
+    assert package["strategy"]["matrix"]["python"] == versions
+    assert package["strategy"]["matrix"]["os"] == ["ubuntu-latest", "macos-latest", "windows-latest"]
 
 
 def lock(*arguments: str) -> subprocess.CompletedProcess[str]:

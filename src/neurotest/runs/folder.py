@@ -1,7 +1,8 @@
 """The files of a run. Every one of them is opened here: inside the run, no link at any level, a plain file of bounded size.
 
 A run may be anybody's. A link in it would make us copy a reader's own file into a report, or write to one; a pipe would make us
-wait for ever. So files are opened name by name from a handle of the run's folder, and looked at before they are read.
+wait for ever. So files are opened name by name from a handle of the run's folder (`handles.py`), and looked at before they are
+read.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import IO, Any, BinaryIO
 
 from neurotest.errors import BadInput
 from neurotest.files import SPELLED, alive
+from neurotest.runs import handles
+from neurotest.runs.handles import Handle
 
 LARGEST = 1 << 33  # bytes of a file, unless its reader allows less
 DEEPEST = 4  # folders in folders that a run has at most
 # What is being written, by which process, and whether it is the owner of the run's lock or somebody beside it.
 PART = re.compile(r"\.(?P<name>.+)\.(?P<process>[0-9]+)(?P<beside>\.beside)?\.part(-journal|-wal|-shm)?")
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 _own: list[re.Pattern[str]] = []
 _own_folders: set[str] = set()
@@ -66,28 +67,30 @@ class Folder:
             raise BadInput(f"path {name[:200]!r} leaves {self.path}: refused.")
         if not all(parts) or "." in parts or "\0" in name or len(parts) > DEEPEST or len(name.encode("utf-8", "replace")) > 1000:
             raise BadInput(f"path {name[:200]!r} is no path inside {self.path}: refused.")
+        if handles.KIND.strict and ("\\" in name or ":" in name):  # on Windows these lead elsewhere
+            raise BadInput(f"path {name[:200]!r} leaves {self.path}: refused.")
         return RunFile(self, name)
 
     @contextmanager
-    def handle(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
+    def handle(self, parts: list[str], *, make: bool = False) -> Iterator[Handle]:
         """A handle of a folder inside the run, reached without following links."""
-        handle = os.open(self.path, FOLDER)  # the run itself may be named by a link: whoever opens it chose that
+        handle = handles.KIND(self.path)  # the run itself may be named by a link: whoever opens it chose that
         try:
             for depth, part in enumerate(parts):
                 inner = self._enter(handle, part, "/".join(parts[: depth + 1]), make)
-                os.close(handle)
+                handle.close()
                 handle = inner
             yield handle
         finally:
-            os.close(handle)
+            handle.close()
 
-    def _enter(self, handle: int, part: str, name: str, make: bool) -> int:
+    def _enter(self, handle: Handle, part: str, name: str, make: bool) -> Handle:
         if make:
             with suppress(FileExistsError):
-                os.mkdir(part, dir_fd=handle)
+                handle.make(part)
                 self.folders.append(name)
         try:
-            return os.open(part, FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+            return handle.enter(part)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise BadInput(f"{self.path / name} is a link or no folder: refused, a run holds its own files.") from None
@@ -95,15 +98,19 @@ class Folder:
 
     def names(self) -> Iterator[str]:
         """Every plain file in the run, relative; links and what they lead to are left out."""
-        with self.handle([]) as top:
-            for folder, folders, files, handle in os.fwalk(".", dir_fd=top, follow_symlinks=False):
-                place = os.path.normpath(folder)
-                if place.count("/") >= DEEPEST - 1:
-                    folders.clear()
-                for file in files:
-                    with suppress(OSError):
-                        if stat.S_ISREG(os.stat(file, dir_fd=handle, follow_symlinks=False).st_mode):
-                            yield file if place == "." else f"{place}/{file}"
+        return self._names([])
+
+    def _names(self, outer: list[str]) -> Iterator[str]:
+        folders = []
+        with self.handle(outer) as handle:
+            for entry in handle.entries():
+                if entry.is_file(follow_symlinks=False):
+                    yield "/".join([*outer, entry.name])
+                elif entry.is_dir(follow_symlinks=False) and len(outer) < DEEPEST - 1:
+                    folders.append(entry.name)
+        for name in folders:
+            with suppress(OSError, BadInput):  # it went, or became a link
+                yield from self._names([*outer, name])
 
     def sweep(self) -> None:
         """Remove what a process that died was writing. Only the owner of the run's lock may do that."""
@@ -138,7 +145,7 @@ class Folder:
         """Remove a folder if nothing is left in it."""
         *outer, last = name.split("/")
         with suppress(OSError, BadInput), self.handle(outer) as handle:
-            os.rmdir(last, dir_fd=handle)
+            handle.remove_folder(last)
 
 
 @dataclass(frozen=True)
@@ -172,7 +179,7 @@ class RunFile:
         """What the file system says of it; None if there is no plain file."""
         try:
             with self.folder.handle(self._outer) as handle:
-                status = os.stat(self.base, dir_fd=handle, follow_symlinks=False)
+                status = handle.status(self.base)
         except (OSError, ValueError, BadInput):
             return None
         return status if stat.S_ISREG(status.st_mode) else None
@@ -184,7 +191,7 @@ class RunFile:
         """The file for reading, at most `largest` bytes of it."""
         try:
             with self.folder.handle(self._outer) as handle:
-                number = os.open(self.base, os.O_RDONLY | PLAIN, dir_fd=handle)
+                number = handle.open(self.base, os.O_RDONLY)
         except FileNotFoundError:
             raise BadInput(f"{self} does not exist: the run has lost it.") from None
         except OSError as error:
@@ -208,7 +215,7 @@ class RunFile:
         """A new file that gets this name, synced, when the block ends well, and is removed otherwise."""
         assert self.folder.anything or is_own(self.name), f"{self.name} is no declared name of a file in a run"
         with self._part() as (handle, part):
-            number = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | PLAIN, 0o666, dir_fd=handle)
+            number = handle.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             with os.fdopen(number, "w+b") as file:
                 yield file
                 file.flush()
@@ -220,36 +227,36 @@ class RunFile:
         """The same as a path, for what opens its file itself; only in the run's own folder, and under its lock."""
         with self._part() as (handle, part):
             yield self.path.with_name(part)
-            number = os.open(part, os.O_RDONLY | PLAIN, dir_fd=handle)
+            number = handle.open(part, os.O_RDWR)  # Windows syncs no file that is open for reading only
             try:
                 os.fsync(number)
             finally:
                 os.close(number)
 
     @contextmanager
-    def _part(self) -> Iterator[tuple[int, str]]:
+    def _part(self) -> Iterator[tuple[Handle, str]]:
         part = f".{self.base}.{os.getpid()}{'' if self.folder.owner else '.beside'}.part"
         try:
             with self.folder.handle(self._outer, make=True) as handle:
                 self._remove_stale(handle, part)
                 try:
                     yield handle, part
-                    os.replace(part, self.base, src_dir_fd=handle, dst_dir_fd=handle)
+                    handle.rename(part, self.base)
                 finally:
                     with suppress(OSError):
-                        os.unlink(part, dir_fd=handle)
+                        handle.remove(part)
         except OSError as error:
             raise BadInput(f"cannot write {self}: {error.strerror or error}. Choose another place or free some space.") from error
 
-    def _remove_stale(self, handle: int, part: str) -> None:
+    def _remove_stale(self, handle: Handle, part: str) -> None:
         """Of processes that died: one with our number, and any that wrote beside the owner, who sweeps up after the others."""
         names = [part]
         if not self.folder.owner:
-            parts = [match for name in os.listdir(handle) if (match := PART.fullmatch(name))]
+            parts = [match for entry in handle.entries() if (match := PART.fullmatch(entry.name))]
             names += [p[0] for p in parts if p["beside"] and p["name"] == self.base and not alive(int(p["process"]))]
         for name in names:
             with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=handle)
+                handle.remove(name)
 
     def write(self, content: bytes | str) -> None:
         with self.writing() as file:
@@ -268,9 +275,9 @@ class RunFile:
     def remove(self) -> None:
         """Remove it, if it is there."""
         with suppress(OSError, BadInput), self.folder.handle(self._outer) as handle:
-            os.unlink(self.base, dir_fd=handle)
+            handle.remove(self.base)
 
     def rename(self, base: str) -> None:
         """Give it another name in the same folder."""
         with self.folder.handle(self._outer) as handle:
-            os.replace(self.base, base, src_dir_fd=handle, dst_dir_fd=handle)
+            handle.rename(self.base, base)

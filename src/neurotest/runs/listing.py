@@ -108,6 +108,7 @@ def _remove(info: RunInfo) -> bool:
         last = {schema.FILE, lock.NAME}
         for entry in [entry for entry in info.path.iterdir() if entry.name not in last]:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        guard.before_removal()
         shutil.rmtree(info.path)
     except OSError as error:
         raise BadInput(f"cannot remove {info.path}: {error.strerror or error}.") from error

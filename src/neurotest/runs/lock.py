@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
@@ -11,8 +10,9 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
+from neurotest import locks
 from neurotest.errors import BadInput
-from neurotest.runs.folder import PLAIN
+from neurotest.runs import handles
 
 NAME = ".lock"
 TRIES = 10
@@ -48,13 +48,12 @@ class Lock:
         except OSError as error:
             raise BadInput(f"cannot lock {run} for writing: {error.strerror}. Use a place you may write to.") from error
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Somebody may have removed the run between our open and our lock: then this lock guards nothing.
-            if os.fstat(file.fileno()).st_ino == os.stat(run / NAME, follow_symlinks=False).st_ino:
+            if locks.lock(file.fileno()) and os.fstat(file.fileno()).st_ino == os.stat(run / NAME, follow_symlinks=False).st_ino:
                 file.truncate(0)
                 file.write(f"{os.getpid()}\n".encode())
                 return cls(file)
-        except (BlockingIOError, FileNotFoundError):
+        except FileNotFoundError:
             pass
         except OSError as error:
             file.close()
@@ -63,12 +62,23 @@ class Lock:
         return None
 
     def release(self) -> None:
+        if not self._file.closed:
+            locks.unlock(self._file.fileno())
         self._file.close()
+
+    def before_removal(self) -> None:
+        """Let go where a file that is open cannot be removed; elsewhere the lock is held to the end."""
+        if not locks.REMOVABLE:
+            self.release()
 
 
 def _open(run: Path, flags: int) -> FileIO:
     # No link and no pipe: a run somebody sent may point its lock at a file of ours, or let us wait for ever.
-    number = os.open(run / NAME, flags | PLAIN, 0o666)
+    folder = handles.KIND(run)
+    try:
+        number = folder.open(NAME, flags)
+    finally:
+        folder.close()
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise OSError(errno.EINVAL, f"{NAME} is no plain file")
@@ -82,8 +92,7 @@ def is_locked(run: Path) -> bool:
     except OSError:
         return False
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+        free = locks.lock(file.fileno(), shared=True)
+        if free:
+            locks.unlock(file.fileno())
+    return not free

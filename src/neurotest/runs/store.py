@@ -92,7 +92,7 @@ class Run(Labels, Rankings):
                 return cls(folder, schema.open_checked(path / schema.FILE, write=True), lock)
         except BaseException:
             if begun:
-                _remove_own(folder, run_id)
+                _remove_own(folder, run_id, lock)
             lock.release()
             raise
 
@@ -157,7 +157,7 @@ class Run(Labels, Rankings):
             run_id = str(self["id"])
         self._db.close()
         self.folder.withdraw()
-        _remove_own(self.folder, run_id)
+        _remove_own(self.folder, run_id, self._lock)
         self._lock.release()
         self._lock = None
 
@@ -367,10 +367,12 @@ class Run(Labels, Rankings):
         export(self)
 
 
-def _remove_own(folder: Folder, run_id: str) -> None:
+def _remove_own(folder: Folder, run_id: str, lock: Lock) -> None:
     """Remove the database, the lock and, where that empties it, the folder of a new run, and what vouches for it."""
-    for name in (schema.FILE, *(schema.FILE + ending for ending in schema.BESIDE), LOCK):
+    for name in (schema.FILE, *(schema.FILE + ending for ending in schema.BESIDE)):
         folder.file(name).remove()
+    lock.before_removal()
+    folder.file(LOCK).remove()
     folder.remove()
     seal.forget(run_id)
 

@@ -79,7 +79,7 @@ def _keep(place: Path, secret: str) -> str:
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600), "w") as file:
             file.write(secret)
         os.replace(part, place)
     except OSError:

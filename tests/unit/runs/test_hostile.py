@@ -14,7 +14,7 @@ from tests.waiting import LIMIT
 
 from neurotest.errors import BadInput
 from neurotest.report.page import write_report
-from neurotest.runs import Run, codec, schema
+from neurotest.runs import Run, codec, handles, schema
 from neurotest.runs.folder import Folder, own
 from neurotest.runs.listing import list_runs
 from neurotest.runs.lock import is_locked
@@ -29,6 +29,14 @@ def secret(tmp_path: Path) -> Path:
     file = tmp_path / "secret.png"
     file.write_bytes(SECRET)
     return file
+
+
+@pytest.fixture(autouse=True, params=["by handles", "by paths"])
+def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test here, also as on a platform where files cannot be opened from the handle of a folder (Windows)."""
+    if request.param == "by paths":
+        monkeypatch.setattr(handles, "KIND", handles.PathHandle)
+        monkeypatch.setattr(handles, "PLAIN", handles.PLAIN & ~os.O_NOFOLLOW)
 
 
 @pytest.fixture(autouse=True)
@@ -231,6 +239,55 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         fail()
     assert [(name.name, name.read_text()) for name in tmp_path.iterdir()] == [("plain.txt", "old")]
     assert codec.picture(tmp_path / "plain.png") is None
+
+
+@pytest.mark.parametrize("name", ["inputs\\..\\..\\secret.png", "C:secret.png", "run.json:stream"])
+def test_names_that_lead_elsewhere_on_windows(tmp_path: Path, name: str) -> None:
+    if handles.KIND is handles.PathHandle:
+        with pytest.raises(BadInput, match=r"leaves .*: refused"):
+            Folder(tmp_path).file(name)
+    else:
+        assert Folder(tmp_path).file(name).exists() is False
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_link_that_comes_while_a_file_is_opened_by_path(
+    tmp_path: Path, secret: Path, monkeypatch: pytest.MonkeyPatch, when: str, what: str
+) -> None:
+    """Between the look at a name and its opening, or just afterwards."""
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    for folder in (run / "notes", outside):
+        folder.mkdir(parents=True)
+        (folder / "a.txt").write_bytes(SECRET if folder == outside else b"x")
+    real = os.open
+
+    def swap() -> None:
+        if what == "file":
+            (run / "notes" / "a.txt").unlink()
+            (run / "notes" / "a.txt").symlink_to(secret)
+        else:
+            (run / "notes").rename(run / "moved")
+            (run / "notes").symlink_to(outside)
+
+    def opened(path: str, flags: int, mode: int = 0o777, **more: int) -> int:
+        if not str(path).endswith("a.txt"):
+            return real(path, flags, mode, **more)
+        monkeypatch.setattr(os, "open", real)
+        if when == "before":
+            swap()
+        number = real(path, flags, mode, **more)
+        if when == "after":
+            swap()
+        return number
+
+    monkeypatch.setattr(os, "open", opened)
+    try:
+        content = Folder(run).file("notes/a.txt").read()
+    except BadInput:
+        return
+    assert handles.KIND is handles.Handle
+    assert content == b"x"
 
 
 # the database
