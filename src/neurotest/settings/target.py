@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurotest.settings.declared import declared, setting
-from neurotest.settings.kinds import Choice, Either, Flag, Integer, Kind, Names, Numbers, Pair, Size
+from neurotest.settings.declared import Choice, Either, Flag, Integer, Kind, Names, Numbers, Pair, Size, declared, setting
 
 
 @dataclass(frozen=True, kw_only=True)

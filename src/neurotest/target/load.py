@@ -24,7 +24,6 @@ from neurotest.pictures import Preprocess
 from neurotest.public import public
 from neurotest.reading import reason, refuse_elsewhere, resolved, user_path
 from neurotest.settings import TargetSettings
-from neurotest.target.class_names import read_classes
 from neurotest.target.code import from_text, noting_imports, run_file
 from neurotest.target.target import Target, WeightsFile
 from neurotest.target.weights import load_weights
@@ -107,7 +106,13 @@ def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
     return shape
 
 
-READ: dict[str, Callable[[Any], Any]] = {"shape": parse_size, "classes": read_classes}  # arguments that may be text
+def _classes(classes: Any) -> Any:
+    from neurotest.target.class_names import read_classes
+
+    return read_classes(classes)
+
+
+READ: dict[str, Callable[[Any], Any]] = {"shape": parse_size, "classes": _classes}  # arguments that may be text
 
 
 def _device(device: str) -> str:

@@ -20,7 +20,7 @@ from neurotest.errors import BadInput
 from neurotest.jobs.stored import described, target_config
 from neurotest.runs.store import Run
 from neurotest.settings import TargetSettings, declared
-from neurotest.settings.kinds import Choice, Flag, Integer, Kind, Names, Pair
+from neurotest.settings.declared import Choice, Flag, Integer, Kind, Names, Pair
 from neurotest.settings.target import in_toml
 from neurotest.target import Target
 from neurotest.target.description import Description, settings_of
@@ -189,7 +189,7 @@ def test_usual_settings_are_not_said() -> None:
 
 @pytest.mark.parametrize("text", ["0.1", "1e-09", "-3", "0.30000000000000004"])
 def test_numbers_are_written_so_that_they_read_back(text: str) -> None:
-    from neurotest.settings.kinds import written
+    from neurotest.settings.declared import written
 
     assert written(float(text)) == text
     assert Kind().words("--size", "a b") == ["--size", "a b"]
