@@ -56,6 +56,10 @@ def _version(file: str) -> str:
     return file.split("-")[1] if file.endswith(".whl") else re.sub(r"\.(tar\.gz|tar\.bz2|zip)$", "", file).rpartition("-")[2]
 
 
+def _name(file: str) -> str:
+    return file.split("-")[0] if file.endswith(".whl") else file.rpartition("-")[0]
+
+
 def _used(file: str) -> bool:
     """Whether it is a source archive, or a wheel for a Python and a machine that neurotest runs on."""
     if not file.endswith(".whl"):
@@ -91,8 +95,8 @@ def locked() -> dict[tuple[str, str], set[str]]:
 def installed(report: Path) -> list[tuple[str, str, str]]:
     """Name, version and hash of every file in a report of pip, or in a folder."""
     if report.is_dir():
-        files = [file for file in sorted(report.iterdir()) if file.name.endswith((".whl", ".tar.gz", ".zip"))]
-        return [(normal(f.name.split("-")[0]), _version(f.name), hashlib.sha256(f.read_bytes()).hexdigest()) for f in files]
+        files = [file for file in sorted(report.iterdir()) if file.name.endswith((".whl", ".tar.gz", ".tar.bz2", ".zip"))]
+        return [(normal(_name(f.name)), _version(f.name), hashlib.sha256(f.read_bytes()).hexdigest()) for f in files]
     items = [item for item in json.loads(report.read_text())["install"] if "archive_info" in item["download_info"]]
     return [
         (normal(item["metadata"]["name"]), item["metadata"]["version"], item["download_info"]["archive_info"]["hashes"]["sha256"])

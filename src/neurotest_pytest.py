@@ -101,7 +101,7 @@ def _target(target: Any, described: dict[str, Any]) -> Any:
     from neurotest.jobs.opening import open_target
     from neurotest.target.load import load
 
-    kinds = {name: SETTINGS[name].kind for name in described if name in SETTINGS}
+    kinds = {name: SETTINGS[name].kind for name, value in described.items() if name in SETTINGS and value is not None}
     values = {name: kinds[name].parse(name, value) if name in kinds else value for name, value in described.items()}
     return load(target, **values) if isinstance(target, str) and values else open_target(target)
 

@@ -2,8 +2,18 @@
 
 import sys
 
-if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and __path__[0][: -len("/neurotest")] != sys.path[0]:
-    del sys.path[0]  # `python -m neurotest`: the current folder, where a `signal.py` would run in place of Python's own
+
+def _started() -> str:
+    """The module behind `python -m`."""
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if word[:1] == "-" and word[:2] not in ("--", "-X", "-W") and "m" in word:
+            return word.partition("m")[2] or next(words, "")
+    return ""
+
+
+if sys.argv[:1] == ["-m"] and _started() == "neurotest" and not sys.flags.safe_path and sys.path[0] != __path__[0][:-10]:
+    del sys.path[0]  # the current folder, where a `signal.py` would run in place of Python's own
 
 import importlib
 from typing import TYPE_CHECKING, Any

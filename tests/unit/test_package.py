@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -127,3 +128,24 @@ def test_an_installed_file_with_another_hash_is_named(tmp_path: Path, changed: b
     checked = lock("check", str(tmp_path / "report.json"))
     assert checked.returncode == int(changed)
     assert ("numpy" in checked.stdout) == changed
+
+
+def test_a_program_of_ones_own_that_is_started_by_python_m_keeps_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "__init__.py").write_text("import neurotest")
+    (tmp_path / "program" / "run.py").write_text("import helper")
+    (tmp_path / "helper.py").write_text("print('found')")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PYTHONSAFEPATH": ""}
+    command = [sys.executable, "-m", "program.run", "-m", "neurotest"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "found\n", done.stderr
+
+
+def test_a_package_that_brings_no_folder_to_the_zoo_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("")
+    about = tmp_path / "plain-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: plain\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[neurotest.zoo]\nplain = plain\n")
+    code = "from neurotest import zoo; print(zoo.find('fashion-lenet5').embedded)"
+    assert in_new_process(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}").strip() == "True"

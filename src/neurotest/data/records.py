@@ -54,7 +54,9 @@ def _matching(pattern: str) -> list[Path]:
     roots = sorted(glob.glob(str(Path(*parts[:first])))) if first else [""]
     inner = "/".join([*parts[first:], "*"] if parts[-1] == "**" else parts[first:])
     below = ((Path(root), file) for root in roots for file in Path(root).glob(inner))
-    return sorted({file for root, file in below if not any(name.startswith(".") for name in file.relative_to(root).parts)})
+    spelled = {part for part in parts if part.startswith(".")}  # what is hidden is left out, unless the pattern names it
+    hidden = ((file, {name for name in file.relative_to(root).parts if name.startswith(".")}) for root, file in below)
+    return sorted({file for file, names in hidden if names <= spelled})
 
 
 def braces(pattern: str) -> list[str]:

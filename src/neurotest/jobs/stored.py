@@ -19,6 +19,7 @@ from neurotest.pictures import Preprocess
 from neurotest.reading import elsewhere
 from neurotest.runs.store import Run
 from neurotest.settings import TargetSettings, declared
+from neurotest.settings.target import in_toml
 from neurotest.target import Target
 from neurotest.target.description import Description, absolute, source_file
 from neurotest.target.load import sha256
@@ -48,11 +49,12 @@ def described(config: Mapping[str, Any], run: Path | None) -> list[str]:
 
     run: where names of classes can be read; without one they are left out.
     """
-    description = config.get("description") or {}
     if str(config.get("target")).startswith(("zoo:", "run:")):
         return []
-    said = {**description, "classes": str(run) if description.get("classes") and run is not None else None}
-    return [word for name, one in declared(TargetSettings).items() for word in one.words(said.get(name))]
+    description = vars(Description.read(config.get("description"), run or Path("the run")))
+    said = {**description, "classes": str(run) if description["classes"] and run is not None else None}
+    settings = declared(TargetSettings)
+    return [word for name in in_toml() for word in settings[name].words(said[name])]  # --trust-pickle is for people to say
 
 
 def stored_target(run: Run, target: AnyTarget | None = None) -> Target:

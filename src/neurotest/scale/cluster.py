@@ -121,6 +121,10 @@ def _ray(address: str) -> Any:
         import ray
     except ImportError as error:
         raise BadInput("--ray needs Ray: pip install 'neurotest[ray]', on every machine of the cluster.") from error
+    if address == LOCAL:
+        from ray._private import ray_constants  # what it read, should somebody else have imported it before
+
+        ray_constants.ENABLE_RAY_CLUSTER = False
     return ray
 
 

@@ -70,18 +70,23 @@ def limit_process(*, seconds: int, memory: int) -> None:
     except ImportError:  # not on Windows, where nothing limits it
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + seconds, resource.RLIM_INFINITY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def lower(kind: int, most: int) -> None:
+        soft, hard = resource.getrlimit(kind)  # of whoever started this: an ordinary user may not raise either
+        resource.setrlimit(kind, (min([most, *(limit for limit in (soft, hard) if limit >= 0)]), hard))
+
+    lower(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime) + seconds)
+    lower(resource.RLIMIT_CORE, 0)
     with suppress(OSError, ValueError):  # nothing tells how much it has
         now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (now + memory, resource.RLIM_INFINITY))
+        lower(resource.RLIMIT_AS, now + memory)
 
 
 @contextmanager
 def current_folder(folder: str) -> Iterator[None]:
     """Be in another folder for a moment. A Ray puts the one it is started in on the module path of every worker."""
-    before = os.getcwd()
     with _lock:
+        before = os.getcwd()
         os.chdir(folder)
         try:
             yield

@@ -72,6 +72,8 @@ class Labelling:
         words = class_words(classes_of(run), facts.outputs.count)
         self._take_inputs(rows, words, (float(bounds[0]), float(bounds[1])), pool)
         self.given = {p for one in self.rounds for p in one["positions"]}
+        if not self.given <= set(range(len(rows))):
+            raise BadInput(f"{run.path} proposes inputs that it does not have: it is damaged.")
         self.grids = [one["positions"] for one in self.rounds if one["ranking"].endswith(GRID_NAME) and one["positions"]]
         self.pending: list[int] = [p for p in self.rounds[-1]["positions"] if p not in self.labels]
         self.chances = np.zeros(len(rows), dtype=np.float32)

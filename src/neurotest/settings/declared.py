@@ -84,7 +84,7 @@ class Integer(Kind):
 
     def parse(self, name: str, typed: Any) -> Any:
         try:
-            return int(typed)
+            return int(typed) if isinstance(typed, str) else typed
         except ValueError:
             raise BadInput(f"--{name} {typed!r}: expected an integer.") from None
 

@@ -138,7 +138,8 @@ class Subject:
 @functools.cache
 def folders() -> tuple[Path, ...]:
     """Where files of the zoo lie: in this package, and in others that bring some."""
-    return Path(__file__).parent, *(Path(package.__path__[0]) for package in plugins.load("zoo"))
+    packages = [package for package in plugins.load("zoo") if getattr(package, "__path__", None)]
+    return Path(__file__).parent, *(Path(package.__path__[0]) for package in packages)
 
 
 def lab_installed() -> bool:

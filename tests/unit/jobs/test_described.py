@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from neurotest.errors import BadInput
 from neurotest.jobs.stored import described
 from neurotest.report.section import command
 
@@ -21,6 +25,17 @@ def test_a_network_of_ones_own_keeps_its_options() -> None:
     other = {"outputs": "regression", "span": [-0.4, 0.4], "bounds": [-1, 1]}
     expected = ["--bounds", "-1", "1", "--outputs", "regression", "--span", "-0.4", "0.4"]
     assert described({"target": "py:net.py:build", "description": other}, None) == expected
+
+
+def test_a_run_cannot_have_people_trust_it() -> None:
+    config = {"target": "pt2:/sent.pt2", "description": {"trust_pickle": True, "device": "cuda", "mean": [0.5]}}
+    assert described(config, None) == ["--mean", "0.5"]
+
+
+@pytest.mark.parametrize("description", [{"bounds": 5}, {"mean": "0.5"}, {"classes": "/etc/passwd"}])
+def test_a_damaged_description_is_named(description: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="does not fit"):
+        described({"target": "pt2:/sent.pt2", "description": description}, Path("run"))
 
 
 def test_numbers_keep_all_their_digits() -> None:

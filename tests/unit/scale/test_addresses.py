@@ -65,14 +65,17 @@ def test_an_address_that_does_not_answer_is_refused_before_ray_asks(
 
 
 @pytest.mark.ray
-def test_a_local_ray_listens_to_this_machine_only(closed: str) -> None:
+@pytest.mark.parametrize("before", ["", "import ray\n"], ids=["first", "imported by somebody else"])
+def test_a_local_ray_listens_to_this_machine_only(before: str, closed: str) -> None:
     """Whoever reaches one of its ports could run code. What the environment says of addresses and statistics changes nothing."""
     pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` brings it.")
     if not Path("/proc/net/tcp").exists():
         pytest.skip("there is no /proc that says who listens")
     source = Path(cluster.__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(source), "RAY_ADDRESS": closed, "RAY_USAGE_STATS_ENABLED": "1"}
-    done = subprocess.run([sys.executable, "-P", "-c", LISTENING], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", before + LISTENING], env=environment, capture_output=True, text=True, check=True
+    )
     *addresses, usage = done.stdout.splitlines()
     assert usage == "usage 0"
     assert addresses

@@ -114,8 +114,9 @@ def test_every_setting_survives_a_run_and_a_pasted_command(place: Path) -> None:
     command = shlex.join(described(config, place / "my run"))
     assert "FILE" not in command
     pasted = load(SPEC, **typed(*shlex.split(command)))
-    stays_here = {"device": "cpu"}  # where it runs belongs to the machine, not to the run
+    stays_here = {"device": "cpu", "trust_pickle": True}  # of this machine and this person: a run may not say it for them
     assert {**told(pasted), **stays_here} == expected(place)
+    assert "--trust-pickle" not in command
 
 
 def test_every_setting_overrides_that_of_a_run(place: Path) -> None:
@@ -159,6 +160,11 @@ def test_every_setting_survives_the_pytest_plug_in(place: Path) -> None:
     assert {f"neurotest_{name}" for name in SETTINGS} <= group.options.keys()
     texts = {name: " ".join(SETTINGS[name].kind.words("", value)[1:]) or "true" for name, value in VALUES.items()}
     assert told(neurotest_pytest._target(SPEC, {**texts, "classes": "names.txt"})) == expected(place)
+
+
+def test_options_that_are_not_given_pass_through_the_plug_in(place: Path) -> None:
+    target = neurotest_pytest._target(SPEC, {"size": (1, 8, 8), "bins": None, "mean": None, "trust_pickle": None})
+    assert target.shape == (1, 8, 8)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
