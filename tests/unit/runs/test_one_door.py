@@ -38,6 +38,7 @@ NAMED_BY_USERS = {
     ("cli/settings_file.py", "read_toml"): "neurotest.toml in the current folder",
     ("report/page.py", "write_report"): "--out, named by the user; RUN/report.html is a file of the run",
     ("report/rendering.py", "_source"): "templates of the package",
+    ("report/section.py", "load"): "modules of the package",
     ("runs/store.py", "create"): "asks whether there is a run already",
     ("runs/store.py", "_remove_dead"): "asks whether there is a run already",
     ("runs/seal.py", "_read"): "the record in the cache, outside every run",
