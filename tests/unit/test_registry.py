@@ -153,7 +153,7 @@ def test_which_module_registers_what_is_read_from_its_text() -> None:
     ("ask", "imported"),
     [
         ("registry.build('selector', 'maxp')", {"uncertainty"}),
-        ("registry.find('selector', 'bald')", {"dropout", "uncertainty"}),
+        ("registry.find('selector', 'bald')", {"dropout"}),
         ("registry.names('selector')", set()),
         ("registry.find('selector', 'MaxP')", {"uncertainty", "dropout", "ats", "greedy"}),  # by class: of all of them
     ],

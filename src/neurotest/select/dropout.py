@@ -13,8 +13,7 @@ from torch import Tensor
 from neurotest.checks import choices, integer
 from neurotest.devices import exact
 from neurotest.registry import register
-from neurotest.select.scorer import OutputScorer, OutputState, Partner, Pool
-from neurotest.select.uncertainty import entropy
+from neurotest.select.scorer import OutputScorer, OutputState, Partner, Pool, entropy
 from neurotest.target import Trace
 
 COST = "1 + `samples` forward passes per input, 8 bytes kept per input"

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from neurotest import rng
@@ -95,6 +96,12 @@ class Scorer(ABC):
 
     @abstractmethod
     def start(self, pool: Pool) -> State: ...
+
+
+def entropy(probs: Tensor) -> Tensor:
+    """In bits, over the last axis; 0 log 0 is 0."""
+    bits: Tensor = -torch.special.xlogy(probs, probs).sum(dim=-1) / np.log(2)
+    return bits
 
 
 class OutputScorer(Scorer):

@@ -7,21 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from neurotest import rng
 from neurotest.registry import register
-from neurotest.select.scorer import OutputScorer, PerInput, Pool, Scorer, State
+from neurotest.select.scorer import OutputScorer, PerInput, Pool, Scorer, State, entropy
 from neurotest.target import Trace
 
 ONE_PASS = "one forward pass per input, 8 bytes kept per input"
-
-
-def entropy(probs: Tensor) -> Tensor:
-    """In bits, over the last axis; 0 log 0 is 0."""
-    bits: Tensor = -torch.special.xlogy(probs, probs).sum(dim=-1) / np.log(2)
-    return bits
 
 
 @register(
