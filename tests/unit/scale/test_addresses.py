@@ -18,18 +18,26 @@ pytestmark = pytest.mark.plain
 
 LISTENING = """
 import os
+from contextlib import suppress
 from pathlib import Path
 from neurotest.scale.cluster import Cluster
 
 def family():
-    parents = {int(p.name): int((p / "stat").read_text().rpartition(")")[2].split()[1]) for p in Path("/proc").glob("[0-9]*")}
+    parents = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
     ours = {os.getpid()}
     while more := {one for one, parent in parents.items() if parent in ours} - ours:
         ours |= more
     return ours
 
 def sockets(process):
-    links = [os.readlink(file) for file in Path(f"/proc/{process}/fd").iterdir() if os.path.islink(file)]
+    links = []
+    with suppress(OSError):
+        for file in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(OSError):  # it is closed
+                links.append(os.readlink(file))
     return {link[8:-1] for link in links if link.startswith("socket:")}
 
 opened = Cluster("local", 1, 1)
