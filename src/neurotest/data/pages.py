@@ -7,6 +7,8 @@ A dictionary repeats a cell without storing it again. Lists repeat values by run
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +31,10 @@ DEPTH = 12
 LEVELS = 8  # bytes that pyarrow holds for a value of a list beside it
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 16}
 DATA, INDEX, DICTIONARY, DATA_2 = range(4)  # kinds of pages
+HEADERS = {DATA: 5, INDEX: 6, DICTIONARY: 7, DATA_2: 8}  # the field of a page's header that is about this kind
+I32, STRUCT = 5, 12  # kinds of Thrift's fields
+RLE = 3  # the encoding of levels that is in use
+PADDED = (1, 2, 9)  # before this version of parquet-mr, pyarrow reads beyond the end of a column
 PREFIXED = {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY"}  # encodings that repeat bytes without a bound
 AGAIN = "write it again, or leave it out."
 
@@ -42,39 +48,51 @@ class Page(NamedTuple):
     values: int
     encoding: int
     levels: int  # bytes of repetition levels, where they lie before everything else
-    compressed: bool
+    level_encodings: tuple[int, ...]  # of definition and repetition, where a header says them
     at: int
+
+    @property
+    def size(self) -> int:
+        """Bytes that pyarrow holds at once: what is not compressed is as large as it is stored, whatever its header says."""
+        return max(self.unpacked, self.packed)
 
 
 class _Struct:
-    """A structure of Thrift's compact protocol: numbers by their field, inner structures; everything else is skipped."""
+    """A structure of Thrift's compact protocol: numbers by their field, inner structures; everything else is skipped.
+
+    Thrift itself cuts numbers that are too long, lets the last of two equal fields win and skips fields of another kind than
+    it expects. What it would read differently from what is read here is refused.
+    """
 
     def __init__(self, content: bytes) -> None:
         self.content, self.at, self.entries = content, 0, 0
 
-    def varint(self) -> int:
+    def varint(self, bits: int = 32) -> int:
         number = shift = 0
         while True:
             byte = self.content[self.at]
             self.at += 1
             number |= (byte & 127) << shift
             shift += 7
+            if number >> bits or shift > 70:
+                raise ValueError(f"a number of more than {bits} bits")
             if byte < 128:
                 return number
-            if shift > 63:
-                raise ValueError("a number without an end")
 
-    def zigzag(self) -> int:
-        number = self.varint()
+    def zigzag(self, bits: int = 32) -> int:
+        number = self.varint(bits)
         return number >> 1 ^ -(number & 1)
 
-    def read(self, depth: int = 0) -> dict[int, Any]:
-        fields: dict[int, Any] = {}
+    def read(self, depth: int = 0) -> dict[int, tuple[int, Any]]:
+        """Kind and value by the number of a field."""
+        fields: dict[int, tuple[int, Any]] = {}
         number = 0
         while kind := self.content[self.at]:
             self.at += 1
-            number = number + (kind >> 4) if kind >> 4 else self.zigzag()
-            fields[number] = self.value(kind & 15, depth)
+            number = number + (kind >> 4) if kind >> 4 else self.zigzag(16)
+            if number in fields or not 0 < number < 1 << 15:
+                raise ValueError(f"field {number} is there twice or cannot be")
+            fields[number] = kind & 15, self.value(kind & 15, depth)
         self.at += 1
         return fields
 
@@ -82,13 +100,13 @@ class _Struct:
         if kind in (1, 2):
             return kind == 1
         if kind in (4, 5, 6):
-            return self.zigzag()
+            return self.zigzag({4: 16, 5: 32, 6: 64}[kind])
         if kind in (3, 7):
             self.at += 1 if kind == 3 else 8
         elif kind == 8:
             length = self.varint()
             self.at += length
-        elif kind == 12 and depth < DEPTH:
+        elif kind == STRUCT and depth < DEPTH:
             return self.read(depth + 1)
         elif kind in (9, 10) and depth < DEPTH:
             self.skip_list(depth + 1)
@@ -119,28 +137,42 @@ def _page(file: int, at: int) -> Page:
         except IndexError:
             if window == HEADER:
                 raise ValueError("a page's header has no end") from None
-    first, second, words = (_inner(fields, number) for number in (5, 8, 7))
-    about = second or first or words
-    numbers = [fields[1], fields[2], fields[3], about.get(1, 0), about.get(4 if second else 2, 0), second.get(6, 0)]
-    if any(not isinstance(number, int) for number in numbers):
-        raise ValueError("a field that is not a number")
-    page = Page._make([*numbers, second.get(7, True), at + struct.at])
-    if min(page.unpacked, page.packed, page.values, page.levels) < 0 or struct.at > HEADER:
-        raise ValueError("a page of negative size")
+    kind, unpacked, packed = (_number(fields, number) for number in (1, 2, 3))
+    if kind not in HEADERS or any(number in fields for number in HEADERS.values() if number != HEADERS[kind]):
+        raise ValueError(f"kind {kind} does not belong to its header")
+    values = encoding = levels = 0
+    level_encodings: tuple[int, ...] = ()
+    if kind != INDEX:  # of which nothing is read
+        about = _inner(fields, HEADERS[kind])
+        values, encoding = _number(about, 1), _number(about, 4 if kind == DATA_2 else 2)
+        levels = _number(about, 6) if kind == DATA_2 else 0
+        level_encodings = (_number(about, 3), _number(about, 4)) if kind == DATA else ()
+    page = Page(kind, unpacked, packed, values, encoding, levels, level_encodings, at + struct.at)
+    if min(unpacked, packed, values, levels) < 0 or levels > packed or struct.at > HEADER:
+        raise ValueError("a page of impossible size")
     return page
 
 
-def _inner(fields: dict[int, Any], number: int) -> dict[int, Any]:
-    value = fields.get(number, {})
-    if not isinstance(value, dict):
-        raise ValueError(f"field {number} is not a structure")
-    return value
+def _number(fields: dict[int, tuple[int, Any]], field: int) -> int:
+    kind, value = fields[field]
+    if kind != I32:
+        raise ValueError(f"field {field} is not a number of 32 bits")
+    return int(value)
+
+
+def _inner(fields: dict[int, tuple[int, Any]], field: int) -> dict[int, tuple[int, Any]]:
+    kind, value = fields[field]
+    if kind != STRUCT:
+        raise ValueError(f"field {field} is not a structure")
+    inner: dict[int, tuple[int, Any]] = value
+    return inner
 
 
 class Bound(NamedTuple):
-    """What a column of a row group may cost. cell: bytes of one row at most; rows: that may be read together."""
+    """What a column of a row group may cost. cell: bytes of one row at most, text: of its text; rows: to be read together."""
 
     cell: int
+    text: int
     rows: int
 
 
@@ -160,47 +192,73 @@ def check_footer(file: int, what: str) -> None:
 
 def check_rows(file: int, metadata: Any, what: str) -> None:
     """Refuse more rows than a file of this size can hold: each has an input of its own, unless encodings repeat one."""
+    groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     rows, stored = metadata.num_rows, on_disk(file)
+    if min(groups, default=0) < 0 or sum(groups) != rows:
+        raise BadInput(f"{what} promises {rows:,} rows, its row groups {sum(groups):,}: {AGAIN}")
     if rows > max(1 << 20, stored):
         raise BadInput(f"{what} promises {rows:,} rows in {size_text(stored)} on the disk: equal rows are stored once; {AGAIN}")
 
 
+def check_writer(created_by: str | None, what: str) -> None:
+    """Refuse files of parquet-mr before 1.2.9: pyarrow reads on behind the end of their columns, where nobody has looked."""
+    name = (created_by or "").lower()
+    version = re.match(r"\s*parquet-mr version (\d{1,4})\.(\d{1,4})\.(\d{1,4})(?!\d)", name)
+    if "parquet-mr" in name and (version is None or tuple(map(int, version.groups())) < PADDED):
+        least = ".".join(map(str, PADDED))
+        raise BadInput(f"{what} was written by parquet-mr before {least} (or does not say its version): {AGAIN}")
+
+
 def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, what: str) -> int:
-    """Rows of a column that may be read together. fixed: bytes that its type gives every row, empty or not."""
-    rows = max(1, min(ROWS, BATCH // max(1, fixed)))
+    """Rows of a column that may be read together. fixed: bytes that its type gives every row, empty or not.
+
+    Columns are found by the schema, as pyarrow finds them: what a row group says of their names and types may be untrue.
+    """
+    schemas = [metadata.schema.column(number) for number in range(len(metadata.schema))]
+    leaves = [n for n, schema in enumerate(schemas) if schema.path == column or schema.path.startswith(f"{column}.")]
+    budget = BATCH // max(1, len(leaves))
+    rows = max(1, min(ROWS, budget // max(1, fixed)))
     cell = fixed
-    part = metadata.row_group(group)
-    for number in range(part.num_columns):
-        leaf = part.column(number)
-        if leaf.path_in_schema == column or leaf.path_in_schema.startswith(f"{column}."):
-            one = _leaf(file, leaf, metadata.schema.column(number), f"{what}, column {column}")
-            rows, cell = min(rows, one.rows), cell + one.cell
+    for number in leaves:
+        leaf = metadata.row_group(group).column(number)
+        one = _leaf(file, leaf, schemas[number], budget, f"{what}, column {column}")
+        rows, cell = min(rows, one.rows), cell + one.cell
+        cell += one.text if len(leaves) > 1 else 0  # alone, it is bounded by the size of its page
     if cell > CELL:
         raise BadInput(f"{what}, column {column}: a row takes {size_text(cell)}, at most {size_text(CELL)} are read: {AGAIN}")
     return rows
 
 
-def _leaf(file: int, leaf: Any, schema: Any, what: str) -> Bound:
+def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> Bound:
     pages = _pages(file, leaf, what)
-    text = leaf.physical_type == "BYTE_ARRAY"
-    width = schema.length if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" else WIDTHS[leaf.physical_type]
-    rows, stored = max(1, min(ROWS, BATCH // max(1, width))), on_disk(file)
+    text = schema.physical_type == "BYTE_ARRAY"
+    width = schema.length if schema.physical_type == "FIXED_LEN_BYTE_ARRAY" else WIDTHS[schema.physical_type]
+    rows, stored = max(1, min(ROWS, budget // max(1, width))), on_disk(file)
     for page in pages:
-        if page.encoding in PREFIXED and leaf.physical_type.endswith("BYTE_ARRAY"):
-            name = PREFIXED[page.encoding]
-            raise BadInput(f"{what} is encoded as {name}, which is not read: write it again with the usual encodings (plain).")
-        check_unpacked(f"{what}, a page", page.unpacked, min(page.packed, stored), always=PAGE, times=TIMES)
+        _check_encodings(page, schema, what)
+        check_unpacked(f"{what}, a page", page.size, min(page.packed, stored), always=PAGE, times=TIMES)
         if text and page.kind == DICTIONARY:  # every row may be the largest cell in it
-            width, rows = width + page.unpacked, max(1, min(rows, BATCH // max(1, page.unpacked)))
-        elif text and page.unpacked:
-            rows = max(1, min(rows, page.values * BATCH // page.unpacked))
+            width, rows = width + page.size, max(1, min(rows, budget // max(1, page.size)))
+        elif text and page.size:
+            rows = max(1, min(rows, page.values * budget // page.size))
+    largest = max((page.size for page in pages), default=0) if text else 0
     if not schema.max_repetition_level:
-        return Bound(0 if text else width, rows)
+        return Bound(0 if text else width, largest, rows)
+    width += LEVELS * schema.max_repetition_level  # each list in a list has offsets of its own
     longest = sum(page.values for page in pages)
-    if longest * (width + LEVELS) > BATCH:
+    if longest * width > budget:
         longest = _longest(file, leaf, pages, schema.max_repetition_level, what)
-    cell = longest * (width + LEVELS)
-    return Bound(cell, max(1, min(rows, BATCH // max(1, cell))))
+    cell = longest * width
+    return Bound(cell, largest, max(1, min(rows, budget // max(1, cell))))
+
+
+def _check_encodings(page: Page, schema: Any, what: str) -> None:
+    if page.encoding in PREFIXED and schema.physical_type.endswith("BYTE_ARRAY"):
+        name = PREFIXED[page.encoding]
+        raise BadInput(f"{what} is encoded as {name}, which is not read: write it again with the usual encodings (plain).")
+    depths = (schema.max_definition_level, schema.max_repetition_level)
+    if any(depth and encoding != RLE for depth, encoding in zip(depths, page.level_encodings, strict=False)):
+        raise BadInput(f"{what} has levels in an encoding that is out of use (only RLE is read): {AGAIN}")
 
 
 def _pages(file: int, leaf: Any, what: str) -> list[Page]:
@@ -219,6 +277,8 @@ def _pages(file: int, leaf: Any, what: str) -> list[Page]:
             raise BadInput(f"{what} has a page that cannot be read ({error}): {AGAIN}") from None
         pages.append(page)
         at = page.at + page.packed
+        if at > end:
+            raise BadInput(f"{what} has a page that ends behind its column: {AGAIN}")
         if len(pages) > PAGES:
             raise BadInput(f"{what} has more than {PAGES:,} pages in a row group: write it again with larger pages.")
     return pages
@@ -226,26 +286,15 @@ def _pages(file: int, leaf: Any, what: str) -> list[Page]:
 
 def _longest(file: int, leaf: Any, pages: list[Page], most: int, what: str) -> int:
     """How many values the longest list has: those from one repetition level of 0 to the next."""
-    import pyarrow as pa
-
-    name = leaf.compression.lower()
     longest = open_row = runs = 0
     for page in pages:
         if page.kind not in (DATA, DATA_2):
             continue
-        content = os.pread(file, page.levels if page.kind == DATA_2 else page.packed, page.at)
-        if page.kind == DATA:
-            if name != "uncompressed":
-                codec = {"lz4": "lz4_raw"}.get(name, name)
-                content = pa.Codec(codec).decompress(content, page.unpacked, asbytes=True)
-            content = content[4 : 4 + int.from_bytes(content[:4], "little")]
         left = page.values
-        for level, count in _runs(content, most.bit_length()):
+        for level, count in _runs(_levels(file, page, leaf.compression.lower(), what), most.bit_length(), what):
             runs += 1
             if runs > RUNS:
                 raise BadInput(f"{what} has more than {RUNS:,} runs of levels in a row group: write smaller row groups.")
-            if left <= 0:
-                break
             if isinstance(level, int):
                 open_row = 1 if level == 0 else open_row + min(count, left)
                 longest = max(longest, open_row)
@@ -258,14 +307,38 @@ def _longest(file: int, leaf: Any, pages: list[Page], most: int, what: str) -> i
                     open_row += len(level[:left])
                 longest = max(longest, open_row)
             left -= count
+            if left <= 0:
+                break
+        if left > 0:
+            raise BadInput(f"{what} has fewer levels than values: {AGAIN}")
     return longest
 
 
-def _runs(content: bytes, bits: int) -> Any:
+def _levels(file: int, page: Page, codec: str, what: str) -> bytes:
+    """The repetition levels of a page, as they are encoded."""
+    import pyarrow as pa
+
+    if page.kind == DATA_2:
+        return os.pread(file, page.levels, page.at)
+    content = os.pread(file, page.packed, page.at)
+    if codec != "uncompressed":
+        content = pa.Codec({"lz4": "lz4_raw"}.get(codec, codec)).decompress(content, page.unpacked, asbytes=True)
+    length = int.from_bytes(content[:4], "little")
+    if length > len(content) - 4:
+        raise BadInput(f"{what} has levels that end behind their page: {AGAIN}")
+    return content[4 : 4 + length]
+
+
+def _runs(content: bytes, bits: int, what: str) -> Iterator[tuple[Any, int]]:
     """(level, count) of runs, (levels, count) of what is packed: the hybrid that levels are written in."""
     reader = _Struct(content)
     while reader.at < len(content):
-        head = reader.varint()
+        try:
+            head = reader.varint()
+        except (ValueError, IndexError):
+            head = 0
+        if head < 2:  # pyarrow may take what follows for something else
+            raise BadInput(f"{what} has a run of levels without a length: {AGAIN}")
         if head & 1:
             size = (head >> 1) * bits
             packed = np.frombuffer(content[reader.at : reader.at + size], np.uint8)

@@ -19,11 +19,13 @@ from neurotest.data.pages import AGAIN
 from neurotest.data.records import Content, Format, Ints, RecordSource, find_files, numbered
 from neurotest.data.source import Array, Source, Wanted, as_inputs
 from neurotest.errors import BadInput, near
-from neurotest.reading import reading, resolved, user_path
+from neurotest.reading import check_unpacked, on_disk, reading, resolved, user_path
 
 ID_KEYS = ("id", "key", "__key__", "image_id", "file_name", "filename")
 KIND = "a Parquet file"
 LONGEST_TEXT = 4096  # characters of a label or an id
+TEXT = 128 << 20  # bytes of all that are different; more only if they are many on the disk
+LONGEST_TYPE = 80  # characters of a type in a sentence
 
 
 @registry.register("data source", "parquet", paper="", cost="rows are read when they are needed; 24 bytes in memory for each")
@@ -88,6 +90,7 @@ class _Table:
         for number, file in enumerate(files):
             with _opened(file, f"{what} ({file.name})", first=True) as (opened, handle):
                 metadata = opened.metadata
+                pages.check_writer(metadata.created_by, f"{what} ({file.name})")
                 pages.check_rows(handle, metadata, f"{what} ({file.name})")
                 names = opened.schema_arrow.names
                 if schema is None:
@@ -98,7 +101,7 @@ class _Table:
                     self.groups.append((number, group))
                     counts.append(metadata.row_group(group).num_rows)
         self.starts: Ints = np.cumsum(counts)
-        self._rows: dict[tuple[int, str], int] = {}  # that may be read at once, of a group and a column
+        self._rows: dict[tuple[int, str], tuple[int, str]] = {}  # that may be read at once, and what of the column is read
         self._cursors: dict[str, _Cursor] = {}
         self._lock = threading.Lock()  # a pass reads ahead in a thread, and cursors are shared by all copies of a source
 
@@ -141,10 +144,11 @@ class _Table:
         where = f"{self.what} ({Path(self.files[file]).name})"
         with _opened(self.files[file], where) as (opened, handle):
             if (number, column) not in self._rows:
-                fixed = _fixed(opened.schema_arrow.field(column).type)
-                self._rows[number, column] = pages.rows_at_once(handle, opened.metadata, group, column, fixed, where)
-            rows = self._rows[number, column]
-            for batch in opened.iter_batches(rows, row_groups=[group], columns=[column], use_threads=False):
+                part, kind = _part(column, opened.schema_arrow.field(column).type, f"{self.what}, column {column}")
+                rows = pages.rows_at_once(handle, opened.metadata, group, part, _fixed(kind), where)
+                self._rows[number, column] = rows, part
+            rows, part = self._rows[number, column]
+            for batch in opened.iter_batches(rows, row_groups=[group], columns=[part], use_threads=False):
                 yield batch.column(0)
 
 
@@ -156,6 +160,31 @@ def _opened(file: str | Path, what: str, *, first: bool = False) -> Iterator[tup
             pages.check_footer(stream.fileno(), what)
         with _pyarrow().ParquetFile(file, buffer_size=pages.BUFFER) as opened:
             yield opened, stream.fileno()
+
+
+def _part(column: str, kind: Any, what: str) -> tuple[str, Any]:
+    """What is read of a column, and its type. Of a structure it is only the bytes: others may be as large, and are not used."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        if names.count("bytes") != 1:
+            raise BadInput(f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.")
+        column, kind = f"{column}.bytes", kind.field("bytes").type
+    inner = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    while _is_list(inner):
+        inner = inner.value_type
+    if _is_list(kind) and not pa.types.is_primitive(inner):  # cells of text in lists have no bound
+        raise BadInput(f"{what} holds lists of {_short(inner)}: expected numbers.")
+    if pa.types.is_nested(inner):
+        raise BadInput(f"{what} holds {_short(kind)}: expected pictures as bytes, lists of numbers, or tensors.")
+    return column, kind
+
+
+def _short(kind: Any) -> str:
+    """A type in words that fit into a sentence: a structure may have thousands of fields."""
+    words = str(kind)
+    return words if len(words) <= LONGEST_TYPE else words[:LONGEST_TYPE] + "..."
 
 
 def _fixed(kind: Any) -> int:
@@ -228,12 +257,11 @@ class ParquetSource(RecordSource):
     def record_names(self, numbers: Ints) -> list[str]:
         if self._key is None:
             return [f"row {number}" for number in numbers]
-        names = [""] * len(numbers)
+        texts, found = _Texts(self._table, f"{self.what}, column {self._key}"), np.empty(len(numbers), np.int64)
         for places, part in self._table.read(self._key, numbers):
-            _check_text(part, f"{self.what}, column {self._key}")
-            for place, value in zip(places, part, strict=True):
-                names[place] = str(value.as_py())
-        return names
+            found[places] = texts.numbers(part)
+        names = list(texts.known)
+        return [names[number] for number in found]
 
     def keys(self, index: npt.ArrayLike) -> list[str]:
         return super().keys(index) if self._key is not None else Source.keys(self, index)
@@ -275,8 +303,8 @@ def _check_text(column: Any, what: str) -> None:
 
     kind = column.type
     texts = column.dictionary if pa.types.is_dictionary(kind) else column
-    variable = any(test(texts.type) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
-    longest = compute.max(compute.binary_length(texts)).as_py() if variable else 0
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    longest = compute.max(compute.binary_length(texts)).as_py() if any(test(texts.type) for test in kinds) else 0
     if (longest or 0) > LONGEST_TEXT:
         raise BadInput(f"{what} holds a text of {longest:,} bytes; labels and ids have at most {LONGEST_TEXT:,}: shorten them.")
 
@@ -337,25 +365,61 @@ def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, t
     """Class numbers and, where they are known, names."""
     import pyarrow as pa
 
-    parts = []
+    texts, parts = _Texts(table, f"{what}, column {column}"), []
     for part in table.column(column, count):
-        _check_text(part, f"{what}, column {column}")
-        parts.append(part)
-    kind = parts[0].type
-    if any(part.null_count for part in parts):
-        raise BadInput(f"{what}: the column {column} has gaps: every row needs a label, or leave the column out.")
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
-        return numbered([str(value) for part in parts for value in part.to_pylist()])
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise BadInput(f"{what}: the column {column} holds {kind}: labels are class numbers or class names.")
-    return np.concatenate([part.to_numpy(zero_copy_only=False) for part in parts]), _hugging_face(table.about, column)
+        kind = part.type
+        text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+        if part.null_count:
+            raise BadInput(f"{what}: the column {column} has gaps: every row needs a label, or leave the column out.")
+        if not (text or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise BadInput(f"{what}: the column {column} holds {_short(kind)}: labels are class numbers or class names.")
+        parts.append(texts.numbers(part) if text else part.to_numpy(zero_copy_only=False))
+        if bool(texts.known) != text:
+            raise BadInput(f"{what}: the column {column} holds names in one file and numbers in another: keep them apart.")
+    numbers = np.concatenate(parts)
+    if not texts.known:
+        return numbers, _hugging_face(table.about, column)
+    order, names = numbered(list(texts.known))
+    return order[numbers], names
+
+
+class _Texts:
+    """Labels or ids, each of them once: a dictionary may repeat a long one in every row."""
+
+    def __init__(self, table: _Table, what: str) -> None:
+        self.what, self.known, self.size = what, dict[str, int](), 0
+        self.stored = sum(on_disk(file) for file in table.files)
+
+    def numbers(self, column: Any) -> Ints:
+        """The number of each row's text among those that are known, or become so."""
+        import pyarrow as pa
+
+        _check_text(column, self.what)
+        if pa.types.is_nested(column.type) and not pa.types.is_dictionary(column.type):
+            raise BadInput(f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers.")
+        with reading(self.what, KIND, hint=AGAIN):
+            coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+            indices = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+            used, places = np.unique(indices, return_inverse=True)
+            full = used[used >= 0]
+            values = coded.dictionary.take(pa.array(full)).to_pylist()  # of a large dictionary only what is in use
+        values = [None] * (len(used) - len(full)) + values
+        return np.array([self._number(str(value)) for value in values], np.int64)[places]
+
+    def _number(self, text: str) -> int:
+        number = self.known.setdefault(text, len(self.known))
+        if number == len(self.known) - 1:
+            self.size += len(text)
+            if self.size > TEXT:
+                check_unpacked(f"{self.what}, its text", self.size, self.stored, always=TEXT, times=pages.TIMES)
+        return number
 
 
 def _hugging_face(about: dict[bytes, bytes], column: str) -> tuple[str, ...] | None:
     """Class names as `datasets` writes them into the file."""
     try:
         names = json.loads(about[b"huggingface"])["info"]["features"][column]["names"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None
     usable = isinstance(names, list) and names and all(isinstance(name, str) for name in names)
     return tuple(names) if usable else None

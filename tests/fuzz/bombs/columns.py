@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.fuzz.bombs.inputs import png
 from tests.fuzz.bombs.registry import bomb, fine
+from tests.fuzz.bombs.thrift import BINARY, I16, I32, STRUCT, Fields, File, Raw, find, varint, written
 
 SPEC = "parquet:{}/bomb.parquet"
 parquet = functools.partial(bomb, read=SPEC, needs=("pyarrow",))
@@ -46,15 +47,6 @@ def lying_footer(folder: Path) -> None:
     content = file.read_bytes()
     assert varint(2 * size) in content
     file.write_bytes(content.replace(varint(2 * size), varint(2 * 1000, len(varint(2 * size)))))
-
-
-def varint(number: int, length: int = 0) -> bytes:
-    """As thrift writes it, or in more bytes."""
-    out = bytearray()
-    while number > 127 or len(out) + 1 < length:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
 
 
 @parquet("Parquet, 30 cells of 60 MB")
@@ -141,10 +133,10 @@ def ids(folder: Path) -> None:
     write(folder, {"image": [png(4, 4)] * 4096, "id": repeated("a" * 4 * MB, pa.string(), 4096)}, **options)
 
 
-def keys(folder: Path) -> object:
+def keys(folder: Path, count: int = 4096) -> object:
     from neurotest.data.spec import data
 
-    return data(SPEC.format(folder)).keys(range(4096))
+    return data(SPEC.format(folder)).keys(range(count))
 
 
 @parquet("Parquet, an image of 169 megapixels in a cell")
@@ -168,6 +160,192 @@ def columns(folder: Path) -> None:
 @parquet("Parquet, a footer of 600,000 columns")
 def some_columns(folder: Path) -> None:
     footer(folder, 6, 100_000)
+
+
+def fields_of(count: int, rows: int, size: int) -> dict[str, Any]:
+    """A picture, and columns of large cells beside it."""
+    import pyarrow as pa
+
+    large = pa.array([bytes(size)] * rows, pa.binary())
+    return {"bytes": pa.array([png(4, 4)] * rows, pa.binary())} | {f"f{number}": large for number in range(count)}
+
+
+@fine("Parquet, 40 cells of 65 kB beside each of 1,024 pictures", SPEC, needs=("pyarrow",))
+def wide(folder: Path) -> None:
+    import pyarrow as pa
+
+    fields = fields_of(40, 1024, 65_000)
+    write(folder, {"image": pa.StructArray.from_arrays(list(fields.values()), names=list(fields))})
+
+
+@parquet("Parquet, 40 columns of a cell of 100 MB whose names begin like the pictures'")
+def dotted_once(folder: Path) -> None:
+    fields = fields_of(40, 1, 100 * MB)
+    write(folder, {"image": fields.pop("bytes"), **{f"image.{name}": value for name, value in fields.items()}})
+
+
+@parquet("Parquet, a list of 8 million numbers in lists in lists")
+def deep_lists(folder: Path) -> None:
+    import numpy as np
+    import pyarrow as pa
+
+    size = 8_000_000
+    column: Any = pa.array(np.zeros(size, np.uint8))
+    for _ in range(40):
+        column = pa.ListArray.from_arrays(np.arange(size + 1, dtype=np.int32), column)
+    write(folder, {"x": pa.ListArray.from_arrays(pa.array([0, size], pa.int32()), column)})
+
+
+@fine("Parquet, a label of 4,096 bytes in a million rows", SPEC, needs=("pyarrow",))
+def long_labels(folder: Path) -> None:
+    import pyarrow as pa
+
+    count = 1 << 20
+    write(folder, {"image": repeated(png(4, 4), pa.binary(), count), "label": repeated("a" * 4096, pa.string(), count)})
+
+
+def texts(folder: Path, column: str) -> None:
+    """A text of 4,096 bytes in each of 2^17 rows, all different."""
+    import pyarrow as pa
+
+    count = 1 << 17
+    values = pa.array([f"{number:04096d}" for number in range(count)])
+    write(folder, {"image": repeated(png(4, 4), pa.binary(), count), column: values}, use_dictionary=["image"])
+
+
+@parquet("Parquet, 130,000 labels of 4,096 bytes")
+def many_labels(folder: Path) -> None:
+    texts(folder, "label")
+
+
+@parquet("Parquet, 130,000 ids of 4,096 bytes", read=lambda folder: keys(folder, 1 << 17))
+def many_ids(folder: Path) -> None:
+    texts(folder, "id")
+
+
+@bomb("Parquet, an id of 4,096 bytes in a million rows", lambda folder: keys(folder, 1 << 20), refused=None, needs=("pyarrow",))
+def equal_ids(folder: Path) -> None:
+    import pyarrow as pa
+
+    count = 1 << 20
+    write(folder, {"image": repeated(png(4, 4), pa.binary(), count), "id": repeated("a" * 4096, pa.string(), count)})
+
+
+@parquet("Parquet, 4 rows in the footer, 2^29 in its row group")
+def rows_of_a_group(folder: Path) -> None:
+    file = File(write(folder, {"image": [png(4, 4)] * 4}))
+    find(file.group, 3, new=1 << 29)
+    file.save()
+
+
+def one_list(folder: Path, count: int) -> File:
+    import numpy as np
+    import pyarrow as pa
+
+    column = pa.LargeListArray.from_arrays([0, count], pa.array(np.zeros(count, np.uint8)))
+    return File(write(folder, {"x": column}, data_page_size=1 << 30))
+
+
+@parquet("Parquet, a list of 200 million numbers, a second header that says one")
+def two_headers(folder: Path) -> None:
+    def change(header: Fields, content: bytes) -> tuple[Fields, bytes]:
+        if find(header, 1) == 0:
+            numbers = enumerate((1, 0, 1, 8, 0, 0), 1)
+            header.append([8, STRUCT, [[number, I32, value] for number, value in numbers]])
+        return header, content
+
+    one_list(folder, 200_000_000).pages(change).save()
+
+
+def large_cell(folder: Path) -> File:
+    return File(write(folder, {"image": [bytes(300 * MB)]}, use_dictionary=False))
+
+
+@parquet("Parquet, a page of 300 MB, its size once more as a shorter number")
+def size_twice(folder: Path) -> None:
+    def change(header: Fields, content: bytes) -> tuple[Fields, bytes]:
+        return [header[0], header[1], [2, I16, 1000], *header[2:]], content
+
+    large_cell(folder).pages(change).save()
+
+
+@parquet("Parquet, a page of 300 MB, its size once more in a field beyond 16 bits")
+def size_beyond(folder: Path) -> None:
+    def change(header: Fields, content: bytes) -> tuple[Fields, bytes]:
+        size, header[1][2] = header[1][2], 1000
+        return [*header, [(1 << 16) + 2, I32, size]], content
+
+    large_cell(folder).pages(change).save()
+
+
+@parquet("Parquet, a page of 300 MB behind one whose size has more than 32 bits")
+def size_cut(folder: Path) -> None:
+    file = large_cell(folder)
+    before = written([[1, I32, 1], [2, I32, 0], [3, I32, Raw(varint(1 << 32))]])
+    at, about = find(file.column(), 9), file.column()
+    file.body = file.body[:at] + before + file.body[at:]
+    find(about, 7, new=find(about, 7) + len(before))
+    file.save()
+
+
+@parquet("Parquet, lists of 200 million numbers whose levels have no length")
+def packed_levels(folder: Path) -> None:
+    import pyarrow as pa
+
+    count = 200_000_000
+    levels = b"\x02\x00\x00\x00\x02\x00" + b"\xff" * (count // 8 - 6)  # a run of one zero, where a length is expected
+    lists = 6 * 8 - 2
+
+    def change(header: Fields, content: bytes) -> tuple[Fields, bytes]:
+        content = pa.Codec("zstd").decompress(content, find(header, 2), asbytes=True)
+        if find(header, 1) == 0:
+            content = levels + content[4 + int.from_bytes(content[:4], "little") :]
+            find(find(header, 5), 4, new=4)
+        packed = pa.Codec("zstd").compress(content, asbytes=True)
+        find(header, 2, new=len(content))
+        find(header, 3, new=len(packed))
+        return header, packed
+
+    file = one_list(folder, count).pages(change)
+    find(file.group, 3, new=lists)
+    find(file.footer, 3, new=lists)
+    file.save()
+
+
+@parquet("Parquet, a cell of 300 MB in a column that its row group calls otherwise")
+def other_name(folder: Path) -> None:
+    file = large_cell(folder)
+    find(file.column(), 3, new=[BINARY, [b"other"]])
+    file.save()
+
+
+@parquet("Parquet, a cell of 8 MB in 4,096 rows by a dictionary, called a number by its row group")
+def other_kind(folder: Path) -> None:
+    dictionary(folder)
+    file = File(folder / "bomb.parquet")
+    find(file.column(), 1, new=1)
+    file.save()
+
+
+@parquet("Parquet, a page of 1.5 GB of holes that says it is small")
+def hole(folder: Path) -> None:
+    file = File(write(folder, {"image": [png(4, 4)]}, use_dictionary=False))
+    size, about = 1500 * MB, file.column()
+
+    def change(header: Fields, content: bytes) -> tuple[Fields, bytes]:
+        find(header, 3, new=size)
+        return header, b""
+
+    start = find(about, 9)
+    file.pages(change)
+    find(about, 4, new=0)
+    head, length = file.body, len(file.body) - start
+    find(about, 7, new=length + size)
+    footer = written(file.footer)
+    with open(file.path, "wb") as out:
+        out.write(head)
+        out.seek(size, io.SEEK_CUR)
+        out.write(footer + struct.pack("<I", len(footer)) + b"PAR1")
 
 
 @fine("Parquet, 300 photographs, compressed", SPEC, needs=("pyarrow",))
