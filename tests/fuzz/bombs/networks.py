@@ -11,9 +11,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.bombs.columns import varint
 from tests.fuzz.bombs.inputs import pour
 from tests.fuzz.bombs.registry import bomb, fine, zeros
+from tests.fuzz.bombs.thrift import varint
 
 MB = 1 << 20
 
