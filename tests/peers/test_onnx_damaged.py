@@ -10,6 +10,7 @@ import pytest
 from tests.peers.packages import package
 
 from neurotest.errors import BadInput
+from neurotest.target import onnx_file
 from neurotest.target.load import load
 
 for name in ("onnx", "onnxruntime"):  # first: a module whose import a skip cuts short stays half loaded
@@ -31,6 +32,12 @@ def content() -> bytes:
     function = helper.make_function("here", "f", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], opsets[:1])
     inner = helper.make_graph(nodes, "g", [x], [y], [weight])
     return bytes(helper.make_model(inner, functions=[function], opset_imports=opsets, ir_version=8).SerializeToString())
+
+
+@pytest.fixture(autouse=True)
+def _without_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would be run once in a process of its own: a second for every byte."""
+    monkeypatch.setattr(onnx_file, "rehearse", lambda *args: None)
 
 
 def opened(content: bytes, file: Path) -> bool:
