@@ -351,3 +351,35 @@ def onnx_fine(folder: Path) -> None:
     first, second = outside("w0", [4, side], length=16 * side), outside("w1", [side, 4], offset=16 * side, length=16 * side)
     (folder / "w.bin").write_bytes(bytes(32 * side))
     graph(folder, [first, second], nodes)
+
+
+# -- folders of transformers
+
+VIT: dict[str, Any] = {
+    "model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 8, "num_hidden_layers": 1,
+    "num_attention_heads": 1, "intermediate_size": 8, "image_size": 8, "patch_size": 4, "num_channels": 3,
+}  # fmt: skip
+
+
+def transformer(folder: Path, **changes: Any) -> None:
+    """A folder whose weights are a single number."""
+    about = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    (folder / "config.json").write_text(json.dumps(VIT | changes))
+    (folder / "preprocessor_config.json").write_text(json.dumps({"size": {"height": 8, "width": 8}}))
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(about)) + about + bytes(4))
+
+
+def transformer_folder(folder: Path) -> object:
+    from neurotest.target.load import load
+
+    return load(f"hf:{folder}")
+
+
+@bomb("hf, layers of 12,000 numbers and weights of one", transformer_folder, needs=("transformers",))
+def hf_wide(folder: Path) -> None:
+    transformer(folder, hidden_size=12_000, intermediate_size=12_000)
+
+
+@bomb("hf, 20,000 layers and weights of one number", transformer_folder, needs=("transformers",))
+def hf_deep(folder: Path) -> None:
+    transformer(folder, num_hidden_layers=20_000)
