@@ -23,8 +23,10 @@ DISK = 64 << 20  # bytes of a bomb
 
 
 def marked(bomb: Bomb) -> Any:
-    """onnx is installed by `make test-peers` only."""
-    return pytest.param(bomb.name, marks=pytest.mark.peer("onnx") if "onnx" in bomb.needs else ())
+    """onnx is installed by `make test-peers` only, transformers by `make test-models`."""
+    marks = [pytest.mark.peer("onnx")] if "onnx" in bomb.needs else []
+    marks += [pytest.mark.models("transformers")] if "transformers" in bomb.needs else []
+    return pytest.param(bomb.name, marks=marks)
 
 
 @pytest.mark.parametrize("name", [marked(bomb) for bomb in BOMBS.values()])

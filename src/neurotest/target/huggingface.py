@@ -19,7 +19,7 @@ from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
 from neurotest.reading import read_json, reading, reason, user_path
-from neurotest.target import hf_config
+from neurotest.target import hf_config, hf_size
 from neurotest.target.extras import guarded_torchvision, need, offline
 from neurotest.target.log_mel import RATE, LogMel
 from neurotest.target.target import Target
@@ -44,7 +44,10 @@ def from_huggingface(place: str) -> Target:
             f"hf:{place}: there is no such folder; networks are not downloaded: save one with model.save_pretrained(DIR)."
         )
     config = _json(folder, "config.json")
-    kinds = [str(one) for one in config.get("architectures") or []]
+    named = config.get("architectures") or []
+    if not isinstance(named, list):
+        raise BadInput(f"hf:{place}: architectures={str(named)[:80]!r} in config.json is no list of names: is it damaged?")
+    kinds = [str(one) for one in named]
     images = any(kind.endswith(IMAGES) for kind in kinds)
     if not images and not any(kind.endswith(AUDIO) for kind in kinds):
         raise BadInput(
@@ -77,12 +80,12 @@ def _weights(folder: Path, place: str) -> list[Path]:
     if not (folder / INDEX).is_file():
         raise BadInput(f"hf:{place} has no {WEIGHTS}: other formats could run code; save it again with save_pretrained(DIR).")
     parts = _json(folder, INDEX).get("weight_map")
-    files = set(parts.values()) if isinstance(parts, dict) else {None}
+    files = list(parts.values()) if isinstance(parts, dict) and parts else [None]  # of any type: not yet a set
     for file in files:
         plain = isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
         if not plain or not (folder / str(file)).is_file():
             raise BadInput(f"hf:{place}: {INDEX} names the file {str(file)[:200]!r}, which is no safetensors file in the folder.")
-    return [folder / str(file) for file in sorted(map(str, files))]
+    return [folder / file for file in sorted(set(map(str, files)))]
 
 
 def _loaded(config: dict[str, Any], images: bool, files: list[Path], inputs: Inputs, folder: Path) -> nn.Module:
@@ -99,11 +102,14 @@ def _loaded(config: dict[str, Any], images: bool, files: list[Path], inputs: Inp
             kind = _kind(settings, images)
             options = {"config": settings, "state_dict": dict(state), "attn_implementation": attention, "dtype": torch.float32}
             try:
+                hf_size.check(kind, settings, attention, state, folder)
                 model, about = kind.from_pretrained(None, output_loading_info=True, **options)
                 break
             except ValueError:
                 if attention == "eager":
                     raise
+    except BadInput:
+        raise
     except Exception as error:  # damaged configurations make it raise anything
         raise BadInput(f"hf:{folder} cannot be loaded by transformers {transformers.__version__}: {reason(error)}") from error
     finally:
@@ -175,6 +181,10 @@ def picture_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any
             if mean is not None and std is not None:
                 feeding |= {"mean": [float(m) for m in mean], "std": [float(s) for s in std]}
         interpolation = FILTERS.get(int(processor.get("resample", 2)), "bilinear")
+    if not 0 < factor < math.inf:
+        raise BadInput(
+            f"{folder / 'preprocessor_config.json'}: rescale_factor={factor}: pictures are multiplied by a number above 0."
+        )
     if not math.isclose(factor, 1 / 255, rel_tol=1e-3):  # inputs are 8 bits as 0 .. 1; others are another scale of the same
         scale = 255 * factor
         mean, std = feeding.get("mean", [0.0]), feeding.get("std", [1.0])

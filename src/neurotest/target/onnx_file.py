@@ -13,8 +13,8 @@ from torch import Tensor
 
 from neurotest import registry
 from neurotest.errors import BadInput
-from neurotest.reading import reading, reason, user_path
-from neurotest.target import onnx_graph, onnx_outside, parts
+from neurotest.reading import reason, user_path
+from neurotest.target import onnx_graph, onnx_inline, onnx_outside, parts
 from neurotest.target.archive import Malformed
 from neurotest.target.exported import rehearse
 from neurotest.target.extras import need
@@ -68,13 +68,9 @@ def _rehearse(network: parts.Exported, place: str, shape: tuple[int, ...]) -> No
 
 def _model(path: Path) -> tuple[Any, int]:
     """The file with what it keeps in others, functions inlined; and the version of its operators."""
-    from onnx import inliner
-
     model = onnx_outside.read_model(path, LARGEST)
     onnx_outside.check_outside(model, path)
-    if model.functions:
-        with reading(path, "an ONNX file"):
-            model = inliner.inline_local_functions(model)
+    model = onnx_inline.inlined(model, path)
     onnx_outside.load_outside(model.graph, path)
     versions = [one.version for one in model.opset_import if one.domain in onnx_graph.DOMAINS]
     return model, max(versions, default=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import json
 import pickle
 import struct
@@ -145,6 +146,39 @@ def graph(folder: Path, initialisers: list[Any], nodes: list[Any] | None = None,
     (folder / "n.onnx").write_bytes(model.SerializeToString())
 
 
+def function(name: str, nodes: list[Any], overload: str = "", **more: Any) -> Any:
+    """A function of the domain `here`, from `a` to `b`."""
+    from onnx import helper
+
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("here", 1)]
+    made = helper.make_function("here", name, ["a"], ["b"], nodes, opsets, **more)
+    made.overload = overload
+    return made
+
+
+def calls(name: str, times: int, start: str = "x", end: str = "y", overload: str = "", **attributes: Any) -> list[Any]:
+    """Nodes that call a function so often, each with what the one before returns."""
+    from onnx import helper
+
+    names = [start, *(f"{start}{n}" for n in range(1, times)), end]
+    nodes = [helper.make_node(name, [a], [b], domain="here", **attributes) for a, b in itertools.pairwise(names)]
+    for node in nodes:
+        node.overload = overload
+    return nodes
+
+
+def numbers(size: int, name: str = "value", **more: Any) -> Any:
+    """A constant of so many bytes; ref: it is an attribute of the call."""
+    from onnx import AttributeProto, TensorProto, helper
+
+    if "ref" in more:
+        node = helper.make_node("Constant", [], ["c"])
+        node.attribute.add(name=name, ref_attr_name=more["ref"], type=AttributeProto.TENSOR)
+        return node
+    tensor = helper.make_tensor("v", TensorProto.UINT8, [size], bytes(size), raw=True)
+    return helper.make_node("Constant", [], ["c"], value=tensor)
+
+
 def outside(name: str, dims: list[int], **entries: Any) -> Any:
     """A tensor whose values lie in the file beside."""
     from onnx import TensorProto
@@ -231,6 +265,76 @@ def onnx_functions(folder: Path) -> None:
     graph(folder, [], [helper.make_node("f29", ["x"], ["y"], domain="here")], functions=functions)
 
 
+@onnx_bomb("ONNX, 10 million nodes in functions behind small ones of the same name")
+def onnx_overloads(folder: Path) -> None:
+    from onnx import helper
+
+    relu = helper.make_node("Relu", ["a"], ["b"])
+    functions = [function("f0", [relu], "x")]
+    functions += [function(f"f{n}", calls(f"f{n - 1}", 10, "a", "b", "x"), "x") for n in range(1, 8)]
+    graph(folder, [], calls("f7", 1, overload="x"), functions=[*functions, *(function(f"f{n}", [relu]) for n in range(8))])
+
+
+@onnx_bomb("ONNX, 10 million nodes in functions that are called as overloads")
+def onnx_joined_names(folder: Path) -> None:
+    from onnx import helper
+
+    functions = [function("f0::x", [helper.make_node("Relu", ["a"], ["b"])])]
+    functions += [function(f"f{n}::x", calls(f"f{n - 1}", 10, "a", "b", "x")) for n in range(1, 8)]
+    graph(folder, [], calls("f7", 1, overload="x"), functions=functions)
+
+
+@onnx_bomb("ONNX, a constant of 1 MB in a function that is called 3,000 times")
+def onnx_constant(folder: Path) -> None:
+    from onnx import helper
+
+    body = [numbers(MB), helper.make_node("Relu", ["a"], ["b"])]
+    graph(folder, [], calls("f", 3000), functions=[function("f", body)])
+
+
+@onnx_bomb("ONNX, an attribute of 1 MB that a function uses 1,500 times")
+def onnx_attribute(folder: Path) -> None:
+    from onnx import helper
+
+    inner = function("f", [*([numbers(0, ref="v")] * 30), helper.make_node("Relu", ["a"], ["b"])], attributes=["v"])
+    outer = function("g", calls("f", 50, "a", "b"), attributes=["v"])
+    for node in outer.node:
+        node.attribute.add().CopyFrom(inner.node[0].attribute[0])
+        node.attribute[0].name = "v"
+    value = numbers(MB).attribute[0].t
+    graph(folder, [], calls("g", 1, v=value), functions=[inner, outer])
+
+
+@onnx_bomb("ONNX, a name of 1 MB that a function uses 1,500 times")
+def onnx_name(folder: Path) -> None:
+    from onnx import helper
+
+    body = [helper.make_node("Sum", ["a"] * 1500, ["b"])]
+    first = helper.make_node("Relu", ["x"], ["n" * MB])
+    graph(folder, [], [first, *calls("f", 1, "n" * MB)], functions=[function("f", body)])
+
+
+@onnx_bomb("ONNX, a function called 500 times with a weight of 4 MB in a file beside it")
+def onnx_function_outside(folder: Path) -> None:
+    from onnx import helper
+
+    (folder / "w.bin").write_bytes(bytes(4 * MB))
+    weight = helper.make_node("Constant", [], ["c"], value=outside("v", [MB], offset=0, length=4 * MB))
+    body = [weight, helper.make_node("Relu", ["a"], ["b"])]
+    graph(folder, [], calls("f", 500), functions=[function("f", body)])
+
+
+@fine("ONNX, functions inside of functions, with attributes", network, needs=("onnx", "onnxruntime"))
+def onnx_functions_fine(folder: Path) -> None:
+    from onnx import AttributeProto, helper
+
+    leaky = helper.make_node("LeakyRelu", ["a"], ["b"])
+    leaky.attribute.add(name="alpha", ref_attr_name="slope", type=AttributeProto.FLOAT)
+    inner = function("f", [leaky], "x", attributes=["slope"])
+    outer = function("f", calls("f", 40, "a", "b", "x", slope=0.5))
+    graph(folder, [], calls("f", 40), functions=[inner, outer])
+
+
 @onnx_bomb("ONNX, 8 million empty nodes")
 def onnx_nodes(folder: Path) -> None:
     graph(folder, [], [])
@@ -247,3 +351,35 @@ def onnx_fine(folder: Path) -> None:
     first, second = outside("w0", [4, side], length=16 * side), outside("w1", [side, 4], offset=16 * side, length=16 * side)
     (folder / "w.bin").write_bytes(bytes(32 * side))
     graph(folder, [first, second], nodes)
+
+
+# -- folders of transformers
+
+VIT: dict[str, Any] = {
+    "model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 8, "num_hidden_layers": 1,
+    "num_attention_heads": 1, "intermediate_size": 8, "image_size": 8, "patch_size": 4, "num_channels": 3,
+}  # fmt: skip
+
+
+def transformer(folder: Path, **changes: Any) -> None:
+    """A folder whose weights are a single number."""
+    about = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    (folder / "config.json").write_text(json.dumps(VIT | changes))
+    (folder / "preprocessor_config.json").write_text(json.dumps({"size": {"height": 8, "width": 8}}))
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(about)) + about + bytes(4))
+
+
+def transformer_folder(folder: Path) -> object:
+    from neurotest.target.load import load
+
+    return load(f"hf:{folder}")
+
+
+@bomb("hf, layers of 12,000 numbers and weights of one", transformer_folder, needs=("transformers",))
+def hf_wide(folder: Path) -> None:
+    transformer(folder, hidden_size=12_000, intermediate_size=12_000)
+
+
+@bomb("hf, 20,000 layers and weights of one number", transformer_folder, needs=("transformers",))
+def hf_deep(folder: Path) -> None:
+    transformer(folder, num_hidden_layers=20_000)

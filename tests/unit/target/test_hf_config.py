@@ -13,6 +13,7 @@ import pytest
 
 from neurotest.errors import BadInput
 from neurotest.target import extras, hf_config
+from neurotest.target.huggingface import picture_feeding
 from neurotest.target.load import load
 
 VIT: dict[str, Any] = {
@@ -81,6 +82,39 @@ def test_a_plain_configuration_is_kept() -> None:
 def test_a_configuration_of_too_many_values_is_refused() -> None:
     with pytest.raises(BadInput, match="500,000 values"):
         hf_config.check(VIT | {"depths": [0] * (hf_config.MOST_VALUES + 1)}, "x")
+
+
+@pytest.mark.parametrize("named", [5, "ViTForImageClassification", {"a": 1}, True])
+def test_architectures_that_are_no_list_are_refused(named: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is no list of names"):
+        load(f"hf:{folder_of(tmp_path, VIT | {'architectures': named})}")
+
+
+@pytest.mark.parametrize("parts", [{"a": []}, {"a": {}}, {"a": None}, {"a": 5}, {"a": "../w.safetensors"}, {}, [], None, 5])
+def test_a_list_of_weights_that_names_no_file_is_refused(parts: Any, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, VIT)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+    with pytest.raises(BadInput, match="which is no safetensors file in the folder"):
+        load(f"hf:{folder}")
+
+
+@pytest.mark.parametrize("factor", [0, -1, 0.0, float("inf"), float("nan"), "0"])
+def test_a_factor_of_pictures_that_is_not_above_zero_is_refused(factor: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="rescale_factor="):
+        picture_feeding({"size": 8, "rescale_factor": factor}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [{"rescale_factor": []}, {"resample": "x"}, {"size": []}, {"size": {"height": "x"}}, {"image_mean": 5, "image_std": 5},
+     {"size": {"shortest_edge": 8}, "crop_pct": 1e-320}, {"rescale_factor": 5e-324}, {"rescale_factor": 1e308},
+     {"size": {"height": float("inf"), "width": 8}}, {"resample": float("nan")},
+     {"size": {"shortest_edge": "8"}, "crop_pct": 0.5}],
+)  # fmt: skip
+def test_damaged_processors_are_a_sentence(processor: dict[str, Any], tmp_path: Path) -> None:
+    with suppress(BadInput):
+        picture_feeding({"size": 8} | processor, tmp_path)
 
 
 def test_offline_is_set_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
