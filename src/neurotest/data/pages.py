@@ -169,10 +169,9 @@ def _inner(fields: dict[int, tuple[int, Any]], field: int) -> dict[int, tuple[in
 
 
 class Bound(NamedTuple):
-    """What a column of a row group may cost. cell: bytes of one row at most, text: of its text; rows: to be read together."""
+    """What a column of a row group may cost. cell: bytes of one row at most; rows: that may be read together."""
 
     cell: int
-    text: int
     rows: int
 
 
@@ -223,7 +222,6 @@ def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, 
         leaf = metadata.row_group(group).column(number)
         one = _leaf(file, leaf, schemas[number], budget, f"{what}, column {column}")
         rows, cell = min(rows, one.rows), cell + one.cell
-        cell += one.text if len(leaves) > 1 else 0  # alone, it is bounded by the size of its page
     if cell > CELL:
         raise BadInput(f"{what}, column {column}: a row takes {size_text(cell)}, at most {size_text(CELL)} are read: {AGAIN}")
     return rows
@@ -241,15 +239,14 @@ def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> Bound:
             width, rows = width + page.size, max(1, min(rows, budget // max(1, page.size)))
         elif text and page.size:
             rows = max(1, min(rows, page.values * budget // page.size))
-    largest = max((page.size for page in pages), default=0) if text else 0
     if not schema.max_repetition_level:
-        return Bound(0 if text else width, largest, rows)
+        return Bound(0 if text else width, rows)
     width += LEVELS * schema.max_repetition_level  # each list in a list has offsets of its own
     longest = sum(page.values for page in pages)
     if longest * width > budget:
         longest = _longest(file, leaf, pages, schema.max_repetition_level, what)
     cell = longest * width
-    return Bound(cell, largest, max(1, min(rows, budget // max(1, cell))))
+    return Bound(cell, max(1, min(rows, budget // max(1, cell))))
 
 
 def _check_encodings(page: Page, schema: Any, what: str) -> None:

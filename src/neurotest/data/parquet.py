@@ -145,6 +145,8 @@ class _Table:
         with _opened(self.files[file], where) as (opened, handle):
             if (number, column) not in self._rows:
                 part, kind = _part(column, opened.schema_arrow.field(column).type, f"{self.what}, column {column}")
+                if any(f"{part}.".startswith(f"{name}.") for name in self.names if name != column):
+                    raise BadInput(f"{self.what} has two columns that are called {part} (one in a structure): rename one.")
                 rows = pages.rows_at_once(handle, opened.metadata, group, part, _fixed(kind), where)
                 self._rows[number, column] = rows, part
             rows, part = self._rows[number, column]

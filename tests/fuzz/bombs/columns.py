@@ -178,12 +178,6 @@ def wide(folder: Path) -> None:
     write(folder, {"image": pa.StructArray.from_arrays(list(fields.values()), names=list(fields))})
 
 
-@parquet("Parquet, 40 columns of a cell of 100 MB whose names begin like the pictures'")
-def dotted_once(folder: Path) -> None:
-    fields = fields_of(40, 1, 100 * MB)
-    write(folder, {"image": fields.pop("bytes"), **{f"image.{name}": value for name, value in fields.items()}})
-
-
 @parquet("Parquet, a list of 8 million numbers in lists in lists")
 def deep_lists(folder: Path) -> None:
     import numpy as np

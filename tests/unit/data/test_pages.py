@@ -298,3 +298,13 @@ def test_an_id_that_is_missing_has_a_name(tmp_path: Path, dictionary: bool) -> N
     ids = pa.array(["a", None, "b"])
     pq.write_table(pa.table({"x": [[1]] * 3, "id": ids.dictionary_encode() if dictionary else ids}), tmp_path / "f.parquet")
     assert neurotest.data(f"parquet:{tmp_path / 'f.parquet'}").keys([0, 1, 2]) == ["a", "None", "b"]
+
+
+def test_columns_that_pyarrow_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
+    """It would read both: the bytes in a structure, and a column that is called so."""
+    table = {"image": [{"bytes": png(4, 4)}], "image.bytes": [b"a" * 1000]}
+    pq.write_table(pa.table(table), tmp_path / "f.parquet")
+    with pytest.raises(BadInput, match=r"two columns that are called image\.bytes"):
+        neurotest.data(f"parquet:{tmp_path / 'f.parquet'}")
+    pq.write_table(pa.table({"image": [png(4, 4)], "image.path": ["a"]}), tmp_path / "f.parquet")
+    assert len(neurotest.data(f"parquet:{tmp_path / 'f.parquet'}")) == 1
