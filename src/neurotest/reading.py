@@ -26,6 +26,7 @@ from neurotest.memory import size as size_text
 LONGEST_PATH, LONGEST_NAME = 4096, 255  # bytes, as file systems have it
 LONGEST_REASON = 200  # characters of a decoder's own words
 LARGEST_TEXT = 1 << 26  # bytes of a text file
+UNKNOWN = 1 << 20  # bytes that are read of a file that says no size
 ALWAYS, TIMES = 256 << 20, 128  # bytes that any file may hold unpacked; beyond that, how often what it takes on the disk
 # What a line of ours raises because it is wrong, not because of what it read.
 BUGS = (TypeError, AttributeError, NameError, LookupError, AssertionError, ImportError, NotImplementedError, ZeroDivisionError)
@@ -142,9 +143,10 @@ def read_bytes(path: Path, kind: str, *, limit: int = LARGEST_TEXT) -> bytes:
     with reading(path, kind):
         regular(path, kind, limit)
         with open(path, "rb", opener=_without_waiting) as file:
-            content = file.read(limit + 1) or b""
-        if len(content) > limit:
-            raise BadInput(f"{path} has more than {limit:,} bytes: no {kind.partition(' ')[2]} is that large.")
+            most = min(limit, os.fstat(file.fileno()).st_size or UNKNOWN)  # memory for all of the limit would be asked for
+            content = file.read(most + 1) or b""
+        if len(content) > most:
+            raise BadInput(f"{path} has more than {most:,} bytes: no {kind.partition(' ')[2]} is that large.")
         return content
 
 

@@ -316,3 +316,8 @@ def test_a_file_without_a_size_is_read_up_to_the_limit() -> None:
     assert "Name:" in read_text(file, "a file")
     with pytest.raises(BadInput, match="has more than 10 bytes: no file is that large"):
         read_text(file, "a file", limit=10)
+
+
+def test_a_large_limit_asks_for_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "small").write_text("small")
+    assert read_text(tmp_path / "small", "a file", limit=1 << 62) == "small"

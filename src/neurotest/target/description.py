@@ -60,9 +60,10 @@ class Description(TargetSettings):
         values = {field.name: holds[field.name] for field in dataclasses.fields(cls) if holds.get(field.name) is not None}
         kinds = {name: one.kind for name, one in declared(TargetSettings).items()} | {"imports": Names()}
         for name, value in values.items():
-            if not kinds.get(name, Kind()).fits_run(value):
+            plain = list(value) if isinstance(value, tuple) else value  # of a target that was never stored
+            if not kinds.get(name, Kind()).fits_run(plain):
                 raise BadInput(f"{where} describes its target with {name}={value!r}, which does not fit: it is damaged.")
-            values[name] = tuple(value) if isinstance(value, list) else value
+            values[name] = tuple(plain) if isinstance(plain, list) else plain
         return cls(**values)
 
     def plain(self) -> dict[str, Any]:

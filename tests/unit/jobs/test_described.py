@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from neurotest.errors import BadInput
-from neurotest.jobs.stored import described
+from neurotest.jobs.stored import described, target_config
 from neurotest.report.section import command
+from neurotest.target import Target
 
 
 def test_a_network_of_ones_own_keeps_its_options() -> None:
@@ -25,6 +27,11 @@ def test_a_network_of_ones_own_keeps_its_options() -> None:
     other = {"outputs": "regression", "span": [-0.4, 0.4], "bounds": [-1, 1]}
     expected = ["--bounds", "-1", "1", "--outputs", "regression", "--span", "-0.4", "0.4"]
     assert described({"target": "py:net.py:build", "description": other}, None) == expected
+
+
+def test_a_target_that_was_never_stored() -> None:
+    target = Target(nn.Flatten(), bounds=(-1.0, 1.0), shape=(1, 2, 2))
+    assert described(target_config(target), None)[:3] == ["--bounds", "-1", "1"]
 
 
 def test_a_run_cannot_have_people_trust_it() -> None:
