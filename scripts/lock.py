@@ -4,7 +4,8 @@
     python scripts/lock.py check REPORT ...  compare what `pip install --report REPORT` took with them
     python scripts/lock.py check FOLDER ...  the same for a folder of wheels (`pip download -d FOLDER`)
 
-torch is left out: builds of one version differ between indexes.
+torch is left out: builds of one version differ between indexes. So is torchvision, which model libraries bring along:
+no version of it is pinned, because none imports beside every build of torch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS, LOCK = ROOT / "constraints.txt", ROOT / "constraints.lock"
-LEFT_OUT = {"torch"}
+LEFT_OUT = {"torch", "torchvision"}
 HEAD = "# SHA-256 of the files of constraints.txt. Written by `python scripts/lock.py write`; checked by `.ci/run`.\n"
 PYTHONS = re.compile(r"py3|py2\.py3|cp31[1-4]-cp31[1-4]$|cp3\d+-abi3")  # of a wheel: `cp311-cp311`, `cp39-abi3`, `py3-none`
 OTHERS = re.compile(r"musllinux|i686|win32|armv|ppc64|s390x|riscv|loongarch")  # machines on which nobody runs neurotest
