@@ -101,6 +101,9 @@ class Either(Kind):
     def fits(self, value: Any) -> bool:
         return isinstance(value, str) or _is_number(value, whole=self.whole)
 
+    def fits_run(self, value: Any) -> bool:
+        return _is_number(value, whole=self.whole) or (self.whole and isinstance(value, str))  # a share was turned into a number
+
     def words(self, option: str, value: Any) -> list[str]:
         return [option, value if isinstance(value, str) else written(value)]
 
