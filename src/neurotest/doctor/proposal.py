@@ -23,7 +23,7 @@ from neurotest.target.description import settings_of
 from neurotest.target.load import load
 
 LOOKED_AT = 64  # inputs
-# What stands beside data in the file, and how folders of them are called.
+# Comments on data in the file, and usual names of their folders.
 DATA = {
     "train": ("training data, for every command with --train", ("train", "training")),
     "holdout": ("labelled inputs nothing was trained on or made from, to judge repairs by", ("holdout", "val", "validation")),
@@ -53,10 +53,10 @@ class Proposal:
         ]
         for key, about in _keys().items():
             origin = self.origins.get(key)
-            said = origin is not None and origin != "the network"
+            needed = origin is not None and origin != "the network"
             example = self.values.get(key)
             text = f"{key} = {_value(example)}" if example is not None else f"{key} ="
-            lines.append(f"{'' if said else '# '}{text}  # {about}{f' (from {origin})' if origin else ''}")
+            lines.append(f"{'' if needed else '# '}{text}  # {about}{f' (from {origin})' if origin else ''}")
         return "\n".join([*lines, "", "[data]", *self._data()]) + "\n"
 
     def _data(self) -> Iterator[str]:
@@ -84,21 +84,21 @@ def propose(target: str, data: AnyData | None = None, *, others: Mapping[str, st
 
     others: specs of further data, `train` and `holdout`, that have to be such inputs, too.
     """
-    given = {key: value for key, value in description.items() if value is not None and key in _keys()}
+    options = {key: value for key, value in description.items() if value is not None and key in _keys()}
     loaded = load(target, **description)
     for spec in (others or {}).values():
         read(loaded, spec, limit=1)
     values, origins = _own(loaded), {}
     for key in values:
-        origins[key] = "your options" if key in given else "the network"
-    if "weights" in given:
-        values["weights"], origins["weights"] = str(given["weights"]), "your options"
+        origins[key] = "your options" if key in options else "the network"
+    if "weights" in options:
+        values["weights"], origins["weights"] = str(options["weights"]), "your options"
     if data is None:
         return Proposal(values, origins, None, others or {})
     source = read(loaded, data, limit=LOOKED_AT)
     if loaded.shape is None:
         values["size"], origins["size"] = "x".join(map(str, source.shape)), "the data"
-    if "bounds" not in given and (bounds := _bounds(loaded, source)) is not None:
+    if "bounds" not in options and (bounds := _bounds(loaded, source)) is not None:
         values["bounds"], origins["bounds"] = bounds, "the data"
         description["bounds"] = bounds
     outputs, classes = _outputs(target, source, description)
@@ -112,14 +112,14 @@ def propose(target: str, data: AnyData | None = None, *, others: Mapping[str, st
 def _own(target: Target) -> dict[str, Any]:
     """What a target knows of itself that is not as usual."""
     settings = declared(TargetSettings)
-    said = {name: value for name, value in settings_of(target).items() if settings[name].words(value)}
-    if "size" in said:
-        said["size"] = "x".join(map(str, said["size"]))
-    return said
+    values = {name: value for name, value in settings_of(target).items() if settings[name].words(value)}
+    if "size" in values:
+        values["size"] = "x".join(map(str, values["size"]))
+    return values
 
 
 def _keys() -> dict[str, str]:
-    """What may stand in the file, and what stands beside it."""
+    """The keys of the file, each with its comment."""
     return {name: one.toml for name, one in declared(TargetSettings).items() if one.toml}
 
 

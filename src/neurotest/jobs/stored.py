@@ -52,9 +52,9 @@ def described(config: Mapping[str, Any], run: Path | None) -> list[str]:
     if str(config.get("target")).startswith(("zoo:", "run:")):
         return []
     description = vars(Description.read(config.get("description"), run or Path("the run")))
-    said = {**description, "classes": str(run) if description["classes"] and run is not None else None}
+    values = {**description, "classes": str(run) if description["classes"] and run is not None else None}
     settings = declared(TargetSettings)
-    return [word for name in in_toml() for word in settings[name].words(said[name])]  # --trust-pickle is for people to say
+    return [word for name in in_toml() for word in settings[name].words(values[name])]  # --trust-pickle is for people to say
 
 
 def stored_target(run: Run, target: AnyTarget | None = None) -> Target:

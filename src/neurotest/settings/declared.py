@@ -37,7 +37,7 @@ class Kind:
         return isinstance(value, str)
 
     def fits_run(self, value: Any) -> bool:
-        """The same for a run, which holds values and no text to be read: a list of names is no file with names."""
+        """The same for a run. A run stores the names themselves, never a file to read them from."""
         return self.fits(value)
 
     def words(self, option: str, value: Any) -> list[str]:
@@ -193,7 +193,7 @@ def written(number: float) -> str:
 class Declared:
     """What is known of one setting.
 
-    help: for the command line. toml: what stands beside it in `neurotest.toml`; empty: it may not stand there. part: `target`
+    help: for the command line. toml: its comment in `neurotest.toml`; empty: not allowed there. part: `target`
     or `preprocess`, whose argument it is; empty: `load` itself uses it. argument: its name there, if that is another.
     attribute: where a target tells it. usual: a value that need not be said.
     """

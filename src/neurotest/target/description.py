@@ -116,11 +116,11 @@ def _hash(file: Path) -> str:
 def settings_of(target: Target) -> dict[str, Any]:
     """What a target says of itself; of its preprocessing what is not as usual."""
     usual = Preprocess()
-    said = {name: one.of(target) for name, one in declared(TargetSettings).items() if one.part == "target"}
+    values = {name: one.of(target) for name, one in declared(TargetSettings).items() if one.part == "target"}
     for name, one in declared(TargetSettings).items():
         if one.part == "preprocess" and one.of(target.preprocess) != one.of(usual):
-            said[name] = one.of(target.preprocess)
-    return said
+            values[name] = one.of(target.preprocess)
+    return values
 
 
 def absolute(spec: str) -> str:

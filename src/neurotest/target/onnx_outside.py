@@ -13,7 +13,7 @@ from neurotest.target.onnx_tensors import TYPES
 
 MOST_MESSAGES = 1 << 20  # nodes, attributes, names: each takes some hundred bytes, and may be two in the file
 MOST_NUMBERS = 1 << 25  # bytes of integers that stand in the file one by one: each becomes eight
-TIMES = 2  # weights may be in use twice; a file that is used more often is no file of weights
+TIMES = 2  # weights may be shared by two tensors; more than that does not occur in exported networks
 DAMAGED = "it is damaged or something else"
 
 
