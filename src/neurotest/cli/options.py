@@ -179,7 +179,7 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
     sizes are reported before the work; notes in the JSON become remarks. A command that declares one of the options itself
     receives its value.
     """
-    added = {**_without_own(command, _REPORT), "fail_if": (_fail_if(command), None)}
+    added = _without_own(command, {**_REPORT, "fail_if": (_fail_if(command), None)})
     if "out" in _own(command) and _own(command)["out"].annotation == Out:
         added |= {"no_report": (NoReport, False), "track": (Track, None)}
 
