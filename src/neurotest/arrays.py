@@ -115,7 +115,7 @@ def _check_members(archive: zipfile.ZipFile, what: str) -> None:
         if info.file_size > expanded:
             raise BadInput(
                 "damaged",
-                "size",
+                "member",
                 f"{what}: {info.filename[:80]!r} promises {info.file_size} bytes, the {info.compress_size} in the file cannot "
                 "hold them: damaged? Make or fetch it again.",
             )
@@ -174,7 +174,7 @@ def read_content(stream: IO[bytes], header: Header, what: str) -> Array:
         piece = stream.read(min(CHUNK, len(content) - at))
         if not piece:
             raise BadInput(
-                "damaged", "size", f"{what} ends early: {header.nbytes} bytes were promised, {at} are there; fetch it again."
+                "damaged", "content", f"{what} ends early: {header.nbytes} bytes were promised, {at} are there; fetch it again."
             )
         content[at : at + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
         at += len(piece)

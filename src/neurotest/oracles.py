@@ -226,7 +226,7 @@ def _opened(oracle: str, others: Sequence[str | Target], example: str) -> list[T
 
     if not all(others):
         raise BadInput(
-            "missing", "oracle", f"{oracle} needs another network: write {oracle}:TARGET, for example {oracle}:{example}."
+            "missing", "target", f"{oracle} needs another network: write {oracle}:TARGET, for example {oracle}:{example}."
         )
     return [load(other) if isinstance(other, str) else other for other in others]
 

@@ -102,7 +102,7 @@ def user_path(text: str | os.PathLike[str], what: str = "") -> Path:
         ) from None
     except UnicodeError:
         raise BadInput(
-            "syntax", "path", f"{ascii(shown)[1:-1]}: no path, it holds half a character; check what was typed."
+            "syntax", "encoding", f"{ascii(shown)[1:-1]}: no path, it holds half a character; check what was typed."
         ) from None
     if len(encoded) >= LONGEST_PATH or any(len(name) > LONGEST_NAME for name in encoded.split(b"/")):
         raise BadInput(

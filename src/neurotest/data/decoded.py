@@ -131,7 +131,7 @@ class FolderSource(Source):
                 row[...] = decoded()[0]
             except Unusable as error:
                 raise BadInput(
-                    "changed", "file", f"{file.path} can no longer be read ({error}); leave the folder alone during a run."
+                    "unreadable", "file", f"{file.path} can no longer be read ({error}); leave the folder alone during a run."
                 ) from error
             if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:
                 raise BadInput(

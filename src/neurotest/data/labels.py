@@ -48,7 +48,7 @@ def read_labels(path: str | Path, *, confirmed: bool = False) -> dict[Key, Label
             if key in labels and labels[key] != label:
                 raise BadInput(
                     "conflict",
-                    "label",
+                    "row",
                     f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one.",
                 )
             labels[key], seen[key] = label, where

@@ -371,7 +371,7 @@ def _values(scalar: Any, what: str) -> Array:
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise BadInput(
             "wrong-type",
-            "lists",
+            "values",
             f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers.",
         )
     array = values.to_numpy(zero_copy_only=False).reshape(shape)
@@ -434,9 +434,7 @@ class _Texts:
 
         _check_text(column, self.what)
         if pa.types.is_nested(column.type) and not pa.types.is_dictionary(column.type):
-            raise BadInput(
-                "wrong-type", "column", f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers."
-            )
+            raise BadInput("wrong-type", "text", f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers.")
         with reading(self.what, KIND, hint=AGAIN):
             coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             indices = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy()

@@ -51,7 +51,7 @@ def fill(
         if len(content) != count * row_bytes:
             raise BadInput(
                 "damaged",
-                "size",
+                "content",
                 f"{what} ends early: {len(out)} rows of {shape_text(row_shape)} {dtype} promised; fetch it again.",
             )
         rows = np.frombuffer(content, dtype=dtype).reshape(count, *row_shape)

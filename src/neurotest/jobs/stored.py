@@ -93,7 +93,7 @@ def _stored(run: Run) -> tuple[list[Any], list[Description]]:
     """Fingerprints and descriptions; runs of the first versions hold specs only."""
     config = run["config"]
     if not isinstance(config, dict) or "target" not in config:
-        raise BadInput("damaged", "target", f"{run.path} names no target: it is a run of {run['command']!r}, or damaged.")
+        raise BadInput("wrong-run", "target", f"{run.path} names no target: it is a run of {run['command']!r}, or damaged.")
     if not run.made_here:
         _refuse_named_code(run, config)
     elif config.get("code", {}) != (code := named_code(config)):

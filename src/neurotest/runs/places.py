@@ -50,7 +50,7 @@ def _place(path: Path) -> Folder:
         return Folder(path, owner=True, created=(path, *around))
     except FileExistsError:
         if not path.is_dir():
-            raise BadInput("exists", "out", f"--out {path} is a file: give a directory that does not exist yet.") from None
+            raise BadInput("not-a-folder", "out", f"--out {path} is a file: give a directory that does not exist yet.") from None
         return Folder(path, owner=True)
     except OSError as error:
         raise BadInput("not-writable", "out", f"cannot make --out {path}: {error.strerror}. Choose another place.") from error

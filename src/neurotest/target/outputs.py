@@ -241,7 +241,7 @@ def check_values(raw: Tensor, outputs: str) -> None:
         )
     if outputs == "sigmoid" and not in_unit:
         raise BadInput(
-            "conflict", "outputs", "outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits."
+            "conflict", "logits", "outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits."
         )
 
 

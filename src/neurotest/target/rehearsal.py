@@ -66,7 +66,7 @@ def rehearse_apart(network: parts.Exported, what: str, shape: tuple[int, ...]) -
     if code:
         why = record or f"exit code {code}"
         raise BadInput(
-            "failed", "process", f"{what} could not be tried in a process of its own ({why}). Close other programs and try again."
+            "failed", "trial", f"{what} could not be tried in a process of its own ({why}). Close other programs and try again."
         )
     if record == _PASSED:
         _notes.add(key)
@@ -114,7 +114,7 @@ def _run(network: parts.Exported, what: str, shape: tuple[int, ...]) -> tuple[in
             record.seek(0)
             return code, record.read(_RECORD).decode("utf-8", "replace").strip()
     except OSError as error:
-        raise BadInput("failed", "process", f"{what} could not be tried in a process of its own: {reason(error)}.") from error
+        raise BadInput("failed", "trial", f"{what} could not be tried in a process of its own: {reason(error)}.") from error
 
 
 class _Pickler(pickle.Pickler):
