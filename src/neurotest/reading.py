@@ -50,13 +50,10 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
     except Exception as error:
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
-        raise BadInput(
-            "unreadable", "", f"{path} cannot be read as {kind} ({reason(error)}). {hint or _next_step(error)}"
-        ) from error
-
-
-def _next_step(error: BaseException) -> str:
-    return "Check the path." if isinstance(error, FileNotFoundError | NotADirectoryError) else "It is damaged or something else."
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        step = hint or ("Check the path." if missing else "It is damaged or something else.")
+        code = "not-found" if missing else "unreadable"
+        raise BadInput(code, "", f"{path} cannot be read as {kind} ({reason(error)}). {step}") from error
 
 
 def _ours(error: BaseException) -> bool:

@@ -103,14 +103,17 @@ class Description(TargetSettings):
     def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:
         if file is None or expected is None:
             return
+        argument = option.split()[0].removeprefix("--")
         if not Path(file).is_file():
             raise BadInput(
-                "not-found", option, f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}."
+                "not-found",
+                argument,
+                f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}.",
             )
         if (actual := sha256(Path(file))) != expected:
             raise BadInput(
                 "changed",
-                option,
+                argument,
                 f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
                 f"old file back or name it with {option}; a changed network needs a new run.",
             )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.refusals import refused
 
 from neurotest.errors import BadInput
 from neurotest.runs import Run, schema
@@ -58,7 +59,7 @@ def test_no_place_holds_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     assert list_runs() == []
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="is a file"):
+    with refused("not-a-folder", "root"):
         list_runs(tmp_path / "file")
 
 
@@ -145,7 +146,7 @@ def test_a_clean_that_does_not_say_what_is_refused(root: Path, options: dict[str
 
 def test_a_run_itself_is_no_place_of_runs(root: Path) -> None:
     for look in (lambda: list_runs(root / "old"), lambda: clean(root / "old", keep=0)):
-        with pytest.raises(BadInput, match="is a run itself"):
+        with refused("wrong-run", "root"):
             look()
     assert (root / "old" / schema.FILE).exists()
 
