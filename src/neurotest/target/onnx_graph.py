@@ -14,10 +14,9 @@ import numpy as np
 import torch
 
 from neurotest.target.archive import Malformed
-from neurotest.target.onnx_functions import Literal
 from neurotest.target.onnx_fusion import fuse
 from neurotest.target.onnx_tensors import FUNCTIONS
-from neurotest.target.program import Device, Node, Program, Ref, Weight
+from neurotest.target.program import Device, Literal, Node, Program, Ref, Weight
 
 SCOPES = "pkg.torch.onnx.name_scopes"  # what torch's exporter notes beside a node: the modules around it, outermost first
 DOMAINS = ("", "ai.onnx")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from neurotest.target.archive import Malformed
 from neurotest.target.operators import Function, lookup
-from neurotest.target.program import Device, Mode, Node, Program, Ref, Weight
+from neurotest.target.program import Device, Literal, Mode, Node, Program, Ref, Weight
 
 
 @dataclass
@@ -113,6 +113,8 @@ def _value(arg: Any, values: list[Any], place: Place) -> Any:
         return (arg.owner._parameters if arg.parameter else arg.owner._buffers)[arg.name]
     if kind is list:
         return [_value(one, values, place) for one in arg]
+    if kind is Literal:
+        return arg.tensor
     return place.device if kind is Device else arg
 
 

@@ -54,6 +54,19 @@ class Device:
     """Wherever the network runs; the device it was exported on is not asked for."""
 
 
+@dataclass(frozen=True)
+class Literal:
+    """A small constant of integers or truth values: sizes, axes, indices. It stays on the CPU, wherever the network runs."""
+
+    values: tuple[int | bool, ...]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        return torch.tensor(self.values, dtype=self.dtype).reshape(self.shape)
+
+
 @dataclass
 class Node:
     target: str
