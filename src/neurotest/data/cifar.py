@@ -51,7 +51,7 @@ def read(split: str, wanted: Wanted, *, spec: str) -> Source:
     if not file.is_file():
         raise BadInput(f"{spec}: the complete set is not in {file.parent}: run `neurotest data get {NAME}` (or --from DIR).")
     x, y = _from_npz(file, wanted)
-    return ArraySource(x, y, spec=spec, classes=embedded.classes(NAME))
+    return ArraySource(x, y, spec=spec, classes=embedded.family(NAME).classes)
 
 
 def get(folder: Path | None, download: Callable[[], AbstractContextManager[IO[bytes]]], progress: Progress | None = None) -> Path:

@@ -8,7 +8,6 @@ from neurotest.data.fetch import COMPLETE, NAMES
 from neurotest.data.source import Source, Wanted
 from neurotest.errors import BadInput
 from neurotest.zoo import embedded
-from neurotest.zoo.speakers import NAME as SPEAKERS
 
 FULL = "-full"
 SETS = (driving.NAME, *(name + FULL for name in NAMES))
@@ -20,9 +19,9 @@ def read(name: str, split: str, wanted: Wanted, *, spec: str) -> Source:
     plain = name.removesuffix(FULL)
     if plain == cifar.NAME:
         return cifar.read(split, wanted, spec=spec)
-    if plain == SPEAKERS:
+    if plain == speakers.NAME:
         return speakers.read(split, wanted, spec=spec)
     prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
     if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
         raise BadInput(f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR).")
-    return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.classes(plain))
+    return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.family(plain).classes)

@@ -18,7 +18,6 @@ from typing import IO, Any, BinaryIO, cast
 from neurotest import files
 from neurotest.data import cifar, driving, speakers
 from neurotest.errors import BadInput, near
-from neurotest.zoo.speakers import NAME as SPEAKERS
 
 CHUNK = 1 << 20
 TIMEOUT = 60  # seconds without a byte
@@ -56,7 +55,7 @@ COMPLETE: dict[str, Complete] = {
         {"train": "train", "test": "t10k"},
     ),
 }
-NAMES = (*COMPLETE, cifar.NAME, SPEAKERS)
+NAMES = (*COMPLETE, cifar.NAME, speakers.NAME)
 BROUGHT = (driving.NAME,)  # there is no address for these: people bring them
 
 
@@ -74,7 +73,7 @@ def get(
         return cifar.get(folder, lambda: _download(address, name), progress)
     if name == driving.NAME:
         return driving.get(folder)
-    if name == SPEAKERS:
+    if name == speakers.NAME:
         return speakers.get(folder, progress)
     if name not in COMPLETE:
         raise BadInput(f"no data set {name!r} can be fetched. {near(name, (*NAMES, *BROUGHT))}")

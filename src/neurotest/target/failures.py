@@ -10,7 +10,7 @@ from neurotest.errors import BadInput
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Code of ours that is a network.
-_NETWORKS = (_PACKAGE / "zoo", *(_PACKAGE / "target" / name for name in ("parts.py", "operators.py", "limits.py")))
+_NETWORKS = (_PACKAGE / "zoo", *(_PACKAGE / "target" / name for name in ("parts.py", "operators.py")))
 _PASSING = ("__torch_function__", "__torch_dispatch__", "function", "_function")  # ours, around a function of the network
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "unable to allocate")
 

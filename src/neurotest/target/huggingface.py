@@ -9,11 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from neurotest import registry
 from neurotest.errors import BadInput
@@ -21,7 +24,6 @@ from neurotest.pictures import Preprocess
 from neurotest.reading import read_json, reading, reason, user_path
 from neurotest.target import hf_config, hf_size
 from neurotest.target.extras import guarded_torchvision, need, offline
-from neurotest.target.log_mel import RATE, LogMel
 from neurotest.target.target import Target
 from neurotest.target.weights import read_state
 
@@ -244,3 +246,52 @@ def sound_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, d
                 "supported; for others build the network with its features inside in py:FILE:build."
             )
     return inputs, {"bounds": (-1.0, 1.0), "preprocess": Preprocess(rate=rate)}
+
+
+# -- log-mel features as Kaldi makes them, in torch, so that gradients reach the samples: the front end of an AST
+
+RATE, FRAME, HOP, SIZE = 16_000, 400, 160, 512  # 25 and 10 ms; each frame is filled up to SIZE for its spectrum
+LOWEST = 20.0  # Hz
+EMPHASIS = 0.97  # how much of the sample before is subtracted
+FLOOR = float(np.finfo(np.float32).eps)  # of an energy, so that silence has a logarithm
+
+
+@dataclass(frozen=True)
+class LogMel:
+    """Sound of 16,000 samples a second to what `ASTFeatureExtractor` of transformers makes of it: (n, length, bands)."""
+
+    bands: int = 128
+    length: int = 1024  # frames; longer sounds are cut, shorter ones filled up with zeros
+    mean: float = 0.0
+    scale: float = 1.0
+
+    def __call__(self, x: Tensor) -> dict[str, Tensor]:
+        with torch.autocast(x.device.type, enabled=False):  # energies span more than lower precision holds
+            energies = self._energies(x.flatten(1).float())
+            features = energies.clamp_min(FLOOR).log()
+            padded = F.pad(features, (0, 0, 0, self.length - features.shape[1]))
+            return {"input_values": (padded - self.mean) / self.scale}
+
+    def _energies(self, x: Tensor) -> Tensor:
+        """(n, frames, bands)"""
+        frames = x.unfold(1, FRAME, HOP)[:, : self.length]
+        frames = frames - frames.mean(2, keepdim=True)
+        before = torch.cat([frames[..., :1], frames[..., :-1]], 2)
+        window = torch.hann_window(FRAME, periodic=False, device=x.device)
+        spectra = torch.fft.rfft((frames - EMPHASIS * before) * window, SIZE)
+        return torch.view_as_real(spectra).square().sum(3) @ bank(self.bands, x.device)
+
+
+@functools.cache
+@torch.inference_mode(False)  # kept for passes with gradients, too, whichever comes first
+def bank(bands: int, device: torch.device) -> Tensor:
+    """(SIZE // 2 + 1, bands) triangles of height 1, straight on the mel scale and not, as elsewhere, in Hz."""
+    bins = _mels(np.arange(SIZE // 2 + 1) * RATE / SIZE)[:, None]
+    edges = np.linspace(_mels(np.array(LOWEST)), _mels(np.array(RATE / 2)), bands + 2)
+    step = edges[1] - edges[0]
+    triangles = np.minimum((bins - edges[:-2]) / step, (edges[2:] - bins) / step)
+    return torch.from_numpy(np.maximum(0.0, triangles).astype(np.float32)).to(device)
+
+
+def _mels(hertz: np.ndarray) -> np.ndarray:
+    return np.asarray(1127 * np.log(1 + hertz / 700))

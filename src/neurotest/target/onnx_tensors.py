@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from neurotest.target.limits import check_quotient
 from neurotest.target.onnx_functions import FUNCTIONS, Unsupported, ints, number, operator
+from neurotest.target.operators import check_quotient
 
 __all__ = ["FUNCTIONS", "TYPES"]
 

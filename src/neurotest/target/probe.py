@@ -16,8 +16,7 @@ from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.target import chunks
 from neurotest.target.functions import Functions
-from neurotest.target.layers import SAMPLE
-from neurotest.target.pointwise import mean_from_input
+from neurotest.target.layers import SAMPLE, mean_from_input
 
 if TYPE_CHECKING:
     from neurotest.target.layers import Layer

@@ -104,13 +104,13 @@ def _quality(module: nn.Module, train_set: Source, test_set: Source) -> dict[str
     return {"error": round(mean_error(module, test_set), 4), "trivial": round(trivial, 4)}
 
 
-def _splits(subject: zoo.Subject, *, embedded: bool) -> tuple[Source, Source]:
+def _splits(subject: zoo.ZooNetwork, *, embedded: bool) -> tuple[Source, Source]:
     """Training and test data; what is synthesised, or never embedded, has one form."""
     full = "-full" if subject.dataset in PARTS and not embedded else ""
     return data(f"zoo:{subject.dataset}{full}/train"), data(f"zoo:{subject.dataset}{full}/test")
 
 
-def _initialised(subject: zoo.Subject, seed: int) -> nn.Module:
+def _initialised(subject: zoo.ZooNetwork, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(rng.torch_stream("train.weights", seed).get_state())
         return subject.build()

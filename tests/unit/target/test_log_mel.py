@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from neurotest.target.log_mel import LogMel, bank
+from neurotest.target.huggingface import LogMel, bank
 
 
 def mel(hertz: float) -> float:

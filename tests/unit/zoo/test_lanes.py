@@ -9,7 +9,7 @@ import neurotest
 from neurotest.target import Target
 from neurotest.train import mean_error
 from neurotest.zoo import find, lanes
-from neurotest.zoo.steering import dave2
+from neurotest.zoo.architectures import dave2
 
 
 def test_pictures_are_the_same_every_time_and_a_slice_is_a_part() -> None:

@@ -27,7 +27,7 @@ from neurotest.scan import Progress, batches, recorded_at_once
 from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather
 from neurotest.sounds import is_sound
 from neurotest.target import Probe, Target
-from neurotest.target.layout import channels_last, laid_channels_last
+from neurotest.target.speed import channels_last, laid_channels_last
 
 MOST = 5000  # training images
 FORMAT = 2  # of a bank in the cache
