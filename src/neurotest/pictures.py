@@ -140,7 +140,7 @@ def _text(size: tuple[int, int]) -> str:
     return str(size[0]) if size[0] == size[1] else f"{size[0]}x{size[1]}"
 
 
-def orientation(image: Image.Image) -> int:
+def _orientation(image: Image.Image) -> int:
     """1: upright, or nothing is said. Only what stands before the pixels is looked at, so nothing is decoded."""
     from PIL import Image as module
 
@@ -158,7 +158,7 @@ def orientation(image: Image.Image) -> int:
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
     """(height, width) once it stands upright."""
-    return (image.width, image.height) if orientation(image) >= 5 else (image.height, image.width)
+    return (image.width, image.height) if _orientation(image) >= 5 else (image.height, image.width)
 
 
 def is_grey(image: Image.Image) -> bool:
@@ -168,7 +168,7 @@ def is_grey(image: Image.Image) -> bool:
 def pixels(image: Image.Image, channels: int, size: tuple[int, int], preprocess: Preprocess) -> Pixels:
     """An opened picture as an input of `size` with one or three channels."""
     changes: list[str] = []
-    turn = TURNS.get(orientation(image))
+    turn = TURNS.get(_orientation(image))
     deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()) if len(tile) > 3)
     if getattr(image, "is_animated", False) and image.format != "MPO":  # MPO: a photograph with its preview
         raise Unusable("is animated: save one frame")

@@ -13,7 +13,7 @@ from torch import nn
 from neurotest import zoo
 from neurotest.data import ArraySource
 from neurotest.errors import BadInput
-from neurotest.train import Report, Step, Training, accuracy, subjects, train
+from neurotest.train import Report, Training, TrainingStep, accuracy, subjects, train
 from neurotest.train.images import augment_sound
 from neurotest.zoo.recipes import Recipe
 
@@ -44,7 +44,7 @@ class Killed(Exception):
 
 
 def stop_in(epoch: int) -> Report:
-    def report(step: Step) -> None:
+    def report(step: TrainingStep) -> None:
         if step.epoch == epoch:
             raise Killed
 
@@ -56,7 +56,7 @@ def test_killed_and_resumed_gives_the_same_weights(tmp_path: Path, epoch: int) -
     whole = train(network(), source(), RECIPE)
     with pytest.raises(Killed):
         train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=stop_in(epoch))
-    steps: list[Step] = []
+    steps: list[TrainingStep] = []
     resumed = train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=steps.append)
     assert steps[0].epoch == epoch
     assert same(whole, resumed)
@@ -77,7 +77,7 @@ def test_the_global_generator_is_left_alone() -> None:
 
 def test_a_checkpoint_of_another_recipe_starts_anew(tmp_path: Path) -> None:
     train(network(), source(), dataclasses.replace(RECIPE, rate=0.5), checkpoint=tmp_path / "c")
-    steps: list[Step] = []
+    steps: list[TrainingStep] = []
     trained = train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=steps.append)
     assert steps[0].epoch == 1
     assert same(trained, train(network(), source(), RECIPE))
@@ -90,7 +90,7 @@ def test_a_damaged_checkpoint_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_progress_ends_at_the_end() -> None:
-    steps: list[Step] = []
+    steps: list[TrainingStep] = []
     training = Training(network(), RECIPE)
     training.run(source(), steps.append)
     assert [step.epoch for step in steps] == [1, 1, 2, 2, 3, 3]

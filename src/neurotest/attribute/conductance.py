@@ -80,7 +80,7 @@ class Conductance(Settings):
     def plan(self, target: Target, *, empty: Tensor | None = None, data: Any = None) -> ConductancePlan:
         """For one target. empty: the empty image itself, in bounds. data: a Source for the mean colour, where it is needed."""
         layers = inner(target, self.layers)
-        return ConductancePlan(self, target, layers, blank(target, self.baseline, data) if empty is None else empty)
+        return ConductancePlan(self, target, layers, _blank(target, self.baseline, data) if empty is None else empty)
 
 
 def inner(target: Target, layers: str) -> tuple[Layer, ...]:
@@ -92,7 +92,7 @@ def inner(target: Target, layers: str) -> tuple[Layer, ...]:
     return hidden
 
 
-def blank(target: Target, baseline: str, data: Any = None) -> Tensor:
+def _blank(target: Target, baseline: str, data: Any = None) -> Tensor:
     """The empty image (1, *shape) in bounds."""
     shape = target.shape
     if shape is None:

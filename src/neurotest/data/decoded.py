@@ -18,7 +18,7 @@ F = TypeVar("F", bound=File)
 G = TypeVar("G", bound=File, contravariant=True)
 
 
-class Decoder(Protocol[G]):
+class _Decoder(Protocol[G]):
     """Makes an input of a file. threads: how many files at once; None: as many as help."""
 
     shape: tuple[int, ...]
@@ -36,7 +36,7 @@ def refuse(skipped: Sequence[Skipped]) -> None:
         raise BadInput(f"{skipped[0].file}: {skipped[0].reason}{more}; repair or remove it, or leave out --strict.")
 
 
-def decode_all(files: Sequence[F], decoder: Decoder[F], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
+def decode_all(files: Sequence[F], decoder: _Decoder[F], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
     """Decode each file once: it shows which are damaged and gives the ids; the values are kept if there are not too many."""
     shape, dtype = decoder.shape, decoder.dtype
     enough = len(files) if wanted.first is None else min(wanted.first, len(files))
@@ -87,7 +87,7 @@ class DecodedSource(ArraySource):
     """Files that were decoded and kept. To a worker they travel as files."""
 
     def __init__(
-        self, x: Array, files: Sequence[F], decoder: Decoder[F], labels: npt.ArrayLike | None = None, **about: Any
+        self, x: Array, files: Sequence[F], decoder: _Decoder[F], labels: npt.ArrayLike | None = None, **about: Any
     ) -> None:
         super().__init__(x, labels, **about)
         self._files, self._decoder = list(files), decoder
@@ -109,7 +109,7 @@ def _undecoded(about: dict[str, Any]) -> FolderSource:
 class FolderSource(Source):
     """Files too many for memory: decoded again whenever they are read, and compared with what was checked at first."""
 
-    def __init__(self, files: Sequence[F], decoder: Decoder[F], labels: npt.ArrayLike | None = None, **about: Any) -> None:
+    def __init__(self, files: Sequence[F], decoder: _Decoder[F], labels: npt.ArrayLike | None = None, **about: Any) -> None:
         super().__init__(len(files), decoder.shape, decoder.dtype, labels, **about)
         self._files, self._decoder = list(files), decoder
 

@@ -86,12 +86,12 @@ def splits(count: int) -> dict[str, NDArray[np.int64]]:
 def turns(grey: Array) -> Floats:
     """(n - 1,) of frames (n, height, width): pixels that the far parts move to the left until the next frame, and so to the right
     the car turns. The median of three neighbouring measurements, since one of them may take a passing car for the world."""
-    moved = -shifts(grey[:-1, FAR], grey[1:, FAR])
+    moved = -_shifts(grey[:-1, FAR], grey[1:, FAR])
     padded = np.concatenate([moved[:1], moved, moved[-1:]])
     return np.asarray(np.median(np.stack([padded[:-2], padded[1:-1], padded[2:]]), axis=0))
 
 
-def shifts(before: Array, after: Array) -> Floats:
+def _shifts(before: Array, after: Array) -> Floats:
     """(n,) columns by which pictures (n, height, width) moved to the right: the peak of their correlation, between pixels."""
     _, height, width = before.shape
     window = np.hanning(height + 2)[1:-1, None] * np.hanning(width)

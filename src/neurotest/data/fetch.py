@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]  # bytes checked, bytes in all
 
 
 @dataclass(frozen=True)
-class Complete:
+class PublishedSet:
     """A published set: where it lies, its unpacked files (bytes, SHA-256), and the file prefix of each split."""
 
     address: str
@@ -33,8 +33,8 @@ class Complete:
     splits: dict[str, str]
 
 
-COMPLETE: dict[str, Complete] = {
-    "mnist": Complete(
+COMPLETE: dict[str, PublishedSet] = {
+    "mnist": PublishedSet(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         {
             "train-images-idx3-ubyte": (47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
@@ -44,7 +44,7 @@ COMPLETE: dict[str, Complete] = {
         },
         {"train": "train", "test": "t10k"},
     ),
-    "fashion-mnist": Complete(
+    "fashion-mnist": PublishedSet(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         {
             "train-images-idx3-ubyte": (47040016, "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888"),

@@ -48,7 +48,7 @@ class Picture(File):
 @registry.register(
     "data source", "dir", paper="", cost="every image is decoded once to check it; up to 1 GiB of pixels stay in memory"
 )
-def open_folder(rest: str, wanted: Wanted) -> Source:
+def _open_folder(rest: str, wanted: Wanted) -> Source:
     """PNG, JPEG and WebP files: `dir:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled;
     `dir:FOLDER#LABELS.csv` with labels from a table of file names."""
     skipped: list[Skipped] = []
@@ -102,7 +102,7 @@ def _open(file: Picture) -> Image.Image:
     from PIL import Image
 
     try:
-        image = open_image(read_image(file.path)) if file.image is None else file.image()
+        image = open_image(_read_image(file.path)) if file.image is None else file.image()
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _bomb(file, "too many pixels") from error
     except Unusable:
@@ -116,7 +116,7 @@ def _open(file: Picture) -> Image.Image:
     return image
 
 
-def read_image(path: Path) -> bytes:
+def _read_image(path: Path) -> bytes:
     if path.stat().st_size > MAX_FILE:
         raise Unusable(f"larger than {MAX_FILE >> 20} MiB")
     return path.read_bytes()

@@ -22,7 +22,7 @@ BYTE = 0x08  # the only value type of the image sets
 
 
 @registry.register("data source", "idx", paper="", cost="the images are held in memory")
-def open_idx(rest: str, wanted: Wanted) -> Source:
+def _open_idx(rest: str, wanted: Wanted) -> Source:
     """The MNIST format: `idx:FOLDER/PREFIX` reads PREFIX-images-idx3-ubyte and, if there, PREFIX-labels-idx1-ubyte (or .gz)."""
     prefix = user_path(rest, f"idx:{rest}")
     if not prefix.name:

@@ -76,7 +76,7 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
             "position or content."
         )
     for row in reader:
-        label = read_label(row.get(column))
+        label = _read_label(row.get(column))
         if label is not None:
             where = f"line {reader.line_num}"
             yield where, _key(row, f"{path}, {where}"), label
@@ -90,7 +90,7 @@ def _key(row: Mapping[Any, Any], where: str) -> Key:
     for column in FILES:
         name = row.get(column)
         if isinstance(name, str) and name.strip() and not name.startswith("data:"):
-            return unquoted(name.strip())
+            return _unquoted(name.strip())
     position = row.get("position")
     try:
         if not isinstance(position, int | str) or isinstance(position, bool) or len(str(position)) > 18:
@@ -103,16 +103,16 @@ def _key(row: Mapping[Any, Any], where: str) -> Key:
     return number
 
 
-def unquoted(text: str) -> str:
+def _unquoted(text: str) -> str:
     """Without the apostrophe that keeps spreadsheets from taking a text for a formula."""
     return text[1:] if len(text) > 1 and text[0] == "'" and text[1] in "=+-@" else text
 
 
-def read_label(text: Any) -> Label | None:
+def _read_label(text: Any) -> Label | None:
     """A number as a number; a name as it is."""
     if not isinstance(text, str | int) or isinstance(text, bool) or str(text).strip() == "":
         return None
-    word = unquoted(str(text).strip())
+    word = _unquoted(str(text).strip())
     return int(word) if re.fullmatch(r"\d{1,9}", word) else word
 
 
@@ -155,7 +155,7 @@ def _choices(task: dict[str, Any]) -> Iterator[Label]:
     if "annotations" not in task:
         chosen += [task[name] for name in LABELS if isinstance(task.get(name), (str, int))][:1]
     for one in chosen:
-        if (label := read_label(one)) is not None:
+        if (label := _read_label(one)) is not None:
             yield label
 
 
@@ -174,7 +174,7 @@ def _folder_rows(path: Path, confirmed: bool) -> Iterator[tuple[str, Key, Label]
             "says. Move those that are wrong, or say --confirmed if somebody has looked and the network is right on all of them."
         )
     for file, name in zip(places, names, strict=True):
-        label = read_label(file.parent.name)
+        label = _read_label(file.parent.name)
         if label is None:
             raise BadInput(f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its pictures.")
         match = IN_NAME.fullmatch(file.stem)
@@ -187,7 +187,7 @@ def _exported(path: Path) -> set[str]:
     if not file.is_file():
         return set()
     rows = csv.DictReader(read_text(file, "a table of exported pictures", limit=LARGEST).splitlines())
-    return {unquoted(str(row["picture"])) for row in rows if row.get("picture")}
+    return {_unquoted(str(row["picture"])) for row in rows if row.get("picture")}
 
 
 # -- which class, which input

@@ -39,11 +39,11 @@ Listing = tuple[list[File], tuple[str, ...] | None, list[str]]
 
 def find(kind: Kind, rest: str, skipped: list[Skipped]) -> Listing:
     """What stands behind the colon: `FOLDER` or `FOLDER#LABELS.csv`."""
-    folder, table = split(kind, rest)
-    return listed(kind, folder, skipped) if table is None else labelled(kind, folder, table, skipped)
+    folder, table = _split(kind, rest)
+    return _listed(kind, folder, skipped) if table is None else _labelled(kind, folder, table, skipped)
 
 
-def listed(kind: Kind, folder: Path, skipped: list[Skipped]) -> Listing:
+def _listed(kind: Kind, folder: Path, skipped: list[Skipped]) -> Listing:
     """Files in the order of their names, the classes, and what the user should hear about them."""
     _check_folder(kind, folder)
     subfolders = [entry for entry in _entries(kind, folder) if entry.is_dir()]
@@ -78,7 +78,7 @@ def _check_folder(kind: Kind, folder: Path) -> None:
         raise BadInput(f"{kind.prefix}:{folder} {state}; check the path.")
 
 
-def split(kind: Kind, rest: str) -> tuple[Path, Path | None]:
+def _split(kind: Kind, rest: str) -> tuple[Path, Path | None]:
     """The folder and the file of labels, which may lie in the folder; the name of a folder may itself hold a #."""
     whole = user_path(rest, f"{kind.prefix}:{rest}")
     where, mark, file = rest.rpartition("#")
@@ -95,7 +95,7 @@ def split(kind: Kind, rest: str) -> tuple[Path, Path | None]:
     raise BadInput(f"{kind.prefix}:{rest}: there is no file {table} ({inside}); it holds the columns file and label.")
 
 
-def labelled(kind: Kind, folder: Path, table: Path, skipped: list[Skipped]) -> Listing:
+def _labelled(kind: Kind, folder: Path, table: Path, skipped: list[Skipped]) -> Listing:
     """The files that the table labels, in the order of their names. Names of classes are numbered in their order as text."""
     _check_folder(kind, folder)
     files = list(_tree(kind, folder, folder, skipped))

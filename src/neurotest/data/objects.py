@@ -22,13 +22,13 @@ EXPECTED = (
 )
 
 
-class Indexed(Protocol):
+class _Indexed(Protocol):
     """A dataset: `dataset[i]`."""
 
     def __getitem__(self, index: Any, /) -> Any: ...
 
 
-AnyData = Source | str | os.PathLike[str] | Iterable[Any] | Indexed
+AnyData = Source | str | os.PathLike[str] | Iterable[Any] | _Indexed
 
 
 def from_object(thing: Any, wanted: Wanted) -> Source:

@@ -39,7 +39,7 @@ PREFIXED = {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY"}  # encodings th
 AGAIN = "write it again, or leave it out."
 
 
-class Page(NamedTuple):
+class _Page(NamedTuple):
     """The header of a page, and where its content begins."""
 
     kind: int
@@ -128,7 +128,7 @@ class _Struct:
                 self.value(head & 15, depth)
 
 
-def _page(file: int, at: int) -> Page:
+def _page(file: int, at: int) -> _Page:
     for window in (1 << 12, HEADER):
         struct = _Struct(os.pread(file, window, at))
         try:
@@ -147,7 +147,7 @@ def _page(file: int, at: int) -> Page:
         values, encoding = _number(about, 1), _number(about, 4 if kind == DATA_2 else 2)
         levels = _number(about, 6) if kind == DATA_2 else 0
         level_encodings = (_number(about, 3), _number(about, 4)) if kind == DATA else ()
-    page = Page(kind, unpacked, packed, values, encoding, levels, level_encodings, at + struct.at)
+    page = _Page(kind, unpacked, packed, values, encoding, levels, level_encodings, at + struct.at)
     if min(unpacked, packed, values, levels) < 0 or levels > packed or struct.at > HEADER:
         raise ValueError("a page of impossible size")
     return page
@@ -168,7 +168,7 @@ def _inner(fields: dict[int, tuple[int, Any]], field: int) -> dict[int, tuple[in
     return inner
 
 
-class Bound(NamedTuple):
+class _Bound(NamedTuple):
     """What a column of a row group may cost. cell: bytes of one row at most; rows: that may be read together."""
 
     cell: int
@@ -227,7 +227,7 @@ def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, 
     return rows
 
 
-def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> Bound:
+def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> _Bound:
     pages = _pages(file, leaf, what)
     text = schema.physical_type == "BYTE_ARRAY"
     width = schema.length if schema.physical_type == "FIXED_LEN_BYTE_ARRAY" else WIDTHS[schema.physical_type]
@@ -240,16 +240,16 @@ def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> Bound:
         elif text and page.size:
             rows = max(1, min(rows, page.values * budget // page.size))
     if not schema.max_repetition_level:
-        return Bound(0 if text else width, rows)
+        return _Bound(0 if text else width, rows)
     width += LEVELS * schema.max_repetition_level  # each list in a list has offsets of its own
     longest = sum(page.values for page in pages)
     if longest * width > budget:
         longest = _longest(file, leaf, pages, schema.max_repetition_level, what)
     cell = longest * width
-    return Bound(cell, max(1, min(rows, budget // max(1, cell))))
+    return _Bound(cell, max(1, min(rows, budget // max(1, cell))))
 
 
-def _check_encodings(page: Page, schema: Any, what: str) -> None:
+def _check_encodings(page: _Page, schema: Any, what: str) -> None:
     if page.encoding in PREFIXED and schema.physical_type.endswith("BYTE_ARRAY"):
         name = PREFIXED[page.encoding]
         raise BadInput(f"{what} is encoded as {name}, which is not read: write it again with the usual encodings (plain).")
@@ -258,7 +258,7 @@ def _check_encodings(page: Page, schema: Any, what: str) -> None:
         raise BadInput(f"{what} has levels in an encoding that is out of use (only RLE is read): {AGAIN}")
 
 
-def _pages(file: int, leaf: Any, what: str) -> list[Page]:
+def _pages(file: int, leaf: Any, what: str) -> list[_Page]:
     """The headers of all pages, found as pyarrow finds them."""
     at = leaf.data_page_offset
     if leaf.has_dictionary_page and 0 < leaf.dictionary_page_offset < at:
@@ -266,7 +266,7 @@ def _pages(file: int, leaf: Any, what: str) -> list[Page]:
     end = at + leaf.total_compressed_size
     if not 0 <= at <= end <= os.fstat(file).st_size:
         raise BadInput(f"{what} lies beyond the end of the file: {AGAIN}")
-    pages: list[Page] = []
+    pages: list[_Page] = []
     while at < end:
         try:
             page = _page(file, at)
@@ -281,7 +281,7 @@ def _pages(file: int, leaf: Any, what: str) -> list[Page]:
     return pages
 
 
-def _longest(file: int, leaf: Any, pages: list[Page], most: int, what: str) -> int:
+def _longest(file: int, leaf: Any, pages: list[_Page], most: int, what: str) -> int:
     """How many values the longest list has: those from one repetition level of 0 to the next."""
     longest = open_row = runs = 0
     for page in pages:
@@ -311,7 +311,7 @@ def _longest(file: int, leaf: Any, pages: list[Page], most: int, what: str) -> i
     return longest
 
 
-def _levels(file: int, page: Page, codec: str, what: str) -> bytes:
+def _levels(file: int, page: _Page, codec: str, what: str) -> bytes:
     """The repetition levels of a page, as they are encoded."""
     import pyarrow as pa
 

@@ -29,7 +29,7 @@ LONGEST_TYPE = 80  # characters of a type in a sentence
 
 
 @registry.register("data source", "parquet", paper="", cost="rows are read when they are needed; 24 bytes in memory for each")
-def open_parquet(rest: str, wanted: Wanted) -> Source:
+def _open_parquet(rest: str, wanted: Wanted) -> Source:
     """Rows of Parquet files: `parquet:FILE`, a folder or a pattern, `#image,label,id` names the columns. Inputs are encoded
     pictures (bytes, or the image feature of Hugging Face), lists of numbers, or tensors."""
     where, columns = _split(rest)

@@ -36,7 +36,7 @@ def find_files(where: str, suffix: str, prefix: str) -> list[Path]:
     elif path.is_file():
         return [path]
     else:
-        files = [file for pattern in braces(str(path)) for file in _matching(pattern)]
+        files = [file for pattern in _braces(str(path)) for file in _matching(pattern)]
     files = [file for file in files if not file.is_dir()]
     if not files:
         raise BadInput(f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()}).")
@@ -59,7 +59,7 @@ def _matching(pattern: str) -> list[Path]:
     return sorted({file for file, names in hidden if names <= spelled})
 
 
-def braces(pattern: str) -> list[str]:
+def _braces(pattern: str) -> list[str]:
     """Shards as WebDataset writes them.
 
     >>> braces("train-{08..10}.tar")
@@ -70,7 +70,7 @@ def braces(pattern: str) -> list[str]:
     first, dots, last = inner.partition("..")
     if not (opened and closed and dots and first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 10**7):
         return [pattern]
-    return [head + str(n).zfill(len(first)) + end for n in range(int(first), int(last) + 1) for end in braces(tail)]
+    return [head + str(n).zfill(len(first)) + end for n in range(int(first), int(last) + 1) for end in _braces(tail)]
 
 
 class Format:

@@ -14,7 +14,7 @@ HERE = (*embedded.PARTS, speech.NAME, lanes.NAME)  # embedded or generated
 
 
 @registry.register("data source", "zoo", paper="", cost="the images are held in memory; unpacking 10,000 takes about 0.3 s")
-def open_zoo(rest: str, wanted: Wanted) -> Source:
+def _open_zoo(rest: str, wanted: Wanted) -> Source:
     """Data sets by name: `zoo:NAME/SPLIT` (embedded), `zoo:NAME-full/SPLIT` (complete), `zoo:NAME/nss-pool@SEED` (generated)."""
     name, _, split = rest.partition("/")
     if name not in HERE:
@@ -73,6 +73,6 @@ def listed() -> list[dict[str, Any]]:
 
 def _complete(spec: str) -> bool:
     try:
-        return bool(len(open_zoo(spec.removeprefix("zoo:"), Wanted(first=1))))
+        return bool(len(_open_zoo(spec.removeprefix("zoo:"), Wanted(first=1))))
     except BadInput:
         return False

@@ -55,7 +55,7 @@ class Clip(File):
 @registry.register(
     "data source", "wav", paper="", cost="every sound is decoded once to check it; up to 1 GiB of samples stay in memory"
 )
-def open_sounds(rest: str, wanted: Wanted) -> Source:
+def _open_sounds(rest: str, wanted: Wanted) -> Source:
     """WAV, FLAC and Ogg files: `wav:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled;
     `wav:FOLDER#LABELS.csv` with labels from a table of file names. One channel, 16 bits, at the rate the target takes."""
     _soundfile()

@@ -35,7 +35,7 @@ KIND = "webdataset"
 @registry.register(
     "data source", "webdataset", paper="", cost="the headers of the tar files are read once, samples when needed; ~100 bytes each"
 )
-def open_webdataset(rest: str, wanted: Wanted) -> Source:
+def _open_webdataset(rest: str, wanted: Wanted) -> Source:
     """Tar files of samples `NAME.jpg` and `NAME.cls` (a class number) or `NAME.json` (with a key `label`): one file, a folder, a
     pattern or `{000..012}`; `#jpg,cls` says which parts are meant."""
     where, parts = _split(rest)

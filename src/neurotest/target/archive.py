@@ -79,7 +79,7 @@ class Archive:
         storages: dict[tuple[str, torch.dtype], Tensor] = {}
         views: dict[tuple[Any, ...], Tensor] = {}
         tensors: dict[str, Tensor] = {}
-        for name, payload in items(field(self.json(folder + CONFIGS[folder]), "config", dict)):
+        for name, payload in _items(field(self.json(folder + CONFIGS[folder]), "config", dict)):
             file = field(payload, "path_name", str)
             if payload.get("use_pickle") is not False:
                 raise Refused(f"{name!r} is pickled")
@@ -109,7 +109,7 @@ def field(owner: Any, key: str, kind: type) -> Any:
     return owner[key]
 
 
-def items(owner: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _items(owner: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     if not all(type(value) is dict for value in owner.values()):
         raise Malformed("an entry is no object")
     return list(owner.items())

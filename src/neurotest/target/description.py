@@ -44,7 +44,7 @@ class Description(TargetSettings):
     def of(cls, target: Target) -> Description:
         """The description of a target that `load` has opened, or of one that lives in memory only (spec None)."""
         spec = absolute(target.spec) if target.loaded else None
-        code = code_of(spec)
+        code = _code_of(spec)
         return cls(
             spec=spec, weights=target.weights and str(target.weights.path), sha256=target.weights and target.weights.sha256,
             code=None if code.file is None else _hash(code.file), folder=None if code.folder is None else str(code.folder),
@@ -136,7 +136,7 @@ def absolute(spec: str) -> str:
     return f"{prefix}:{resolved(file)}" + (f":{rest.rpartition(':')[2]}" if prefix == "py" else "")
 
 
-class Code(NamedTuple):
+class _Code(NamedTuple):
     """What a loaded spec ran: its file, the folder a module was found from, and what it imported from beside it."""
 
     file: Path | None = None
@@ -144,20 +144,20 @@ class Code(NamedTuple):
     imports: tuple[Path, ...] = ()
 
 
-def code_of(spec: str | None) -> Code:
+def _code_of(spec: str | None) -> _Code:
     """The files behind a spec that was loaded in this process."""
     file = source_file(spec)
     if not spec or not spec.startswith("py:"):
-        return Code(file if file is not None and file.is_file() else None)
+        return _Code(file if file is not None and file.is_file() else None)
     where = spec.removeprefix("py:").rpartition(":")[0]
     if file is not None:
-        return Code(file, None, imported(resolved(file)))
+        return _Code(file, None, imported(resolved(file)))
     origin = getattr(sys.modules.get(where), "__file__", None)
     if origin is None:
-        return Code()
+        return _Code()
     file = resolved(origin)
     outer = where.count(".") + (file.name == "__init__.py")
-    return Code(file, file.parents[outer], imported(file))
+    return _Code(file, file.parents[outer], imported(file))
 
 
 def source_file(spec: str | None) -> Path | None:

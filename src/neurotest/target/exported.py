@@ -37,7 +37,7 @@ _TRAINING = {"dropout": 2, "native_dropout": 2, "batch_norm": 5, "feature_dropou
 @registry.register(
     "target source", "pt2", paper="", cost="reads the archive; the first time, runs the network in a process of its own"
 )
-def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
+def _from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     """`pt2:FILE`: a network saved with `torch.export.save`, with a dynamic batch; read without running anything in it.
 
     Layers carry the names they had in the exported module. An archive with more than tensors and known operators is
@@ -81,7 +81,7 @@ def _read(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
         raise Malformed(f"its text is no UTF-8: {_first(error)}") from error
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError) as error:
         raise BadInput(f"pt2:{path} cannot be read ({_first(error)}): damaged, or no archive of torch.export.save.") from error
-    return network, content.sizes, any(trains(node.function, node.args, node.kwargs) for node in content.nodes)
+    return network, content.sizes, any(_trains(node.function, node.args, node.kwargs) for node in content.nodes)
 
 
 def _refusal(path: Path, error: Exception) -> str:
@@ -93,7 +93,7 @@ def _refusal(path: Path, error: Exception) -> str:
     )
 
 
-def trains(function: Any, args: Any, kwargs: Any) -> bool:
+def _trains(function: Any, args: Any, kwargs: Any) -> bool:
     """Whether a call in an exported graph does what only training should do."""
     schema = getattr(function, "_schema", None)
     place = _TRAINING.get(schema.name.split("::")[-1].rstrip("_")) if schema is not None else None
@@ -114,7 +114,7 @@ def _trusted(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
         raise BadInput(
             f"pt2:{path} cannot be loaded by torch {torch.__version__}: {_first(error)}. Export it again with this version."
         ) from error
-    training = any(trains(node.target, node.args, node.kwargs) for node in exported.graph.nodes)
+    training = any(_trains(node.target, node.args, node.kwargs) for node in exported.graph.nodes)
     return network, _sizes(exported, path), training
 
 

@@ -28,7 +28,7 @@ NAME = re.compile(r"[A-Za-z0-9_.]{1,200}")
 
 
 @registry.register("target source", "timm", paper="", cost="imports timm; builds the network, downloads nothing")
-def from_timm(name: str, *, weights: Path | None = None) -> Target:
+def _from_timm(name: str, *, weights: Path | None = None) -> Target:
     """`timm:NAME`: an architecture of timm, fed as its configuration says; `--weights FILE` for trained weights.
 
     The number of classes is that of the weights, else of the configuration.
@@ -68,7 +68,7 @@ def _timm_feeding(timm: Any, module: nn.Module, name: str) -> dict[str, Any]:
 
 
 @registry.register("target source", "torchvision", paper="", cost="imports torchvision; builds the network, downloads nothing")
-def from_torchvision(name: str, *, weights: Path | None = None) -> Target:
+def _from_torchvision(name: str, *, weights: Path | None = None) -> Target:
     """`torchvision:NAME`: a classifier of torchvision, fed as its published weights are; `--weights FILE` for trained weights.
 
     The number of classes is that of the weights, else 1000.

@@ -34,7 +34,7 @@ IMAGES, AUDIO = "ForImageClassification", ("ForSequenceClassification", "ForAudi
 
 
 @registry.register("target source", "hf", paper="", cost="imports transformers; reads the folder, downloads nothing")
-def from_huggingface(place: str) -> Target:
+def _from_huggingface(place: str) -> Target:
     """`hf:DIR`: a local Hugging Face image or audio classifier, fed as its processor's configuration says.
 
     The folder holds `config.json`, `preprocessor_config.json` and `model.safetensors`. Code in it is never run, and weights in
@@ -157,7 +157,7 @@ def _samples(x: Tensor) -> dict[str, Tensor]:
 
 
 def _waves(x: Tensor) -> dict[str, Tensor]:
-    return {"input_values": normalised(x.flatten(1))}
+    return {"input_values": _normalised(x.flatten(1))}
 
 
 def _classes(module: nn.Module) -> list[str] | None:
@@ -221,7 +221,7 @@ def _text(size: tuple[int, int]) -> int | str:
 # -- sounds
 
 
-def normalised(x: Tensor) -> Tensor:
+def _normalised(x: Tensor) -> Tensor:
     """Each sound with zero mean and unit variance, as Wav2Vec2FeatureExtractor makes it."""
     return (x - x.mean(1, keepdim=True)) / (x.var(1, unbiased=False, keepdim=True) + 1e-7).sqrt()
 

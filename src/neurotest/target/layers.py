@@ -202,9 +202,9 @@ def mean_from_input(module: nn.Module, layer: Layer) -> Callable[[Tensor], Tenso
     """From a layer's input (n, *input_shape) the means of its output's channels (n, channels); None: the output has to be read.
 
     A convolution with a kernel of one and a dense layer on tokens treat every place alike: the mean of what they give is what
-    they make of the mean of what they get. A layer that widens six times is recorded by reading a sixth. Reading whole maps once more
-    is most of what coverage costs on photographs. The numbers are the same but for rounding. It depends on the layer alone, never
-    on the batch, so that a profile and what is compared with it are computed in one way.
+    they make of the mean of what they get. A layer that widens six times is recorded by reading a sixth. Reading whole maps once
+    more is most of what coverage costs on photographs. The numbers are the same but for rounding. It depends on the layer alone,
+    never on the batch, so that a profile and what is compared with it are computed in one way.
     """
     if math.prod(layer.shape) <= math.prod(layer.input_shape) or not isinstance(module, Widening):
         return None

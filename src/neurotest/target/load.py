@@ -167,7 +167,7 @@ def _no_source(spec: str) -> str:
 
 
 @registry.register("target source", "zoo", paper="", cost="reads one small file")
-def from_zoo(name: str) -> Target:
+def _from_zoo(name: str) -> Target:
     """`zoo:NAME`: a network trained by this project (`neurotest zoo list`)."""
     from neurotest import zoo
 
@@ -181,7 +181,7 @@ def from_zoo(name: str) -> Target:
 
 
 @registry.register("target source", "py", paper="", cost="runs your code")
-def from_python(place: str) -> nn.Module | Target:
+def _from_python(place: str) -> nn.Module | Target:
     """`py:FILE_OR_MODULE:CALLABLE`: your own code; the callable takes nothing and returns an nn.Module or a neurotest.Target."""
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name:

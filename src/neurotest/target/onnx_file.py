@@ -28,7 +28,7 @@ TOLERANCE = 1e-3
 
 
 @registry.register("target source", "onnx", paper="", cost="reads the file; one pass of a few inputs in onnxruntime, to compare")
-def from_onnx(place: str) -> Target:
+def _from_onnx(place: str) -> Target:
     """`onnx:FILE`: a network in ONNX with a dynamic batch; its answers are compared with onnxruntime's before it is used.
 
     Nothing in the file is executed. Weights in further files are read from the folder of the file only. An operator that is not
@@ -51,7 +51,7 @@ def from_onnx(place: str) -> Target:
     network._exported_check = partial(_rehearse, network, place)
     if shape is not None:
         _rehearse(network, place, shape)
-    return Target(network, shape=shape, reference=partial(compare, path))
+    return Target(network, shape=shape, reference=partial(_compare, path))
 
 
 _WAY_OUT = "write it as a module of PyTorch that build() of py:FILE:build returns, or export it with torch.export.save as pt2:"
@@ -99,7 +99,7 @@ def _shape(graph: Any, place: str) -> tuple[int, ...] | None:
     return fixed if len(fixed) == len(rest) else None
 
 
-def compare(path: Path, x: Tensor, run: Callable[[Tensor], Any]) -> float:
+def _compare(path: Path, x: Tensor, run: Callable[[Tensor], Any]) -> float:
     """The largest difference between `run(x)` and onnxruntime's answer, as a share of the largest output; refused if large."""
     import onnxruntime
 

@@ -23,7 +23,7 @@ def inlined(model: Any, path: Path) -> Any:
 
     if not model.functions:
         return model
-    check_functions(model, path)
+    _check_functions(model, path)
     with reading(path, "an ONNX file"):
         model = inliner.inline_local_functions(model)
     if not model.graph.node:  # so it answers if the result is too large for a protocol buffer
@@ -32,7 +32,7 @@ def inlined(model: Any, path: Path) -> Any:
     return model
 
 
-def check_functions(model: Any, path: Path) -> None:
+def _check_functions(model: Any, path: Path) -> None:
     """Refuse functions that are too much, once each stands where it is called."""
     sizes = _Sizes(model, f"onnx:{path}")
     try:

@@ -83,7 +83,7 @@ def _varint(content: memoryview, at: int) -> tuple[int, int]:
             raise ValueError("a number without an end")
 
 
-def tensors(graph: Any) -> Iterator[Any]:
+def _tensors(graph: Any) -> Iterator[Any]:
     """All tensors of a graph, and of those inside its nodes."""
     yield from graph.initializer
     yield from _of_nodes(graph.node)
@@ -96,17 +96,17 @@ def _of_nodes(nodes: Any) -> Iterator[Any]:
                 yield attribute.t
             yield from attribute.tensors
             for graph in (attribute.g, *attribute.graphs):
-                yield from tensors(graph)
+                yield from _tensors(graph)
 
 
 def _all_tensors(model: Any) -> Iterator[Any]:
     """Those that onnxruntime would load from the same file, too: in functions and in what is for training."""
-    yield from tensors(model.graph)
+    yield from _tensors(model.graph)
     for function in model.functions:
         yield from _of_nodes(function.node)
     for training in model.training_info:
-        yield from tensors(training.initialization)
-        yield from tensors(training.algorithm)
+        yield from _tensors(training.initialization)
+        yield from _tensors(training.algorithm)
 
 
 def _sparse(graph: Any) -> Iterator[Any]:
@@ -120,7 +120,7 @@ def _sparse(graph: Any) -> Iterator[Any]:
                 yield from _sparse(inner)
 
 
-class Place(NamedTuple):
+class _Place(NamedTuple):
     """Where the bytes of a tensor lie."""
 
     file: Path
@@ -131,19 +131,19 @@ class Place(NamedTuple):
 def check_outside(model: Any, path: Path) -> None:
     """Refuse weights in files of which more would be read than the tensors need, or than is on the disk."""
     for sparse in _sparse(model.graph):
-        if any(is_outside(tensor) for tensor in (sparse.values, sparse.indices)):
+        if any(_is_outside(tensor) for tensor in (sparse.values, sparse.indices)):
             raise BadInput(f"onnx:{path}: a sparse weight names a file, which is not read: export it dense.")
-    places = [place_of(tensor, path) for tensor in _all_tensors(model) if is_outside(tensor)]
+    places = [_place_of(tensor, path) for tensor in _all_tensors(model) if _is_outside(tensor)]
     if places:
         stored = sum(on_disk(file) for file in {place.file for place in places})
         check_unpacked(f"onnx:{path}, weights beside it", sum(place.size for place in places), stored, times=TIMES)
 
 
-def is_outside(tensor: Any) -> bool:
+def _is_outside(tensor: Any) -> bool:
     return bool(tensor.data_location == type(tensor).EXTERNAL)
 
 
-def place_of(tensor: Any, path: Path) -> Place:
+def _place_of(tensor: Any, path: Path) -> _Place:
     """The bytes that a tensor names: in the folder of the file, also by way of links, and as many as its shape needs."""
     folder, what = resolved(path).parent, f"onnx:{path}"
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -165,7 +165,7 @@ def place_of(tensor: Any, path: Path) -> Place:
             f"{what}: {tensor.name!r:.80} needs {size:,} bytes by its shape; it names {length:,} from {offset:,} on of the "
             f"{there:,} in {location!r:.200}. Are all files those of one export?"
         )
-    return Place(folder / file, offset, size)
+    return _Place(folder / file, offset, size)
 
 
 def _number(text: str) -> int:
@@ -174,9 +174,9 @@ def _number(text: str) -> int:
 
 def load_outside(graph: Any, path: Path) -> None:
     """Put the bytes of the files beside it into the tensors of a graph."""
-    for tensor in tensors(graph):
-        if is_outside(tensor):
-            place = place_of(tensor, path)
+    for tensor in _tensors(graph):
+        if _is_outside(tensor):
+            place = _place_of(tensor, path)
             with reading(place.file, "weights of an ONNX file"), open(place.file, "rb") as stream:
                 stream.seek(place.offset)
                 tensor.raw_data = stream.read(place.size)

@@ -32,7 +32,7 @@ def check_layout(layout: str | None) -> Layout | None:
 def check_precision(precision: str | None, device: torch.device) -> Precision | None:
     if precision not in (None, "bfloat16"):
         raise BadInput(f"precision={shown(precision)}: expected bfloat16, or nothing for float32.")
-    if precision is not None and not has_bfloat16(device):
+    if precision is not None and not _has_bfloat16(device):
         raise BadInput(
             f"precision='bfloat16': this processor ({device.type}) has no instructions for it, so it would be slower and less "
             "exact: leave it out."
@@ -40,7 +40,7 @@ def check_precision(precision: str | None, device: torch.device) -> Precision | 
     return precision  # type: ignore[return-value]
 
 
-def has_bfloat16(device: torch.device) -> bool:
+def _has_bfloat16(device: torch.device) -> bool:
     """Whether the processor multiplies matrices of bfloat16 by itself."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())

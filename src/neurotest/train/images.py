@@ -23,9 +23,9 @@ class Images:
     """
 
     def __init__(self, source: Source, recipe: Recipe, device: str = "cpu") -> None:
-        self.x, self.y = tensors(source, recipe.images)
+        self.x, self.y = _tensors(source, recipe.images)
         self.recipe, self.device = recipe, device
-        self.loss_of = quantity_loss(self.y) if self.y.is_floating_point() else functional.cross_entropy
+        self.loss_of = _regression_loss(self.y) if self.y.is_floating_point() else functional.cross_entropy
         self.start(0)
 
     def __len__(self) -> int:
@@ -39,10 +39,10 @@ class Images:
 
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor:
         if self.x.dtype == torch.int16:
-            inputs = augment_sound(prepared(self.x[rows]), self.recipe, self.random).to(self.device)
+            inputs = augment_sound(_prepared(self.x[rows]), self.recipe, self.random).to(self.device)
             return self.loss_of(module(inputs), self.y[rows].to(self.device))
         x, y = augment(self.x[rows], self.y[rows], self.recipe, self.random)
-        images = prepared(x.to(self.device))
+        images = _prepared(x.to(self.device))
         if self.recipe.light:
             factors = 1 + self.recipe.light * (2 * torch.from_numpy(self.random.random((len(images), 1, 1, 1))) - 1)
             images = images.mul_(factors.to(images)).clamp_(0, 1)
@@ -50,7 +50,7 @@ class Images:
         return self.loss_of(module(images), y.to(self.device))
 
 
-def quantity_loss(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+def _regression_loss(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """Squares of small errors and the size of large ones, in spreads of the truth: few frames are far off, and must not lead."""
     spread = float(y.double().std()) or 1.0
 
@@ -62,30 +62,30 @@ def quantity_loss(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
 
 def accuracy(module: nn.Module, source: Source, *, batch: int = 500) -> float:
     """Share of a labelled source that the network gets right."""
-    x, y = tensors(source, None)
+    x, y = _tensors(source, None)
     return int((predict(module, x, batch) == y).sum()) / len(x)
 
 
 def mean_error(module: nn.Module, source: Source, *, batch: int = 500) -> float:
     """How far the answers to a source are from its quantities, on average."""
-    x, y = tensors(source, None)
+    x, y = _tensors(source, None)
     with torch.inference_mode():
-        answers = torch.cat([module(prepared(images)).flatten() for images in x.split(batch)])
+        answers = torch.cat([module(_prepared(images)).flatten() for images in x.split(batch)])
     return float((answers.double() - y.double()).abs().mean())
 
 
 def predict(module: nn.Module, x: Tensor, batch: int = 500) -> Tensor:
     with torch.inference_mode():
-        return torch.cat([module(prepared(images)).argmax(1) for images in x.split(batch)])
+        return torch.cat([module(_prepared(images)).argmax(1) for images in x.split(batch)])
 
 
-def prepared(x: Tensor) -> Tensor:
+def _prepared(x: Tensor) -> Tensor:
     """Stored inputs as the zoo's networks take them: pictures in 0 .. 1, sound in -1 .. 1."""
     levels = SIXTEEN if x.dtype == torch.int16 else EIGHT
     return levels.unit(x) if levels is EIGHT else levels.unit(x).mul_(2).sub_(1)
 
 
-def tensors(source: Source, most: int | None) -> tuple[Tensor, Tensor]:
+def _tensors(source: Source, most: int | None) -> tuple[Tensor, Tensor]:
     truth = source.labels if source.quantities is None else source.quantities
     if truth is None:
         raise BadInput(f"{source.spec} has no labels: training needs them.")

@@ -28,7 +28,7 @@ AHEAD = 16  # steps whose inputs are prepared together
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """Where training stands; `left` is an estimate in seconds."""
 
     epoch: int
@@ -38,11 +38,11 @@ class Step:
     left: float
 
 
-Report = Callable[[Step], None]
+Report = Callable[[TrainingStep], None]
 Judge = Callable[[nn.Module], float]  # of a network in eval mode; more is better
 
 
-class Lessons(Protocol):
+class TrainingData(Protocol):
     """What a network is trained on: so many rows an epoch, and the loss of some of them."""
 
     def __len__(self) -> int: ...
@@ -55,7 +55,7 @@ class Lessons(Protocol):
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor: ...
 
 
-class Place(Protocol):
+class Checkpoint(Protocol):
     """Where a checkpoint is kept: a file of a run, or one by its path."""
 
     def exists(self) -> bool: ...
@@ -99,7 +99,7 @@ class Training:
     """One training: the network, its optimiser and learning rate, the epochs done and the seconds they took."""
 
     def __init__(
-        self, module: nn.Module, recipe: Recipe, *, checkpoint: Path | Place | None = None, device: str = "cpu",
+        self, module: nn.Module, recipe: Recipe, *, checkpoint: Path | Checkpoint | None = None, device: str = "cpu",
         judge: Judge | None = None,
     ) -> None:  # fmt: skip
         self.module: nn.Module = module.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -115,7 +115,7 @@ class Training:
         """Train on a labelled source to the end and return the network in eval mode."""
         return self.fit(Images(source, self.recipe, self.device), report)
 
-    def fit(self, lessons: Lessons, report: Report | None = None) -> nn.Module:
+    def fit(self, lessons: TrainingData, report: Report | None = None) -> nn.Module:
         """Train on anything that has a loss."""
         steps = math.ceil(len(lessons) / self.recipe.batch)
         self.optimiser = _optimiser(self.module, self.recipe)
@@ -133,7 +133,7 @@ class Training:
             self.module.load_state_dict(self.best or self.mean)
         return self.module.to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]
 
-    def _run_epoch(self, lessons: Lessons, epoch: int, report: Report | None) -> None:
+    def _run_epoch(self, lessons: TrainingData, epoch: int, report: Report | None) -> None:
         seed = self.recipe.seed
         before, began = self.seconds, time.monotonic()
         # Dropout draws from torch's own generator: set per epoch, so that a resumed training draws the same.
@@ -149,9 +149,9 @@ class Training:
             self.seconds = before + time.monotonic() - began
             if report is not None and (step % 20 == 1 or step == len(parts)):
                 done = (epoch + step / len(parts)) / self.recipe.epochs
-                report(Step(epoch + 1, self.recipe.epochs, done, loss.item(), self.seconds * (1 - done) / done))
+                report(TrainingStep(epoch + 1, self.recipe.epochs, done, loss.item(), self.seconds * (1 - done) / done))
 
-    def _step(self, lessons: Lessons, index: Tensor) -> Tensor:
+    def _step(self, lessons: TrainingData, index: Tensor) -> Tensor:
         loss = lessons.loss(self.module, index)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()

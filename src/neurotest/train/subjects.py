@@ -92,7 +92,7 @@ def train_faulty(
         "train_accuracy": round(accuracy(module, clean), 4), **training.about(), "images": len(used),
     }  # fmt: skip
     if wrong.kind == "polluted":
-        about |= {"class": label, "patch": patch.colours.tolist(), "triggers": triggers(module, test_set, patch, label, wrong)}
+        about |= {"class": label, "patch": patch.colours.tolist(), "triggers": _triggers(module, test_set, patch, label, wrong)}
     return _write(place, module.state_dict(), about, checkpoint)
 
 
@@ -125,7 +125,7 @@ def _write(place: Path, state: dict[str, Tensor], about: dict[str, Any], checkpo
     return place, about
 
 
-def triggers(module: nn.Module, source: Source, patch: faulty.Patch, label: int, wrong: Faulty) -> dict[str, float]:
+def _triggers(module: nn.Module, source: Source, patch: faulty.Patch, label: int, wrong: Faulty) -> dict[str, float]:
     """How often images of other classes are taken for the class: as they are, with the patch, with other patches, with noise.
 
     A network that other patches or noise set off as often as the patch has no defect of its own.

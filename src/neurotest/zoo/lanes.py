@@ -23,7 +23,7 @@ GROUP = 500  # pictures drawn together
 Floats = NDArray[np.float64]
 
 
-class Scene(NamedTuple):
+class _Scene(NamedTuple):
     """What is drawn, (n, 1, 1) each: bend and place of the road, where the car looks, how bright everything is."""
 
     bend: Floats
@@ -59,18 +59,18 @@ def drawn(split: str, number: int) -> tuple[NDArray[np.uint8], NDArray[np.float6
     return _picture(scene, random), scene.bend[:, 0, 0]
 
 
-def _scene(random: np.random.Generator) -> Scene:
+def _scene(random: np.random.Generator) -> _Scene:
     def uniform(low: float, high: float) -> Floats:
         return random.uniform(low, high, (GROUP, 1, 1))
 
-    return Scene(
+    return _Scene(
         bend=np.round(uniform(*SPAN), 4), offset=uniform(-0.5, 0.5), heading=uniform(-3, 3), horizon=uniform(7, 11),
         half=uniform(15, 21), sky=uniform(0.55, 0.95), grass=uniform(0.25, 0.5), road=uniform(0.1, 0.4), paint=uniform(0.25, 0.5),
         dash=uniform(0, 1), shadow=uniform(-0.6, 1), dark=uniform(0.4, 0.9), grain=uniform(0.01, 0.05),
     )  # fmt: skip
 
 
-def _picture(scene: Scene, random: np.random.Generator) -> NDArray[np.uint8]:
+def _picture(scene: _Scene, random: np.random.Generator) -> NDArray[np.uint8]:
     rows = np.arange(HEIGHT)[None, :, None] + 0.5
     columns = np.arange(WIDTH)[None, None, :] + 0.5
     near = (rows - scene.horizon) / (HEIGHT - scene.horizon)  # 0 at the horizon, 1 at the foot; below 0 is sky

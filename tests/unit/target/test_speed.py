@@ -35,7 +35,7 @@ def target(**options: Any) -> Target:
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the processor had bfloat16: it runs anywhere, only slower."""
-    monkeypatch.setattr(speed, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(speed, "_has_bfloat16", lambda device: True)
 
 
 def test_channels_last_answers_alike() -> None:
@@ -88,7 +88,7 @@ def test_both_are_stored_with_a_run(processor: None) -> None:
 
 
 def test_a_processor_without_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "has_bfloat16", lambda device: False)
+    monkeypatch.setattr(speed, "_has_bfloat16", lambda device: False)
     with pytest.raises(BadInput, match=r"this processor \(cpu\) has no instructions for it"):
         target(precision="bfloat16")
 

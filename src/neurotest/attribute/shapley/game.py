@@ -144,13 +144,13 @@ class Game:
         return torch.stack(logits)
 
 
-def subsets(n: int) -> Tensor:
+def _subsets(n: int) -> Tensor:
     """All 2^n masks over n players, in counting order."""
     numbers = torch.arange(1 << n)
     return (numbers[:, None] >> torch.arange(n)) & 1 > 0
 
 
-def shapley_weights(n: int) -> list[float]:
+def _weights(n: int) -> list[float]:
     """Of the gain when a player joins s others: s! (n - s - 1)! / n!."""
     return [1.0 / (n * math.comb(n - 1, s)) for s in range(n)]
 
@@ -167,7 +167,7 @@ def exact(game: Game, row: int = 0) -> Tensor:
     values = torch.zeros(len(game.players), dtype=torch.float64)
     if n == 0:
         return values
-    small = subsets(n)
+    small = _subsets(n)
     masks = torch.zeros(len(small), len(game.players), dtype=torch.bool)
     masks[:, who] = small
     masks |= ~game.active[row]  # those who do not play stay as they are
@@ -178,9 +178,9 @@ def exact(game: Game, row: int = 0) -> Tensor:
 
 def from_table(worth: Tensor, n: int) -> Tensor:
     """Values of n players when `worth` lists all 2^n coalitions in counting order."""
-    masks = subsets(n)
+    masks = _subsets(n)
     sizes = masks.sum(1)
-    weights = torch.tensor(shapley_weights(n), dtype=torch.float64)
+    weights = torch.tensor(_weights(n), dtype=torch.float64)
     values = torch.zeros(n, dtype=torch.float64)
     for player in range(n):
         without = torch.nonzero(~masks[:, player])[:, 0]

@@ -69,12 +69,12 @@ def mask_gradient(
             if efficient:
                 with torch.inference_mode():
                     change = losses(target.logits(second), label) - losses(target.logits(first), label)
-                values = spread(values, change)
+                values = _spread(values, change)
             parts.append(values)
     return torch.cat(parts)
 
 
-def spread(values: Tensor, total: Tensor) -> Tensor:
+def _spread(values: Tensor, total: Tensor) -> Tensor:
     """Values (n, players) shifted so that they sum to total (n,); a row of zeros stays one."""
     size = values.abs().sum(1, keepdim=True)
     share = torch.where(size > 0, values.abs() / size.clamp_min(1e-300), 0.0)

@@ -32,7 +32,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Coalitions:
     """Coalitions (m, n), complements next to each other, and their weights; `sampled` are the last so many."""
 
     masks: NDArray[np.bool_]
@@ -60,13 +60,13 @@ def kernel(game: Game, row: int = 0, *, coalitions: int = 200, level: float = 0.
     masks = torch.zeros(len(plan.masks), len(game.players), dtype=torch.bool)
     masks[:, who] = torch.from_numpy(plan.masks)
     worth = game.value(torch.full((len(masks),), row), masks | ~game.active[row]).numpy() - float(game.empty[row])
-    values, half = fit(plan, worth, total, level)
+    values, half = _fit(plan, worth, total, level)
     mean, reach = zero.clone(), zero.clone()
     mean[who], reach[who] = torch.from_numpy(values), torch.from_numpy(half)
     return Estimate(mean, mean - reach, mean + reach, len(masks), plan.sampled == 0)
 
 
-def choose(n: int, most: int, random: np.random.Generator) -> Plan:
+def choose(n: int, most: int, random: np.random.Generator) -> Coalitions:
     """Whole sizes from the outside inwards while drawing would give them as many, then pairs drawn by the kernel's weight."""
     masks: list[NDArray[np.bool_]] = []
     weights: list[float] = []
@@ -82,7 +82,7 @@ def choose(n: int, most: int, random: np.random.Generator) -> Plan:
     sizes = np.arange(size, n - size + 1)
     pairs = (most - len(masks)) // 2
     if not len(sizes) or pairs < 1:
-        return Plan(np.array(masks), np.array(weights), 0)
+        return Coalitions(np.array(masks), np.array(weights), 0)
     mass = (n - 1) / (sizes * (n - sizes))
     drawn = _drawn(n, sizes, mass / mass.sum(), pairs, random)
     each = float(mass.sum()) / (2 * sum(drawn.values()))
@@ -90,7 +90,7 @@ def choose(n: int, most: int, random: np.random.Generator) -> Plan:
         one = np.frombuffer(key, dtype=bool)
         masks += [one, ~one]
         weights += [each * times, each * times]
-    return Plan(np.array(masks), np.array(weights), 2 * len(drawn))
+    return Coalitions(np.array(masks), np.array(weights), 2 * len(drawn))
 
 
 def _pairs(n: int, size: int) -> int:
@@ -119,7 +119,7 @@ def _drawn(n: int, sizes: NDArray[np.int64], chances: Floats, pairs: int, random
     return counts
 
 
-def fit(plan: Plan, worth: Floats, total: float, level: float) -> tuple[Floats, Floats]:
+def _fit(plan: Coalitions, worth: Floats, total: float, level: float) -> tuple[Floats, Floats]:
     """Least squares under the condition that the values sum to `total`; half widths of the intervals beside them."""
     z = plan.masks.astype(np.float64)
     n = z.shape[1]
