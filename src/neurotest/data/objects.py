@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,12 @@ from neurotest.data.source import IN_MEMORY, Array, ArraySource, Source, Wanted,
 from neurotest.errors import BadInput
 from neurotest.reading import reason
 from neurotest.sounds import SUFFIXES
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from neurotest.data.folder import Picture
+    from neurotest.data.sound import Clip, Held
 
 INPUT_KEYS = ("image", "img", "audio", "pixel_values", "x", "input", "inputs", "file", "path", "filename")
 LABEL_KEYS = ("label", "labels", "y", "target", "class", "fine_label")
@@ -33,7 +41,7 @@ AnyData = Source | str | os.PathLike[str] | Iterable[Any] | _Indexed
 
 def from_object(thing: Any, wanted: Wanted) -> Source:
     """The source that an object stands for. A loader that shuffles is read in the order of its dataset."""
-    if (array := as_array(thing)) is not None:
+    if (array := _as_array(thing)) is not None:
         return _held(array, None, wanted)
     if isinstance(thing, tuple) and len(thing) == 2 and not _is_input(thing[0]):
         return _pair(*thing, wanted)
@@ -49,24 +57,24 @@ def from_object(thing: Any, wanted: Wanted) -> Source:
     return _dataset(thing, None, wanted)
 
 
-def as_array(thing: Any) -> Array | None:
+def _as_array(thing: Any) -> Array | None:
     """Numbers as a numpy array; None for anything else."""
     if hasattr(thing, "detach"):  # a tensor, wherever it lies
         tensor = thing.detach().cpu()
         return np.asarray(tensor if str(tensor.dtype) != "torch.bfloat16" else tensor.float())
-    if not hasattr(thing, "__array__") or is_picture(thing):
+    if not hasattr(thing, "__array__") or _is_picture(thing):
         return None
     array = np.asarray(thing)
     return None if array.dtype.kind in "OUS" else array
 
 
-def is_picture(thing: Any) -> bool:
+def _is_picture(thing: Any) -> bool:
     return hasattr(thing, "convert") and hasattr(thing, "mode") and hasattr(thing, "size")
 
 
 def _is_input(thing: Any) -> bool:
     """Whether something is one input, not many."""
-    return isinstance(thing, (str, os.PathLike)) or is_picture(thing)
+    return isinstance(thing, (str, os.PathLike)) or _is_picture(thing)
 
 
 def _held(x: Array, labels: Any, wanted: Wanted) -> Source:
@@ -77,7 +85,7 @@ def _held(x: Array, labels: Any, wanted: Wanted) -> Source:
 
 def _pair(inputs: Any, labels: Any, wanted: Wanted) -> Source:
     """Inputs and their labels, which may be class names."""
-    if (array := as_array(inputs)) is not None:
+    if (array := _as_array(inputs)) is not None:
         return _held(array, labels, wanted)
     if not hasattr(inputs, "__getitem__") or not hasattr(inputs, "__len__") or isinstance(inputs, Mapping):
         raise BadInput(f"inputs of type {type(inputs).__name__}: expected an array, a tensor, pictures or a column of paths.")
@@ -88,7 +96,7 @@ def _numbered(labels: Any, count: int) -> tuple[Array | None, tuple[str, ...] | 
     """Class numbers; names are numbered in their order as text, and kept as the classes."""
     if labels is None:
         return None, None
-    array = as_array(labels)
+    array = _as_array(labels)
     values = np.asarray(list(labels), dtype=object) if array is None else array
     if values.dtype.kind in "OUS" and len(values) and all(isinstance(value, str) for value in values):
         names, numbers = np.unique(values.astype(str), return_inverse=True)
@@ -107,11 +115,11 @@ def _batches(loader: Iterable[Any], wanted: Wanted) -> tuple[Array, Array | None
     labels: list[Array] = []
     count = 0
     for batch in loader:
-        x, y = split(batch)
-        if (array := as_array(x)) is None:
+        x, y = _split(batch)
+        if (array := _as_array(x)) is None:
             raise BadInput(f"the loader gives batches of {type(x).__name__}: expected tensors (count, ...).")
         inputs.append(array)
-        labels += [] if y is None else [np.asarray(as_array(y))]
+        labels += [] if y is None else [np.asarray(_as_array(y))]
         count += len(array)
         if count * array[0].nbytes > 8 * IN_MEMORY:
             raise BadInput(
@@ -124,7 +132,7 @@ def _batches(loader: Iterable[Any], wanted: Wanted) -> tuple[Array, Array | None
     return np.concatenate(inputs), np.concatenate(labels) if labels else None
 
 
-def split(item: Any) -> tuple[Any, Any]:
+def _split(item: Any) -> tuple[Any, Any]:
     """The input of a dataset's item, and its label or None."""
     if isinstance(item, Mapping) and not (_is_sound(item) and _label_key(item) is None):
         image = next((key for key in INPUT_KEYS if key in item), None)
@@ -146,7 +154,7 @@ def _dataset(items: Any, labels: Any, wanted: Wanted) -> Source:
     items = items.tolist() if hasattr(items, "tolist") else items  # a column of pandas: positions, not its index
     count = len(items) if wanted.first is None else min(len(items), wanted.first)
     item = _first(items)
-    first, label = split(item)
+    first, label = _split(item)
     if labels is None and label is not None:
         labels = _labels(items, item, count)
     numbers, classes = _numbered(labels, count)
@@ -156,13 +164,11 @@ def _dataset(items: Any, labels: Any, wanted: Wanted) -> Source:
         named = classes if numbers is None or classes else tuple(str(n) for n in range(int(numbers.max()) + 1))
         about: dict[str, Any] = {"spec": "", "classes": named if numbers is not None else None, "notes": {}}
         given = [None] * count if numbers is None else [int(number) for number in numbers]
-        from neurotest.data import media  # built of what is here
-
-        return (media.sounds if _is_sound(first) else media.pictures)(items, given, first, wanted, about)
+        return (_sounds if _is_sound(first) else _images)(items, given, first, wanted, about)
     array = _one(first, 0)
     size = array.nbytes
     if count * size <= IN_MEMORY:
-        return ArraySource(np.stack([_one(split(items[i])[0], i, array.shape) for i in range(count)]), numbers, classes=classes)
+        return ArraySource(np.stack([_one(_split(items[i])[0], i, array.shape) for i in range(count)]), numbers, classes=classes)
     return DatasetSource(items, count, array, numbers, classes=classes)
 
 
@@ -184,7 +190,7 @@ def _labels(items: Any, item: Any, count: int) -> list[Any] | None:
     if key in (getattr(items, "column_names", None) or ()) and hasattr(items, "select_columns") and not changed:
         labels = list(items.select_columns([key])[:count][key])
     else:
-        labels = [split(items[i])[1] for i in range(count)]
+        labels = [_split(items[i])[1] for i in range(count)]
     return None if any(one is None for one in labels) else labels
 
 
@@ -213,7 +219,7 @@ def _is_sound(thing: Any) -> bool:
 
 
 def _one(thing: Any, index: int, shape: tuple[int, ...] | None = None) -> Array:
-    array = as_array(thing)
+    array = _as_array(thing)
     if array is None:
         raise BadInput(f"input {index} is a {type(thing).__name__}: expected a tensor, an array, a picture, a sound or a path.")
     if shape is not None and array.shape != shape:
@@ -230,7 +236,7 @@ class DatasetSource(Source):
     def __init__(self, items: Any, count: int, first: Array, labels: npt.ArrayLike | None, **about: Any) -> None:
         super().__init__(count, first.shape, first.dtype, labels, **about)
         self._items, self._at = items, np.arange(count)
-        again = _one(split(items[0])[0], 0)
+        again = _one(_split(items[0])[0], 0)
         if content_ids(first[None])[0] != content_ids(again[None])[0]:
             raise BadInput(
                 f"the dataset gives another input of {shape_text(first.shape)} each time it is asked for the first one: turn off "
@@ -241,7 +247,79 @@ class DatasetSource(Source):
         return np.stack(list(self._each(index))) if len(index) else np.empty((0, *self.shape), self.dtype)
 
     def _each(self, index: npt.NDArray[np.int64]) -> Iterator[Array]:
-        return (_one(split(self._items[int(self._at[i])])[0], int(self._at[i]), self.shape) for i in index)
+        return (_one(_split(self._items[int(self._at[i])])[0], int(self._at[i]), self.shape) for i in index)
 
     def _keep(self, index: npt.NDArray[np.int64]) -> None:
         self._at = self._at[index]
+
+
+# -- images and sounds, as items of a dataset or as a column of paths
+
+
+def _images(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted, about: dict[str, Any]) -> Source:
+    """The items that have a label, or None, as a source; `first` is the input of the first one."""
+    from neurotest.data.folder import open_files
+
+    return open_files([_file(items, i, label, first) for i, label in enumerate(labels)], wanted, [], about)
+
+
+def _sounds(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted, about: dict[str, Any]) -> Source:
+    from neurotest.data.sound import open_clips
+
+    return open_clips([_clip(items, i, label, first) for i, label in enumerate(labels)], wanted, [], about)
+
+
+def _file(items: Any, index: int, label: int | None, first: Any) -> Picture:
+    from neurotest.data.folder import Picture
+
+    # In a dataset beside a picture are pictures, which are not decoded to look at them; a list may hold anything.
+    alike = _is_picture(first) and not isinstance(items, (list, tuple))
+    thing = None if alike else _split(items[index])[0]
+    if isinstance(thing, (str, os.PathLike)):
+        return Picture(Path(thing).expanduser(), str(thing), label)
+    return Picture(Path(f"item {index}"), f"item {index}", label, image=partial(_picture, items, index))
+
+
+def _picture(items: Any, index: int) -> Image.Image:
+    picture: Image.Image = _split(items[index])[0].copy()
+    return picture
+
+
+def _clip(items: Any, index: int, label: int | None, first: Any) -> Clip:
+    from neurotest.data.sound import Clip
+
+    if isinstance(first, (str, os.PathLike)):
+        path = _split(items[index])[0]
+        return Clip(Path(path).expanduser(), str(path), label)
+    return Clip(Path(f"item {index}"), f"item {index}", label, held=partial(_sound, items, index))
+
+
+def _sound(items: Any, index: int) -> Held:
+    from neurotest.data.sound import MAX_FILE
+
+    try:
+        thing = _split(items[index])[0]
+        if hasattr(thing, "get_all_samples"):  # a decoder of torchcodec
+            decoded = thing.get_all_samples()
+            return _frames(decoded.data), int(decoded.sample_rate)
+        if "array" in thing:
+            return _frames(thing["array"]), int(thing["sampling_rate"])
+        if thing["bytes"]:
+            return thing["bytes"]  # type: ignore[no-any-return]
+        path = Path(thing["path"]).expanduser()
+        if path.stat().st_size > MAX_FILE:
+            raise ValueError(f"larger than {MAX_FILE >> 20} MiB")
+        return path.read_bytes()
+    except Exception as error:  # decoders raise nearly anything on a damaged file
+        raise ValueError(reason(error)) from error
+
+
+def _frames(samples: Any) -> Array:
+    """(frames, channels), full scale at 1, of (frames,) or (channels, frames)."""
+    array = np.asarray(samples if (known := _as_array(samples)) is None else known)
+    if array.dtype not in (np.int16, np.int32) and array.dtype.kind != "f":
+        raise ValueError(f"samples of type {array.dtype}, not in floating point or 16 bits")
+    if array.ndim not in (1, 2):
+        raise ValueError(f"samples of shape {array.shape}, not (frames,) or (channels, frames)")
+    whole = array.dtype.kind == "i"
+    return np.atleast_2d(array.astype(np.float64) / (1 << 8 * array.dtype.itemsize - 1 if whole else 1)).T

@@ -65,23 +65,6 @@ class Checkpoint(Protocol):
     def write(self, content: bytes) -> None: ...
 
 
-@dataclass(frozen=True)
-class _File:
-    path: Path
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    def exists(self) -> bool:
-        return self.path.is_file()
-
-    def read(self) -> bytes:
-        return self.path.read_bytes()
-
-    def write(self, content: bytes) -> None:
-        write_bytes(self.path, content)
-
-
 def train(
     module: nn.Module,
     source: Source,
@@ -103,8 +86,7 @@ class Training:
         judge: Judge | None = None,
     ) -> None:  # fmt: skip
         self.module: nn.Module = module.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.recipe, self.device, self.judge = recipe, device, judge
-        self.checkpoint = _File(checkpoint) if isinstance(checkpoint, Path) else checkpoint
+        self.recipe, self.device, self.judge, self.checkpoint = recipe, device, judge, checkpoint
         self.epoch = 0
         self.seconds = 0.0
         self.mean: dict[str, Tensor] = {}  # of the weights over the steps, where the recipe averages
@@ -202,7 +184,10 @@ class Training:
         state |= {"epoch": self.epoch, "seconds": self.seconds, "recipe": json.dumps(asdict(self.recipe))}
         content = io.BytesIO()
         torch.save(state, content)
-        self.checkpoint.write(content.getvalue())
+        if isinstance(self.checkpoint, Path):
+            write_bytes(self.checkpoint, content.getvalue())
+        else:
+            self.checkpoint.write(content.getvalue())
 
     def _resume(self) -> None:
         """Go on from the checkpoint; one of another recipe is left aside."""
@@ -210,7 +195,8 @@ class Training:
         if place is None or not place.exists():
             return
         try:
-            state = torch.load(io.BytesIO(place.read()), map_location="cpu", weights_only=True)
+            content = place.read_bytes() if isinstance(place, Path) else place.read()
+            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged checkpoint raises anything
             raise BadInput(f"the checkpoint {place} cannot be read: delete it to start again ({error}).") from error
         if state.get("recipe") != json.dumps(asdict(self.recipe)):

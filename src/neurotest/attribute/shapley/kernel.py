@@ -30,6 +30,15 @@ class Estimate:
     coalitions: int  # how many were run
     complete: bool = False  # every coalition was: the values are exact
 
+    @classmethod
+    def around(
+        cls, game: Game, who: Tensor, values: Tensor | float, half: Tensor | float, coalitions: int, complete: bool = False
+    ) -> Estimate:
+        """Of the neurons that play (n,): values and half widths of their intervals."""
+        mean, reach = (torch.zeros(len(game.players), dtype=torch.float64) for _ in range(2))
+        mean[who], reach[who] = values, half
+        return cls(mean, mean - reach, mean + reach, coalitions, complete)
+
 
 @dataclass(frozen=True, eq=False)
 class Coalitions:
@@ -51,19 +60,15 @@ def kernel(game: Game, row: int = 0, *, coalitions: int = 200, level: float = 0.
     n = len(who)
     if n > 2 and coalitions < 2 * n:
         raise BadInput(f"coalitions={coalitions}: {n} neurons play, expected at least {2 * n} (every one alone and left out).")
-    zero = torch.zeros(len(game.players), dtype=torch.float64)
     total = float(game.full[row] - game.empty[row])
     if n <= 1:
-        zero[who] = total
-        return Estimate(zero, zero.clone(), zero.clone(), 0, True)
+        return Estimate.around(game, who, total, 0.0, 0, True)
     plan = choose(n, coalitions, rng.stream("shapley.kernel", seed, row))
     masks = torch.zeros(len(plan.masks), len(game.players), dtype=torch.bool)
     masks[:, who] = torch.from_numpy(plan.masks)
     worth = game.value(torch.full((len(masks),), row), masks | ~game.active[row]).numpy() - float(game.empty[row])
     values, half = _fit(plan, worth, total, level)
-    mean, reach = zero.clone(), zero.clone()
-    mean[who], reach[who] = torch.from_numpy(values), torch.from_numpy(half)
-    return Estimate(mean, mean - reach, mean + reach, len(masks), plan.sampled == 0)
+    return Estimate.around(game, who, torch.from_numpy(values), torch.from_numpy(half), len(masks), plan.sampled == 0)
 
 
 def choose(n: int, most: int, random: np.random.Generator) -> Coalitions:
