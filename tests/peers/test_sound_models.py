@@ -17,7 +17,7 @@ from neurotest.cli.app import app
 from neurotest.errors import BadInput
 from neurotest.scan import read
 from neurotest.sounds import wav
-from neurotest.target.description import Description
+from neurotest.target.description import TargetSpec
 from neurotest.target.huggingface import sound_feeding
 from neurotest.target.load import load
 
@@ -98,7 +98,7 @@ def test_files_of_another_rate_are_heard_as_the_feature_extractor_hears_them(
         ours = target.logits(target.prepare(source.read(np.arange(len(source)))))
     theirs = torch.stack([answers[str(name)] for name in source.names])
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-    again = Description.of(target).open()
+    again = TargetSpec.of(target).open()
     assert again.fingerprint == target.fingerprint
     assert again.preprocess == target.preprocess
     assert not [str(one.message) for one in recwarn if "samples per second" in str(one.message)]

@@ -267,9 +267,9 @@ class Inputs:
 
     def _shared(self, position: int, parts: list[str]) -> int:
         """How many parts at the end of both paths agree; 0 unless the shorter one agrees as a whole."""
-        own = self._name(position).split("/")
-        both = min(len(own), len(parts))
-        return both if own[-both:] == parts[-both:] else 0
+        path = self._name(position).split("/")
+        both = min(len(path), len(parts))
+        return both if path[-both:] == parts[-both:] else 0
 
 
 def _spellings(text: str) -> Iterator[str]:

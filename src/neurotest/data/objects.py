@@ -185,8 +185,8 @@ def _first(items: Any) -> Any:
 def _labels(items: Any, item: Any, count: int) -> list[Any] | None:
     """The labels that come with the items; of a table its column alone is read, so that no picture is decoded for them."""
     key = _label_key(item)
-    own = getattr(items, "format", None)
-    changed = isinstance(own, Mapping) and own.get("type") == "custom"  # a function of the user makes the items of all columns
+    form = getattr(items, "format", None)
+    changed = isinstance(form, Mapping) and form.get("type") == "custom"  # a function of the user makes the items of all columns
     if key in (getattr(items, "column_names", None) or ()) and hasattr(items, "select_columns") and not changed:
         labels = list(items.select_columns([key])[:count][key])
     else:

@@ -23,7 +23,7 @@ FILES = ("pt2", "onnx", "hf", "run")  # sources whose spec is a file, or a folde
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description(TargetSettings):
+class TargetSpec(TargetSettings):
     """Where a network comes from and how it is fed; None: as the source itself says.
 
     spec: with the absolute path of its file. sha256: of the file of the weights. code: the hash of the file that the spec
@@ -41,7 +41,7 @@ class Description(TargetSettings):
         classes: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, target: Target) -> Description:
+    def of(cls, target: Target) -> TargetSpec:
         """The description of a target that `load` has opened, or of one that lives in memory only (spec None)."""
         spec = absolute(target.spec) if target.loaded else None
         code = _code_of(spec)
@@ -50,11 +50,11 @@ class Description(TargetSettings):
             code=None if code.file is None else _hash(code.file), folder=None if code.folder is None else str(code.folder),
             module=str(code.file) if code.folder else None,
             imports=tuple(f"{_hash(file)} {file}" for file in code.imports) or None,
-            trust_pickle=target.trust_pickle or None, **settings_of(target),
+            trust_pickle=target.trust_pickle or None, **target_settings(target),
         )  # fmt: skip
 
     @classmethod
-    def read(cls, stored: Any, where: Path) -> Description:
+    def read(cls, stored: Any, where: Path) -> TargetSpec:
         """What a run holds, which may be anybody's: values of another type are refused."""
         holds = stored if isinstance(stored, Mapping) else {}
         values = {field.name: holds[field.name] for field in dataclasses.fields(cls) if holds.get(field.name) is not None}
@@ -70,7 +70,7 @@ class Description(TargetSettings):
         """What is not None, as JSON holds it."""
         return {name: value for name, value in vars(self).items() if value is not None and value is not False}
 
-    def over(self, stored: Description) -> Description:
+    def over(self, stored: TargetSpec) -> TargetSpec:
         """The stored description with what is said here in its place; the hash of the weights stays that of the run."""
         changes = {name: value for name, value in vars(self).items() if value}
         if self.spec is not None:
@@ -113,7 +113,7 @@ def _hash(file: Path) -> str:
     return ran(file) or sha256(file)
 
 
-def settings_of(target: Target) -> dict[str, Any]:
+def target_settings(target: Target) -> dict[str, Any]:
     """What a target says of itself; of its preprocessing what is not as usual."""
     usual = Preprocess()
     values = {name: one.of(target) for name, one in declared(TargetSettings).items() if one.part == "target"}

@@ -30,7 +30,7 @@ from neurotest.target.weights import load_weights
 
 LARGEST_INPUT = 1 << 32  # values of one input
 # What a target knows of itself.
-OWN = (
+_DECLARED = (
     "bounds", "mean", "std", "shape", "classes", "outputs", "layout", "precision", "weights", "preprocess", "reference",
 )  # fmt: skip
 _WEIGHTS = "weights need the network they are for; write py:FILE:build, where build() returns it, and --weights {0}"
@@ -70,15 +70,15 @@ def load(spec: str | nn.Module | Target, **settings: Any) -> Target:
         load_weights(network.module if isinstance(network, Target) else network, file)
         origin |= {"weights": WeightsFile(file, sha256(file)), "reference": None}
     if isinstance(network, Target):
-        own = {**{name: getattr(network, name) for name in OWN}, **_own_bins(network, options)}
+        declared = {**{name: getattr(network, name) for name in _DECLARED}, **_declared_bins(network, options)}
         origin["spec"] = text or (network.spec if network.loaded else "")
-        return Target(network.module, **{**own, **origin, **options})
+        return Target(network.module, **{**declared, **origin, **options})
     if text:
         network.eval()  # built for this run alone; a module somebody else holds is refused in training mode instead
     return Target(network, **origin, **options)
 
 
-def _own_bins(target: Target, options: Mapping[str, Any]) -> dict[str, Any]:
+def _declared_bins(target: Target, options: Mapping[str, Any]) -> dict[str, Any]:
     """The bins of a target that predicts a quantity, unless it is described anew; their names follow from them."""
     if target.bins is None or options.get("outputs", "regression") != "regression":
         return {}
@@ -228,7 +228,7 @@ def _callable(where: str, name: str) -> Callable[[], Any]:
         raise BadInput(f"py:{where}: cannot be imported: {type(error).__name__}: {error}") from error
     build = getattr(code, name, None)
     if not callable(build):
-        own = {n: value for n, value in vars(code).items() if getattr(value, "__module__", "") == code.__name__}
-        callables = [n for n, value in own.items() if callable(value) and not n.startswith("_")]
+        defined = {n: value for n, value in vars(code).items() if getattr(value, "__module__", "") == code.__name__}
+        callables = [n for n, value in defined.items() if callable(value) and not n.startswith("_")]
         raise BadInput(f"py:{where} has no callable {name!r}. {near(name, callables)}")
     return build  # type: ignore[no-any-return]

@@ -211,9 +211,9 @@ def _nested(parts: list[str]) -> list[str]:
     paths: list[str] = []
     before = ""
     for part in parts:
-        own = part[len(before) + 1 :] if before and part.startswith(f"{before}.") else part
-        own = ".".join(_word(one) for one in own.split(".") if one)
-        paths.append(f"{paths[-1]}.{own}" if paths else own)
+        name = part[len(before) + 1 :] if before and part.startswith(f"{before}.") else part
+        name = ".".join(_word(one) for one in name.split(".") if one)
+        paths.append(f"{paths[-1]}.{name}" if paths else name)
         before = part
     return paths
 

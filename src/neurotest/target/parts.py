@@ -241,10 +241,10 @@ class _Builder:
     def call(self, start: int, stop: int, depth: int, slots: dict[int, int]) -> tuple[_Call, str]:
         """A step that calls the module in which the nodes from `start` to `stop` ran."""
         nodes = self.program.nodes[start:stop]
-        own = dict.fromkeys(number for node in nodes for number in node.outputs if number is not None)
-        needed = dict.fromkeys(number for used in self.uses[start:stop] for number in used if number not in own)
+        produced = dict.fromkeys(number for node in nodes for number in node.outputs if number is not None)
+        needed = dict.fromkeys(number for used in self.uses[start:stop] for number in used if number not in produced)
         inputs = sorted(needed, key=self.is_number)  # tensors first: the first is taken for the module's input
-        used = {number: place for number in own if (place := self.next_use(number, stop)) is not None}
+        used = {number: place for number in produced if (place := self.next_use(number, stop)) is not None}
         outputs = sorted(used, key=lambda number: (self.is_number(number), used[number]))  # what is used first is meant
         body = self.body(start, stop, depth, inputs, [Ref(number) for number in outputs])
         path, part = self.same(nodes[0].stack[depth - 1][1], body)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from neurotest.errors import BadInput
-from neurotest.target.description import Description
+from neurotest.target.description import TargetSpec
 from neurotest.target.rehearsal import skipped
 from neurotest.target.target import Target
 
@@ -18,9 +18,9 @@ _open: dict[str, Target] = {}
 def reduced(target: Target) -> tuple[Any, ...]:
     """What `__reduce__` would give."""
     about = {name: value for name, value in vars(target).items() if name not in CACHES}
-    if not target.loaded or target._own:
+    if not target.loaded or target._replaced:
         return _held, ({**about, "_surveys": {}, "_chunks": {}, "reference": None},)
-    description = Description.of(target)
+    description = TargetSpec.of(target)
     return reopened, (description, str(target.device), target.fingerprint, target.deviation)
 
 
@@ -30,7 +30,7 @@ def _held(about: dict[str, Any]) -> Target:
     return target
 
 
-def reopened(description: Description, device: str, fingerprint: str, deviation: float | None) -> Target:
+def reopened(description: TargetSpec, device: str, fingerprint: str, deviation: float | None) -> Target:
     """The target of a description, checked by its fingerprint."""
     key = f"{fingerprint} {device} {description!r}"
     if key not in _open:

@@ -102,7 +102,7 @@ class Target:
             self._scale = torch.tensor(self.std, device=self.device)
         self._surveys: dict[tuple[int, ...], Survey] = {}
         self._chunks: dict[tuple[int, ...], int] = {}
-        self._own = False  # whether its module is another than `load` gives
+        self._replaced = False  # whether its module is another than `load` gives
         self._steady = False  # whether it was seen to answer equally to equal inputs
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class Target:
         """The same target around another module: weights of the same architecture."""
         twin = copy.copy(self)
         twin.module, twin._surveys, twin._chunks, twin._steady, twin.reference = module, {}, {}, False, None
-        twin._own = True
+        twin._replaced = True
         twin.__dict__.pop("fingerprint", None)
         return twin
 

@@ -28,16 +28,18 @@ MAKERS = (b"builtins\nbytearray\n", b"__builtin__\nbytearray\n", b"_codecs\nenco
 
 def load_weights(module: nn.Module, file: Path) -> None:
     """Put a state dict into `module`: safetensors, or a torch file that `weights_only=True` accepts."""
-    own = module.state_dict()
-    state = _renamed(read_state(file), own)
-    lists = [("missing", [name for name in own if name not in state]), ("unknown", [name for name in state if name not in own])]
+    expected = module.state_dict()
+    state = _renamed(read_state(file), expected)
+    missing = [name for name in expected if name not in state]
+    unknown = [name for name in state if name not in expected]
+    lists = [("missing", missing), ("unknown", unknown)]
     if any(names for _, names in lists):
         named = [f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" for what, names in lists if names]
         raise BadInput(f"weights {file} do not fit the network ({'; '.join(named)}): are they of another network?")
-    other = [name for name in own if isinstance(own[name], Tensor) and own[name].shape != state[name].shape]
+    other = [name for name in expected if isinstance(expected[name], Tensor) and expected[name].shape != state[name].shape]
     if other:
-        there, here = ("x".join(map(str, one[other[0]].shape)) or "one number" for one in (state, own))
-        more = f" ({len(other)} of {len(own)} differ)" if len(other) > 1 else ""
+        there, here = ("x".join(map(str, one[other[0]].shape)) or "one number" for one in (state, expected))
+        more = f" ({len(other)} of {len(expected)} differ)" if len(other) > 1 else ""
         raise BadInput(
             f"weights {file} do not fit the network: {other[0]} has shape {there} in the file and {here} in the network{more}: "
             "build it as it was trained, with as many classes and channels."
@@ -48,15 +50,15 @@ def load_weights(module: nn.Module, file: Path) -> None:
         raise BadInput(f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}") from error
 
 
-def _renamed(state: dict[str, Tensor], own: Mapping[str, Any]) -> dict[str, Tensor]:
+def _renamed(state: dict[str, Tensor], expected: Mapping[str, Any]) -> dict[str, Tensor]:
     """The state under the network's names, where only a wrapper around one of them, or counters, make the difference."""
-    counters = {name: value for name, value in own.items() if name.endswith(COUNTER)}
+    counters = {name: value for name, value in expected.items() if name.endswith(COUNTER)}
     ways = [
         counters | {added + name.removeprefix(removed): tensor for name, tensor in state.items()}
         for removed in _prefixes(state)
-        for added in _prefixes(own)
+        for added in _prefixes(expected)
     ]
-    return max(ways, key=lambda renamed: len(renamed.keys() & own.keys()))  # of equal ones the plainest, which comes first
+    return max(ways, key=lambda renamed: len(renamed.keys() & expected.keys()))  # of equal ones the plainest, which comes first
 
 
 def _prefixes(names: Mapping[str, Any]) -> list[str]:

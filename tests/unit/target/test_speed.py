@@ -13,7 +13,7 @@ import neurotest
 from neurotest.errors import BadInput
 from neurotest.scan import remarks, rounding
 from neurotest.target import Probe, Target, Want, speed
-from neurotest.target.description import Description
+from neurotest.target.description import TargetSpec
 
 
 def network() -> nn.Module:
@@ -80,7 +80,7 @@ def test_the_share_of_changed_predictions_is_said(processor: None) -> None:
 
 
 def test_both_are_stored_with_a_run(processor: None) -> None:
-    stored = Description.of(target(precision="bfloat16", layout="channels_last")).plain()
+    stored = TargetSpec.of(target(precision="bfloat16", layout="channels_last")).plain()
     assert stored["precision"] == "bfloat16"
     assert stored["layout"] == "channels_last"
     assert target(precision="bfloat16").fingerprint != target().fingerprint
