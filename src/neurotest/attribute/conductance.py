@@ -22,7 +22,7 @@ from neurotest.target.gradients import gradients
 from neurotest.target.layers import Layer
 
 POINTS = 128  # inputs of one forward pass with its graph
-KEPT = 64  # classes whose empty image is remembered
+KEPT_CLASSES = 64  # classes whose empty image is remembered
 STEPS = 7
 
 
@@ -150,7 +150,7 @@ class ConductancePlan:
 
     def _learn(self, probe: Probe, classes: Tensor) -> None:
         new = [int(c) for c in classes.unique().tolist() if int(c) not in self._empties]
-        if len(self._empties) + len(new) > KEPT:
+        if len(self._empties) + len(new) > KEPT_CLASSES:
             self._empties.clear()
             new = [int(c) for c in classes.unique().tolist()]
         for some in (new[i : i + POINTS] for i in range(0, len(new), POINTS)):

@@ -7,7 +7,7 @@ from typing import Any
 from neurotest.data.source import ArraySource, Origin, Source, Wanted
 from neurotest.errors import BadInput
 
-KEPT = 4  # sources that stay open
+OPEN_SOURCES = 4  # sources that stay open
 _open: dict[tuple[str, Wanted], Source] = {}
 
 
@@ -26,7 +26,7 @@ def root(where: str, wanted: Wanted) -> Source:
     from neurotest.data.spec import open_source
 
     if (where, wanted) not in _open:
-        while len(_open) >= KEPT:
+        while len(_open) >= OPEN_SOURCES:
             del _open[next(iter(_open))]
         _open[where, wanted] = open_source(where, wanted)
     return _open[where, wanted]

@@ -20,7 +20,7 @@ from neurotest.sounds import is_sound
 Array = npt.NDArray[Any]
 CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data
 IN_MEMORY = 1 << 30  # up to so many bytes are kept; beyond that inputs are decoded each time they are read
-MANY = 10_000  # inputs compared in one go: what is kept of all small ones would outweigh everything else that is kept per input
+ROWS_COMPARED = 10_000  # in one go: what is kept of all small inputs would outweigh everything else that is kept per input
 
 
 @dataclass(frozen=True)
@@ -170,9 +170,9 @@ class Source:
         """Positions of the inputs that `other` holds, too, byte for byte. Hashed is only what agrees at first sight."""
         if (self.dtype, self.shape) != (other.dtype, other.shape):
             return np.empty(0, dtype=np.int64)
-        theirs = np.concatenate([np.empty(0, dtype=np.uint64), *(quick_keys(rows) for rows in other._chunks(MANY))])
+        theirs = np.concatenate([np.empty(0, dtype=np.uint64), *(quick_keys(rows) for rows in other._chunks(ROWS_COMPARED))])
         places, start = [np.empty(0, dtype=np.int64)], 0
-        for rows in self._chunks(MANY):
+        for rows in self._chunks(ROWS_COMPARED):
             keys = quick_keys(rows)
             alike = np.flatnonzero(np.isin(keys, theirs))
             if len(alike):

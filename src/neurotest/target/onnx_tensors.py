@@ -16,7 +16,7 @@ from neurotest.target.operators import check_quotient
 
 __all__ = ["FUNCTIONS", "TYPES"]
 
-MOST = 1 << 24  # integers computed from sizes
+MOST_INTEGERS = 1 << 24  # integers computed from sizes
 # Numbers of the ONNX data types.
 TYPES = {
     1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16, 6: torch.int32, 7: torch.int64, 9: torch.bool,
@@ -134,8 +134,8 @@ def _cumulative_sum(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 
 
 def _check_count(count: float, operator: str) -> None:
     """What lies on the CPU is computed for real when the network is rehearsed."""
-    if not count <= MOST:
-        raise Unsupported(f"{operator} of more than {MOST:,} values")
+    if not count <= MOST_INTEGERS:
+        raise Unsupported(f"{operator} of more than {MOST_INTEGERS:,} values")
 
 
 @operator("ConstantOfShape")

@@ -24,7 +24,7 @@ from neurotest.target.archive import Malformed, Refused
 Function = Callable[..., Any]
 Check = Callable[[dict[str, Any]], None]
 Bound = tuple[str, float, float]  # name, smallest and largest number
-MOST = 2**62  # no size is larger
+LARGEST_SIZE = 2**62  # no size is larger
 
 _POOLS = {f"{kind}_pool{d}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max") for d in (1, 2, 3)}
 _PADS = {f"{kind}_pad{d}d" for kind in ("reflection", "replication") for d in (1, 2, 3)}
@@ -143,10 +143,10 @@ class _Checked:
 def _numbers(function: Function) -> Function:
     def bounded(*values: Any) -> Any:
         for value in values:
-            if type(value) not in (int, float, bool) or abs(value) > MOST:
+            if type(value) not in (int, float, bool) or abs(value) > LARGEST_SIZE:
                 raise Malformed(f"{str(value)[:40]!r} is no size to calculate with")
         result = function(*values)
-        if type(result) is int and abs(result) > MOST:
+        if type(result) is int and abs(result) > LARGEST_SIZE:
             raise Malformed("a size is too large")
         return result
 

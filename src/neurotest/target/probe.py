@@ -315,7 +315,7 @@ class Probe:
 
     def __call__(self, x: Tensor) -> Trace:
         """Forward a batch that lies in the target's bounds, a large one in parts: (n, *shape) -> trace."""
-        if x.numel() <= chunks.LARGE or self.grad or self.edit is not None or self.record is not None:
+        if x.numel() <= chunks.LARGE_BATCH or self.grad or self.edit is not None or self.record is not None:
             return self._forward(x)
         parts = [self._forward(part) for part in chunks.even(x, self.target.chunk(x))]
         if len(parts) == 1:

@@ -19,7 +19,7 @@ import torch
 
 from neurotest.target import archive
 from neurotest.target.archive import Malformed, Refused
-from neurotest.target.operators import MOST, Function, exportable, lookup
+from neurotest.target.operators import LARGEST_SIZE, Function, exportable, lookup
 
 SCHEMA = 8  # the major version of the layout that torch.export.save writes
 MOST_NODES, MOST_DEPTH = 200_000, 64
@@ -336,7 +336,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _typed(kind: type, value: Any) -> Any:
-    if type(value) is not kind or (isinstance(value, int) and abs(value) > MOST * 2):
+    if type(value) is not kind or (isinstance(value, int) and abs(value) > LARGEST_SIZE * 2):
         raise Malformed(f"{str(value)[:40]!r} is no {kind.__name__}")
     return value
 
@@ -344,7 +344,7 @@ def _typed(kind: type, value: Any) -> Any:
 def _float(value: Any) -> float:
     if type(value) is str and value in _FLOATS:
         return _FLOATS[value]
-    return float(value) if type(value) is int and abs(value) < MOST else float(_typed(float, value))
+    return float(value) if type(value) is int and abs(value) < LARGEST_SIZE else float(_typed(float, value))
 
 
 def _strided(value: Any) -> torch.layout:

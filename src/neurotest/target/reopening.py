@@ -10,7 +10,7 @@ from neurotest.target.description import TargetSpec
 from neurotest.target.rehearsal import skipped
 from neurotest.target.target import Target
 
-KEPT = 4  # targets that stay loaded
+OPEN_TARGETS = 4  # targets that stay loaded
 CACHES = ("_surveys", "_chunks", "reference", "fingerprint")
 _open: dict[str, Target] = {}
 
@@ -43,7 +43,7 @@ def reopened(description: TargetSpec, device: str, fingerprint: str, deviation: 
                 "after it was loaded, or its code draws at random. Save the weights and name them with --weights, or use one "
                 "worker."
             )
-        while len(_open) >= KEPT:
+        while len(_open) >= OPEN_TARGETS:
             del _open[next(iter(_open))]
         _open[key] = target
     return _open[key]

@@ -179,7 +179,7 @@ class Target:
 
     def raw(self, x: Tensor) -> Any:
         """What the module itself answers to a batch in bounds, preprocessing applied; a large batch runs in parts."""
-        if x.numel() > chunks.LARGE and not torch.is_grad_enabled() and (most := self.chunk(x)) < len(x):
+        if x.numel() > chunks.LARGE_BATCH and not torch.is_grad_enabled() and (most := self.chunk(x)) < len(x):
             parts = [self._whole(part) for part in chunks.even(x, most)]
             if all(isinstance(part, Tensor) and part.ndim for part in parts):
                 return torch.cat(parts)
@@ -199,7 +199,7 @@ class Target:
 
     def graph(self, x: Tensor) -> int:
         """How many inputs like these may have their gradients taken at once; all, unless they are large."""
-        if x.numel() <= chunks.LARGE:
+        if x.numel() <= chunks.LARGE_BATCH:
             return max(1, len(x))
         return chunks.graph(self.survey(tuple(x.shape[1:])).everything)
 
