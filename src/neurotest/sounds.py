@@ -23,7 +23,7 @@ APART = 30.0  # decibels of difference that are drawn white
 COLOURS = np.array([(0, 0, 10), (72, 20, 110), (180, 54, 90), (245, 130, 40), (252, 250, 190)], dtype=np.float64)
 
 
-def is_sound(dtype: Any, shape: tuple[int, ...]) -> bool:
+def is_audio(dtype: Any, shape: tuple[int, ...]) -> bool:
     """Whether inputs of this type and shape are sound: 16-bit samples, (samples,) or (1, samples)."""
     return np.dtype(dtype) == np.int16 and (len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)) and shape[-1] > 0
 
@@ -94,19 +94,19 @@ def decibels(x: NDArray[Any], rate: int = NOMINAL, *, window: int = WINDOW, hop:
     return np.asarray(10 * np.log10(power.T + 1e-10))
 
 
-def _picture_hop(samples: int) -> int:
+def _hop(samples: int) -> int:
     """Samples from one column of a picture to the next."""
     return max(WINDOW // 4, -(-samples // WIDEST))
 
 
-def picture_size(samples: int) -> tuple[int, int]:
+def spectrogram_size(samples: int) -> tuple[int, int]:
     """Height and width of a picture: bands and times."""
-    return BANDS, 1 + max(0, -(-(samples - WINDOW) // _picture_hop(samples)))
+    return BANDS, 1 + max(0, -(-(samples - WINDOW) // _hop(samples)))
 
 
-def picture(x: NDArray[Any], rate: int = NOMINAL) -> NDArray[np.uint8]:
+def spectrogram(x: NDArray[Any], rate: int = NOMINAL) -> NDArray[np.uint8]:
     """(3, BANDS, frames): time from left to right, low tones below; black is FLOOR decibels under the loudest place."""
-    loud = decibels(x, rate, hop=_picture_hop(x.size))
+    loud = decibels(x, rate, hop=_hop(x.size))
     share = np.clip(1 + (loud - max(float(loud.max()), -60.0)) / FLOOR, 0, 1)[::-1]
     return _coloured(share)
 
@@ -116,7 +116,7 @@ def difference(x: NDArray[Any], seed: NDArray[Any], rate: int = NOMINAL) -> NDAr
 
     Places where both are FLOOR decibels under the loudest are black: nobody hears them.
     """
-    hop = _picture_hop(x.size)
+    hop = _hop(x.size)
     one, other = decibels(x, rate, hop=hop), decibels(seed, rate, hop=hop)
     least = max(float(one.max()), float(other.max())) - FLOOR
     apart = np.abs(np.maximum(one, least) - np.maximum(other, least))

@@ -87,7 +87,7 @@ def test_loudness_against_scipy_and_a_plain_loop() -> None:
 def test_a_tone_stands_where_it_sounds() -> None:
     t = np.arange(8000) / 16000
     x = (8000 * np.sin(2 * np.pi * 1000 * t)).astype(np.int16)[None]
-    shown = sounds.picture(x, 16000)
+    shown = sounds.spectrogram(x, 16000)
     assert shown.shape[:2] == (3, sounds.BANDS)
     assert shown.dtype == np.uint8
     row = int(shown.sum(axis=0).mean(axis=1).argmax())
@@ -96,5 +96,5 @@ def test_a_tone_stands_where_it_sounds() -> None:
 
 
 def test_long_and_silent_sounds_have_pictures_too() -> None:
-    assert sounds.picture(np.zeros((1, 10), np.int16)).shape[0] == 3
-    assert sounds.picture(noise(200_000)).shape[2] <= sounds.WIDEST + 1
+    assert sounds.spectrogram(np.zeros((1, 10), np.int16)).shape[0] == 3
+    assert sounds.spectrogram(noise(200_000)).shape[2] <= sounds.WIDEST + 1

@@ -41,7 +41,7 @@ from neurotest.oracles import Oracle, build_oracles, default_oracle
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
-from neurotest.sounds import is_sound
+from neurotest.sounds import is_audio
 from neurotest.target import Target
 
 BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults", "until_dry")
@@ -157,7 +157,7 @@ class _Campaign(Job[FuzzResult]):
         clock = Clock()
         source = open_data(target, seeds, limit=plan.limit)
         guide = plan.read_guide()
-        settings = plan.settings(guide, sound=is_sound(source.dtype, source.shape))
+        settings = plan.settings(guide, sound=is_audio(source.dtype, source.shape))
         oracles = build_oracles(target, list(plan.oracle))
         chosen = choose_seeds(target, source, oracles, keep_wrong=plan.keep_wrong)
         settings.mutations.check(tuple(chosen.x.shape[1:]))

@@ -37,7 +37,7 @@ _alone = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Picture(File):
+class ImageFile(File):
     """A picture on disk, or one that a program holds."""
 
     size: tuple[int, int] = (0, 0)  # (height, width)
@@ -54,10 +54,10 @@ def _open_folder(rest: str, wanted: Wanted) -> Source:
     skipped: list[Skipped] = []
     files, classes, warned = find(KIND, rest, skipped)
     about: dict[str, Any] = {"spec": f"dir:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
-    return open_files([Picture(**vars(file)) for file in files], wanted, skipped, about)
+    return open_images([ImageFile(**vars(file)) for file in files], wanted, skipped, about)
 
 
-def open_files(listed: Sequence[Picture], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
+def open_images(listed: Sequence[ImageFile], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
     """Pictures as inputs of one size; `about` is what the source is called and knows beside them."""
     files = list(_with_headers(listed, skipped))
     shape = _shape(files, wanted, str(about["spec"]))
@@ -68,7 +68,9 @@ def open_files(listed: Sequence[Picture], wanted: Wanted, skipped: list[Skipped]
     return decode_all(files, _Decoder(files, shape, wanted.preprocess), wanted, skipped, about)
 
 
-def _of_size(files: Sequence[Picture], shape: tuple[int, ...], skipped: list[Skipped], notes: dict[str, Any]) -> list[Picture]:
+def _of_size(
+    files: Sequence[ImageFile], shape: tuple[int, ...], skipped: list[Skipped], notes: dict[str, Any]
+) -> list[ImageFile]:
     """Those of the right size. Others are counted and named, with the way to use them."""
     others = [file for file in files if file.size != shape[1:]]
     (high, wide) = shape[1:]
@@ -84,7 +86,7 @@ def _of_size(files: Sequence[Picture], shape: tuple[int, ...], skipped: list[Ski
     return [file for file in files if file.size == shape[1:]]
 
 
-def _with_headers(files: Sequence[Picture], skipped: list[Skipped]) -> Iterator[Picture]:
+def _with_headers(files: Sequence[ImageFile], skipped: list[Skipped]) -> Iterator[ImageFile]:
     """The files with what their headers say; nothing is decoded, so a decompression bomb does no harm."""
     from PIL import Image
 
@@ -98,7 +100,7 @@ def _with_headers(files: Sequence[Picture], skipped: list[Skipped]) -> Iterator[
                 skipped.append(Skipped(file.name, str(error)))
 
 
-def _open(file: Picture) -> Image.Image:
+def _open(file: ImageFile) -> Image.Image:
     from PIL import Image
 
     try:
@@ -137,12 +139,12 @@ def _reason(error: Exception) -> str:
     return "damaged or not an image" if "cannot identify" in str(error) else reason(error)
 
 
-def _bomb(file: Picture, size: str) -> BadInput:
+def _bomb(file: ImageFile, size: str) -> BadInput:
     limit = MAX_PIXELS // 1_000_000
     return BadInput(f"{file.path}: {size}; more than {limit} megapixels are not decoded (a bomb?). Remove or shrink it.")
 
 
-def _shape(files: Sequence[Picture], wanted: Wanted, what: str) -> tuple[int, ...]:
+def _shape(files: Sequence[ImageFile], wanted: Wanted, what: str) -> tuple[int, ...]:
     """What the target expects; without one, the size pictures are fitted to or the most common; grey only if every file is."""
     shape, preprocess = wanted.shape, wanted.preprocess
     if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
@@ -160,7 +162,7 @@ def _shape(files: Sequence[Picture], wanted: Wanted, what: str) -> tuple[int, ..
     return (1 if preprocess.grey or all(file.grey for file in files) else 3, *size)
 
 
-def decode_picture(file: Picture, shape: tuple[int, ...], preprocess: Preprocess) -> Pixels:
+def decode_image(file: ImageFile, shape: tuple[int, ...], preprocess: Preprocess) -> Pixels:
     """One file as (channels, height, width) uint8."""
     with _open(file) as image, _alone if image.width * image.height > LARGE else nullcontext():
         try:
@@ -179,10 +181,10 @@ class _Decoder:
 
     dtype, things = np.dtype(np.uint8), "images"
 
-    def __init__(self, files: Sequence[Picture], shape: tuple[int, ...], preprocess: Preprocess) -> None:
+    def __init__(self, files: Sequence[ImageFile], shape: tuple[int, ...], preprocess: Preprocess) -> None:
         self.shape, self._preprocess = shape, preprocess
         large = int(np.prod(shape)) > LARGE  # what waits for its turn counts, too
         self.threads = 1 if large or any(file.image is not None for file in files) else None
 
-    def decode(self, file: Picture) -> Pixels:
-        return decode_picture(file, self.shape, self._preprocess)
+    def decode(self, file: ImageFile) -> Pixels:
+        return decode_image(file, self.shape, self._preprocess)

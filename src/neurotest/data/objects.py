@@ -19,8 +19,8 @@ from neurotest.sounds import SUFFIXES
 if TYPE_CHECKING:
     from PIL import Image
 
-    from neurotest.data.folder import Picture
-    from neurotest.data.sound import Clip, Held
+    from neurotest.data.folder import ImageFile
+    from neurotest.data.sound import AudioFile, Held
 
 INPUT_KEYS = ("image", "img", "audio", "pixel_values", "x", "input", "inputs", "file", "path", "filename")
 LABEL_KEYS = ("label", "labels", "y", "target", "class", "fine_label")
@@ -258,26 +258,26 @@ class DatasetSource(Source):
 
 def _images(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted, about: dict[str, Any]) -> Source:
     """The items that have a label, or None, as a source; `first` is the input of the first one."""
-    from neurotest.data.folder import open_files
+    from neurotest.data.folder import open_images
 
-    return open_files([_file(items, i, label, first) for i, label in enumerate(labels)], wanted, [], about)
+    return open_images([_file(items, i, label, first) for i, label in enumerate(labels)], wanted, [], about)
 
 
 def _sounds(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted, about: dict[str, Any]) -> Source:
-    from neurotest.data.sound import open_clips
+    from neurotest.data.sound import open_audio
 
-    return open_clips([_clip(items, i, label, first) for i, label in enumerate(labels)], wanted, [], about)
+    return open_audio([_clip(items, i, label, first) for i, label in enumerate(labels)], wanted, [], about)
 
 
-def _file(items: Any, index: int, label: int | None, first: Any) -> Picture:
-    from neurotest.data.folder import Picture
+def _file(items: Any, index: int, label: int | None, first: Any) -> ImageFile:
+    from neurotest.data.folder import ImageFile
 
     # In a dataset beside a picture are pictures, which are not decoded to look at them; a list may hold anything.
     alike = _is_picture(first) and not isinstance(items, (list, tuple))
     thing = None if alike else _split(items[index])[0]
     if isinstance(thing, (str, os.PathLike)):
-        return Picture(Path(thing).expanduser(), str(thing), label)
-    return Picture(Path(f"item {index}"), f"item {index}", label, image=partial(_picture, items, index))
+        return ImageFile(Path(thing).expanduser(), str(thing), label)
+    return ImageFile(Path(f"item {index}"), f"item {index}", label, image=partial(_picture, items, index))
 
 
 def _picture(items: Any, index: int) -> Image.Image:
@@ -285,13 +285,13 @@ def _picture(items: Any, index: int) -> Image.Image:
     return picture
 
 
-def _clip(items: Any, index: int, label: int | None, first: Any) -> Clip:
-    from neurotest.data.sound import Clip
+def _clip(items: Any, index: int, label: int | None, first: Any) -> AudioFile:
+    from neurotest.data.sound import AudioFile
 
     if isinstance(first, (str, os.PathLike)):
         path = _split(items[index])[0]
-        return Clip(Path(path).expanduser(), str(path), label)
-    return Clip(Path(f"item {index}"), f"item {index}", label, held=partial(_sound, items, index))
+        return AudioFile(Path(path).expanduser(), str(path), label)
+    return AudioFile(Path(f"item {index}"), f"item {index}", label, held=partial(_sound, items, index))
 
 
 def _sound(items: Any, index: int) -> Held:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from neurotest.arrays import read_content, read_header
 from neurotest.data.ahead import ahead
-from neurotest.data.folder import MAX_FILE, Picture, decode_picture, open_image
+from neurotest.data.folder import MAX_FILE, ImageFile, decode_image, open_image
 from neurotest.data.source import Array, Source, Wanted, as_inputs, shape_text
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess, Unusable
@@ -112,9 +112,9 @@ class Format:
             return values
         if not isinstance(content, bytes):
             raise BadInput(f"{name} holds values, the first input is a picture: keep them apart.")
-        picture = Picture(Path(name), name, None, image=partial(_opened, content, name))
+        picture = ImageFile(Path(name), name, None, image=partial(_opened, content, name))
         try:
-            return decode_picture(picture, self.shape, self.preprocess).x
+            return decode_image(picture, self.shape, self.preprocess).x
         except Unusable as error:
             resize = f"; --resize {self.shape[1]} fits pictures of any size" if "expected" in str(error) else ""
             raise BadInput(f"{name} cannot be used ({error}): repair or leave it out{resize}.") from error

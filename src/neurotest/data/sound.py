@@ -38,7 +38,7 @@ Held = bytes | tuple[NDArray[Any], int]  # what a file holds, or (frames, channe
 
 
 @dataclass(frozen=True)
-class Clip(File):
+class AudioFile(File):
     """A sound on disk, or one that a program holds, and what its header says."""
 
     frames: int = 0
@@ -55,17 +55,17 @@ class Clip(File):
 @registry.register(
     "data source", "wav", paper="", cost="every sound is decoded once to check it; up to 1 GiB of samples stay in memory"
 )
-def _open_sounds(rest: str, wanted: Wanted) -> Source:
+def _open_folder(rest: str, wanted: Wanted) -> Source:
     """WAV, FLAC and Ogg files: `wav:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled;
     `wav:FOLDER#LABELS.csv` with labels from a table of file names. One channel, 16 bits, at the rate the target takes."""
     _soundfile()
     skipped: list[Skipped] = []
     files, classes, warned = find(KIND, rest, skipped)
     about: dict[str, Any] = {"spec": f"wav:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
-    return open_clips([Clip(**vars(file)) for file in files], wanted, skipped, about)
+    return open_audio([AudioFile(**vars(file)) for file in files], wanted, skipped, about)
 
 
-def open_clips(listed: Sequence[Clip], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
+def open_audio(listed: Sequence[AudioFile], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
     """Sounds as inputs of one length and rate; `about` is what the source is called and knows beside them."""
     what = about["spec"] or "the data"
     clips = list(_with_headers(listed, skipped))
@@ -87,7 +87,7 @@ def _soundfile() -> Any:
     return soundfile
 
 
-def _with_headers(clips: Sequence[Clip], skipped: list[Skipped]) -> Iterator[Clip]:
+def _with_headers(clips: Sequence[AudioFile], skipped: list[Skipped]) -> Iterator[AudioFile]:
     """The files with what their headers say; nothing is decoded, so a file that would not fit into memory does no harm."""
     for clip in clips:
         try:
@@ -104,7 +104,7 @@ def _with_headers(clips: Sequence[Clip], skipped: list[Skipped]) -> Iterator[Cli
             yield clip
 
 
-def _with_header(clip: Clip) -> Clip:
+def _with_header(clip: AudioFile) -> AudioFile:
     held = None if clip.held is None else clip.held()
     if isinstance(held, tuple):
         values, rate = held
@@ -116,7 +116,7 @@ def _with_header(clip: Clip) -> Clip:
     return replace(clip, frames=info.frames, rate=info.samplerate, channels=info.channels, subtype=info.subtype)
 
 
-def _long(clip: Clip, size: str) -> BadInput:
+def _long(clip: AudioFile, size: str) -> BadInput:
     cut = "ffmpeg -i FILE -f segment -segment_time 1 PARTS/%05d.wav"
     return BadInput(
         f"{clip.path}: {size}; more than {LONGEST} seconds are not read as one input. Cut it into parts as long as the network "
@@ -129,7 +129,7 @@ def _reason(error: Exception) -> str:
     return reason(error).rpartition(": ")[2] or "damaged"
 
 
-def _rate(clips: Sequence[Clip], wanted: Wanted, what: str) -> int:
+def _rate(clips: Sequence[AudioFile], wanted: Wanted, what: str) -> int:
     """What the target takes; where nobody says, that of the files, if it is one."""
     if wanted.preprocess.rate is not None:
         return wanted.preprocess.rate
@@ -140,7 +140,7 @@ def _rate(clips: Sequence[Clip], wanted: Wanted, what: str) -> int:
     return rates[0][0] if rates else RATES[0]
 
 
-def _shape(clips: Sequence[Clip], wanted: Wanted, rate: int, what: str) -> tuple[int, ...]:
+def _shape(clips: Sequence[AudioFile], wanted: Wanted, rate: int, what: str) -> tuple[int, ...]:
     """What the target expects; without one, (1, the most common length)."""
     shape, preprocess = wanted.shape, wanted.preprocess
     if preprocess.resize is not None or preprocess.grey:
@@ -158,8 +158,8 @@ def _shape(clips: Sequence[Clip], wanted: Wanted, rate: int, what: str) -> tuple
 
 
 def _of_length(
-    clips: Sequence[Clip], samples: int, rate: int, wanted: Wanted, skipped: list[Skipped], notes: dict[str, Any]
-) -> list[Clip]:
+    clips: Sequence[AudioFile], samples: int, rate: int, wanted: Wanted, skipped: list[Skipped], notes: dict[str, Any]
+) -> list[AudioFile]:
     """Those that fit. Longer ones are left out and named, unless their middle is wanted."""
     long = [clip for clip in clips if clip.length(rate) > samples]
     short = sum(clip.length(rate) < samples for clip in clips)
@@ -184,12 +184,12 @@ class _Decoder:
 
     dtype, things = np.dtype(np.int16), "sounds"
 
-    def __init__(self, clips: Sequence[Clip], shape: tuple[int, ...], rate: int) -> None:
+    def __init__(self, clips: Sequence[AudioFile], shape: tuple[int, ...], rate: int) -> None:
         self.shape, self._rate = shape, rate
         large = any(clip.frames > LARGE for clip in clips)  # threads would need its memory several times
         self.threads = 1 if large or any(clip.held is not None for clip in clips) else None
 
-    def decode(self, clip: Clip) -> tuple[Array, tuple[str, ...]]:
+    def decode(self, clip: AudioFile) -> tuple[Array, tuple[str, ...]]:
         samples, changes = _samples(clip)
         if clip.rate != self._rate:
             samples = resampled(samples, clip.rate, self._rate)
@@ -211,7 +211,7 @@ class _Decoder:
         return out.reshape(self.shape), tuple(changes)
 
 
-def _samples(clip: Clip) -> tuple[NDArray[np.float64], list[str]]:
+def _samples(clip: AudioFile) -> tuple[NDArray[np.float64], list[str]]:
     """Of one channel, full scale at 1, and what had to be changed."""
     try:
         held = clip.path.read_bytes() if clip.held is None else clip.held()
@@ -226,7 +226,7 @@ def _samples(clip: Clip) -> tuple[NDArray[np.float64], list[str]]:
     return _mono(values), _changes(clip)
 
 
-def _decoded(content: bytes, clip: Clip) -> NDArray[np.float64]:
+def _decoded(content: bytes, clip: AudioFile) -> NDArray[np.float64]:
     """Of one channel, a second at a time: all channels of a long sound take much memory."""
     samples, at = np.zeros(clip.frames), 0
     with _soundfile().SoundFile(io.BytesIO(content)) as file:
@@ -246,7 +246,7 @@ def _mono(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(values.mean(axis=1), np.float64)
 
 
-def _changes(clip: Clip) -> list[str]:
+def _changes(clip: AudioFile) -> list[str]:
     changes = []
     if clip.channels > 1:
         changes.append(f"{clip.channels} channels, of which the mean is used")

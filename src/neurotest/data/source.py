@@ -15,7 +15,7 @@ import numpy.typing as npt
 from neurotest.errors import BadInput
 from neurotest.levels import levels_of
 from neurotest.pictures import Preprocess
-from neurotest.sounds import is_sound
+from neurotest.sounds import is_audio
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data
@@ -299,7 +299,7 @@ def as_inputs(x: Array, what: str) -> Array:
 
 def check_input_dtype(dtype: np.dtype[Any], what: str, shape: Sequence[int]) -> None:
     """shape: of the whole array; rows of integers are the usual form of text, those of 16 bits of sound."""
-    if dtype != np.uint8 and dtype.kind != "f" and not is_sound(dtype, tuple(shape[1:])):
+    if dtype != np.uint8 and dtype.kind != "f" and not is_audio(dtype, tuple(shape[1:])):
         tokens = " (numbers of tokens? Text models are not supported)" if dtype.kind in "iu" and len(shape) == 2 else ""
         raise BadInput(f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255), float32 or, of sound, int16.")
 

@@ -14,7 +14,7 @@ from neurotest.errors import BadInput, near
 from neurotest.pictures import Preprocess
 from neurotest.public import public
 from neurotest.reading import user_path
-from neurotest.sounds import is_sound
+from neurotest.sounds import is_audio
 
 SPELLINGS = (
     "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, parquet:FILE#image,label, webdataset:FILES.tar, wav:FOLDER, "
@@ -66,7 +66,7 @@ def data(
 
 def _check_rate(source: Source, preprocess: Preprocess | None) -> None:
     """Let sound whose rate nobody knows have the target's, and refuse one that has another."""
-    if not is_sound(source.dtype, source.shape):
+    if not is_audio(source.dtype, source.shape):
         return
     rate = None if preprocess is None else preprocess.rate
     if source.rate is None and rate is None:

@@ -47,7 +47,7 @@ def encode(x: np.ndarray, stem: Place, bounds: tuple[float, float] = (0.0, 1.0),
 
     rate: samples a second, of sound.
     """
-    if sounds.is_sound(x.dtype, x.shape):
+    if sounds.is_audio(x.dtype, x.shape):
         return _encode_sound(x, stem, rate)
     if x.dtype not in (np.uint8, np.float32) or x.ndim == 0 or x.size == 0:
         raise BadInput(f"cannot store an input of {x.dtype} and shape {x.shape}: expected uint8 or float32, not empty.")
@@ -70,7 +70,7 @@ def _encode_sound(x: np.ndarray, stem: Place, rate: int | None) -> Place:
         raise BadInput(
             f"cannot store a sound of {x.size:,} samples, {rate or 'nobody knows how many'} a second: say --rate 16000."
         )
-    _write_png(sounds.picture(x, rate), _opened(_named(stem, VIEW)))
+    _write_png(sounds.spectrogram(x, rate), _opened(_named(stem, VIEW)))
     file = _named(stem, ".wav")
     _opened(file).write(sounds.wav(x, rate))
     return file
@@ -197,14 +197,14 @@ READERS: dict[str, Callable[[RunFile], Input]] = {".png": _read_png, ".npy": _re
 
 def viewable(x: np.ndarray) -> bool:
     """Whether `view` has a picture of it."""
-    return bool(x.size) and (x.ndim == 3 or sounds.is_sound(x.dtype, x.shape))
+    return bool(x.size) and (x.ndim == 3 or sounds.is_audio(x.dtype, x.shape))
 
 
 def view(x: np.ndarray, bounds: tuple[float, float]) -> NDArray[np.uint8]:
     """A picture of x: channels that are neither grey nor RGB stand side by side, the first 16 of them; of sound its
     spectrogram."""
-    if sounds.is_sound(x.dtype, x.shape):
-        return sounds.picture(x)
+    if sounds.is_audio(x.dtype, x.shape):
+        return sounds.spectrogram(x)
     if x.dtype == np.uint8:
         grey = x
     else:

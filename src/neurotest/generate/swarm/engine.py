@@ -21,7 +21,7 @@ from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
 from neurotest.generate.swarm.tones import Tones
 from neurotest.levels import SIXTEEN
-from neurotest.sounds import NOMINAL, is_sound
+from neurotest.sounds import NOMINAL, is_audio
 from neurotest.target import Target
 
 
@@ -220,7 +220,7 @@ class Swarm:
 
     def _on_sphere_of_sound(self) -> bool:
         """Whether the change can be made of tones: sound, in a ball that is a sphere."""
-        sound = self.ball.levels is SIXTEEN and is_sound(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
+        sound = self.ball.levels is SIXTEEN and is_audio(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
         if self.settings.moves in ("tones", "chords") and not (sound and self.ball.round):
             raise BadInput(f"moves={self.settings.moves!r}: it needs sound (16-bit samples) and norm=snr or l2; use tiles.")
         return sound and self.ball.round

@@ -159,8 +159,8 @@ def examples(name: str, draw: int, n: int) -> Row:
     for hit in trajectory.hits[:EXAMPLES]:
         seed, result = (SIXTEEN.stored(x) for x in (on.x[hit.row], hit.x))
         row: Row = {"said": classes[int(on.y[hit.row])], "heard": classes[hit.predicted], "evaluations": hit.spent}
-        pictures = {"seed": sounds.picture(seed, rate), "change": sounds.difference(result, seed, rate),
-                    "result": sounds.picture(result, rate)}  # fmt: skip
+        pictures = {"seed": sounds.spectrogram(seed, rate), "change": sounds.difference(result, seed, rate),
+                    "result": sounds.spectrogram(result, rate)}  # fmt: skip
         row |= {f"{what} png": png(np.ascontiguousarray(x.transpose(1, 2, 0))) for what, x in pictures.items()}
         row |= {f"{what} wav": _wav(x, rate) for what, x in (("seed", seed), ("result", result))}
         rows.append(row)
