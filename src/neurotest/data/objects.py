@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -244,10 +244,8 @@ class DatasetSource(Source):
             )
 
     def _rows(self, index: npt.NDArray[np.int64]) -> Array:
-        return np.stack(list(self._each(index))) if len(index) else np.empty((0, *self.shape), self.dtype)
-
-    def _each(self, index: npt.NDArray[np.int64]) -> Iterator[Array]:
-        return (_one(_split(self._items[int(self._at[i])])[0], int(self._at[i]), self.shape) for i in index)
+        rows = [_one(_split(self._items[number])[0], number, self.shape) for number in self._at[index].tolist()]
+        return np.stack(rows) if rows else np.empty((0, *self.shape), self.dtype)
 
     def _keep(self, index: npt.NDArray[np.int64]) -> None:
         self._at = self._at[index]

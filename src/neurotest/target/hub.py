@@ -89,8 +89,9 @@ def _from_torchvision(name: str, *, weights: Path | None = None) -> Target:
     module = _built(build, f"torchvision:{name}", {} if state is None else _counted(build, state, "num_classes"), weights)
     published = models.get_model_weights(name).DEFAULT
     transform, options = published.transforms(), dict[str, Any]()
-    if weights is None or _width(module) == len(published.meta["categories"]):
-        options["classes"] = _distinct(published.meta["categories"])
+    answers = [weight for weight in module.parameters() if weight.ndim][-1].shape[0]
+    if weights is None or answers == len(published.meta["categories"]):
+        options["classes"] = distinct(published.meta["categories"])
     side = transform.crop_size[0]
     fitting = Preprocess(
         resize=transform.resize_size[0], crop="centre", interpolation=_interpolation(transform.interpolation.value)
@@ -123,12 +124,7 @@ def _counted(build: Any, state: Mapping[str, Tensor], option: str) -> dict[str, 
     return {option: int(sizes.pop())} if len(sizes) == 1 and same_rest else {}
 
 
-def _width(module: nn.Module) -> int:
-    """How many values the last weight gives."""
-    return int([p for p in module.parameters() if p.ndim][-1].shape[0])
-
-
-def _distinct(names: list[str]) -> list[str]:
+def distinct(names: list[str]) -> list[str]:
     """ImageNet calls two classes `crane` and two `maillot`: the second gets its number."""
     return [name if name not in names[:place] else f"{name} ({place})" for place, name in enumerate(names)]
 

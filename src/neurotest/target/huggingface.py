@@ -24,6 +24,7 @@ from neurotest.pictures import Preprocess
 from neurotest.reading import read_json, reading, reason, user_path
 from neurotest.target import hf_config, hf_size
 from neurotest.target.extras import guarded_torchvision, need, offline
+from neurotest.target.hub import distinct
 from neurotest.target.target import Target
 from neurotest.target.weights import read_state
 
@@ -157,7 +158,9 @@ def _samples(x: Tensor) -> dict[str, Tensor]:
 
 
 def _waves(x: Tensor) -> dict[str, Tensor]:
-    return {"input_values": _normalised(x.flatten(1))}
+    """Each of zero mean and unit variance, as Wav2Vec2FeatureExtractor makes it."""
+    x = x.flatten(1)
+    return {"input_values": (x - x.mean(1, keepdim=True)) / (x.var(1, unbiased=False, keepdim=True) + 1e-7).sqrt()}
 
 
 def _classes(module: nn.Module) -> list[str] | None:
@@ -166,7 +169,7 @@ def _classes(module: nn.Module) -> list[str] | None:
     plain = all(name == f"LABEL_{number}" for number, name in enumerate(ordered))
     if plain or sorted(names) != list(range(len(names))):
         return None
-    return [name if name not in ordered[:place] else f"{name} ({place})" for place, name in enumerate(ordered)]
+    return distinct(ordered)
 
 
 # -- pictures
@@ -192,7 +195,7 @@ def picture_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any
         mean, std = feeding.get("mean", [0.0]), feeding.get("std", [1.0])
         feeding = {"mean": [m / scale for m in mean], "std": [s / scale for s in std]}
     crop = "centre" if processor.get("do_center_crop") or resize != shape else None
-    feeding["preprocess"] = Preprocess(resize=_text(resize), crop=crop, interpolation=interpolation)  # type: ignore[arg-type]
+    feeding["preprocess"] = Preprocess(resize=f"{resize[0]}x{resize[1]}", crop=crop, interpolation=interpolation)  # type: ignore[arg-type]
     feeding["shape"] = (3, *shape)
     return feeding
 
@@ -214,16 +217,7 @@ def _size(processor: Mapping[str, Any]) -> tuple[tuple[int, int], tuple[int, int
     return resize, (int(crop["height"]), int(crop["width"]))
 
 
-def _text(size: tuple[int, int]) -> int | str:
-    return size[0] if size[0] == size[1] else f"{size[0]}x{size[1]}"
-
-
 # -- sounds
-
-
-def _normalised(x: Tensor) -> Tensor:
-    """Each sound with zero mean and unit variance, as Wav2Vec2FeatureExtractor makes it."""
-    return (x - x.mean(1, keepdim=True)) / (x.var(1, unbiased=False, keepdim=True) + 1e-7).sqrt()
 
 
 def sound_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, dict[str, Any]]:

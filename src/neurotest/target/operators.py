@@ -165,17 +165,14 @@ def _item(values: Any, place: Any) -> Any:
     return values[place]
 
 
-def _choose(condition: Any, one: Any, other: Any) -> Any:
-    return one if condition else other
-
-
 _WORDS = "add sub mul truediv floordiv mod neg pos eq ne lt le gt ge and_ or_ not_"
 ARITHMETIC: dict[str, Function] = {
     **{f"_operator.{word}": _numbers(getattr(operator, word)) for word in _WORDS.split()},
     **{f"math.{word}": _numbers(getattr(math, word)) for word in ("ceil", "floor", "trunc", "sqrt")},
     "_operator.pow": _numbers(_power), "_operator.getitem": _item,
     "torch.sym_int": _numbers(int), "torch.sym_float": _numbers(float), "torch.sym_max": _numbers(max),
-    "torch.sym_min": _numbers(min), "torch.sym_not": _numbers(operator.not_), "torch.sym_ite": _numbers(_choose),
+    "torch.sym_min": _numbers(min), "torch.sym_not": _numbers(operator.not_),
+    "torch.sym_ite": _numbers(lambda condition, one, other: one if condition else other),
     "torch.sym_sqrt": _numbers(math.sqrt), "torch.sym_sum": lambda values: _numbers(lambda *v: sum(v))(*values),
     "torch._sym_sqrt": _numbers(math.sqrt),
 }  # fmt: skip

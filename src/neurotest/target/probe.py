@@ -70,11 +70,7 @@ class Want:
         return self._hash  # type: ignore[attr-defined, no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:  # hashes of text differ from process to process
-        return _want, (self.layers, self.neuron, self.keep, self.inputs)
-
-
-def _want(layers: str, neuron: Any, keep: Any, inputs: bool) -> Want:
-    return Want(layers=layers, neuron=neuron, keep=keep, inputs=inputs)
+        return partial(Want, layers=self.layers, neuron=self.neuron, keep=self.keep, inputs=self.inputs), ()
 
 
 class Trace:
@@ -193,9 +189,9 @@ class Probe:
     def _keep(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
         if self.record is not None:
             return partial(self.record, layer.name)
-        if self.target.precision is not None:
-            return self._in_float32(self._reducer(want, layer, axis, ndim))
         reduce = self._reducer(want, layer, axis, ndim)
+        if self.target.precision is not None:
+            return lambda tensor: reduce(tensor.float())  # read in the usual precision: nobody else has to know
         overwritten = layer.input_overwritten if want.inputs else layer.overwritten
         if self.grad and want.keep == "map" and not (want.inputs and overwritten):
             return _same  # the tensor of the graph itself, so that gradients of the logits towards it can be taken
@@ -214,10 +210,6 @@ class Probe:
             return reducer(want, axis, ndim)
         chosen = torch.from_numpy(units).to(self.target.device)
         return lambda tensor: tensor.flatten(1).index_select(1, chosen)
-
-    def _in_float32(self, reduce: Keep) -> Keep:
-        """Layers run in lower precision are read in the usual one: nobody else has to know."""
-        return lambda tensor: reduce(tensor.float())
 
     def _attach(self, module: str, recordings: list[_Recording]) -> None:
         """Inputs are recorded before the module runs, because it may overwrite them; outputs after."""

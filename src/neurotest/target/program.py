@@ -111,7 +111,8 @@ class _Reader:
         if len(inputs) != 1:
             raise Inputs(len(inputs))
         metas = archive.field(archive.field(graph, "tensor_values", dict), inputs[0], dict)
-        self.result.sizes = tuple(_size(value) for value in archive.field(metas, "sizes", list))
+        sizes = archive.field(metas, "sizes", list)
+        self.result.sizes = tuple(None if _only(value)[0] == "as_expr" else archive.one_int(value) for value in sizes)
         self.nodes(graph, scope, ())
         self.result.output = self.network_output(signature, graph, module, scope)
         return self.result
@@ -313,10 +314,6 @@ def _defined(scope: dict[str, Any], name: Any) -> Any:
     if type(name) is not str or name not in scope:
         raise Malformed(f"{str(name)[:80]!r} is used before it is computed")
     return scope[name]
-
-
-def _size(value: Any) -> int | None:
-    return None if _only(value)[0] == "as_expr" else archive.one_int(value)
 
 
 def _stack(metadata: dict[str, Any], before: tuple[Module, ...]) -> tuple[Module, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import CodeType
@@ -297,21 +298,20 @@ class Target:
         twin.layout = twin.precision = None
         return twin
 
-    def _unusual(self) -> tuple[Any, ...]:
-        """What changes answers and most targets do not have, so that fingerprints of others stay what they were."""
-        return tuple(one for one in (self.bins, self.precision) if one is not None)
-
     @cached_property
     def fingerprint(self) -> str:
         """A hash of weights, architecture and preprocessing: equal targets agree, any change differs."""
         seen = hashlib.blake2b(digest_size=16)
-        seen.update(repr((str(self.module), self.bounds, self.mean, self.std, self.outputs, *self._unusual())).encode())
+        # What most targets do not have is left out of theirs, so that these stay what they were.
+        unusual = [one for one in (self.bins, self.precision) if one is not None]
+        seen.update(repr((str(self.module), self.bounds, self.mean, self.std, self.outputs, *unusual)).encode())
         for module in {type(m): None for m in self.module.modules()}:
             if not module.__module__.startswith("torch."):
                 seen.update(repr((module.__qualname__, _code_words(module.forward))).encode())
         for path, part in self.module.named_modules():
             seen.update(repr((path, _settings(part))).encode())
-        for name, tensor in _tensors(self.module):
+        both = self.module.named_parameters(remove_duplicate=False), self.module.named_buffers(remove_duplicate=False)
+        for name, tensor in itertools.chain(*both):  # also buffers that are not saved
             seen.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             seen.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
         return seen.hexdigest()
@@ -343,12 +343,6 @@ def _settings(module: nn.Module) -> list[Any]:
         elif isinstance(value, torch.fx.Graph):  # an exported module's code
             settings.append((name, str(value)))
     return settings
-
-
-def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Weights and buffers, also buffers that are not saved."""
-    yield from module.named_parameters(remove_duplicate=False)
-    yield from module.named_buffers(remove_duplicate=False)
 
 
 def _bounds(bounds: Sequence[float]) -> tuple[float, float]:

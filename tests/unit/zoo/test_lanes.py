@@ -9,7 +9,7 @@ import neurotest
 from neurotest.target import Target
 from neurotest.train import mean_error
 from neurotest.zoo import find, lanes
-from neurotest.zoo.architectures import dave2
+from neurotest.zoo.architectures import build
 
 
 def test_pictures_are_the_same_every_time_and_a_slice_is_a_part() -> None:
@@ -52,7 +52,11 @@ def test_the_small_networks_are_much_better_than_the_mean() -> None:
 
 
 def test_dave2_has_the_neurons_of_the_coverage_study() -> None:
-    layers = Target(dave2().eval(), shape=(3, 100, 100), outputs="regression", span=(-20, 20)).survey().find("pre_activation")
+    layers = (
+        Target(build("driving", "dave2").eval(), shape=(3, 100, 100), outputs="regression", span=(-20, 20))
+        .survey()
+        .find("pre_activation")
+    )
     assert sum(layer.neurons("unit") for layer in layers) == 82_669
 
 

@@ -150,11 +150,6 @@ def _subsets(n: int) -> Tensor:
     return (numbers[:, None] >> torch.arange(n)) & 1 > 0
 
 
-def _weights(n: int) -> list[float]:
-    """Of the gain when a player joins s others: s! (n - s - 1)! / n!."""
-    return [1.0 / (n * math.comb(n - 1, s)) for s in range(n)]
-
-
 MOST = 16  # 65,536 coalitions, twice as many forward passes
 
 
@@ -180,7 +175,8 @@ def from_table(worth: Tensor, n: int) -> Tensor:
     """Values of n players when `worth` lists all 2^n coalitions in counting order."""
     masks = _subsets(n)
     sizes = masks.sum(1)
-    weights = torch.tensor(_weights(n), dtype=torch.float64)
+    # Of the gain when a player joins s others: s! (n - s - 1)! / n!.
+    weights = torch.tensor([1.0 / (n * math.comb(n - 1, s)) for s in range(n)], dtype=torch.float64)
     values = torch.zeros(n, dtype=torch.float64)
     for player in range(n):
         without = torch.nonzero(~masks[:, player])[:, 0]

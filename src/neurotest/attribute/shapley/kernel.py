@@ -76,7 +76,7 @@ def choose(n: int, most: int, random: np.random.Generator) -> Coalitions:
     masks: list[NDArray[np.bool_]] = []
     weights: list[float] = []
     size = 1
-    while size <= n // 2 and (count := _pairs(n, size)) * 2 <= _due(n, size, most - len(masks)):
+    while size <= n // 2 and (count := math.comb(n, size) // (2 if 2 * size == n else 1)) * 2 <= _due(n, size, most - len(masks)):
         each = (n - 1) / (math.comb(n, size) * size * (n - size))
         for members in islice(combinations(range(n), size), count):  # half of the sets of half size are the others' complements
             one = np.zeros(n, dtype=bool)
@@ -96,10 +96,6 @@ def choose(n: int, most: int, random: np.random.Generator) -> Coalitions:
         masks += [one, ~one]
         weights += [each * times, each * times]
     return Coalitions(np.array(masks), np.array(weights), 2 * len(drawn))
-
-
-def _pairs(n: int, size: int) -> int:
-    return math.comb(n, size) // (2 if 2 * size == n else 1)
 
 
 def _due(n: int, size: int, left: int) -> float:
