@@ -52,8 +52,7 @@ def _open_folder(rest: str, wanted: Wanted) -> Source:
     """PNG, JPEG and WebP files: `dir:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled;
     `dir:FOLDER#LABELS.csv` with labels from a table of file names."""
     skipped: list[Skipped] = []
-    files, classes, warned = find(KIND, rest, skipped)
-    about: dict[str, Any] = {"spec": f"dir:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
+    files, about = find(KIND, rest, skipped)
     return open_images([ImageFile(**vars(file)) for file in files], wanted, skipped, about)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from neurotest.data.labels import INVALID_WORDS, UNCLEAR_WORDS, Inputs, Key, Label, read_labels
-from neurotest.data.source import Skipped
+from neurotest.data.source import Skipped, number_classes
 from neurotest.errors import BadInput
 from neurotest.reading import user_path
 
@@ -37,10 +38,11 @@ class File:
 Listing = tuple[list[File], tuple[str, ...] | None, list[str]]
 
 
-def find(kind: Kind, rest: str, skipped: list[Skipped]) -> Listing:
-    """What stands behind the colon: `FOLDER` or `FOLDER#LABELS.csv`."""
+def find(kind: Kind, rest: str, skipped: list[Skipped]) -> tuple[list[File], dict[str, Any]]:
+    """What stands behind the colon, `FOLDER` or `FOLDER#LABELS.csv`: its files, and what is said of the source."""
     folder, table = _split(kind, rest)
-    return _listed(kind, folder, skipped) if table is None else _labelled(kind, folder, table, skipped)
+    files, classes, warned = _listed(kind, folder, skipped) if table is None else _labelled(kind, folder, table, skipped)
+    return files, {"spec": f"{kind.prefix}:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
 
 
 def _listed(kind: Kind, folder: Path, skipped: list[Skipped]) -> Listing:
@@ -140,9 +142,8 @@ def _class_numbers(words: dict[int, Label], table: Path) -> tuple[dict[int, int]
         if most >= MOST_CLASSES:
             raise BadInput(f"{table}: label {most}: class numbers are below {MOST_CLASSES:,}, 0 for the first class.")
         return {place: int(word) for place, word in clear.items()}, tuple(map(str, range(most + 1)))
-    names = sorted({str(word) for word in clear.values()})
-    numbers = {name: number for number, name in enumerate(names)}
-    return {place: numbers[str(word)] for place, word in clear.items()}, tuple(names)
+    numbers, names = number_classes([str(word) for word in clear.values()])
+    return dict(zip(clear, numbers.tolist(), strict=True)), names
 
 
 def _tree(kind: Kind, folder: Path, root: Path, skipped: list[Skipped]) -> Iterator[File]:

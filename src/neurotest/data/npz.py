@@ -11,6 +11,7 @@ import numpy as np
 from neurotest import registry
 from neurotest.arrays import AGAIN, ARRAYS, MAGIC, Header, check_member, open_archive, opened
 from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
+from neurotest.data.spec import split_names
 from neurotest.data.stream import check_needed, fill
 from neurotest.errors import BadInput, near
 from neurotest.levels import levels_of
@@ -20,7 +21,8 @@ from neurotest.reading import reading, user_path
 @registry.register("data source", "npz", paper="", cost="the arrays are held in memory; float64 is read as float32")
 def open_npz(rest: str, wanted: Wanted) -> Source:
     """Arrays of a numpy archive: `npz:FILE#x,y`; `#x` alone is unlabelled, a last word `nhwc` says that channels come last."""
-    path, words = _split(rest)
+    file, words = split_names(rest, "npz")
+    path = user_path(file, f"npz:{file}")
     what = f"npz:{path}"
     with reading(what, ARRAYS, hint=AGAIN), _open(path) as archive:
         x_name, y_name, nhwc = _choose(archive, words, path)
@@ -45,13 +47,6 @@ def _check_label_type(archive: zipfile.ZipFile, name: str | None, what: str) -> 
                 f"{what}: {name} holds text, but labels are class numbers: save np.unique(y, return_inverse=True)[1], and the "
                 "names in their order for --classes FILE."
             )
-
-
-def _split(rest: str) -> tuple[Path, list[str]]:
-    file, mark, names = rest.rpartition("#")
-    if not mark or user_path(rest, f"npz:{rest}").is_file():  # a file name may hold a #
-        file, names = rest, ""
-    return user_path(file, f"npz:{file}"), [name.strip() for name in names.split(",") if name.strip()]
 
 
 def _open(path: Path) -> zipfile.ZipFile:

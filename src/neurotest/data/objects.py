@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from neurotest.data.source import IN_MEMORY, Array, ArraySource, Source, Wanted, as_inputs, content_ids, shape_text
+from neurotest.data.source import (
+    IN_MEMORY,
+    Array,
+    ArraySource,
+    Source,
+    Wanted,
+    as_inputs,
+    content_ids,
+    number_classes,
+    shape_text,
+)
 from neurotest.errors import BadInput
 from neurotest.reading import reason
 from neurotest.sounds import SUFFIXES
@@ -99,8 +109,7 @@ def _numbered(labels: Any, count: int) -> tuple[Array | None, tuple[str, ...] | 
     array = _as_array(labels)
     values = np.asarray(list(labels), dtype=object) if array is None else array
     if values.dtype.kind in "OUS" and len(values) and all(isinstance(value, str) for value in values):
-        names, numbers = np.unique(values.astype(str), return_inverse=True)
-        return numbers, tuple(str(name) for name in names)
+        return number_classes([str(value) for value in values])
     if values.dtype.kind == "O":
         try:
             values = np.asarray([int(value) for value in values])

@@ -16,10 +16,11 @@ from neurotest import registry
 from neurotest.data import pages
 from neurotest.data.objects import INPUT_KEYS, LABEL_KEYS
 from neurotest.data.pages import AGAIN
-from neurotest.data.records import Content, Format, Ints, RecordSource, find_files, numbered
-from neurotest.data.source import Array, Source, Wanted, as_inputs
+from neurotest.data.records import Content, Format, Ints, RecordSource, find_files
+from neurotest.data.source import Array, Source, Wanted, as_inputs, number_classes
+from neurotest.data.spec import split_names
 from neurotest.errors import BadInput, near
-from neurotest.reading import check_unpacked, on_disk, reading, resolved, user_path
+from neurotest.reading import check_unpacked, on_disk, reading, resolved
 
 ID_KEYS = ("id", "key", "__key__", "image_id", "file_name", "filename")
 KIND = "a Parquet file"
@@ -32,7 +33,7 @@ LONGEST_TYPE = 80  # characters of a type in a sentence
 def _open_parquet(rest: str, wanted: Wanted) -> Source:
     """Rows of Parquet files: `parquet:FILE`, a folder or a pattern, `#image,label,id` names the columns. Inputs are encoded
     pictures (bytes, or the image feature of Hugging Face), lists of numbers, or tensors."""
-    where, columns = _split(rest)
+    where, columns = split_names(rest, "parquet")
     files = find_files(where, ".parquet", "parquet")
     table = _Table(files, f"parquet:{where}")
     image, label, key = _choose(table.names, columns, f"parquet:{where}")
@@ -44,13 +45,6 @@ def _open_parquet(rest: str, wanted: Wanted) -> Source:
     form = Format.of(first, wanted, f"parquet:{where}, row 0")
     labels, classes = (None, None) if label is None else _labels(table, label, count, f"parquet:{where}")
     return ParquetSource(table, image, key, count, form, labels, spec=f"parquet:{rest}", classes=classes)
-
-
-def _split(rest: str) -> tuple[str, list[str]]:
-    where, mark, names = rest.rpartition("#")
-    if not mark or user_path(rest, f"parquet:{rest}").exists():
-        return rest, []
-    return where, [name.strip() for name in names.split(",") if name.strip()]
 
 
 def _choose(names: list[str], columns: list[str], what: str) -> tuple[str, str | None, str | None]:
@@ -381,7 +375,7 @@ def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, t
     numbers = np.concatenate(parts)
     if not texts.known:
         return numbers, _hugging_face(table.about, column)
-    order, names = numbered(list(texts.known))
+    order, names = number_classes(list(texts.known))
     return order[numbers], names
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,13 +144,6 @@ def _arranged(values: Array, shape: tuple[int, ...] | None, name: str) -> Array:
     return values[None] if (1, *values.shape) == shape else values
 
 
-def numbered(labels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
-    """Class numbers and names, in the order of the names as text; numpy would take the memory of the longest for each."""
-    names = sorted(set(labels))
-    numbers = {name: number for number, name in enumerate(names)}
-    return np.array([numbers[label] for label in labels], np.int64), tuple(names)
-
-
 def array_of(content: bytes, name: str) -> Array:
     """The array in a `.npy`; its header is checked against what there is before anything is allocated."""
     stream = io.BytesIO(content)
@@ -185,29 +178,17 @@ class RecordSource(Source):
     def _rows(self, index: Ints) -> Array:
         rows = np.empty((len(index), *self.shape), self.dtype)
         numbers = self._at[index]
-        names = _Names(self, numbers)
-        for (i, _), decoded in ahead(partial(_input, self._form, names), self.fetch(numbers), count=len(numbers)):
+        for (i, _), decoded in ahead(partial(self._input, numbers), self.fetch(numbers), count=len(numbers)):
             rows[i] = decoded()
         return rows
 
+    def _input(self, numbers: Ints, record: tuple[int, Content]) -> Array:
+        place, content = record
+        try:
+            return self._form.input(content, "")
+        except BadInput:  # again, with its name in the sentence
+            (name,) = self.record_names(numbers[place : place + 1])
+            return self._form.input(content, f"{self.what}, {name}")
+
     def _keep(self, index: Ints) -> None:
         self._at = self._at[index]
-
-
-class _Names:
-    """Names that are looked up when something is wrong."""
-
-    def __init__(self, source: RecordSource, numbers: Ints) -> None:
-        self.source, self.numbers = source, numbers
-
-    def __getitem__(self, i: int) -> str:
-        (name,) = self.source.record_names(self.numbers[i : i + 1])
-        return f"{self.source.what}, {name}"
-
-
-def _input(form: Format, names: _Names, numbered: tuple[int, Content]) -> Array:
-    i, content = numbered
-    try:
-        return form.input(content, "")
-    except BadInput:
-        return form.input(content, names[i])  # again, with its name in the sentence

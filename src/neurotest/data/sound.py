@@ -60,8 +60,7 @@ def _open_folder(rest: str, wanted: Wanted) -> Source:
     `wav:FOLDER#LABELS.csv` with labels from a table of file names. One channel, 16 bits, at the rate the target takes."""
     _soundfile()
     skipped: list[Skipped] = []
-    files, classes, warned = find(KIND, rest, skipped)
-    about: dict[str, Any] = {"spec": f"wav:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
+    files, about = find(KIND, rest, skipped)
     return open_audio([AudioFile(**vars(file)) for file in files], wanted, skipped, about)
 
 

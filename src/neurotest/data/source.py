@@ -70,6 +70,13 @@ def content_ids(x: Array) -> npt.NDArray[np.str_]:
     return ids
 
 
+def number_classes(labels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
+    """Class numbers and names, in the order of the names as text; numpy would take the memory of the longest for each."""
+    names = sorted(set(labels))
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers[label] for label in labels], np.int64), tuple(names)
+
+
 def quick_keys(x: Array) -> npt.NDArray[np.uint64]:
     """One number per row of `x`, equal where the bytes are equal, and rarely otherwise: a first look before `content_ids`, which
     cost thirty times as much."""

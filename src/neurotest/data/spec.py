@@ -64,6 +64,14 @@ def data(
     return source
 
 
+def split_names(rest: str, prefix: str) -> tuple[str, list[str]]:
+    """The path and the names of `WHERE#a,b`; the name of a file may itself hold a #."""
+    where, mark, names = rest.rpartition("#")
+    if not mark or user_path(rest, f"{prefix}:{rest}").exists():
+        return rest, []
+    return where, [name.strip() for name in names.split(",") if name.strip()]
+
+
 def _check_rate(source: Source, preprocess: Preprocess | None) -> None:
     """Let sound whose rate nobody knows have the target's, and refuse one that has another."""
     if not is_audio(source.dtype, source.shape):

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from neurotest import registry
-from neurotest.data.records import Content, Format, Ints, RecordSource, array_of, find_files, numbered
-from neurotest.data.source import Source, Wanted
+from neurotest.data.records import Content, Format, Ints, RecordSource, array_of, find_files
+from neurotest.data.source import Source, Wanted, number_classes
+from neurotest.data.spec import split_names
 from neurotest.errors import BadInput
-from neurotest.reading import reason, resolved, user_path
+from neurotest.reading import reason, resolved
 
 PICTURES = ("png", "jpg", "jpeg", "webp")
 INPUTS = (*PICTURES, "npy")
@@ -38,7 +39,8 @@ KIND = "webdataset"
 def _open_webdataset(rest: str, wanted: Wanted) -> Source:
     """Tar files of samples `NAME.jpg` and `NAME.cls` (a class number) or `NAME.json` (with a key `label`): one file, a folder, a
     pattern or `{000..012}`; `#jpg,cls` says which parts are meant."""
-    where, parts = _split(rest)
+    where, names = split_names(rest, KIND)
+    parts = [name.lower() for name in names]
     what = f"{KIND}:{where}"
     if len(parts) > 2:
         raise BadInput(f"{KIND}:{rest}: expected #IMAGE or #IMAGE,LABEL with the endings of the parts, such as #jpg,cls.")
@@ -50,13 +52,6 @@ def _open_webdataset(rest: str, wanted: Wanted) -> Source:
     form = Format.of(content, wanted, f"{what}, {index.names[0]}")
     numbers, classes = index.labels(what)
     return TarSource(index, form, numbers, spec=f"{KIND}:{rest}", classes=classes)
-
-
-def _split(rest: str) -> tuple[str, list[str]]:
-    where, mark, names = rest.rpartition("#")
-    if not mark or user_path(rest, f"{KIND}:{rest}").exists():
-        return rest, []
-    return where, [name.strip().lower() for name in names.split(",") if name.strip()]
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,7 @@ class _Index:
         values = [self._label(place, f"{what}, {name}") for place, name in zip(self._labels, self.names, strict=True) if place]
         if all(isinstance(value, int) for value in values):
             return np.array(values, np.int64), None
-        return numbered([str(value) for value in values])
+        return number_classes([str(value) for value in values])
 
     def _label(self, place: _Place, what: str) -> int | str:
         if place.size > MAX_LABEL:
