@@ -16,9 +16,9 @@ from PIL import Image
 
 from neurotest.errors import BadInput, Remark
 from neurotest.pictures import pixels
-from neurotest.target.description import TargetSpec
 from neurotest.target.extras import guarded_torchvision
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec
 from neurotest.target.target import Target
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.peers.packages import package
 
 from neurotest.errors import BadInput
-from neurotest.target.description import TargetSpec
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec
 
 for name in (
     "onnx",

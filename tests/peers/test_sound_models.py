@@ -17,9 +17,9 @@ from neurotest.cli.app import app
 from neurotest.errors import BadInput
 from neurotest.scan import read
 from neurotest.sounds import wav
-from neurotest.target.description import TargetSpec
 from neurotest.target.huggingface import sound_feeding
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec
 
 COUNT, CLASSES = 18, ["low", "middle", "high"]
 

@@ -14,7 +14,7 @@ from neurotest import zoo
 from neurotest.data import ArraySource
 from neurotest.errors import BadInput
 from neurotest.train import Report, Training, TrainingStep, accuracy, subjects, train
-from neurotest.train.images import augment_sound
+from neurotest.train.loop import augment_sound
 from neurotest.zoo.recipes import Recipe
 
 RECIPE = Recipe(epochs=3, batch=8, rate=0.01, flip=True, crop=1)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from neurotest.checks import Settings, setting
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
-from neurotest.target.gradients import gradients
+from neurotest.target.failures import gradients
 from neurotest.target.layers import Layer
 
 POINTS = 128  # inputs of one forward pass with its graph

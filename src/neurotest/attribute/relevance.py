@@ -17,7 +17,7 @@ from neurotest.attribute.conductance import channels, inner
 from neurotest.checks import Settings, setting
 from neurotest.errors import BadInput
 from neurotest.target import Layer, Probe, Target, Want
-from neurotest.target.gradients import gradients
+from neurotest.target.failures import gradients
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _MAXIMA = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d)

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from neurotest import files
-from neurotest.data import cifar, driving, speakers
+from neurotest.data import cifar, driving, idx, speakers
+from neurotest.data.source import Source, Wanted
 from neurotest.errors import BadInput, near
+from neurotest.zoo import embedded
 
 CHUNK = 1 << 20
 TIMEOUT = 60  # seconds without a byte
@@ -57,10 +59,28 @@ COMPLETE: dict[str, PublishedSet] = {
 }
 NAMES = (*COMPLETE, cifar.NAME, speakers.NAME)
 BROUGHT = (driving.NAME,)  # there is no address for these: people bring them
+FULL = "-full"
+SETS = (*BROUGHT, *(name + FULL for name in NAMES))  # as `zoo:` names them
 
 
 class _Wrong(Exception):
     """Why a file is not the pinned one."""
+
+
+def read(name: str, split: str, wanted: Wanted, *, spec: str) -> Source:
+    """A split of one of `SETS`, from the user's data folder."""
+    plain = name.removesuffix(FULL)
+    for module in (cifar, driving, speakers):
+        if plain == module.NAME:
+            return module.read(split, wanted, spec=spec)
+    prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
+    if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
+        raise BadInput(
+            "not-found",
+            "data",
+            f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR).",
+        )
+    return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.family(plain).classes)
 
 
 def get(

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neurotest import pictures, registry
-from neurotest.data.decoded import decode_all, refuse
-from neurotest.data.listing import File, Kind, find
+from neurotest.data.listing import File, Kind, decode_all, find, refuse
 from neurotest.data.source import Skipped, Source, Wanted, shape_text
 from neurotest.errors import BadInput
 from neurotest.pictures import Pixels, Preprocess, Unusable

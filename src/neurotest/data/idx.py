@@ -12,8 +12,8 @@ import numpy as np
 
 from neurotest import registry
 from neurotest.arrays import AGAIN, ARRAYS
+from neurotest.data.npz import check_size, fill
 from neurotest.data.source import Array, ArraySource, Source, Wanted
-from neurotest.data.stream import check_size, fill
 from neurotest.errors import BadInput, near
 from neurotest.reading import on_disk, reading, user_path
 

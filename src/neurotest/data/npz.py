@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
 from neurotest import registry
-from neurotest.arrays import AGAIN, ARRAYS, MAGIC, Header, check_member, open_archive, opened
-from neurotest.data.source import Array, ArraySource, Source, Wanted, check_input_dtype
+from neurotest.arrays import AGAIN, ARRAYS, DEFLATE, MAGIC, Header, check_member, open_archive, opened
+from neurotest.data.source import CHUNK, Array, ArraySource, Source, Wanted, check_input_dtype, shape_text
 from neurotest.data.spec import split_names
-from neurotest.data.stream import check_needed, fill
 from neurotest.errors import BadInput, near
 from neurotest.levels import levels_of
-from neurotest.reading import reading, user_path
+from neurotest.reading import check_unpacked, reading, user_path
 
 
 @registry.register("data source", "npz", paper="", cost="the arrays are held in memory; float64 is read as float32")
@@ -138,3 +139,53 @@ def _read(
 
 def _channels_first(x: Array) -> Array:
     return x.transpose(0, 3, 1, 2)
+
+
+# -- sizes are checked against the file before memory is allocated
+
+MAX_BYTES = 8 << 30
+
+
+def check_size(what: str, promised: int, stored: int, *, compressed: bool, needed: int, disk: int) -> None:
+    """`promised` bytes by the header, `stored` in the file, `needed` in memory, `disk` on the disk."""
+    possible = promised <= stored * DEFLATE if compressed else promised == stored
+    if not possible:
+        raise BadInput(
+            "damaged", "size", f"{what}: its header promises {promised} bytes, the file holds {stored}: damaged? Fetch it again."
+        )
+    check_needed(what, needed)
+    check_unpacked(what, needed, disk)
+
+
+def check_needed(what: str, needed: int) -> None:
+    """Refuse what does not fit into memory at once."""
+    if needed > MAX_BYTES:
+        raise BadInput(
+            "too-large",
+            "slice",
+            f"{what}: {needed} bytes exceed the {MAX_BYTES} read at once; read a part with a slice such as [:1000].",
+        )
+
+
+Arrange = Callable[[Array], Array]
+
+
+def fill(
+    stream: IO[bytes], out: Array, row_shape: tuple[int, ...], dtype: np.dtype[Any], what: str, arrange: Arrange | None = None
+) -> Array:
+    """Fill `out` row by row from the stream (rows of `row_shape` and `dtype`), converting a chunk at a time."""
+    row_bytes = int(np.prod(row_shape, dtype=np.int64)) * dtype.itemsize
+    step = max(1, CHUNK // max(1, row_bytes))
+    for i in range(0, len(out), step):
+        count = min(step, len(out) - i)
+        content = stream.read(count * row_bytes)
+        if len(content) != count * row_bytes:
+            raise BadInput(
+                "damaged",
+                "size",
+                f"{what} ends early: {len(out)} rows of {shape_text(row_shape)} {dtype} promised; fetch it again.",
+            )
+        rows = np.frombuffer(content, dtype=dtype).reshape(count, *row_shape)
+        with np.errstate(over="ignore", invalid="ignore"):  # ArraySource refuses what is not finite
+            out[i : i + count] = rows if arrange is None else arrange(rows)
+    return out

@@ -18,10 +18,10 @@ def _open_zoo(rest: str, wanted: Wanted) -> Source:
     """Data sets by name: `zoo:NAME/SPLIT` (embedded), `zoo:NAME-full/SPLIT` (complete), `zoo:NAME/nss-pool@SEED` (generated)."""
     name, _, split = rest.partition("/")
     if name not in HERE:
-        from neurotest.data import complete  # archives and their readers
+        from neurotest.data import fetch  # archives and their readers
 
-        if name not in complete.SETS:
-            nearest = near(name, [*HERE, *complete.SETS])
+        if name not in fetch.SETS:
+            nearest = near(name, [*HERE, *fetch.SETS])
             raise BadInput(
                 "unknown-name",
                 "data",
@@ -64,23 +64,23 @@ def _plain(name: str, split: str, wanted: Wanted) -> Source:
     if name in embedded.PARTS:
         x, y, classes = embedded.load(name, split)
         return ArraySource(x[: wanted.first], y[: wanted.first], spec=spec, classes=classes)
-    from neurotest.data import complete
+    from neurotest.data import fetch
 
-    return complete.read(name, split, wanted, spec=spec)
+    return fetch.read(name, split, wanted, spec=spec)
 
 
 def listed() -> list[dict[str, Any]]:
     """Every data set: how it is written, whether its test split is here, and the command that brings it."""
     from neurotest import zoo
-    from neurotest.data import complete
+    from neurotest.data import fetch
 
     generated = (speech.NAME, lanes.NAME)
     rows = [{"name": name, "spec": f"zoo:{name}/test", "here": True, "get": ""} for name in generated]
     for name, parts in embedded.PARTS.items():
         here = all(zoo.packaged(f"data/{file}") for file in parts["test"].files)
         rows.append({"name": name, "spec": f"zoo:{name}/test", "here": here, "get": "" if here else zoo.LAB})
-    for name in complete.SETS:
-        spec, get = f"zoo:{name}/test", f"neurotest data get {name.removesuffix(complete.FULL)}"
+    for name in fetch.SETS:
+        spec, get = f"zoo:{name}/test", f"neurotest data get {name.removesuffix(fetch.FULL)}"
         rows.append({"name": name, "spec": spec, "here": _complete(spec), "get": get})
     return rows
 

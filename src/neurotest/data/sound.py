@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.data.decoded import decode_all, refuse
-from neurotest.data.listing import File, Kind, find
+from neurotest.data.listing import File, Kind, decode_all, find, refuse
 from neurotest.data.source import Array, Skipped, Source, Wanted, shape_text
 from neurotest.errors import BadInput
 from neurotest.pictures import Unusable

@@ -291,7 +291,7 @@ class ArraySource(Source):
 
     def __reduce_for_worker__(self) -> tuple[Any, ...]:
         """To a worker it travels as the spec it was opened by; data that only this process has travel themselves."""
-        from neurotest.data.reopening import reopened
+        from neurotest.data.spec import reopened
 
         if self._origin is None:
             return object.__reduce_ex__(self, 2)  # type: ignore[return-value]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+from typing import Any
 
 import numpy as np
 
@@ -179,7 +181,7 @@ def open_source(where: str, wanted: Wanted) -> Source:
 
 def _suggestion(where: str) -> str:
     """The spellings that would work for a spec without a source, most likely first."""
-    from neurotest.data import complete, idx
+    from neurotest.data import fetch, idx
     from neurotest.zoo import embedded
 
     path = user_path(where.partition("#")[0])
@@ -191,6 +193,26 @@ def _suggestion(where: str) -> str:
     elif where and idx.find_file(path, idx.IMAGES):
         likely.append(f"idx:{where}")
     name, _, split = where.partition("/")
-    if name.removesuffix(complete.FULL) in embedded.PARTS:
+    if name.removesuffix(fetch.FULL) in embedded.PARTS:
         likely.append(f"zoo:{name}/{split or 'test'}")
     return f"Did you mean {' or '.join(likely)} ?" if likely else f"Write {SPELLINGS}."
+
+
+# -- sources in a worker: opened by their spec, once, however many pieces of them arrive
+
+
+def reopened(origin: Origin, about: dict[str, Any]) -> Source:
+    """The inputs of an origin with what else is known `about` them."""
+    source = _opened(origin.where, origin.wanted)
+    if len(origin.places) and int(origin.places.max()) >= len(source):
+        raise BadInput(
+            "changed",
+            "data",
+            f"{origin.where} has fewer inputs in a worker than where the work was begun: leave it alone meanwhile.",
+        )
+    part = ArraySource.__new__(ArraySource)
+    vars(part).update(about, _ids=None, _origin=origin, _x=source.read(origin.places))
+    return part
+
+
+_opened = functools.lru_cache(maxsize=4)(open_source)

@@ -19,8 +19,8 @@ from neurotest.public import public
 from neurotest.scan import fit, read
 from neurotest.settings import TargetSettings, declared
 from neurotest.target import Target
-from neurotest.target.description import target_settings
 from neurotest.target.load import load
+from neurotest.target.spec import target_settings
 
 LOOKED_AT = 64  # inputs
 # Comments on data in the file, and usual names of their folders.

@@ -16,8 +16,8 @@ from neurotest.errors import BadInput, Remark
 from neurotest.runs.store import Run
 from neurotest.scan import aligned, fit, read, remarks
 from neurotest.target import Target
-from neurotest.target.description import TargetSpec
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec
 from neurotest.zoo import embedded
 
 AnyTarget = Target | TargetSpec | nn.Module | str

@@ -21,8 +21,8 @@ from neurotest.runs.store import Run
 from neurotest.settings import TargetSettings, declared
 from neurotest.settings.target import in_toml
 from neurotest.target import Target
-from neurotest.target.description import TargetSpec, absolute, source_file
 from neurotest.target.load import sha256
+from neurotest.target.spec import TargetSpec, absolute, source_file
 
 METHODS = ("oracle", "guide", "method", "judge")  # settings that may name a further network
 # What may name anything, because nothing but the gate below opens it, or names files that are never run.

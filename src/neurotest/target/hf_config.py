@@ -1,16 +1,25 @@
 """What a `config.json` of transformers may say: networks that are built from numbers and plain words alone.
 
 A configuration may name other networks, files and repositories, and transformers follows such names. So the kinds of networks are
-listed here, and everything in a configuration is looked at before transformers sees it.
+listed here, and everything in a configuration is looked at before transformers sees it. How large the network is that it
+describes is found out before memory is asked for.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
 from neurotest.errors import BadInput
+from neurotest.memory import check_memory
+from neurotest.memory import size as size_text
 
 # Kinds whose code in transformers 4.56 to 5.22 builds every layer itself. timm_wrapper is not one: it asks timm, which downloads.
 IMAGES = frozenset({
@@ -115,3 +124,48 @@ def _names_something(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_names_something, value))
     return value is True or isinstance(value, (str, dict))
+
+
+SMALL_NETWORK = 256 << 20  # bytes of any network
+SMALL_COUNT = 1000  # parameters of any network
+TIMES = 4  # how often what its files hold a larger one may need: float32 of numbers of 8 bits
+_ONE = "are they of one network?"
+
+
+def check_size(kind: Any, settings: Any, attention: str, state: Mapping[str, Tensor], folder: Path) -> None:
+    """Refuse a network that is much larger than its weights.
+
+    It is built on torch's device `meta`, which has shapes and no memory. Names are not compared: transformers knows older ones.
+    """
+    registered, most = 0, SMALL_COUNT + TIMES * len(state)
+
+    def count(module: nn.Module, name: str, parameter: Any) -> None:
+        nonlocal registered
+        registered += 1
+        if registered > most:  # in the middle of building: a million layers would take hours
+            raise BadInput(
+                "too-large",
+                "weights",
+                f"hf:{folder}: config.json describes more than {most:,} weights, its files hold {len(state):,}: {_ONE}",
+            )
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            model = kind._from_config(copy.deepcopy(settings), attn_implementation=attention)
+    except (NotImplementedError, RuntimeError) as error:
+        if "meta" not in str(error):
+            raise
+        return  # old versions of transformers ask for a value while some kinds are built
+    finally:
+        hook.remove()
+    needed = sum(4 * tensor.numel() for tensors in (model.parameters(), model.buffers()) for tensor in tensors)
+    stored = sum(tensor.nbytes for tensor in state.values())
+    if needed > max(SMALL_NETWORK, TIMES * stored):
+        raise BadInput(
+            "too-large",
+            "network",
+            f"hf:{folder}: config.json describes a network of {size_text(needed)}, its files hold {size_text(stored)}: {_ONE}",
+        )
+    if needed > SMALL_NETWORK:
+        check_memory(needed, f"hf:{folder}", "close other programs")

@@ -22,7 +22,7 @@ from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
 from neurotest.reading import read_json, reading, reason, user_path
-from neurotest.target import hf_config, hf_size
+from neurotest.target import hf_config
 from neurotest.target.extras import guarded_torchvision, need, offline
 from neurotest.target.hub import distinct
 from neurotest.target.target import Target
@@ -125,7 +125,7 @@ def _loaded(config: dict[str, Any], images: bool, files: list[Path], inputs: Inp
             kind = _kind(settings, images)
             options = {"config": settings, "state_dict": dict(state), "attn_implementation": attention, "dtype": torch.float32}
             try:
-                hf_size.check(kind, settings, attention, state, folder)
+                hf_config.check_size(kind, settings, attention, state, folder)
                 model, about = kind.from_pretrained(None, output_loading_info=True, **options)
                 break
             except ValueError:

@@ -14,14 +14,14 @@ from torch import Tensor
 from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.reading import reason, user_path
-from neurotest.target import onnx_graph, onnx_inline, onnx_outside, parts
+from neurotest.target import onnx_graph, parts
 from neurotest.target.archive import Malformed
 from neurotest.target.exported import rehearse
 from neurotest.target.extras import need
 from neurotest.target.onnx_functions import Unsupported
+from neurotest.target.onnx_model import read_model
 from neurotest.target.target import Target
 
-LARGEST = 2 << 30  # bytes of the file itself: what a protocol buffer can hold
 EXPORT = "torch.onnx.export(model.eval(), (x,), FILE, dynamic_shapes=({0: torch.export.Dim('batch')},), dynamo=True)"
 # How far outputs may differ, as a share of the largest: both add up in float32, in another order.
 TOLERANCE = 1e-3
@@ -39,7 +39,7 @@ def _from_onnx(place: str) -> Target:
         raise BadInput("not-found", "target", f"onnx:{place}: there is no such file.")
     need("onnx", "onnx", f"onnx:{place}")
     need("onnxruntime", "onnx", f"onnx:{place}")
-    model, opset = _model(path)
+    model, opset = read_model(path)
     shape = _shape(model.graph, place)
     try:
         network = parts.build(*onnx_graph.read(model, opset))
@@ -70,16 +70,6 @@ def _rehearse(network: parts.Exported, place: str, shape: tuple[int, ...]) -> No
                 "unsupported", "operator", f"onnx:{place} uses {error.__cause__}, which is not supported: {_WAY_OUT}."
             ) from error
         raise
-
-
-def _model(path: Path) -> tuple[Any, int]:
-    """The file with what it keeps in others, functions inlined; and the version of its operators."""
-    model = onnx_outside.read_model(path, LARGEST)
-    onnx_outside.check_outside(model, path)
-    model = onnx_inline.inlined(model, path)
-    onnx_outside.load_outside(model.graph, path)
-    versions = [one.version for one in model.opset_import if one.domain in onnx_graph.DOMAINS]
-    return model, max(versions, default=1)
 
 
 def _shape(graph: Any, place: str) -> tuple[int, ...] | None:

@@ -142,7 +142,7 @@ class Target:
 
     def __reduce_for_worker__(self) -> tuple[Any, ...]:
         """To a worker it travels as its description; a network that only this process has travels itself."""
-        from neurotest.target.reopening import reduced
+        from neurotest.target.spec import reduced
 
         return reduced(self)
 

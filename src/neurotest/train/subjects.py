@@ -17,8 +17,7 @@ from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_bytes
-from neurotest.train.images import accuracy, mean_error, predict
-from neurotest.train.loop import Report, Training
+from neurotest.train.loop import Report, Training, accuracy, mean_error, predict
 from neurotest.zoo import faulty
 from neurotest.zoo.embedded import PARTS
 from neurotest.zoo.faulty import Faulty

@@ -16,8 +16,8 @@ from neurotest.jobs.life import begin
 from neurotest.jobs.stored import stored_target, stored_targets, target_config
 from neurotest.runs.store import Run
 from neurotest.target import Target, load
-from neurotest.target.description import TargetSpec, absolute, source_file
 from neurotest.target.load import sha256
+from neurotest.target.spec import TargetSpec, absolute, source_file
 
 CODE = """
 import torch

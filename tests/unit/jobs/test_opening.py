@@ -15,7 +15,7 @@ from neurotest.errors import BadInput, Remark
 from neurotest.jobs.life import begin
 from neurotest.jobs.opening import open_counted, open_data, open_target, stored_source, stored_spec
 from neurotest.target import Target
-from neurotest.target.description import TargetSpec
+from neurotest.target.spec import TargetSpec
 
 
 def network(**options: object) -> Target:

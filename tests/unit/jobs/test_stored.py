@@ -15,7 +15,7 @@ from neurotest.jobs.life import begin
 from neurotest.jobs.stored import stored_target, stored_targets, target_config
 from neurotest.runs.store import Run
 from neurotest.target import Target, load
-from neurotest.target.description import TargetSpec, absolute
+from neurotest.target.spec import TargetSpec, absolute
 
 CODE = """
 from torch import nn

@@ -23,8 +23,8 @@ from neurotest.settings import TargetSettings, declared
 from neurotest.settings.declared import Choice, Flag, Integer, Kind, Names, Pair
 from neurotest.settings.target import in_toml
 from neurotest.target import Target
-from neurotest.target.description import TargetSpec, target_settings
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec, target_settings
 
 SETTINGS = declared(TargetSettings)
 SPEC = "py:net.py:build"

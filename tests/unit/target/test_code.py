@@ -14,7 +14,7 @@ import pytest
 from neurotest.errors import BadInput
 from neurotest.target import load
 from neurotest.target.code import expecting, imported, ran
-from neurotest.target.description import TargetSpec
+from neurotest.target.spec import TargetSpec
 
 pytestmark = pytest.mark.plain
 

@@ -17,8 +17,8 @@ import neurotest
 from neurotest.errors import BadInput
 from neurotest.oracles import Differential, Regression, Roots, build_oracles, predicted
 from neurotest.target import Target
-from neurotest.target.description import TargetSpec
 from neurotest.target.outputs import Bins
+from neurotest.target.spec import TargetSpec
 
 SPAN = (-1.0, 1.0)
 

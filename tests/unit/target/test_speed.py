@@ -13,7 +13,7 @@ import neurotest
 from neurotest.errors import BadInput
 from neurotest.scan import remarks, rounding
 from neurotest.target import Probe, Target, Want, speed
-from neurotest.target.description import TargetSpec
+from neurotest.target.spec import TargetSpec
 
 
 def network() -> nn.Module:

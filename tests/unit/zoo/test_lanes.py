@@ -61,7 +61,7 @@ def test_dave2_has_the_neurons_of_the_coverage_study() -> None:
 
 
 def test_a_mirrored_road_has_the_opposite_bend() -> None:
-    from neurotest.train.images import augment
+    from neurotest.train.loop import augment
     from neurotest.zoo.recipes import Recipe
 
     x = torch.arange(12, dtype=torch.uint8).view(4, 1, 1, 3)

@@ -19,7 +19,7 @@ from neurotest.levels import EIGHT, SIXTEEN, Levels
 from neurotest.mutate.space import from_unit
 from neurotest.pictures import Preprocess
 from neurotest.target import Target
-from neurotest.target.gradients import gradient
+from neurotest.target.failures import gradient
 from neurotest.train.subjects import train_faulty
 from neurotest.zoo import faulty
 from neurotest_lab.studies.frame import Row

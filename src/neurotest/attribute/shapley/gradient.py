@@ -11,7 +11,7 @@ from neurotest.attribute.shapley.game import Neuron, Players, hidden_layers, los
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target
-from neurotest.target.gradients import gradient
+from neurotest.target.failures import gradient
 
 
 class MaskGradient:

@@ -17,7 +17,7 @@ from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register
 from neurotest.target import Probe, Want
-from neurotest.target.gradients import gradients
+from neurotest.target.failures import gradients
 
 ZERO_GRADIENT = (
     "the loss of the target does not change with its hidden neurons (every gradient towards them is zero): excitability cannot "
