@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from neurotest.errors import BadInput, Remark
-from neurotest.pictures import pixels
+from neurotest.images import pixels
 from neurotest.target.extras import guarded_torchvision
 from neurotest.target.load import load
 from neurotest.target.spec import TargetSpec

@@ -13,10 +13,10 @@ from scipy.signal import resample_poly
 from tests.peers.test_models import package
 from typer.testing import CliRunner
 
+from neurotest.audio import wav
 from neurotest.cli.app import app
 from neurotest.errors import BadInput
 from neurotest.scan import read
-from neurotest.sounds import wav
 from neurotest.target.huggingface import sound_feeding
 from neurotest.target.load import load
 from neurotest.target.spec import TargetSpec

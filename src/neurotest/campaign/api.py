@@ -13,6 +13,7 @@ from typing import Any, Unpack
 import torch
 
 from neurotest import interrupts
+from neurotest.audio import is_audio
 from neurotest.campaign.believed import Believed
 from neurotest.campaign.clock import Clock
 from neurotest.campaign.driver import Driver, Watcher, Writer, progress
@@ -41,7 +42,6 @@ from neurotest.oracles import Oracle, build_oracles, default_oracle
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
-from neurotest.sounds import is_audio
 from neurotest.target import Target
 
 BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults", "until_dry")

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from neurotest.audio import is_audio
 from neurotest.check.examination import Examination
 from neurotest.check.finding import Examined, Finding, Picture, percent, share
 from neurotest.check.subject import Clock, Subject
@@ -15,7 +16,6 @@ from neurotest.errors import BadInput
 from neurotest.generate.gradient import AttackResult, attack
 from neurotest.levels import SIXTEEN
 from neurotest.registry import register
-from neurotest.sounds import is_audio
 from neurotest.stats.bootstrap import Interval, wilson
 
 SHOWN = 8

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neurotest import pictures, registry
+from neurotest import registry
 from neurotest.data.listing import File, Kind, decode_all, find, refuse
 from neurotest.data.source import Skipped, Source, Wanted, shape_text
 from neurotest.errors import BadInput
-from neurotest.pictures import Pixels, Preprocess, Unusable
+from neurotest.images import Pixels, Preprocess, Unusable, is_grey, pixels, upright_size
 from neurotest.reading import reason
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _with_headers(files: Sequence[ImageFile], skipped: list[Skipped]) -> Iterato
         for file in files:
             try:
                 with _open(file) as image:
-                    yield replace(file, size=pictures.upright_size(image), grey=pictures.is_grey(image))
+                    yield replace(file, size=upright_size(image), grey=is_grey(image))
             except Unusable as error:
                 skipped.append(Skipped(file.name, str(error)))
 
@@ -170,7 +170,7 @@ def decode_image(file: ImageFile, shape: tuple[int, ...], preprocess: Preprocess
     """One file as (channels, height, width) uint8."""
     with _open(file) as image, _alone if image.width * image.height > LARGE else nullcontext():
         try:
-            decoded = pictures.pixels(image, shape[0], (shape[1], shape[2]), preprocess)
+            decoded = pixels(image, shape[0], (shape[1], shape[2]), preprocess)
         except Unusable:
             raise
         except Exception as error:

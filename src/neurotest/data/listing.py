@@ -17,7 +17,7 @@ from neurotest.data.ahead import ahead
 from neurotest.data.labels import INVALID_WORDS, UNCLEAR_WORDS, Inputs, Key, Label, read_labels
 from neurotest.data.source import IN_MEMORY, Array, ArraySource, Skipped, Source, Wanted, content_ids, number_classes
 from neurotest.errors import BadInput
-from neurotest.pictures import Unusable
+from neurotest.images import Unusable
 from neurotest.reading import user_path
 
 MOST_CLASSES = 100_000

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from neurotest.audio import SUFFIXES
 from neurotest.data.source import (
     IN_MEMORY,
     Array,
@@ -24,13 +25,12 @@ from neurotest.data.source import (
 )
 from neurotest.errors import BadInput
 from neurotest.reading import reason
-from neurotest.sounds import SUFFIXES
 
 if TYPE_CHECKING:
     from PIL import Image
 
+    from neurotest.data.audio import AudioFile, Held
     from neurotest.data.folder import ImageFile
-    from neurotest.data.sound import AudioFile, Held
 
 INPUT_KEYS = ("image", "img", "audio", "pixel_values", "x", "input", "inputs", "file", "path", "filename")
 LABEL_KEYS = ("label", "labels", "y", "target", "class", "fine_label")
@@ -295,7 +295,7 @@ def _images(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted
 
 
 def _sounds(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted, about: dict[str, Any]) -> Source:
-    from neurotest.data.sound import open_audio
+    from neurotest.data.audio import open_audio
 
     return open_audio([_clip(items, i, label, first) for i, label in enumerate(labels)], wanted, [], about)
 
@@ -317,7 +317,7 @@ def _picture(items: Any, index: int) -> Image.Image:
 
 
 def _clip(items: Any, index: int, label: int | None, first: Any) -> AudioFile:
-    from neurotest.data.sound import AudioFile
+    from neurotest.data.audio import AudioFile
 
     if isinstance(first, (str, os.PathLike)):
         path = _split(items[index])[0]
@@ -326,7 +326,7 @@ def _clip(items: Any, index: int, label: int | None, first: Any) -> AudioFile:
 
 
 def _sound(items: Any, index: int) -> Held:
-    from neurotest.data.sound import MAX_FILE
+    from neurotest.data.audio import MAX_FILE
 
     try:
         thing = _split(items[index])[0]

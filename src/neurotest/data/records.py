@@ -18,7 +18,7 @@ from neurotest.data.ahead import ahead
 from neurotest.data.folder import MAX_FILE, ImageFile, decode_image, open_image
 from neurotest.data.source import Array, Source, Wanted, as_inputs, shape_text
 from neurotest.errors import BadInput
-from neurotest.pictures import Preprocess, Unusable
+from neurotest.images import Preprocess, Unusable
 from neurotest.reading import user_path
 
 if TYPE_CHECKING:

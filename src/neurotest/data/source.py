@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neurotest.audio import is_audio
 from neurotest.errors import BadInput
+from neurotest.images import Preprocess
 from neurotest.levels import levels_of
-from neurotest.pictures import Preprocess
-from neurotest.sounds import is_audio
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import files
+from neurotest.audio import RATES
 from neurotest.data.ahead import ahead
+from neurotest.data.audio import LONGEST, resampled
 from neurotest.data.npz import open_npz
-from neurotest.data.sound import LONGEST, resampled
 from neurotest.data.source import Array, ArraySource, Source, Wanted
 from neurotest.errors import BadInput
 from neurotest.reading import reason
-from neurotest.sounds import RATES
 from neurotest.zoo import FAMILIES
 
 NAME = "speakers"

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from neurotest import registry
+from neurotest.audio import is_audio
 from neurotest.data.objects import AnyData, from_object
 from neurotest.data.source import ArraySource, Origin, Source, Wanted, check_shape
 from neurotest.errors import BadInput, near
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.public import public
 from neurotest.reading import user_path
-from neurotest.sounds import is_audio
 
 SPELLINGS = (
     "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, parquet:FILE#image,label, webdataset:FILES.tar, wav:FOLDER, "

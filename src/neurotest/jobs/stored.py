@@ -14,8 +14,8 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
+from neurotest.images import Preprocess
 from neurotest.jobs.opening import AnyTarget, open_target
-from neurotest.pictures import Preprocess
 from neurotest.reading import elsewhere
 from neurotest.runs.store import Run
 from neurotest.settings import TargetSettings, declared

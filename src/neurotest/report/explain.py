@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import __version__
+from neurotest.audio import is_audio, spectrogram
 from neurotest.campaign.explain import READ_FOR_EXEMPLARS, Explanation, Patterns
 from neurotest.errors import BadInput, visible
 from neurotest.files import write_json, write_text
@@ -17,7 +18,6 @@ from neurotest.report import paths, pictures
 from neurotest.report.page import Block, assemble
 from neurotest.report.rendering import render
 from neurotest.report.section import Conclusion, command
-from neurotest.sounds import is_audio, spectrogram
 
 SHOWN = 60  # substitutions
 HEAT = np.array([213, 94, 0], dtype=np.float32)  # vermilion

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.audio import difference, is_audio, wav
 from neurotest.errors import BadInput
 from neurotest.runs import codec
 from neurotest.runs.folder import RunFile
 from neurotest.runs.store import Run
-from neurotest.sounds import difference, is_audio, wav
 
 LARGEST = 1 << 28  # bytes of a picture
 SMALL = 1 << 14  # bytes of a picture that stands in a page as it is

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.audio import is_audio
 from neurotest.data.source import Source
 from neurotest.levels import EIGHT, levels_of
 from neurotest.mutate.audio import AudioMutations, mild_variants
@@ -24,7 +25,6 @@ from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Batch
 from neurotest.select.scorer import Partner
 from neurotest.select.thinning import Thinned
-from neurotest.sounds import is_audio
 from neurotest.target import Probe, Target, Trace
 
 NOISE = 0.02  # spread of the weak noise, a share of the input range

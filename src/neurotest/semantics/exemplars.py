@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurotest import checks
+from neurotest.audio import is_audio, spectrogram_size
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.scan import BATCH
-from neurotest.sounds import is_audio, spectrogram_size
 from neurotest.target import Layer, Probe, Target, Trace, Want
 
 K = 15

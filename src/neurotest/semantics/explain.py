@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest.audio import spectrogram_size
 from neurotest.devices import exact
 from neurotest.semantics.exemplars import enlarge, globs, has_map, maps, places
 from neurotest.semantics.guidance import Semantics
-from neurotest.sounds import spectrogram_size
 from neurotest.stats.comparison import holm
 from neurotest.target import Layer, Probe, Want
 

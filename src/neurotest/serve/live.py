@@ -13,6 +13,7 @@ import numpy as np
 from jinja2 import TemplateError
 from numpy.typing import NDArray
 
+from neurotest.audio import difference, is_audio, wav
 from neurotest.campaign.families import Families, families
 from neurotest.campaign.result import class_name
 from neurotest.campaign.shrink import shrunk_of
@@ -29,7 +30,6 @@ from neurotest.runs.store import UNFIT, Run
 from neurotest.serve.facts import budget_words, caution, change_words, judged_by, random_words
 from neurotest.serve.media import LARGEST, WAV, Shown, apart, differing, picture, times_of
 from neurotest.serve.refusals import Missing
-from neurotest.sounds import difference, is_audio, wav
 
 Entry = dict[str, Any]
 CAMPAIGNS = ("fuzz", "merge", "swarm")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from neurotest import registry
 from neurotest.errors import BadInput, Remark, near
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.target.extras import guarded_torchvision, need, offline
 from neurotest.target.target import Target
 from neurotest.target.weights import PREFIXES, read_state

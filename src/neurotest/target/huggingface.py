@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from neurotest import registry
 from neurotest.errors import BadInput
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.reading import read_json, reading, reason, user_path
 from neurotest.target import hf_config
 from neurotest.target.extras import guarded_torchvision, need, offline

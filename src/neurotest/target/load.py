@@ -20,7 +20,7 @@ from torch import nn
 from neurotest import registry
 from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.public import public
 from neurotest.reading import LARGEST_TEXT, read_text, reason, refuse_elsewhere, resolved, user_path
 from neurotest.runs.schema import FILE
@@ -50,7 +50,7 @@ def load(spec: str | nn.Module | Target, **settings: Any) -> Target:
     settings: the fields of `TargetSettings`. span, bins: of outputs="regression", the range of the value and into how many
     classes it is cut (25 by default). tolerance: how far it may be off before that is a fault, in its unit or a share of the
     span such as 5% (default: a class wide). resize, crop, grey, interpolation: how images of any size become its inputs, see
-    `neurotest.pictures.Preprocess`. rate: samples a second of the audio it takes.
+    `neurotest.images.Preprocess`. rate: samples a second of the audio it takes.
     layout, precision: `channels_last`, `bfloat16`: faster on some processors, with other rounding.
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neurotest.errors import BadInput, shell
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.reading import resolved, user_path
 from neurotest.settings import TargetSettings, declared
 from neurotest.settings.declared import Kind, Names

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from neurotest.checks import shown
 from neurotest.devices import exact
 from neurotest.errors import BadInput, NeurotestError
+from neurotest.images import Preprocess
 from neurotest.levels import levels_of
-from neurotest.pictures import Preprocess
 from neurotest.target import chunks
 from neurotest.target.failures import ForwardError, failure, ours
 from neurotest.target.layers import Survey

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neurotest import sounds
+from neurotest import audio
 from neurotest.zoo import FAMILIES, speech
 from neurotest.zoo.architectures import Block
 
@@ -31,8 +31,8 @@ class LogMel(nn.Module):
         self.rate, self.window, self.hop, self.bands = rate, window, hop, bands
         self.power_floor, self.mean, self.spread = 10 ** (floor / 10), mean, spread
         scale = 1 / (window / 4) ** 2  # a sine of full scale has power 1
-        bank = sounds.mel_bank(rate, window, bands, low).T * scale  # (bins, bands)
-        self.register_buffer("hann", torch.tensor(sounds.hann(window), dtype=torch.float32), persistent=False)
+        bank = audio.mel_bank(rate, window, bands, low).T * scale  # (bins, bands)
+        self.register_buffer("hann", torch.tensor(audio.hann(window), dtype=torch.float32), persistent=False)
         self.register_buffer("bank", torch.tensor(bank, dtype=torch.float32), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:

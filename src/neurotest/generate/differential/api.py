@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import registry
+from neurotest.audio import is_audio
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
@@ -34,7 +35,6 @@ from neurotest.mutate.space import from_unit, to_unit
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, fit
-from neurotest.sounds import is_audio
 from neurotest.target import Target
 
 BATCH = 64

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.audio import NOMINAL, is_audio
 from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.chords import Chords, Reach
@@ -21,7 +22,6 @@ from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
 from neurotest.generate.swarm.tones import Tones
 from neurotest.levels import SIXTEEN
-from neurotest.sounds import NOMINAL, is_audio
 from neurotest.target import Target
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.audio import is_audio
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
@@ -25,7 +26,6 @@ from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress, batches, recorded_at_once
 from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather
-from neurotest.sounds import is_audio
 from neurotest.target import Probe, Target
 from neurotest.target.speed import channels_last, laid_channels_last
 

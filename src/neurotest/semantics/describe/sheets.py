@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import binary_dilation
 
+from neurotest.audio import is_audio, spectrogram
 from neurotest.runs.folder import Folder, own
 from neurotest.semantics.describe.material import Material
 from neurotest.semantics.descriptions import SHEETS, Descriptions
 from neurotest.semantics.exemplars import plane_of, regions
-from neurotest.sounds import is_audio, spectrogram
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
+from neurotest.audio import RATES, SUFFIXES
 from neurotest.data.listing import File, Kind, decode_all, find, refuse
 from neurotest.data.source import Array, Skipped, Source, Wanted, shape_text
 from neurotest.errors import BadInput
-from neurotest.pictures import Unusable
+from neurotest.images import Unusable
 from neurotest.reading import reason
-from neurotest.sounds import RATES, SUFFIXES
 
 KIND = Kind(
     prefix="wav", things="sounds", formats="WAV, FLAC and Ogg", suffixes=SUFFIXES,

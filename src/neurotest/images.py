@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.audio import RATES
 from neurotest.checks import one_of
 from neurotest.errors import BadInput
-from neurotest.sounds import RATES
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from neurotest.data import Source, data, sound
+from neurotest.audio import wav
+from neurotest.data import Source, audio, data
 from neurotest.errors import BadInput
-from neurotest.pictures import Preprocess
-from neurotest.sounds import wav
+from neurotest.images import Preprocess
 
 soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed: pip install 'neurotest[audio]'")
 
@@ -209,6 +209,6 @@ def test_samples_in_arrays(tmp_path: Path) -> None:
 
 
 def test_resampling_keeps_a_tone_and_drops_what_cannot_be_held() -> None:
-    kept, dropped = sound.resampled(tone(500, 16000), 16000, 8000), sound.resampled(tone(6000, 16000), 16000, 8000)
+    kept, dropped = audio.resampled(tone(500, 16000), 16000, 8000), audio.resampled(tone(6000, 16000), 16000, 8000)
     assert_allclose(kept[200:-200], tone(500, 8000)[200:-200], atol=5e-3)
     assert float(np.abs(dropped[200:-200]).max()) < 5e-3
