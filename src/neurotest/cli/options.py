@@ -279,7 +279,8 @@ def open_target(spec: str | None, description: dict[str, Any], resume: Path | No
 
 def override(spec: str | None, description: dict[str, Any]) -> Any:
     """What is to override a run's description of its target; None if nothing is."""
-    from neurotest.target.load import parse_size, read_classes
+    from neurotest.target.class_names import read_classes
+    from neurotest.target.load import parse_size
     from neurotest.target.spec import TargetSpec
 
     if spec is None and not description:

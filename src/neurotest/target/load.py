@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,7 @@ from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
 from neurotest.images import Preprocess
 from neurotest.public import public
-from neurotest.reading import LARGEST_TEXT, read_text, reason, refuse_elsewhere, resolved, user_path
-from neurotest.runs.schema import FILE
+from neurotest.reading import reason, refuse_elsewhere, resolved, user_path
 from neurotest.settings import TargetSettings
 from neurotest.target.code import from_text, noting_imports, run_file
 from neurotest.target.target import Target, WeightsFile
@@ -107,35 +106,13 @@ def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
     return shape
 
 
-def read_classes(classes: str | Path | Iterable[str]) -> Sequence[str]:
-    """The names in a file (one per line) or in a run, or those that are given."""
-    if not isinstance(classes, (str, Path)):
-        if isinstance(classes, Iterable):
-            return list(classes)
-        raise BadInput(
-            "wrong-type", "classes", f"classes={shown(classes)}: expected a file with one class name per line, or the names."
-        )
-    place = user_path(classes, f"classes {classes}")
-    if (place / FILE).is_file():
-        return _stored_classes(place)
-    text = read_text(place, "a file with one class name per line", limit=LARGEST_TEXT)
-    return [line.strip() for line in text.splitlines() if line.strip()]
+def _classes(classes: Any) -> Any:
+    from neurotest.target.class_names import read_classes  # from a run, perhaps
+
+    return read_classes(classes)
 
 
-def _stored_classes(place: Path) -> Sequence[str]:
-    """The names in a run: commands that are printed name it."""
-    from neurotest.runs.store import Run
-
-    with Run.open(place) as run:
-        config = run["config"]
-    description = config.get("description") if isinstance(config, dict) else None
-    names = description.get("classes") if isinstance(description, dict) else None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise BadInput("not-found", "classes", f"classes={place}: the run has no class names.")
-    return names
-
-
-READ: dict[str, Callable[[Any], Any]] = {"shape": parse_size, "classes": read_classes}  # arguments that may be text
+READ: dict[str, Callable[[Any], Any]] = {"shape": parse_size, "classes": _classes}  # arguments that may be text
 
 
 def _device(device: str) -> str:
