@@ -138,11 +138,8 @@ def opened(archive: zipfile.ZipFile, name: str, what: str, *, text: bool = False
             header = read_header(stream, what, text=text)
             rest = info.file_size - stream.tell()
             if header.nbytes != rest:
-                raise BadInput(
-                    "damaged",
-                    "size",
-                    f"{what}: its header promises {header.nbytes} bytes, the file holds {rest}: damaged? Fetch it again.",
-                )
+                message = f"{what}: its header promises {header.nbytes} bytes, the file holds {rest}: damaged? Fetch it again."
+                raise BadInput("damaged", "size", message)
             yield stream, header
 
 
@@ -202,11 +199,8 @@ def map_npy(stream: BinaryIO, what: str, *, largest: int) -> Array:
         header = read_header(stream, what)
         at = stream.tell()
         if header.nbytes != size - at or header.nbytes > largest:
-            raise BadInput(
-                "damaged",
-                "size",
-                f"{what}: its header promises {header.nbytes} bytes, {size - at} are there and {largest} are allowed.",
-            )
+            message = f"{what}: its header promises {header.nbytes} bytes, {size - at} are there and {largest} are allowed."
+            raise BadInput("damaged", "size", message)
         if not header.nbytes:
             return _shaped(np.empty(0, np.uint8), header)
         pages = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)

@@ -68,11 +68,8 @@ class Preprocess:
             text = str(self.resize).lower()
             sides = [int(side) for side in text.split("x")] if re.fullmatch(r"\d{1,6}(x\d{1,6})?", text) else [0]
             if not all(1 <= side <= LARGEST for side in sides):
-                raise BadInput(
-                    "out-of-range",
-                    "resize",
-                    f"resize={self.resize!r}: expected 224 or 224x320 (height x width), at most {LARGEST} a side.",
-                )
+                message = f"resize={self.resize!r}: expected 224 or 224x320 (height x width), at most {LARGEST} a side."
+                raise BadInput("out-of-range", "resize", message)
             object.__setattr__(self, "resize", sides[0] if len(set(sides)) == 1 else text)
         if self.crop in ("center", "centre"):
             object.__setattr__(self, "crop", "centre")
@@ -82,11 +79,8 @@ class Preprocess:
         if self.rate is not None:
             text = str(self.rate)
             if not re.fullmatch(r"\d{1,6}", text) or not RATES[0] <= int(text) <= RATES[1]:
-                raise BadInput(
-                    "out-of-range",
-                    "rate",
-                    f"rate={self.rate!r}: expected samples a second, {RATES[0]} to {RATES[1]}, for example 16000.",
-                )
+                message = f"rate={self.rate!r}: expected samples a second, {RATES[0]} to {RATES[1]}, for example 16000."
+                raise BadInput("out-of-range", "rate", message)
             object.__setattr__(self, "rate", int(text))
 
     @property

@@ -105,11 +105,8 @@ def _blank(target: Target, baseline: str, data: Any = None) -> Tensor:
     if target.mean is not None:
         colour = torch.tensor(target.mean, device=target.device)
     elif data is None or not len(data):
-        raise BadInput(
-            "missing",
-            "baseline",
-            "baseline='mean': the target states no mean, so data is needed to take it from; or say baseline=black.",
-        )
+        message = "baseline='mean': the target states no mean, so data is needed to take it from; or say baseline=black."
+        raise BadInput("missing", "baseline", message)
     else:
         x = target.prepare(data.read(np.arange(min(1000, len(data)))))
         colour = x.mean(dim=(0, *range(2, x.ndim)))

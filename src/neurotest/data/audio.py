@@ -138,11 +138,8 @@ def _rate(clips: Sequence[AudioFile], wanted: Wanted, what: str) -> int:
     rates = Counter(clip.rate for clip in clips).most_common()
     if len(rates) > 1:
         counted = ", ".join(f"{count} at {rate}" for rate, count in rates[:4])
-        raise BadInput(
-            "ambiguous",
-            "rate",
-            f"{what}: files of several rates ({counted} samples a second): say what the network takes, --rate 16000.",
-        )
+        message = f"{what}: files of several rates ({counted} samples a second): say what the network takes, --rate 16000."
+        raise BadInput("ambiguous", "rate", message)
     return rates[0][0] if rates else RATES[0]
 
 

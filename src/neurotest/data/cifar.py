@@ -49,11 +49,8 @@ def read(split: str, wanted: Wanted, *, spec: str) -> Source:
     """`zoo:cifar10-full/SPLIT` from the user's data folder."""
     file = files.data_dir() / NAME / f"{split}.npz"
     if not file.is_file():
-        raise BadInput(
-            "not-found",
-            "data",
-            f"{spec}: the complete set is not in {file.parent}: run `neurotest data get {NAME}` (or --from DIR).",
-        )
+        message = f"{spec}: the complete set is not in {file.parent}: run `neurotest data get {NAME}` (or --from DIR)."
+        raise BadInput("not-found", "data", message)
     x, y = _from_npz(file, wanted)
     return ArraySource(x, y, spec=spec, classes=embedded.family(NAME).classes)
 
@@ -110,11 +107,8 @@ def _from_npz(file: Path, wanted: Wanted) -> Arrays:
 def _from_folder(folder: Path) -> dict[str, Arrays]:
     """train.npz and test.npz, the six binary files, or the archive that holds them."""
     if not folder.is_dir():
-        raise BadInput(
-            "not-found",
-            "from",
-            f"--from {folder}: there is no such folder; name the one that holds {ARCHIVE}, or train.npz and test.npz.",
-        )
+        message = f"--from {folder}: there is no such folder; name the one that holds {ARCHIVE}, or train.npz and test.npz."
+        raise BadInput("not-found", "from", message)
     for place in (folder, folder / NAME, folder / "cifar-10-batches-bin"):
         if all((place / f"{split}.npz").is_file() for split in BATCHES):
             return {split: _from_npz(place / f"{split}.npz", Wanted()) for split in BATCHES}

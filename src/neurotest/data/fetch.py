@@ -75,11 +75,8 @@ def read(name: str, split: str, wanted: Wanted, *, spec: str) -> Source:
             return module.read(split, wanted, spec=spec)
     prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
     if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
-        raise BadInput(
-            "not-found",
-            "data",
-            f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR).",
-        )
+        message = f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR)."
+        raise BadInput("not-found", "data", message)
     return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.family(plain).classes)
 
 
@@ -170,11 +167,8 @@ def _bring(stream: BinaryIO, origin: str, place: Path, wanted: tuple[int, str], 
         try:
             _copy_checked(stream, out, place.suffix == ".gz", *wanted, advance)
         except _Wrong as error:
-            raise BadInput(
-                "download-failed",
-                "content",
-                f"{origin} {error}; nothing was kept of it. Try again, or another copy with --from DIR.",
-            ) from error
+            message = f"{origin} {error}; nothing was kept of it. Try again, or another copy with --from DIR."
+            raise BadInput("download-failed", "content", message) from error
 
 
 class _Tee:

@@ -41,11 +41,8 @@ def read_pair(prefix: Path, wanted: Wanted, *, spec: str, classes: tuple[str, ..
     if (file := find_file(prefix, LABELS)) is not None:
         label_count, labels = _read(file, 1, wanted.first)
         if label_count != count:
-            raise BadInput(
-                "wrong-count",
-                "labels",
-                f"{spec}: {file.name} has {label_count} labels, {images.name} {count} images; each needs exactly one.",
-            )
+            message = f"{spec}: {file.name} has {label_count} labels, {images.name} {count} images; each needs exactly one."
+            raise BadInput("wrong-count", "labels", message)
     return ArraySource(x[:, None], labels, spec=spec, classes=classes)
 
 
@@ -93,11 +90,8 @@ def _read(path: Path, dimensions: int, first: int | None) -> tuple[int, Array]:
 def _header(head: bytes, dimensions: int, what: str) -> tuple[int, ...]:
     numbers = np.frombuffer(head, ">u4") if len(head) == 4 + 4 * dimensions else np.zeros(1, np.uint32)
     if numbers[0] != BYTE << 8 | dimensions:
-        raise BadInput(
-            "damaged",
-            "header",
-            f"{what} does not start as an idx file of {dimensions} dimension(s) of bytes: damaged or another format.",
-        )
+        message = f"{what} does not start as an idx file of {dimensions} dimension(s) of bytes: damaged or another format."
+        raise BadInput("damaged", "header", message)
     shape = tuple(int(side) for side in numbers[1:])
     if 0 in shape:
         raise BadInput("empty", "", f"{what} is empty (shape {shape}); there is nothing to test.")

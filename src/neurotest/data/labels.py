@@ -46,18 +46,12 @@ def read_labels(path: str | Path, *, confirmed: bool = False) -> dict[Key, Label
     with reading(path, KIND):
         for where, key, label in _rows(path, confirmed):
             if key in labels and labels[key] != label:
-                raise BadInput(
-                    "conflict",
-                    "label",
-                    f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one.",
-                )
+                message = f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one."
+                raise BadInput("conflict", "label", message)
             labels[key], seen[key] = label, where
     if not labels:
-        raise BadInput(
-            "empty",
-            "labels",
-            f"{path} holds no label: fill in the column `label` (or annotate the tasks, or sort the pictures) first.",
-        )
+        message = f"{path} holds no label: fill in the column `label` (or annotate the tasks, or sort the pictures) first."
+        raise BadInput("empty", "labels", message)
     return labels
 
 
@@ -130,19 +124,13 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     """Tasks as Label Studio exports them (JSON), its short form (JSON-MIN), or one object per line (JSON lines)."""
     for where, task in _objects(text):
         if not isinstance(task, dict):
-            raise BadInput(
-                "wrong-type",
-                "object",
-                f"{path}: {where} is no object: expected what Label Studio exports as JSON, or a file and a label.",
-            )
+            message = f"{path}: {where} is no object: expected what Label Studio exports as JSON, or a file and a label."
+            raise BadInput("wrong-type", "object", message)
         data = task["data"] if isinstance(task.get("data"), dict) else task
         for label in _choices(task):
             if not {"content", "position", *FILES} & set(data):
-                raise BadInput(
-                    "missing",
-                    "file",
-                    f"{path}: {where} has neither file, content nor position: it cannot be told which input it labels.",
-                )
+                message = f"{path}: {where} has neither file, content nor position: it cannot be told which input it labels."
+                raise BadInput("missing", "file", message)
             yield where, _key(data, f"{path}, {where}"), label
 
 
@@ -194,11 +182,8 @@ def _folder_rows(path: Path, confirmed: bool) -> Iterator[tuple[str, Key, Label]
     for file, name in zip(places, names, strict=True):
         label = _read_label(file.parent.name)
         if label is None:
-            raise BadInput(
-                "unknown-name",
-                "folder",
-                f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its pictures.",
-            )
+            message = f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its pictures."
+            raise BadInput("unknown-name", "folder", message)
         match = IN_NAME.fullmatch(file.stem)
         yield name, match[2] if match else file.name, label
 

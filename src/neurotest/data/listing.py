@@ -75,11 +75,8 @@ def _listed(kind: Kind, folder: Path, skipped: list[Skipped]) -> Listing:
         )
     files = [file for label, sub in enumerate(subfolders) for file in _plain(kind, sub, folder, label, skipped)]
     if not files and not skipped:
-        raise BadInput(
-            "empty",
-            "folders",
-            f"{kind.prefix}:{folder}: no {kind.things} in its {len(subfolders)} folders; {kind.formats} files are read.",
-        )
+        message = f"{kind.prefix}:{folder}: no {kind.things} in its {len(subfolders)} folders; {kind.formats} files are read."
+        raise BadInput("empty", "folders", message)
     names = tuple(sub.name for sub in subfolders)
     if all(name.isdecimal() for name in names) and sorted(names, key=int) != list(names):
         order = f"class folders are numbered in the order of their names as text ({', '.join(names[:4])}, ...)"
@@ -104,11 +101,8 @@ def _split(kind: Kind, rest: str) -> tuple[Path, Path | None]:
     folder = user_path(where, f"{kind.prefix}:{where}")
     table = user_path(file, f"{kind.prefix}:{rest}: {file or 'no file after #'}")
     if not file.strip():
-        raise BadInput(
-            "syntax",
-            "data",
-            f"{kind.prefix}:{rest}: no file after #: write {kind.prefix}:FOLDER#LABELS.csv, or {kind.prefix}:FOLDER.",
-        )
+        message = f"{kind.prefix}:{rest}: no file after #: write {kind.prefix}:FOLDER#LABELS.csv, or {kind.prefix}:FOLDER."
+        raise BadInput("syntax", "data", message)
     for place in (table, folder / table):
         if place.is_file():
             return folder, place
@@ -168,11 +162,8 @@ def _class_numbers(words: dict[int, Label], table: Path) -> tuple[dict[int, int]
     if all(isinstance(word, int) for word in clear.values()):
         most = max(int(word) for word in clear.values())
         if most >= MOST_CLASSES:
-            raise BadInput(
-                "out-of-range",
-                "label",
-                f"{table}: label {most}: class numbers are below {MOST_CLASSES:,}, 0 for the first class.",
-            )
+            message = f"{table}: label {most}: class numbers are below {MOST_CLASSES:,}, 0 for the first class."
+            raise BadInput("out-of-range", "label", message)
         return {place: int(word) for place, word in clear.items()}, tuple(map(str, range(most + 1)))
     numbers, names = number_classes([str(word) for word in clear.values()])
     return dict(zip(clear, numbers.tolist(), strict=True)), names
@@ -263,11 +254,8 @@ def decode_all(files: Sequence[F], decoder: _Decoder[F], wanted: Wanted, skipped
     if not good:
         first, what = skipped[0], about["spec"] or "the data"
         hint = "".join(f" {sentence}" for sentence in about["notes"].get("warnings", ())[:1] if "--" in sentence)
-        raise BadInput(
-            "empty",
-            "data",
-            f"{what}: none of its {len(skipped)} {decoder.things} can be used; first {first.file}: {first.reason}.{hint}",
-        )
+        message = f"{what}: none of its {len(skipped)} {decoder.things} can be used; first {first.file}: {first.reason}.{hint}"
+        raise BadInput("empty", "data", message)
     sentences = [
         f"{len(names)} file{'s have' if len(names) > 1 else ' has'} {change} (first: {names[0]})."
         for change, names in changed.items()
@@ -331,11 +319,8 @@ class FolderSource(Source):
                     "changed", "file", f"{file.path} can no longer be read ({error}); leave the folder alone during a run."
                 ) from error
             if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:
-                raise BadInput(
-                    "changed",
-                    "file",
-                    f"{file.path} has changed since the folder was opened; leave the folder alone during a run.",
-                )
+                message = f"{file.path} has changed since the folder was opened; leave the folder alone during a run."
+                raise BadInput("changed", "file", message)
         return rows
 
     def _keep(self, index: npt.NDArray[np.int64]) -> None:

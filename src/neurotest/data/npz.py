@@ -33,11 +33,8 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
         _check_label_type(archive, y_name, what)
         y = None if y_name is None else _read(archive, y_name, what, None, keep_type=True)
         if y is not None and y.shape[:1] != header.shape[:1]:
-            raise BadInput(
-                "wrong-count",
-                "labels",
-                f"{what}: {y_name} has shape {y.shape}, {x_name} {header.shape}; each input needs exactly one label.",
-            )
+            message = f"{what}: {y_name} has shape {y.shape}, {x_name} {header.shape}; each input needs exactly one label."
+            raise BadInput("wrong-count", "labels", message)
         x = _read(archive, x_name, what, wanted.first, nhwc=nhwc)
     grey = x.ndim == 3 and x.dtype != np.int16 and (wanted.shape is None or len(wanted.shape) == 3)
     return ArraySource(x[:, None] if grey else x, None if y is None else y[: len(x)], spec=f"npz:{rest}")
@@ -70,11 +67,8 @@ def _open(path: Path) -> zipfile.ZipFile:
     if magic == MAGIC:
         raise BadInput("unsupported", "array", f"npz:{path} is a single .npy array; save it as np.savez(FILE, x=x, y=y).")
     if not zipfile.is_zipfile(path):
-        raise BadInput(
-            "damaged",
-            "archive",
-            f"npz:{path} is no numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y).",
-        )
+        message = f"npz:{path} is no numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y)."
+        raise BadInput("damaged", "archive", message)
     return open_archive(path, f"npz:{path}")
 
 
@@ -85,11 +79,8 @@ def _choose(archive: zipfile.ZipFile, words: list[str], path: Path) -> tuple[str
     if not words:
         names = [name for name in ("x", "y") if name in arrays]
         if "x" not in names:
-            raise BadInput(
-                "not-found",
-                "x",
-                f"npz:{path} has no array x, only {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS",
-            )
+            message = f"npz:{path} has no array x, only {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS"
+            raise BadInput("not-found", "x", message)
     if len(names) > 2:
         raise BadInput(
             "syntax", "data", f"npz:{path}#{','.join(words)}: expected #x, #x,y or #x,y,nhwc with the names of the arrays."
@@ -105,11 +96,8 @@ def _check_inputs(header: Header, what: str, name: str, nhwc: bool) -> None:
     if header.shape[:1] == (0,):
         raise BadInput("empty", "data", f"{what}: {name} is empty (shape {header.shape}); there is nothing to test.")
     if len(header.shape) < 2 or 0 in header.shape:
-        raise BadInput(
-            "wrong-shape",
-            "data",
-            f"{what}: {name} has shape {header.shape}; expected (count, channels, height, width) or (count, features).",
-        )
+        message = f"{what}: {name} has shape {header.shape}; expected (count, channels, height, width) or (count, features)."
+        raise BadInput("wrong-shape", "data", message)
     if nhwc and len(header.shape) != 4:
         raise BadInput(
             "wrong-shape", "nhwc", f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}."
@@ -160,11 +148,8 @@ def check_size(what: str, promised: int, stored: int, *, compressed: bool, neede
 def check_needed(what: str, needed: int) -> None:
     """Refuse what does not fit into memory at once."""
     if needed > MAX_BYTES:
-        raise BadInput(
-            "too-large",
-            "slice",
-            f"{what}: {needed} bytes exceed the {MAX_BYTES} read at once; read a part with a slice such as [:1000].",
-        )
+        message = f"{what}: {needed} bytes exceed the {MAX_BYTES} read at once; read a part with a slice such as [:1000]."
+        raise BadInput("too-large", "slice", message)
 
 
 Arrange = Callable[[Array], Array]
@@ -180,11 +165,8 @@ def fill(
         count = min(step, len(out) - i)
         content = stream.read(count * row_bytes)
         if len(content) != count * row_bytes:
-            raise BadInput(
-                "damaged",
-                "size",
-                f"{what} ends early: {len(out)} rows of {shape_text(row_shape)} {dtype} promised; fetch it again.",
-            )
+            message = f"{what} ends early: {len(out)} rows of {shape_text(row_shape)} {dtype} promised; fetch it again."
+            raise BadInput("damaged", "size", message)
         rows = np.frombuffer(content, dtype=dtype).reshape(count, *row_shape)
         with np.errstate(over="ignore", invalid="ignore"):  # ArraySource refuses what is not finite
             out[i : i + count] = rows if arrange is None else arrange(rows)

@@ -98,11 +98,8 @@ def _pair(inputs: Any, labels: Any, wanted: Wanted) -> Source:
     if (array := _as_array(inputs)) is not None:
         return _held(array, labels, wanted)
     if not hasattr(inputs, "__getitem__") or not hasattr(inputs, "__len__") or isinstance(inputs, Mapping):
-        raise BadInput(
-            "wrong-type",
-            "inputs",
-            f"inputs of type {type(inputs).__name__}: expected an array, a tensor, pictures or a column of paths.",
-        )
+        message = f"inputs of type {type(inputs).__name__}: expected an array, a tensor, pictures or a column of paths."
+        raise BadInput("wrong-type", "inputs", message)
     return _dataset(inputs, labels, wanted)
 
 
@@ -139,11 +136,8 @@ def _batches(loader: Iterable[Any], wanted: Wanted) -> tuple[Array, Array | None
         labels += [] if y is None else [np.asarray(_as_array(y))]
         count += len(array)
         if count * array[0].nbytes > 8 * IN_MEMORY:
-            raise BadInput(
-                "too-large",
-                "limit",
-                f"the loader gives more than {8 * IN_MEMORY >> 30} GiB and cannot be indexed: pass limit=, or a Dataset.",
-            )
+            message = f"the loader gives more than {8 * IN_MEMORY >> 30} GiB and cannot be indexed: pass limit=, or a Dataset."
+            raise BadInput("too-large", "limit", message)
         if wanted.first is not None and count >= wanted.first:
             break
     if not inputs:
@@ -156,11 +150,8 @@ def _split(item: Any) -> tuple[Any, Any]:
     if isinstance(item, Mapping) and not (_is_sound(item) and _label_key(item) is None):
         image = next((key for key in INPUT_KEYS if key in item), None)
         if image is None:
-            raise BadInput(
-                "unknown-option",
-                "keys",
-                f"the items have the keys {', '.join(map(str, item))}: expected one of {', '.join(INPUT_KEYS)}.",
-            )
+            message = f"the items have the keys {', '.join(map(str, item))}: expected one of {', '.join(INPUT_KEYS)}."
+            raise BadInput("unknown-option", "keys", message)
         label = _label_key(item)
         return item[image], None if label is None else item[label]
     if isinstance(item, (tuple, list)) and item and not isinstance(item[0], (int, float)):
@@ -246,17 +237,11 @@ def _is_sound(thing: Any) -> bool:
 def _one(thing: Any, index: int, shape: tuple[int, ...] | None = None) -> Array:
     array = _as_array(thing)
     if array is None:
-        raise BadInput(
-            "wrong-type",
-            "input",
-            f"input {index} is a {type(thing).__name__}: expected a tensor, an array, a picture, a sound or a path.",
-        )
+        message = f"input {index} is a {type(thing).__name__}: expected a tensor, an array, a picture, a sound or a path."
+        raise BadInput("wrong-type", "input", message)
     if shape is not None and array.shape != shape:
-        raise BadInput(
-            "wrong-shape",
-            "input",
-            f"input {index} has shape {array.shape}, the first one {shape}: all must have one size; resize them first.",
-        )
+        message = f"input {index} has shape {array.shape}, the first one {shape}: all must have one size; resize them first."
+        raise BadInput("wrong-shape", "input", message)
     checked: Array = as_inputs(array[None], f"input {index}")[0]
     return checked
 

@@ -198,11 +198,8 @@ def check_rows(file: int, metadata: Any, what: str) -> None:
     if min(groups, default=0) < 0 or sum(groups) != rows:
         raise BadInput("damaged", "rows", f"{what} promises {rows:,} rows, its row groups {sum(groups):,}: {AGAIN}")
     if rows > max(1 << 20, stored):
-        raise BadInput(
-            "too-large",
-            "rows",
-            f"{what} promises {rows:,} rows in {size_text(stored)} on the disk: equal rows are stored once; {AGAIN}",
-        )
+        message = f"{what} promises {rows:,} rows in {size_text(stored)} on the disk: equal rows are stored once; {AGAIN}"
+        raise BadInput("too-large", "rows", message)
 
 
 def check_writer(created_by: str | None, what: str) -> None:
@@ -231,11 +228,8 @@ def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, 
         one = _leaf(file, leaf, schemas[number], budget, f"{what}, column {column}")
         rows, cell = min(rows, one.rows), cell + one.cell
     if cell > CELL:
-        raise BadInput(
-            "too-large",
-            "row",
-            f"{what}, column {column}: a row takes {size_text(cell)}, at most {size_text(CELL)} are read: {AGAIN}",
-        )
+        message = f"{what}, column {column}: a row takes {size_text(cell)}, at most {size_text(CELL)} are read: {AGAIN}"
+        raise BadInput("too-large", "row", message)
     return rows
 
 
@@ -264,11 +258,8 @@ def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> _Bound:
 def _check_encodings(page: _Page, schema: Any, what: str) -> None:
     if page.encoding in PREFIXED and schema.physical_type.endswith("BYTE_ARRAY"):
         name = PREFIXED[page.encoding]
-        raise BadInput(
-            "unsupported",
-            "encoding",
-            f"{what} is encoded as {name}, which is not read: write it again with the usual encodings (plain).",
-        )
+        message = f"{what} is encoded as {name}, which is not read: write it again with the usual encodings (plain)."
+        raise BadInput("unsupported", "encoding", message)
     depths = (schema.max_definition_level, schema.max_repetition_level)
     if any(depth and encoding != RLE for depth, encoding in zip(depths, page.level_encodings, strict=False)):
         raise BadInput(
@@ -311,11 +302,8 @@ def _longest(file: int, leaf: Any, pages: list[_Page], most: int, what: str) -> 
         for level, count in _runs(_levels(file, page, leaf.compression.lower(), what), most.bit_length(), what):
             runs += 1
             if runs > RUNS:
-                raise BadInput(
-                    "too-large",
-                    "levels",
-                    f"{what} has more than {RUNS:,} runs of levels in a row group: write smaller row groups.",
-                )
+                message = f"{what} has more than {RUNS:,} runs of levels in a row group: write smaller row groups."
+                raise BadInput("too-large", "levels", message)
             if isinstance(level, int):
                 open_row = 1 if level == 0 else open_row + min(count, left)
                 longest = max(longest, open_row)

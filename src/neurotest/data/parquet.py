@@ -144,11 +144,8 @@ class _Table:
             if (number, column) not in self._rows:
                 part, kind = _part(column, opened.schema_arrow.field(column).type, f"{self.what}, column {column}")
                 if any(f"{part}.".startswith(f"{name}.") for name in self.names if name != column):
-                    raise BadInput(
-                        "duplicate",
-                        "column",
-                        f"{self.what} has two columns that are called {part} (one in a structure): rename one.",
-                    )
+                    message = f"{self.what} has two columns that are called {part} (one in a structure): rename one."
+                    raise BadInput("duplicate", "column", message)
                 rows = pages.rows_at_once(handle, opened.metadata, group, part, _fixed(kind), where)
                 self._rows[number, column] = rows, part
             rows, part = self._rows[number, column]
@@ -173,11 +170,8 @@ def _part(column: str, kind: Any, what: str) -> tuple[str, Any]:
     if pa.types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if names.count("bytes") != 1:
-            raise BadInput(
-                "unsupported",
-                "files",
-                f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.",
-            )
+            message = f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures."
+            raise BadInput("unsupported", "files", message)
         column, kind = f"{column}.bytes", kind.field("bytes").type
     inner = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     while _is_list(inner):
@@ -316,11 +310,8 @@ def _check_text(column: Any, what: str) -> None:
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     longest = compute.max(compute.binary_length(texts)).as_py() if any(test(texts.type) for test in kinds) else 0
     if (longest or 0) > LONGEST_TEXT:
-        raise BadInput(
-            "too-large",
-            "text",
-            f"{what} holds a text of {longest:,} bytes; labels and ids have at most {LONGEST_TEXT:,}: shorten them.",
-        )
+        message = f"{what} holds a text of {longest:,} bytes; labels and ids have at most {LONGEST_TEXT:,}: shorten them."
+        raise BadInput("too-large", "text", message)
 
 
 def _content(scalar: Any, what: str) -> Content:
@@ -335,11 +326,8 @@ def _content(scalar: Any, what: str) -> Content:
     if pa.types.is_struct(kind):  # {"bytes": ..., "path": ...}, the image feature of Hugging Face
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if "bytes" not in names or not scalar["bytes"].is_valid:
-            raise BadInput(
-                "unsupported",
-                "files",
-                f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.",
-            )
+            message = f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures."
+            raise BadInput("unsupported", "files", message)
         scalar = scalar["bytes"]
         kind = scalar.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -363,11 +351,8 @@ def _values(scalar: Any, what: str) -> Array:
         shape.append(len(inner) // count)
         values, count = inner, len(inner)
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        raise BadInput(
-            "wrong-type",
-            "lists",
-            f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers.",
-        )
+        message = f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers."
+        raise BadInput("wrong-type", "lists", message)
     array = values.to_numpy(zero_copy_only=False).reshape(shape)
     return _eight_bit(array) if array.dtype.kind in "iu" else array
 
@@ -396,18 +381,12 @@ def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, t
                 "missing", "labels", f"{what}: the column {column} has gaps: every row needs a label, or leave the column out."
             )
         if not (text or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise BadInput(
-                "wrong-type",
-                "labels",
-                f"{what}: the column {column} holds {_short(kind)}: labels are class numbers or class names.",
-            )
+            message = f"{what}: the column {column} holds {_short(kind)}: labels are class numbers or class names."
+            raise BadInput("wrong-type", "labels", message)
         parts.append(texts.numbers(part) if text else part.to_numpy(zero_copy_only=False))
         if bool(texts.known) != text:
-            raise BadInput(
-                "conflict",
-                "labels",
-                f"{what}: the column {column} holds names in one file and numbers in another: keep them apart.",
-            )
+            message = f"{what}: the column {column} holds names in one file and numbers in another: keep them apart."
+            raise BadInput("conflict", "labels", message)
     numbers = np.concatenate(parts)
     if not texts.known:
         return numbers, _hugging_face(table.about, column)

@@ -43,11 +43,8 @@ def find_files(where: str, suffix: str, prefix: str) -> list[Path]:
             "not-found", "files", f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()})."
         )
     if others := [file for file in files if not file.is_file()]:
-        raise BadInput(
-            "not-a-file",
-            "files",
-            f"{prefix}:{others[0]} is a pipe, a device or a link to nothing; {suffix} files are read: remove it.",
-        )
+        message = f"{prefix}:{others[0]} is a pipe, a device or a link to nothing; {suffix} files are read: remove it."
+        raise BadInput("not-a-file", "files", message)
     return files
 
 
@@ -99,11 +96,8 @@ class Format:
         if wanted.shape is not None:
             if len(wanted.shape) != 3 or wanted.shape[0] not in (1, 3):
                 expected = shape_text(wanted.shape)
-                raise BadInput(
-                    "unsuitable",
-                    "channels",
-                    f"{name} is a picture of 1 or 3 channels, the target expects {expected}; save values instead.",
-                )
+                message = f"{name} is a picture of 1 or 3 channels, the target expects {expected}; save values instead."
+                raise BadInput("unsuitable", "channels", message)
             channels, size = wanted.shape[0], wanted.shape[1:]
         if wanted.preprocess.fits_any_size:
             size = wanted.preprocess.output(None if wanted.shape is None else size)  # type: ignore[arg-type]
@@ -136,11 +130,8 @@ def _opened(content: bytes, name: str) -> Image.Image:
     from PIL import Image
 
     if len(content) > MAX_FILE:
-        raise BadInput(
-            "too-large",
-            "file",
-            f"{name} has {len(content):,} bytes; an image has at most {MAX_FILE >> 20} MiB: shrink or leave it out.",
-        )
+        message = f"{name} has {len(content):,} bytes; an image has at most {MAX_FILE >> 20} MiB: shrink or leave it out."
+        raise BadInput("too-large", "file", message)
     try:
         return open_image(content)
     except Unusable as error:
@@ -165,11 +156,8 @@ def array_of(content: bytes, name: str) -> Array:
     stream = io.BytesIO(content)
     header = read_header(stream, name)
     if header.nbytes != len(content) - stream.tell():
-        raise BadInput(
-            "damaged",
-            "size",
-            f"{name}: its header promises {header.nbytes} bytes, it holds {len(content) - stream.tell()}: damaged?",
-        )
+        message = f"{name}: its header promises {header.nbytes} bytes, it holds {len(content) - stream.tell()}: damaged?"
+        raise BadInput("damaged", "size", message)
     return read_content(stream, header, name)
 
 

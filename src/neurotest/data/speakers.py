@@ -93,11 +93,8 @@ def _arrays(split: str, wanted: Wanted, spec: str) -> tuple[Array, NDArray[np.in
 def _decoded(folder: Path, split: str) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
     """(n, 1, SAMPLES) and the speakers' numbers, speaker by speaker and digit by digit."""
     if not folder.is_dir():
-        raise BadInput(
-            "not-found",
-            "from",
-            f"--from {folder}: there is no such folder; name the one that holds the folders 01 to {CLASSES[-1]}.",
-        )
+        message = f"--from {folder}: there is no such folder; name the one that holds the folders 01 to {CLASSES[-1]}."
+        raise BadInput("not-found", "from", message)
     takes = itertools.product(enumerate(CLASSES), range(DIGITS), TAKES[split])
     names = [(label, f"{person}/{digit}_{person}_{take}") for (label, person), digit, take in takes]
     x = np.zeros((len(names), 1, SAMPLES), np.int16)
@@ -119,11 +116,8 @@ def _take(folder: Path, name: str) -> NDArray[np.int16]:
     try:
         about = soundfile.info(file)
         if about.frames * about.channels > LONGEST * RATES[1]:
-            raise BadInput(
-                "wrong-shape",
-                "sound",
-                f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}.",
-            )
+            message = f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}."
+            raise BadInput("wrong-shape", "sound", message)
         samples, rate = soundfile.read(file, dtype="float64", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
         raise BadInput("unreadable", "sound", f"{file} cannot be read ({reason(error)}): get it again from {WHERE}.") from error

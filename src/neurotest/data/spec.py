@@ -80,11 +80,8 @@ def _check_rate(source: Source, preprocess: Preprocess | None) -> None:
         return
     rate = None if preprocess is None else preprocess.rate
     if source.rate is None and rate is None:
-        raise BadInput(
-            "missing",
-            "rate",
-            f"{source.what} holds 16-bit samples, that is sound: say how many there are a second, --rate 16000.",
-        )
+        message = f"{source.what} holds 16-bit samples, that is sound: say how many there are a second, --rate 16000."
+        raise BadInput("missing", "rate", message)
     if source.rate is not None and rate is not None and source.rate != rate:
         raise BadInput(
             "conflict",
@@ -112,11 +109,8 @@ def split_slice(spec: str) -> tuple[str, slice]:
     pieces = [piece.strip() for piece in inner.split(":")]
     numbers = all(re.fullmatch(r"(-?\d{1,18})?", piece) for piece in pieces)
     if not numbers or len(pieces) not in (2, 3) or (pieces[2:] and pieces[2] and int(pieces[2]) == 0):
-        raise BadInput(
-            "syntax",
-            "slice",
-            f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000].",
-        )
+        message = f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000]."
+        raise BadInput("syntax", "slice", message)
     second = _BRACKETS.fullmatch(where) or (_AT.fullmatch(where) and ":" in where)
     if second and not _exists(where):
         raise BadInput("duplicate", "slice", f"{spec}: two slices; write one.")
@@ -205,11 +199,8 @@ def reopened(origin: Origin, about: dict[str, Any]) -> Source:
     """The inputs of an origin with what else is known `about` them."""
     source = _opened(origin.where, origin.wanted)
     if len(origin.places) and int(origin.places.max()) >= len(source):
-        raise BadInput(
-            "changed",
-            "data",
-            f"{origin.where} has fewer inputs in a worker than where the work was begun: leave it alone meanwhile.",
-        )
+        message = f"{origin.where} has fewer inputs in a worker than where the work was begun: leave it alone meanwhile."
+        raise BadInput("changed", "data", message)
     part = ArraySource.__new__(ArraySource)
     vars(part).update(about, _ids=None, _origin=origin, _x=source.read(origin.places))
     return part

@@ -88,22 +88,16 @@ class _Index:
                     continue
                 if len(found) > 1:
                     both = " and ".join(place.ending for place in found[:2])
-                    raise BadInput(
-                        "ambiguous",
-                        "input",
-                        f"{what}: {key} has both {both}: say which is the input, {KIND}:FILES#{found[0].ending}",
-                    )
+                    message = f"{what}: {key} has both {both}: say which is the input, {KIND}:FILES#{found[0].ending}"
+                    raise BadInput("ambiguous", "input", message)
                 names.append(key)
                 places.append(found[0])
                 classes.append(next((parts[ending] for ending in labels if ending in parts), None))
                 if first is not None and len(names) >= first:
                     return cls([str(resolved(f)) for f in files], names, places, classes)
         if not names:
-            raise BadInput(
-                "empty",
-                "samples",
-                f"{what} holds no samples with a part {', '.join(inputs)}: name the input, {KIND}:FILES#ENDING",
-            )
+            message = f"{what} holds no samples with a part {', '.join(inputs)}: name the input, {KIND}:FILES#ENDING"
+            raise BadInput("empty", "samples", message)
         return cls([str(resolved(file)) for file in files], names, places, classes)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,11 +143,8 @@ class _Index:
         if len(missing) == len(self._labels):
             return None, None
         if missing:
-            raise BadInput(
-                "missing",
-                "labels",
-                f"{what}: {self.names[missing[0]]} has no label and others do: complete them, or name the input alone.",
-            )
+            message = f"{what}: {self.names[missing[0]]} has no label and others do: complete them, or name the input alone."
+            raise BadInput("missing", "labels", message)
         values = [self._label(place, f"{what}, {name}") for place, name in zip(self._labels, self.names, strict=True) if place]
         if all(isinstance(value, int) for value in values):
             return np.array(values, np.int64), None
@@ -176,11 +167,8 @@ class _Index:
             value = int(value)
         if not isinstance(value, int | str) or isinstance(value, bool) or len(str(value)) > LONGEST_LABEL:
             keys = ", ".join(LABEL_KEYS)
-            raise BadInput(
-                "missing",
-                "label",
-                f"{what}: its {place.ending} holds no label: expected a class number or name (in JSON under {keys}).",
-            )
+            message = f"{what}: its {place.ending} holds no label: expected a class number or name (in JSON under {keys})."
+            raise BadInput("missing", "label", message)
         return value
 
 

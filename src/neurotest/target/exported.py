@@ -117,11 +117,8 @@ def _trusted(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
             exported = torch.export.load(path)
             network = torch.export.unflatten(exported)
     except Exception as error:  # a graph from another torch fails wherever its meaning changed
-        raise BadInput(
-            "unreadable",
-            "target",
-            f"pt2:{path} cannot be loaded by torch {torch.__version__}: {_first(error)}. Export it again with this version.",
-        ) from error
+        message = f"pt2:{path} cannot be loaded by torch {torch.__version__}: {_first(error)}. Export it again with this version."
+        raise BadInput("unreadable", "target", message) from error
     training = any(_trains(node.target, node.args, node.kwargs) for node in exported.graph.nodes)
     return network, _sizes(exported, path), training
 
@@ -130,11 +127,8 @@ def _sizes(exported: ExportedProgram, path: Path) -> tuple[int | None, ...]:
     names = exported.graph_signature.user_inputs
     values = [node.meta.get("val") for node in exported.graph.nodes if node.op == "placeholder" and node.name in names]
     if len(values) != 1 or not isinstance(values[0], Tensor):
-        raise BadInput(
-            "unsupported",
-            "inputs",
-            f"pt2:{path} takes {len(values)} inputs; neurotest tests networks that take one tensor of inputs.",
-        )
+        message = f"pt2:{path} takes {len(values)} inputs; neurotest tests networks that take one tensor of inputs."
+        raise BadInput("unsupported", "inputs", message)
     return tuple(size if isinstance(size, int) else None for size in values[0].shape)  # a size that may vary is a SymInt
 
 
@@ -146,11 +140,8 @@ def _shape(sizes: tuple[int | None, ...], place: str) -> tuple[int, ...] | None:
         )
     batch, *rest = sizes
     if batch is not None:
-        raise BadInput(
-            "unsupported",
-            "batch",
-            f"pt2:{place} was exported for batches of exactly {batch}: export it again with a dynamic batch: {DYNAMIC}",
-        )
+        message = f"pt2:{place} was exported for batches of exactly {batch}: export it again with a dynamic batch: {DYNAMIC}"
+        raise BadInput("unsupported", "batch", message)
     fixed = tuple(size for size in rest if size is not None)
     return fixed if len(fixed) == len(rest) else None
 

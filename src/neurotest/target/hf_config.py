@@ -143,11 +143,8 @@ def check_size(kind: Any, settings: Any, attention: str, state: Mapping[str, Ten
         nonlocal registered
         registered += 1
         if registered > most:  # in the middle of building: a million layers would take hours
-            raise BadInput(
-                "too-large",
-                "weights",
-                f"hf:{folder}: config.json describes more than {most:,} weights, its files hold {len(state):,}: {_ONE}",
-            )
+            message = f"hf:{folder}: config.json describes more than {most:,} weights, its files hold {len(state):,}: {_ONE}"
+            raise BadInput("too-large", "weights", message)
 
     hook = register_module_parameter_registration_hook(count)
     try:

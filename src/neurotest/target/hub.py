@@ -36,11 +36,8 @@ def _from_timm(name: str, *, weights: Path | None = None) -> Target:
     guarded_torchvision()
     timm = need("timm", "models", f"timm:{name:.200}")
     if not NAME.fullmatch(name) or not timm.is_model(name):
-        raise BadInput(
-            "unknown-name",
-            "target",
-            f"timm:{name:.200}: timm {timm.__version__} has no such model. {near(name[:200], timm.list_models())}",
-        )
+        message = f"timm:{name:.200}: timm {timm.__version__} has no such model. {near(name[:200], timm.list_models())}"
+        raise BadInput("unknown-name", "target", message)
     state = None if weights is None else read_state(weights)
 
     def build(**options: Any) -> nn.Module:
@@ -82,11 +79,8 @@ def _from_torchvision(name: str, *, weights: Path | None = None) -> Target:
     from torchvision import models
 
     if not NAME.fullmatch(name) or name not in models.list_models(module=models):
-        raise BadInput(
-            "unknown-name",
-            "target",
-            f"torchvision:{name:.200}: no such classifier. {near(name[:200], models.list_models(module=models))}",
-        )
+        message = f"torchvision:{name:.200}: no such classifier. {near(name[:200], models.list_models(module=models))}"
+        raise BadInput("unknown-name", "target", message)
     state = None if weights is None else read_state(weights)
 
     def build(**options: Any) -> nn.Module:

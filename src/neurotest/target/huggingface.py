@@ -43,19 +43,13 @@ def _from_huggingface(place: str) -> Target:
     """
     folder = user_path(place, f"hf:{place:.200}")
     if not folder.is_dir():
-        raise BadInput(
-            "not-found",
-            "target",
-            f"hf:{place}: there is no such folder; networks are not downloaded: save one with model.save_pretrained(DIR).",
-        )
+        message = f"hf:{place}: there is no such folder; networks are not downloaded: save one with model.save_pretrained(DIR)."
+        raise BadInput("not-found", "target", message)
     config = _json(folder, "config.json")
     named = config.get("architectures") or []
     if not isinstance(named, list):
-        raise BadInput(
-            "damaged",
-            "architectures",
-            f"hf:{place}: architectures={str(named)[:80]!r} in config.json is no list of names: is it damaged?",
-        )
+        message = f"hf:{place}: architectures={str(named)[:80]!r} in config.json is no list of names: is it damaged?"
+        raise BadInput("damaged", "architectures", message)
     kinds = [str(one) for one in named]
     images = any(kind.endswith(IMAGES) for kind in kinds)
     if not images and not any(kind.endswith(AUDIO) for kind in kinds):
@@ -77,11 +71,8 @@ def _from_huggingface(place: str) -> Target:
 
 def _json(folder: Path, name: str) -> dict[str, Any]:
     if not (folder / name).is_file():
-        raise BadInput(
-            "not-found",
-            name,
-            f"hf:{folder}: there is no {name} in it; save the model and its processor there with save_pretrained.",
-        )
+        message = f"hf:{folder}: there is no {name} in it; save the model and its processor there with save_pretrained."
+        raise BadInput("not-found", name, message)
     content = read_json(folder / name, "a configuration of transformers")
     if not isinstance(content, dict):
         raise BadInput("wrong-type", name, f"{folder / name} is no configuration of transformers.")
@@ -93,21 +84,15 @@ def _weights(folder: Path, place: str) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if not (folder / INDEX).is_file():
-        raise BadInput(
-            "not-found",
-            "weights",
-            f"hf:{place} has no {WEIGHTS}: other formats could run code; save it again with save_pretrained(DIR).",
-        )
+        message = f"hf:{place} has no {WEIGHTS}: other formats could run code; save it again with save_pretrained(DIR)."
+        raise BadInput("not-found", "weights", message)
     parts = _json(folder, INDEX).get("weight_map")
     files = list(parts.values()) if isinstance(parts, dict) and parts else [None]  # of any type: not yet a set
     for file in files:
         plain = isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
         if not plain or not (folder / str(file)).is_file():
-            raise BadInput(
-                "untrusted",
-                "index",
-                f"hf:{place}: {INDEX} names the file {str(file)[:200]!r}, which is no safetensors file in the folder.",
-            )
+            message = f"hf:{place}: {INDEX} names the file {str(file)[:200]!r}, which is no safetensors file in the folder."
+            raise BadInput("untrusted", "index", message)
     return [folder / file for file in sorted(set(map(str, files)))]
 
 
@@ -141,11 +126,8 @@ def _loaded(config: dict[str, Any], images: bool, files: list[Path], inputs: Inp
         transformers.utils.logging.set_verbosity(level)
     missing = sorted(about.get("missing_keys") or ())
     if missing:
-        raise BadInput(
-            "damaged",
-            "weights",
-            f"hf:{folder}: {WEIGHTS} lacks {len(missing)} weights of the network (first: {missing[0]}): is it a classifier?",
-        )
+        message = f"hf:{folder}: {WEIGHTS} lacks {len(missing)} weights of the network (first: {missing[0]}): is it a classifier?"
+        raise BadInput("damaged", "weights", message)
     kind_of_model: Any = type(model)
     model.__class__ = _answering(kind_of_model, inputs)
     if inputs is not _pixels:  # so that fingerprints tell front ends of sound apart; pictures have one
@@ -211,11 +193,8 @@ def picture_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any
                 feeding |= {"mean": [float(m) for m in mean], "std": [float(s) for s in std]}
         interpolation = FILTERS.get(int(processor.get("resample", 2)), "bilinear")
     if not 0 < factor < math.inf:
-        raise BadInput(
-            "out-of-range",
-            "rescale_factor",
-            f"{folder / 'preprocessor_config.json'}: rescale_factor={factor}: pictures are multiplied by a number above 0.",
-        )
+        message = f"{folder / 'preprocessor_config.json'}: rescale_factor={factor}: pictures are multiplied by a number above 0."
+        raise BadInput("out-of-range", "rescale_factor", message)
     if not math.isclose(factor, 1 / 255, rel_tol=1e-3):  # inputs are 8 bits as 0 .. 1; others are another scale of the same
         scale = 255 * factor
         mean, std = feeding.get("mean", [0.0]), feeding.get("std", [1.0])
@@ -255,11 +234,8 @@ def sound_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, d
             inputs: Inputs = _waves if normalise else _samples
         elif kind == "ASTFeatureExtractor":
             if rate != RATE:
-                raise BadInput(
-                    "unsupported",
-                    "sampling_rate",
-                    f"{file}: sampling_rate={rate}: an ASTFeatureExtractor of {RATE} samples a second is supported.",
-                )
+                message = f"{file}: sampling_rate={rate}: an ASTFeatureExtractor of {RATE} samples a second is supported."
+                raise BadInput("unsupported", "sampling_rate", message)
             inputs = LogMel(
                 bands=int(processor["num_mel_bins"]), length=int(processor["max_length"]),
                 mean=float(processor["mean"]) if normalise else 0.0, scale=2 * float(processor["std"]) if normalise else 1.0,

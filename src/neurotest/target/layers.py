@@ -194,11 +194,8 @@ class Survey:
         dense = [layer for layer in vectors if layer.alias not in names]
         if not dense:
             preset = "last_hidden" if last else "features"
-            raise BadInput(
-                "empty",
-                "layers",
-                f"layers={preset!r}: this network has no dense layer on vectors; name a layer with --layers GLOB.",
-            )
+            message = f"layers={preset!r}: this network has no dense layer on vectors; name a layer with --layers GLOB."
+            raise BadInput("empty", "layers", message)
         after = [layer for layer in dense if layer.time > self.last_spatial]
         return after[0] if after and self.last_spatial and not last else dense[-1]
 

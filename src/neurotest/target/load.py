@@ -185,11 +185,8 @@ def _from_python(place: str) -> nn.Module | Target:
     """`py:FILE_OR_MODULE:CALLABLE`: your own code; the callable takes nothing and returns an nn.Module or a neurotest.Target."""
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name:
-        raise BadInput(
-            "missing",
-            "callable",
-            f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.",
-        )
+        message = f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network."
+        raise BadInput("missing", "callable", message)
     # A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too.
     if is_file(where):
         where = str(user_path(where, f"py:{place!r:.200}" if "\0" in place else f"py:{place:.200}"))
@@ -204,11 +201,8 @@ def _from_python(place: str) -> nn.Module | Target:
         except (Exception, SystemExit) as error:  # a stranger's code may raise anything
             raise BadInput("failed", "callable", f"py:{place}: {name}() failed: {type(error).__name__}: {error}") from error
     if not isinstance(network, (nn.Module, Target)):
-        raise BadInput(
-            "wrong-type",
-            "callable",
-            f"py:{place}: {name}() returned a {type(network).__name__}; expected an nn.Module or a neurotest.Target.",
-        )
+        message = f"py:{place}: {name}() returned a {type(network).__name__}; expected an nn.Module or a neurotest.Target."
+        raise BadInput("wrong-type", "callable", message)
     return network
 
 

@@ -77,17 +77,11 @@ def _shape(graph: Any, place: str) -> tuple[int, ...] | None:
     weights = {one.name for one in graph.initializer}
     inputs = [one for one in graph.input if one.name not in weights]
     if len(inputs) != 1 or not inputs[0].type.HasField("tensor_type"):
-        raise BadInput(
-            "unsupported",
-            "inputs",
-            f"onnx:{place} takes {len(inputs)} inputs; neurotest tests networks that take one tensor of inputs.",
-        )
+        message = f"onnx:{place} takes {len(inputs)} inputs; neurotest tests networks that take one tensor of inputs."
+        raise BadInput("unsupported", "inputs", message)
     if len(graph.output) != 1:
-        raise BadInput(
-            "unsupported",
-            "outputs",
-            f"onnx:{place} returns {len(graph.output)} values; neurotest tests networks that return logits (n, classes).",
-        )
+        message = f"onnx:{place} returns {len(graph.output)} values; neurotest tests networks that return logits (n, classes)."
+        raise BadInput("unsupported", "outputs", message)
     kind = inputs[0].type.tensor_type
     if kind.elem_type != 1:
         raise BadInput(
@@ -95,18 +89,12 @@ def _shape(graph: Any, place: str) -> tuple[int, ...] | None:
         )
     sizes = [one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else None for one in kind.shape.dim]
     if not sizes:
-        raise BadInput(
-            "unsupported",
-            "shape",
-            f"onnx:{place} takes a single number; neurotest tests networks that take one tensor of inputs.",
-        )
+        message = f"onnx:{place} takes a single number; neurotest tests networks that take one tensor of inputs."
+        raise BadInput("unsupported", "shape", message)
     batch, *rest = sizes
     if batch is not None:
-        raise BadInput(
-            "unsupported",
-            "batch",
-            f"onnx:{place} was exported for batches of exactly {batch}: export it with a dynamic batch: {EXPORT}",
-        )
+        message = f"onnx:{place} was exported for batches of exactly {batch}: export it with a dynamic batch: {EXPORT}"
+        raise BadInput("unsupported", "batch", message)
     fixed = tuple(size for size in rest if size is not None)
     return fixed if len(fixed) == len(rest) else None
 
@@ -130,11 +118,8 @@ def _compare(path: Path, x: Tensor, run: Callable[[Tensor], Any]) -> float:
     ours = np.asarray(ours.detach().cpu().double() if isinstance(ours, Tensor) else ours, np.float64)
     theirs = np.asarray(theirs, np.float64)
     if ours.shape != theirs.shape:
-        raise BadInput(
-            "wrong-shape",
-            "outputs",
-            f"onnx:{path}: converted it returns shape {ours.shape}, in onnxruntime {theirs.shape}: not to be trusted.",
-        )
+        message = f"onnx:{path}: converted it returns shape {ours.shape}, in onnxruntime {theirs.shape}: not to be trusted."
+        raise BadInput("wrong-shape", "outputs", message)
     size = max(float(np.abs(theirs).max(initial=0.0)), 1e-30)
     difference = float(np.abs(ours - theirs).max(initial=0.0)) / size
     if not difference <= TOLERANCE:

@@ -82,11 +82,8 @@ def _check_messages(content: memoryview, kind: Any, what: str) -> None:
                     "too-large", "nodes", f"{what} holds more than {MOST_MESSAGES:,} nodes, attributes and names: {DAMAGED}."
                 )
             if numbers > MOST_NUMBERS:
-                raise BadInput(
-                    "too-large",
-                    "integers",
-                    f"{what} holds more than {MOST_NUMBERS:,} bytes of integers one by one: export them as raw data.",
-                )
+                message = f"{what} holds more than {MOST_NUMBERS:,} bytes of integers one by one: export them as raw data."
+                raise BadInput("too-large", "integers", message)
 
 
 def _varint(content: memoryview, at: int) -> tuple[int, int]:
@@ -173,11 +170,8 @@ def _place_of(tensor: Any, path: Path) -> _Place:
     location = entries.get("location", "")
     file = user_path(location or ".", what) if not location.startswith("~") else Path("/")
     if not location or file.is_absolute() or not resolved(folder / file).is_relative_to(folder):
-        raise BadInput(
-            "untrusted",
-            "location",
-            f"{what} names the file {location!r:.200} for its weights, which is not in its folder: it is refused.",
-        )
+        message = f"{what} names the file {location!r:.200} for its weights, which is not in its folder: it is refused."
+        raise BadInput("untrusted", "location", message)
     if not (folder / file).is_file():
         raise BadInput("not-found", "location", f"{what}: the file {location!r:.200} with its weights is not beside it.")
     if tensor.data_type not in TYPES or any(side < 0 for side in tensor.dims):
@@ -277,11 +271,8 @@ class _Sizes:
             count, size = count + one.nodes, size + one.bytes
             refs.update(one.refs)
             if count > MOST_NODES:
-                raise BadInput(
-                    "too-large",
-                    "functions",
-                    f"{self.what}: its functions are more than {MOST_NODES:,} nodes where they are called: {DAMAGED}.",
-                )
+                message = f"{self.what}: its functions are more than {MOST_NODES:,} nodes where they are called: {DAMAGED}."
+                raise BadInput("too-large", "functions", message)
         return _Size(count, size, refs)
 
     def node(self, node: Any, around: tuple[str, ...]) -> _Size:

@@ -40,11 +40,8 @@ class Bins:
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 2 <= self.count <= MOST_BINS:
-            raise BadInput(
-                "out-of-range",
-                "bins",
-                f"bins={shown(self.count)}: expected an integer from 2 to {MOST_BINS:,} (the coverage study uses {BINS}).",
-            )
+            message = f"bins={shown(self.count)}: expected an integer from 2 to {MOST_BINS:,} (the coverage study uses {BINS})."
+            raise BadInput("out-of-range", "bins", message)
 
         if not self.tolerance:
             object.__setattr__(self, "tolerance", self.width)
@@ -147,11 +144,8 @@ def read_tolerance(name: str, text: float | str, bins: Bins) -> float:
     except ValueError:
         value = float("nan")
     if isinstance(text, bool) or not (0 < value < float("inf")):
-        raise BadInput(
-            "out-of-range",
-            name,
-            f"{name}={shown(text)}: expected a number above 0 in the unit of the quantity, or a share of its span like 5%.",
-        )
+        message = f"{name}={shown(text)}: expected a number above 0 in the unit of the quantity, or a share of its span like 5%."
+        raise BadInput("out-of-range", name, message)
     return value
 
 
@@ -250,11 +244,8 @@ def check_end(run: Callable[[], Any], width: int) -> None:
     if last_operator(run) != "sigmoid":
         return
     if width == 1:
-        raise BadInput(
-            "conflict",
-            "sigmoid",
-            "the network ends in a sigmoid, so its output is a probability and no logit: pass --outputs sigmoid.",
-        )
+        message = "the network ends in a sigmoid, so its output is a probability and no logit: pass --outputs sigmoid."
+        raise BadInput("conflict", "sigmoid", message)
     raise BadInput(
         "unsupported",
         "sigmoid",

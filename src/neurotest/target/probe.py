@@ -138,11 +138,8 @@ class Probe:
         self.target, self.wants = target, tuple(dict.fromkeys(wants))
         self.grad, self.edit, self.record = grad, edit, record
         if edit is not None and all(want.inputs for want in self.wants):
-            raise BadInput(
-                "missing",
-                "edit",
-                "edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.",
-            )
+            message = "edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False."
+            raise BadInput("missing", "edit", message)
         self._attached = ExitStack()  # every hook
         self._slots: list[Values] = [{} for _ in self.wants]  # new for every batch
         self._mode = torch.enable_grad() if grad else torch.inference_mode()
@@ -360,11 +357,8 @@ def _flat(tensor: Tensor) -> Tensor:
 def _need(value: Any, layer: str) -> Tensor:
     tensor = first_tensor(value)
     if tensor is None:
-        raise BadInput(
-            "wrong-type",
-            "layer",
-            f"layer {layer!r} gives a {type(value).__name__}, not a tensor: choose other layers with --layers.",
-        )
+        message = f"layer {layer!r} gives a {type(value).__name__}, not a tensor: choose other layers with --layers."
+        raise BadInput("wrong-type", "layer", message)
     return tensor
 
 

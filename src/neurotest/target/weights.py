@@ -133,11 +133,8 @@ def _state(saved: Any, file: Path) -> dict[str, Tensor]:
     if _is_state(saved):
         return dict(saved)
     if not isinstance(saved, Mapping):
-        raise BadInput(
-            "wrong-type",
-            "weights",
-            f"weights {file} hold no state dict (a mapping of names to tensors) but a {type(saved).__name__}: {SAVE}.",
-        )
+        message = f"weights {file} hold no state dict (a mapping of names to tensors) but a {type(saved).__name__}: {SAVE}."
+        raise BadInput("wrong-type", "weights", message)
     inside = {key: value for key, value in saved.items() if _is_state(value) and value}
     for name in [*WRAPPERS, *(inside if len(inside) == 1 else ())]:
         if name in inside:

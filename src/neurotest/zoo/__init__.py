@@ -121,11 +121,8 @@ class ZooNetwork(Family):
         if self.weights is None:
             how = f"{self.name.partition('+')[0]} --pollute, --underfit or --overfit" if self.faulty else self.name
             lab = "" if lab_installed() else f" Most networks come with neurotest-lab ({LAB})."
-            raise BadInput(
-                "not-found",
-                "weights",
-                f"zoo:{self.name} has no weights on this machine.{lab} Train it: neurotest zoo train {how}",
-            )
+            message = f"zoo:{self.name} has no weights on this machine.{lab} Train it: neurotest zoo train {how}"
+            raise BadInput("not-found", "weights", message)
         module = self.build()
         module.load_state_dict(load_file(self.weights))
         return module.eval()

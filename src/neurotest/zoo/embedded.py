@@ -68,11 +68,8 @@ def load(name: str, split: str) -> tuple[Uint8, npt.NDArray[np.int64], tuple[str
     paths = [path for file in part.files if (path := packaged(f"data/{file}"))]
     if len(paths) < len(part.files):
         why = "its file was removed from this installation" if lab_installed() else f"it may come with neurotest-lab ({LAB})"
-        raise BadInput(
-            "not-found",
-            "data",
-            f"zoo:{name}/{split} is not here: {why}. Or run `neurotest data get {name}` and use zoo:{name}-full/{split}",
-        )
+        message = f"zoo:{name}/{split} is not here: {why}. Or run `neurotest data get {name}` and use zoo:{name}-full/{split}"
+        raise BadInput("not-found", "data", message)
     x, y = _unpacked(tuple(paths), part.count // len(part.files), family(name).shape)
     return x, y, family(name).classes
 

@@ -59,11 +59,8 @@ def kernel(game: Game, row: int = 0, *, coalitions: int = 200, level: float = 0.
     who = torch.nonzero(game.active[row])[:, 0]
     n = len(who)
     if n > 2 and coalitions < 2 * n:
-        raise BadInput(
-            "out-of-range",
-            "coalitions",
-            f"coalitions={coalitions}: {n} neurons play, expected at least {2 * n} (every one alone and left out).",
-        )
+        message = f"coalitions={coalitions}: {n} neurons play, expected at least {2 * n} (every one alone and left out)."
+        raise BadInput("out-of-range", "coalitions", message)
     total = float(game.full[row] - game.empty[row])
     if n <= 1:
         return Estimate.around(game, who, total, 0.0, 0, True)
