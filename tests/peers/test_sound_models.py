@@ -17,7 +17,7 @@ from neurotest.audio import wav
 from neurotest.cli.app import app
 from neurotest.errors import BadInput
 from neurotest.scan import read
-from neurotest.target.huggingface import sound_feeding
+from neurotest.target.huggingface import audio_feeding
 from neurotest.target.load import load
 from neurotest.target.spec import TargetSpec
 
@@ -167,7 +167,7 @@ def test_a_network_of_log_mel_features(samples: int, normalise: bool, tmp_path: 
     target = load(f"hf:{tmp_path}")
     x = target.prepare(waves[:, None])
     # float32 beside their float64: an energy is off by some 1e-6 of the loudest in its frame
-    inputs, _ = sound_feeding(json.loads((tmp_path / "preprocessor_config.json").read_text()), tmp_path)
+    inputs, _ = audio_feeding(json.loads((tmp_path / "preprocessor_config.json").read_text()), tmp_path)
     features = inputs(x)["input_values"]
     torch.testing.assert_close(features, values.float(), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(target.logits(x), model(values.float()).logits, rtol=1e-3, atol=1e-3)

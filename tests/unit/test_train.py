@@ -14,7 +14,7 @@ from neurotest import zoo
 from neurotest.data import ArraySource
 from neurotest.errors import BadInput
 from neurotest.train import Report, Training, TrainingStep, accuracy, subjects, train
-from neurotest.train.loop import augment_sound
+from neurotest.train.loop import augment_audio
 from neurotest.zoo.recipes import Recipe
 
 RECIPE = Recipe(epochs=3, batch=8, rate=0.01, flip=True, crop=1)
@@ -232,18 +232,18 @@ def test_sounds_are_shifted_amplified_and_get_noise() -> None:
     x = torch.zeros(50, 1, 100)
     x[:, :, 50] = 0.25
     random = np.random.default_rng(0)
-    shifted = augment_sound(x, Recipe(epochs=1, crop=10), random)
+    shifted = augment_audio(x, Recipe(epochs=1, crop=10), random)
     places = shifted.argmax(2)[:, 0]
     assert (shifted.sum(2) == 0.25).all()
     assert places.min() >= 40
     assert places.max() <= 60
     assert len(places.unique()) > 10
-    louder = augment_sound(x, Recipe(epochs=1, gain=6.0), random).amax(2) / 0.25
+    louder = augment_audio(x, Recipe(epochs=1, gain=6.0), random).amax(2) / 0.25
     assert louder.min() >= 10 ** (-6 / 20) - 1e-4
     assert louder.max() <= 10 ** (6 / 20) + 1e-4
     assert len(louder.unique()) > 40
     tone = 0.5 * torch.sin(torch.arange(4000) / 3).expand(50, 1, 4000)
-    noise = augment_sound(tone, Recipe(epochs=1, noise=10.0), random) - tone
+    noise = augment_audio(tone, Recipe(epochs=1, noise=10.0), random) - tone
     below = 10 * torch.log10(tone.square().mean(2) / noise.square().mean(2))
     assert below.min() > 9
     assert below.max() < 41

@@ -113,7 +113,7 @@ def _read(
     with opened(archive, name, what) as (stream, header):
         count = header.shape[0] if header.shape else 1
         rows = count if first is None or header.fortran else min(count, first)
-        check_needed(what, header.nbytes // max(1, count) * rows)
+        _check_needed(what, header.nbytes // max(1, count) * rows)
         kept = header.dtype if keep_type or levels_of(header.dtype) else np.dtype(np.float32)
         check_member(archive, name, math.prod(header.shape) // max(1, count) * rows * kept.itemsize, what)
         if header.fortran:  # the first axis varies fastest: no rows to read one by one
@@ -141,11 +141,11 @@ def check_size(what: str, promised: int, stored: int, *, compressed: bool, neede
         raise BadInput(
             "damaged", "size", f"{what}: its header promises {promised} bytes, the file holds {stored}: damaged? Fetch it again."
         )
-    check_needed(what, needed)
+    _check_needed(what, needed)
     check_unpacked(what, needed, disk)
 
 
-def check_needed(what: str, needed: int) -> None:
+def _check_needed(what: str, needed: int) -> None:
     """Refuse what does not fit into memory at once."""
     if needed > MAX_BYTES:
         message = f"{what}: {needed} bytes exceed the {MAX_BYTES} read at once; read a part with a slice such as [:1000]."

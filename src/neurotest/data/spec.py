@@ -52,7 +52,7 @@ def data(
         text = os.fspath(spec).strip()
         where, part = split_slice(text)
         wanted = _wanted(shape, preprocess, strict, _first(part, limit))
-        source = open_source(where, wanted)
+        source = _open_source(where, wanted)
         if isinstance(source, ArraySource):  # others travel as what they know of their files
             source._origin = Origin(absolute(where), wanted, np.arange(len(source)))
     else:
@@ -156,7 +156,7 @@ def _cut(source: Source, part: slice, limit: int | None) -> Source:
     return source if len(index) == len(source) and part.step in (None, 1) else source.take(index)
 
 
-def open_source(where: str, wanted: Wanted) -> Source:
+def _open_source(where: str, wanted: Wanted) -> Source:
     """What a spec without a slice stands for."""
     prefix, colon, rest = where.partition(":")
     if colon and prefix in registry.names("data source"):
@@ -206,4 +206,4 @@ def reopened(origin: Origin, about: dict[str, Any]) -> Source:
     return part
 
 
-_opened = functools.lru_cache(maxsize=4)(open_source)
+_opened = functools.lru_cache(maxsize=4)(_open_source)

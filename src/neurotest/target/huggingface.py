@@ -63,7 +63,7 @@ def _from_huggingface(place: str) -> Target:
     guarded_torchvision()
     need("transformers", "hf", f"hf:{place}")
     processor = _json(folder, "preprocessor_config.json")
-    inputs, feeding = (_pixels, picture_feeding(processor, folder)) if images else sound_feeding(processor, folder)
+    inputs, feeding = (_pixels, image_feeding(processor, folder)) if images else audio_feeding(processor, folder)
     with offline():
         module = _loaded(config, images, weights, inputs, folder)
     return Target(module.eval(), classes=_classes(module), **feeding)
@@ -181,7 +181,7 @@ def _classes(module: nn.Module) -> list[str] | None:
 # -- pictures
 
 
-def picture_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def image_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """What a processor does to pictures, as the description of a target."""
     with reading(folder / "preprocessor_config.json", "a configuration of transformers", untyped=True):
         resize, shape = _size(processor)
@@ -225,7 +225,7 @@ def _size(processor: Mapping[str, Any]) -> tuple[tuple[int, int], tuple[int, int
 # -- sounds
 
 
-def sound_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, dict[str, Any]]:
+def audio_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, dict[str, Any]]:
     """What a feature extractor does to samples, which happens inside the network, and the description of a target."""
     file, kind = folder / "preprocessor_config.json", str(processor.get("feature_extractor_type"))
     with reading(file, "a configuration of transformers", untyped=True):
@@ -281,12 +281,12 @@ class LogMel:
         before = torch.cat([frames[..., :1], frames[..., :-1]], 2)
         window = torch.hann_window(FRAME, periodic=False, device=x.device)
         spectra = torch.fft.rfft((frames - EMPHASIS * before) * window, SIZE)
-        return torch.view_as_real(spectra).square().sum(3) @ bank(self.bands, x.device)
+        return torch.view_as_real(spectra).square().sum(3) @ _mel_bank(self.bands, x.device)
 
 
 @functools.cache
 @torch.inference_mode(False)  # kept for passes with gradients, too, whichever comes first
-def bank(bands: int, device: torch.device) -> Tensor:
+def _mel_bank(bands: int, device: torch.device) -> Tensor:
     """(SIZE // 2 + 1, bands) triangles of height 1, straight on the mel scale and not, as elsewhere, in Hz."""
     bins = _mels(np.arange(SIZE // 2 + 1) * RATE / SIZE)[:, None]
     edges = np.linspace(_mels(np.array(LOWEST)), _mels(np.array(RATE / 2)), bands + 2)

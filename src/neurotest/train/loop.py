@@ -1,4 +1,6 @@
-"""The loop: checkpointed after every epoch, resumable, with progress and the time left, early stop, mean weights.
+"""The training loop: checkpointed after every epoch, resumable, with progress and the time left, early stop, mean weights.
+
+The zoo's networks are trained on images, flipped and cropped, and on audio, shifted and with noise.
 
 Equal seed, threads and machine give equal weights; another processor may round differently, so accuracy is what to compare.
 """
@@ -27,7 +29,7 @@ from neurotest.levels import EIGHT, SIXTEEN
 from neurotest.zoo.recipes import Recipe
 
 
-class Images:
+class _Images:
     """A labelled source of 8-bit images, flipped, cropped, lit as the recipe says, or of sounds, shifted and with noise.
 
     A quantity changes its sign in the mirror.
@@ -50,7 +52,7 @@ class Images:
 
     def loss(self, module: nn.Module, rows: Tensor) -> Tensor:
         if self.x.dtype == torch.int16:
-            inputs = augment_sound(_prepared(self.x[rows]), self.recipe, self.random).to(self.device)
+            inputs = augment_audio(_prepared(self.x[rows]), self.recipe, self.random).to(self.device)
             return self.loss_of(module(inputs), self.y[rows].to(self.device))
         x, y = augment(self.x[rows], self.y[rows], self.recipe, self.random)
         images = _prepared(x.to(self.device))
@@ -120,7 +122,7 @@ def augment(x: Tensor, y: Tensor, recipe: Recipe, random: np.random.Generator) -
     return x, y
 
 
-def augment_sound(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
+def augment_audio(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
     """Shifts (silence comes in), another volume and white noise, per sound, on batches (n, 1, samples) in -1 .. 1."""
     n, samples = len(x), x.shape[-1]
     if recipe.crop:
@@ -208,7 +210,7 @@ class Training:
 
     def run(self, source: Source, report: Report | None = None) -> nn.Module:
         """Train on a labelled source to the end and return the network in eval mode."""
-        return self.fit(Images(source, self.recipe, self.device), report)
+        return self.fit(_Images(source, self.recipe, self.device), report)
 
     def fit(self, lessons: TrainingData, report: Report | None = None) -> nn.Module:
         """Train on anything that has a loss."""

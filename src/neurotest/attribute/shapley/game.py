@@ -151,15 +151,17 @@ def _subsets(n: int) -> Tensor:
     return (numbers[:, None] >> torch.arange(n)) & 1 > 0
 
 
-MOST = 16  # 65,536 coalitions, twice as many forward passes
+MOST_PLAYERS = 16  # 65,536 coalitions, twice as many forward passes
 
 
 def exact(game: Game, row: int = 0) -> Tensor:
     """The values of one pair: (players,), 0 for those that do not play. Costs 2 * 2^players forward passes."""
     who = torch.nonzero(game.active[row])[:, 0]
     n = len(who)
-    if n > MOST:
-        message = f"{n} neurons play: exact values are for at most {MOST}; name fewer layers, or use kernel or permutation."
+    if n > MOST_PLAYERS:
+        message = (
+            f"{n} neurons play: exact values are for at most {MOST_PLAYERS}; name fewer layers, or use permutation."
+        )
         raise BadInput("too-large", "neurons", message)
     values = torch.zeros(len(game.players), dtype=torch.float64)
     if n == 0:
