@@ -160,7 +160,7 @@ def exact(game: Game, row: int = 0) -> Tensor:
     n = len(who)
     if n > MOST_PLAYERS:
         message = (
-            f"{n} neurons play: exact values are for at most {MOST_PLAYERS}; name fewer layers, or use permutation."
+            f"{n} neurons play; exact values take at most {MOST_PLAYERS}: name fewer layers, or use kernel or permutation."
         )
         raise BadInput("too-large", "neurons", message)
     values = torch.zeros(len(game.players), dtype=torch.float64)
