@@ -104,12 +104,11 @@ class Preprocess:
         assert self.sides is not None
         if size is not None and size != self.sides:
             (high, wide), (height, width) = self.sides, size
-            raise BadInput(
-                "conflict",
-                "resize",
+            message = (
                 f"resize={self.resize}: gives {wide}x{high} pixels (width x height), the network takes {width}x{height}: "
-                f"write {_text(size)}, or crop to it with --crop centre.",
+                f"write {_text(size)}, or crop to it with --crop centre."
             )
+            raise BadInput("conflict", "resize", message)
         return self.sides
 
     def __call__(self, image: Image.Image, size: tuple[int, int]) -> Image.Image:

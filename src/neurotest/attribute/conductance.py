@@ -88,9 +88,8 @@ def inner(target: Target, layers: str) -> tuple[Layer, ...]:
     survey = target.survey()
     hidden = tuple(layer for layer in survey.find(layers) if layer.time < survey.layers[-1].time)
     if not hidden:
-        raise BadInput(
-            "unsuitable", "layers", f"layers={layers!r}: only the output layer is among them; choose others with --layers."
-        )
+        message = f"layers={layers!r}: only the output layer is among them; choose others with --layers."
+        raise BadInput("unsuitable", "layers", message)
     return hidden
 
 
@@ -118,9 +117,8 @@ class ConductancePlan:
 
     def __init__(self, settings: Conductance, target: Target, layers: tuple[Layer, ...], empty: Tensor) -> None:
         if target.shape is not None and tuple(empty.shape[1:]) != target.shape:
-            raise BadInput(
-                "wrong-shape", "baseline", f"the empty image has shape {tuple(empty.shape[1:])}, the target takes {target.shape}."
-            )
+            message = f"the empty image has shape {tuple(empty.shape[1:])}, the target takes {target.shape}."
+            raise BadInput("wrong-shape", "baseline", message)
         self.settings, self.target, self.layers, self.empty = settings, target, layers, empty.to(target.device)
         self.want = Want(layers=",".join(layer.name for layer in layers), keep="map")
         alphas = torch.from_numpy(settings.alphas()).float().to(target.device)

@@ -188,12 +188,11 @@ class Relevance(Settings):
         """Decide how to compute it for this target."""
         chain = None if self.rule == "gradient" else find_chain(target)
         if chain is None and self.rule == "lrp":
-            raise BadInput(
-                "unsuitable",
-                "rule",
+            message = (
                 "rule='lrp' needs a network that is one chain of convolutions, dense layers, poolings, normalisations and ReLUs; "
-                "this one branches or has other modules or functions: use rule=gradient.",
+                "this one branches or has other modules or functions: use rule=gradient."
             )
+            raise BadInput("unsuitable", "rule", message)
         return RelevancePlan(self, target, chain)
 
 

@@ -81,9 +81,8 @@ def _soundfile() -> Any:
     try:
         import soundfile
     except (ImportError, OSError) as error:
-        raise BadInput(
-            "not-installed", "soundfile", f"wav: needs soundfile ({reason(error)}): pip install 'neurotest[audio]'."
-        ) from None
+        message = f"wav: needs soundfile ({reason(error)}): pip install 'neurotest[audio]'."
+        raise BadInput("not-installed", "soundfile", message) from None
     return soundfile
 
 
@@ -153,12 +152,11 @@ def _shape(clips: Sequence[AudioFile], wanted: Wanted, rate: int, what: str) -> 
         lengths = Counter(clip.length(rate) for clip in clips).most_common(1)
         return (1, lengths[0][0] if lengths else 1)
     if len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
-        raise BadInput(
-            "unsuitable",
-            "shape",
+        message = (
             f"{what} gives sounds (1, samples) or (samples,), the target expects {shape_text(shape)}: let it take the waveform, "
-            "with the spectrogram computed inside the network.",
+            "with the spectrogram computed inside the network."
         )
+        raise BadInput("unsuitable", "shape", message)
     return tuple(shape)
 
 

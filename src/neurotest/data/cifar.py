@@ -73,9 +73,8 @@ def get(folder: Path | None, download: Callable[[], AbstractContextManager[IO[by
             if progress is not None:
                 progress(number, len(missing))
     except (_Wrong, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, HTTPException) as error:
-        raise BadInput(
-            "download-failed", "", f"{origin}: {error or 'it breaks off'}; nothing was kept of it. Try again, or another copy."
-        ) from error
+        message = f"{origin}: {error or 'it breaks off'}; nothing was kept of it. Try again, or another copy."
+        raise BadInput("download-failed", "", message) from error
     return place
 
 
@@ -98,9 +97,8 @@ def _keep(file: Path, split: str, arrays: Arrays) -> None:
 def _from_npz(file: Path, wanted: Wanted) -> Arrays:
     source = open_npz(f"{file}#x,y,nhwc", wanted)
     if source.shape != IMAGE or source.dtype != np.uint8 or source.labels is None:
-        raise BadInput(
-            "damaged", "", f"{file} holds something else than CIFAR-10: delete it and run `neurotest data get {NAME}`."
-        )
+        message = f"{file} holds something else than CIFAR-10: delete it and run `neurotest data get {NAME}`."
+        raise BadInput("damaged", "", message)
     return source.read(np.arange(len(source))), source.labels
 
 
@@ -117,9 +115,8 @@ def _from_folder(folder: Path) -> dict[str, Arrays]:
         if (place / ARCHIVE).is_file():
             with open(place / ARCHIVE, "rb") as stream:
                 return _from_tar(stream)
-    raise BadInput(
-        "not-found", "files", f"--from {folder}: neither {ARCHIVE} nor its .bin files nor train.npz and test.npz are there."
-    )
+    message = f"--from {folder}: neither {ARCHIVE} nor its .bin files nor train.npz and test.npz are there."
+    raise BadInput("not-found", "files", message)
 
 
 def _from_tar(stream: IO[bytes]) -> dict[str, Arrays]:

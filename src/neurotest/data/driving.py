@@ -39,12 +39,11 @@ def read(split: str, wanted: Wanted, *, spec: str) -> Source:
     """`zoo:driving/SPLIT` from the user's data folder."""
     file = files.data_dir() / NAME / f"{split}.npz"
     if not file.is_file():
-        raise BadInput(
-            "not-found",
-            "data",
+        message = (
             f"{spec}: the frames are not in {file.parent}, and they may not be passed on: bring {FILE} yourself and run "
-            f"`neurotest data get {NAME} --from DIR` (zoo:lanes/{split} needs nothing).",
+            f"`neurotest data get {NAME} --from DIR` (zoo:lanes/{split} needs nothing)."
         )
+        raise BadInput("not-found", "data", message)
     source = open_npz(f"{file}#x,turn,nhwc", wanted)
     quantities = source.quantities
     return ArraySource(source.read(np.arange(len(source))), quantities, spec=spec)
@@ -56,9 +55,8 @@ def get(folder: Path | None) -> Path:
     if all((place / f"{split}.npz").is_file() for split in ("train", "test")):
         return place
     if folder is None:
-        raise BadInput(
-            "missing", "from", f"{NAME}: there is no address to fetch the frames from: bring {FILE} yourself and pass --from DIR."
-        )
+        message = f"{NAME}: there is no address to fetch the frames from: bring {FILE} yourself and pass --from DIR."
+        raise BadInput("missing", "from", message)
     x = _frames(next((one for one in (folder / FILE, folder / NAME / FILE) if one.is_file()), folder / FILE))
     turn = turns(x.mean(axis=3))
     for split, rows in splits(len(turn)).items():
@@ -75,9 +73,8 @@ def _frames(file: Path) -> Array:
         x = np.ascontiguousarray(read_npz(stream, str(file), largest=LARGEST, names=("x",))["x"])
     digest = hashlib.sha256(x.tobytes()).hexdigest()
     if digest != SHA256:
-        raise BadInput(
-            "damaged", "digest", f"{file}: its frames have SHA-256 {digest}, expected {SHA256}: damaged, or other frames."
-        )
+        message = f"{file}: its frames have SHA-256 {digest}, expected {SHA256}: damaged, or other frames."
+        raise BadInput("damaged", "digest", message)
     return x
 
 

@@ -146,18 +146,16 @@ def _download(address: str, name: str) -> Iterator[BinaryIO]:
     from urllib.request import urlopen
 
     if not address.startswith(("http://", "https://")):
-        raise BadInput(
-            "syntax", "address", f"address {address!r}: expected http:// or https://; for files on this machine use --from DIR."
-        )
+        message = f"address {address!r}: expected http:// or https://; for files on this machine use --from DIR."
+        raise BadInput("syntax", "address", message)
     instead = f"Try again later, or bring the files yourself: neurotest data get {name} --from DIR"
     try:
         answer = urlopen(address, timeout=TIMEOUT)
     except HTTPError as error:
         raise BadInput("download-failed", "status", f"{address} answers {error.code} {error.reason}. {instead}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise BadInput(
-            "download-failed", "", f"{address} cannot be reached ({getattr(error, 'reason', error)}). {instead}"
-        ) from error
+        message = f"{address} cannot be reached ({getattr(error, 'reason', error)}). {instead}"
+        raise BadInput("download-failed", "", message) from error
     with answer:
         yield cast(BinaryIO, answer)
 

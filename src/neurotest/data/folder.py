@@ -150,9 +150,8 @@ def _shape(files: Sequence[ImageFile], wanted: Wanted, what: str) -> tuple[int, 
     """What the target expects; without one, the size pictures are fitted to or the most common; grey only if every file is."""
     shape, preprocess = wanted.shape, wanted.preprocess
     if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
-        raise BadInput(
-            "unsuitable", "channels", f"{what} gives images with 1 or 3 channels, the target expects {shape}; use npz: instead."
-        )
+        message = f"{what} gives images with 1 or 3 channels, the target expects {shape}; use npz: instead."
+        raise BadInput("unsuitable", "channels", message)
     if shape is not None and preprocess.grey and shape[0] != 1:
         raise BadInput("conflict", "grey", f"grey: the target expects {shape_text(shape)}, three channels: leave out --grey.")
     size: tuple[int, ...] | None = None if shape is None else shape[1:]

@@ -33,9 +33,8 @@ def _open_idx(rest: str, wanted: Wanted) -> Source:
 def read_pair(prefix: Path, wanted: Wanted, *, spec: str, classes: tuple[str, ...] | None = None) -> Source:
     images = find_file(prefix, IMAGES)
     if images is None:
-        raise BadInput(
-            "not-found", "files", f"{spec}: there is no {prefix.name}{IMAGES}[.gz] in {prefix.parent}. {_prefixes(prefix)}"
-        )
+        message = f"{spec}: there is no {prefix.name}{IMAGES}[.gz] in {prefix.parent}. {_prefixes(prefix)}"
+        raise BadInput("not-found", "files", message)
     count, x = _read(images, 3, wanted.first)
     labels = None
     if (file := find_file(prefix, LABELS)) is not None:
@@ -81,9 +80,8 @@ def _read(path: Path, dimensions: int, first: int | None) -> tuple[int, Array]:
         check_size(what, size, stored, compressed=packed, needed=size // shape[0] * rows, disk=on_disk(path))
         array = fill(stream, np.empty((rows, *shape[1:]), np.uint8), shape[1:], np.dtype(np.uint8), what)
         if rows == shape[0] and stream.read(1):  # asking once more also makes gzip compare its checksum
-            raise BadInput(
-                "damaged", "size", f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again."
-            )
+            message = f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again."
+            raise BadInput("damaged", "size", message)
     return shape[0], array
 
 

@@ -71,12 +71,11 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     reader.fieldnames = columns
     column = next((name for name in LABELS if name in columns), None)
     if column is None or not {"position", "content", *FILES} & set(columns):
-        raise BadInput(
-            "unknown-option",
-            "columns",
+        message = (
             f"{path} has the columns {', '.join(columns) or 'none'}: expected label and file (or {', '.join(FILES[1:])}), "
-            "position or content.",
+            "position or content."
         )
+        raise BadInput("unknown-option", "columns", message)
     for row in reader:
         label = _read_label(row.get(column))
         if label is not None:
@@ -101,9 +100,8 @@ def _key(row: Mapping[Any, Any], where: str) -> Key:
         if number < 0:
             raise ValueError
     except ValueError:
-        raise BadInput(
-            "syntax", "position", f"{where}: position {shown(position)} is no number of an input (0 is the first)."
-        ) from None
+        message = f"{where}: position {shown(position)} is no number of an input (0 is the first)."
+        raise BadInput("syntax", "position", message) from None
     return number
 
 
@@ -173,12 +171,11 @@ def _folder_rows(path: Path, confirmed: bool) -> Iterator[tuple[str, Key, Label]
     names = [file.relative_to(path).as_posix() for file in places]
     exported = _exported(path)
     if names and not confirmed and set(names) <= exported:
-        raise BadInput(
-            "missing",
-            "confirmed",
+        message = (
             f"{path}: nobody sorted it, all {len(names)} pictures lie where the export put them, in folders of what the network "
-            "says. Move those that are wrong, or say --confirmed if somebody has looked and the network is right on all of them.",
+            "says. Move those that are wrong, or say --confirmed if somebody has looked and the network is right on all of them."
         )
+        raise BadInput("missing", "confirmed", message)
     for file, name in zip(places, names, strict=True):
         label = _read_label(file.parent.name)
         if label is None:
@@ -225,9 +222,8 @@ def numbered(label: Label, classes: int, names: tuple[str, ...] | None) -> int:
     folders = [as_folder(name) for name in names or ()]
     if folders.count(label) == 1:
         return folders.index(label)
-    raise BadInput(
-        "unknown-name", "label", f"label {label!r} is no class of the target. {near(label, names or map(str, range(classes)))}"
-    )
+    message = f"label {label!r} is no class of the target. {near(label, names or map(str, range(classes)))}"
+    raise BadInput("unknown-name", "label", message)
 
 
 class Inputs:
@@ -302,18 +298,16 @@ def placed(labels: Mapping[Key, Label], inputs: Inputs, classes: int, names: tup
     numbers = np.full(inputs.count, -1, dtype=np.int64)
     where = {key: inputs.find(key) for key in labels}
     if unknown := [key for key, positions in where.items() if not positions]:
-        raise BadInput(
-            "not-found",
-            "inputs",
+        message = (
             f"{len(unknown)} of {len(labels)} labels are for inputs that are not in the pool (first: {unknown[0]}): is the "
-            "labels file from another run?",
+            "labels file from another run?"
         )
+        raise BadInput("not-found", "inputs", message)
     for key, label in labels.items():
         number = max(UNCLEAR, numbered(label, classes, names))
         for position in where[key]:
             if numbers[position] not in (-1, number):
-                raise BadInput(
-                    "conflict", "label", f"input {position} has two labels, {numbers[position]} and {number}: keep one of them."
-                )
+                message = f"input {position} has two labels, {numbers[position]} and {number}: keep one of them."
+                raise BadInput("conflict", "label", message)
             numbers[position] = number
     return numbers

@@ -67,12 +67,10 @@ def _listed(kind: Kind, folder: Path, skipped: list[Skipped]) -> Listing:
             )
         return flat, None, []
     if flat:
-        raise BadInput(
-            "ambiguous",
-            "data",
-            f"{kind.prefix}:{folder} holds both {kind.things} ({flat[0].name}) and folders ({subfolders[0].name}): "
-            "move one away.",
+        message = (
+            f"{kind.prefix}:{folder} holds both {kind.things} ({flat[0].name}) and folders ({subfolders[0].name}): move one away."
         )
+        raise BadInput("ambiguous", "data", message)
     files = [file for label, sub in enumerate(subfolders) for file in _plain(kind, sub, folder, label, skipped)]
     if not files and not skipped:
         message = f"{kind.prefix}:{folder}: no {kind.things} in its {len(subfolders)} folders; {kind.formats} files are read."
@@ -107,9 +105,8 @@ def _split(kind: Kind, rest: str) -> tuple[Path, Path | None]:
         if place.is_file():
             return folder, place
     inside = f"neither in {Path.cwd()} nor in {folder}"
-    raise BadInput(
-        "not-found", "labels", f"{kind.prefix}:{rest}: there is no file {table} ({inside}); it holds the columns file and label."
-    )
+    message = f"{kind.prefix}:{rest}: there is no file {table} ({inside}); it holds the columns file and label."
+    raise BadInput("not-found", "labels", message)
 
 
 def _labelled(kind: Kind, folder: Path, table: Path, skipped: list[Skipped]) -> Listing:
@@ -123,23 +120,19 @@ def _labelled(kind: Kind, folder: Path, table: Path, skipped: list[Skipped]) -> 
     missing: list[Key] = []
     for key, label in read_labels(table).items():
         if isinstance(key, int):
-            raise BadInput(
-                "missing",
-                "file",
-                f"{table} labels positions: for {kind.prefix}: it names files, in a column file "
-                "(or name, filename, path, image).",
+            message = (
+                f"{table} labels positions: for {kind.prefix}: it names files, in a column file (or name, filename, path, image)."
             )
+            raise BadInput("missing", "file", message)
         if not (places := inputs.find(key)):
             missing.append(key)
         for place in places:
             if words.setdefault(place, label) != label:
-                raise BadInput(
-                    "duplicate", "file", f"{table} labels {files[place].name} twice, as {words[place]!r} and {label!r}: keep one."
-                )
+                message = f"{table} labels {files[place].name} twice, as {words[place]!r} and {label!r}: keep one."
+                raise BadInput("duplicate", "file", message)
     if not words:
-        raise BadInput(
-            "not-found", "files", f"{table}: none of its {len(missing)} files is in {folder} (first: {missing[0]}); check both."
-        )
+        message = f"{table}: none of its {len(missing)} files is in {folder} (first: {missing[0]}); check both."
+        raise BadInput("not-found", "files", message)
     numbers, classes = _class_numbers(words, table)
     without = [file.name for place, file in enumerate(files) if place not in numbers]
     skipped += [Skipped(name, f"no label in {table.name}", named=True) for name in without]
@@ -181,9 +174,8 @@ def _entries(kind: Kind, folder: Path) -> list[Path]:
     try:
         return sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=lambda entry: entry.name)
     except OSError as error:
-        raise BadInput(
-            "unreadable", "data", f"{kind.prefix}:{folder} cannot be read: {error.strerror}; check its permissions."
-        ) from error
+        message = f"{kind.prefix}:{folder} cannot be read: {error.strerror}; check its permissions."
+        raise BadInput("unreadable", "data", message) from error
 
 
 def _plain(kind: Kind, folder: Path, root: Path, label: int | None, skipped: list[Skipped]) -> list[File]:
@@ -221,9 +213,8 @@ class _Decoder(Protocol[G]):
 def refuse(skipped: Sequence[Skipped]) -> None:
     if skipped:
         more = f" (and {len(skipped) - 1} more)" if len(skipped) > 1 else ""
-        raise BadInput(
-            "unreadable", "strict", f"{skipped[0].file}: {skipped[0].reason}{more}; repair or remove it, or leave out --strict."
-        )
+        message = f"{skipped[0].file}: {skipped[0].reason}{more}; repair or remove it, or leave out --strict."
+        raise BadInput("unreadable", "strict", message)
 
 
 def decode_all(files: Sequence[F], decoder: _Decoder[F], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
@@ -315,9 +306,8 @@ class FolderSource(Source):
             try:
                 row[...] = decoded()[0]
             except Unusable as error:
-                raise BadInput(
-                    "changed", "file", f"{file.path} can no longer be read ({error}); leave the folder alone during a run."
-                ) from error
+                message = f"{file.path} can no longer be read ({error}); leave the folder alone during a run."
+                raise BadInput("changed", "file", message) from error
             if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:
                 message = f"{file.path} has changed since the folder was opened; leave the folder alone during a run."
                 raise BadInput("changed", "file", message)

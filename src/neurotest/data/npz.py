@@ -45,23 +45,20 @@ def _check_label_type(archive: zipfile.ZipFile, name: str | None, what: str) -> 
         return
     with opened(archive, name, f"{what}: {name}", text=True) as (_, header):
         if header.dtype.kind in "US":
-            raise BadInput(
-                "wrong-type",
-                "labels",
+            message = (
                 f"{what}: {name} holds text, but labels are class numbers: save np.unique(y, return_inverse=True)[1], and the "
-                "names in their order for --classes FILE.",
+                "names in their order for --classes FILE."
             )
+            raise BadInput("wrong-type", "labels", message)
 
 
 def _open(path: Path) -> zipfile.ZipFile:
     if path.is_dir():
-        raise BadInput(
-            "not-a-file", "data", f"npz:{path} is a folder; npz: reads a file. For a folder of images write dir:{path}"
-        )
+        message = f"npz:{path} is a folder; npz: reads a file. For a folder of images write dir:{path}"
+        raise BadInput("not-a-file", "data", message)
     if not path.is_file():
-        raise BadInput(
-            "not-found", "data", f"npz:{path}: there is no such file; check the path (it is relative to {Path.cwd()})."
-        )
+        message = f"npz:{path}: there is no such file; check the path (it is relative to {Path.cwd()})."
+        raise BadInput("not-found", "data", message)
     with open(path, "rb") as start:
         magic = start.read(6)
     if magic == MAGIC:
@@ -82,9 +79,8 @@ def _choose(archive: zipfile.ZipFile, words: list[str], path: Path) -> tuple[str
             message = f"npz:{path} has no array x, only {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS"
             raise BadInput("not-found", "x", message)
     if len(names) > 2:
-        raise BadInput(
-            "syntax", "data", f"npz:{path}#{','.join(words)}: expected #x, #x,y or #x,y,nhwc with the names of the arrays."
-        )
+        message = f"npz:{path}#{','.join(words)}: expected #x, #x,y or #x,y,nhwc with the names of the arrays."
+        raise BadInput("syntax", "data", message)
     for name in names:
         if name not in arrays:
             raise BadInput("unknown-name", "array", f"npz:{path} has no array named {name!r}. {near(name, arrays)}")
@@ -99,9 +95,8 @@ def _check_inputs(header: Header, what: str, name: str, nhwc: bool) -> None:
         message = f"{what}: {name} has shape {header.shape}; expected (count, channels, height, width) or (count, features)."
         raise BadInput("wrong-shape", "data", message)
     if nhwc and len(header.shape) != 4:
-        raise BadInput(
-            "wrong-shape", "nhwc", f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}."
-        )
+        message = f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}."
+        raise BadInput("wrong-shape", "nhwc", message)
     check_input_dtype(header.dtype, f"{what}: {name}", header.shape)
 
 
@@ -138,9 +133,8 @@ def check_size(what: str, promised: int, stored: int, *, compressed: bool, neede
     """`promised` bytes by the header, `stored` in the file, `needed` in memory, `disk` on the disk."""
     possible = promised <= stored * DEFLATE if compressed else promised == stored
     if not possible:
-        raise BadInput(
-            "damaged", "size", f"{what}: its header promises {promised} bytes, the file holds {stored}: damaged? Fetch it again."
-        )
+        message = f"{what}: its header promises {promised} bytes, the file holds {stored}: damaged? Fetch it again."
+        raise BadInput("damaged", "size", message)
     _check_needed(what, needed)
     check_unpacked(what, needed, disk)
 

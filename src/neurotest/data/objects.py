@@ -115,9 +115,8 @@ def _numbered(labels: Any, count: int) -> tuple[Array | None, tuple[str, ...] | 
         try:
             values = np.asarray([int(value) for value in values])
         except (TypeError, ValueError) as error:
-            raise BadInput(
-                "wrong-type", "labels", f"labels: {error}; expected class numbers or class names, one for each of {count} inputs."
-            ) from None
+            message = f"labels: {error}; expected class numbers or class names, one for each of {count} inputs."
+            raise BadInput("wrong-type", "labels", message) from None
     return values, None
 
 
@@ -129,9 +128,8 @@ def _batches(loader: Iterable[Any], wanted: Wanted) -> tuple[Array, Array | None
     for batch in loader:
         x, y = _split(batch)
         if (array := _as_array(x)) is None:
-            raise BadInput(
-                "wrong-type", "batches", f"the loader gives batches of {type(x).__name__}: expected tensors (count, ...)."
-            )
+            message = f"the loader gives batches of {type(x).__name__}: expected tensors (count, ...)."
+            raise BadInput("wrong-type", "batches", message)
         inputs.append(array)
         labels += [] if y is None else [np.asarray(_as_array(y))]
         count += len(array)
@@ -190,12 +188,11 @@ def _first(items: Any) -> Any:
     try:
         return items[0]
     except ImportError as error:  # Hugging Face decodes sound by a package of its own
-        raise BadInput(
-            "unreadable",
-            "item",
+        message = (
             f"the first item cannot be decoded ({reason(error)}). Sound of Hugging Face is read without further packages after "
-            'dataset.cast_column("audio", datasets.Audio(decode=False)).',
-        ) from error
+            'dataset.cast_column("audio", datasets.Audio(decode=False)).'
+        )
+        raise BadInput("unreadable", "item", message) from error
 
 
 def _labels(items: Any, item: Any, count: int) -> list[Any] | None:
@@ -254,12 +251,11 @@ class DatasetSource(Source):
         self._items, self._at = items, np.arange(count)
         again = _one(_split(items[0])[0], 0)
         if content_ids(first[None])[0] != content_ids(again[None])[0]:
-            raise BadInput(
-                "changed",
-                "dataset",
+            message = (
                 f"the dataset gives another input of {shape_text(first.shape)} each time it is asked for the first one: turn off "
-                "its random augmentation.",
+                "its random augmentation."
             )
+            raise BadInput("changed", "dataset", message)
 
     def _rows(self, index: npt.NDArray[np.int64]) -> Array:
         rows = [_one(_split(self._items[number])[0], number, self.shape) for number in self._at[index].tolist()]

@@ -181,9 +181,8 @@ def check_footer(file: int, what: str) -> None:
     end = os.pread(file, 8, max(0, length - 8))
     size = int.from_bytes(end[:4], "little") if end[4:] == b"PAR1" else 0  # pyarrow says what it is instead
     if size > min(FOOTER, length):
-        raise BadInput(
-            "too-large", "footer", f"{what}: its footer has {size:,} bytes, at most {min(FOOTER, length):,} are read: {AGAIN}"
-        )
+        message = f"{what}: its footer has {size:,} bytes, at most {min(FOOTER, length):,} are read: {AGAIN}"
+        raise BadInput("too-large", "footer", message)
     if size > SMALL:
         try:
             _Struct(os.pread(file, size, length - 8 - size)).read()
@@ -208,9 +207,8 @@ def check_writer(created_by: str | None, what: str) -> None:
     version = re.match(r"\s*parquet-mr version (\d{1,4})\.(\d{1,4})\.(\d{1,4})(?!\d)", name)
     if "parquet-mr" in name and (version is None or tuple(map(int, version.groups())) < PADDED):
         least = ".".join(map(str, PADDED))
-        raise BadInput(
-            "unsupported", "writer", f"{what} was written by parquet-mr before {least} (or does not say its version): {AGAIN}"
-        )
+        message = f"{what} was written by parquet-mr before {least} (or does not say its version): {AGAIN}"
+        raise BadInput("unsupported", "writer", message)
 
 
 def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, what: str) -> int:
@@ -262,9 +260,8 @@ def _check_encodings(page: _Page, schema: Any, what: str) -> None:
         raise BadInput("unsupported", "encoding", message)
     depths = (schema.max_definition_level, schema.max_repetition_level)
     if any(depth and encoding != RLE for depth, encoding in zip(depths, page.level_encodings, strict=False)):
-        raise BadInput(
-            "unsupported", "levels", f"{what} has levels in an encoding that is out of use (only RLE is read): {AGAIN}"
-        )
+        message = f"{what} has levels in an encoding that is out of use (only RLE is read): {AGAIN}"
+        raise BadInput("unsupported", "levels", message)
 
 
 def _pages(file: int, leaf: Any, what: str) -> list[_Page]:
@@ -286,9 +283,8 @@ def _pages(file: int, leaf: Any, what: str) -> list[_Page]:
         if at > end:
             raise BadInput("damaged", "page", f"{what} has a page that ends behind its column: {AGAIN}")
         if len(pages) > PAGES:
-            raise BadInput(
-                "too-large", "pages", f"{what} has more than {PAGES:,} pages in a row group: write it again with larger pages."
-            )
+            message = f"{what} has more than {PAGES:,} pages in a row group: write it again with larger pages."
+            raise BadInput("too-large", "pages", message)
     return pages
 
 

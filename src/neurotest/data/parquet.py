@@ -58,9 +58,8 @@ def _choose(names: list[str], columns: list[str], what: str) -> tuple[str, str |
         return columns[0], columns[1] if len(columns) > 1 else None, columns[2] if len(columns) > 2 else _known(names, ID_KEYS)
     image = _known(names, INPUT_KEYS)
     if image is None:
-        raise BadInput(
-            "not-found", "image", f"{what} has no image column, only {', '.join(names)}: name it, parquet:FILE#IMAGE,LABEL"
-        )
+        message = f"{what} has no image column, only {', '.join(names)}: name it, parquet:FILE#IMAGE,LABEL"
+        raise BadInput("not-found", "image", message)
     return image, _known(names, LABEL_KEYS), _known([name for name in names if name != image], ID_KEYS)
 
 
@@ -92,9 +91,8 @@ class _Table:
                 if schema is None:
                     schema, self.names, self.about = opened.schema_arrow, names, opened.schema_arrow.metadata or {}
                 elif names != self.names:
-                    raise BadInput(
-                        "conflict", "columns", f"{what}: {file.name} has other columns than {files[0].name}: keep them apart."
-                    )
+                    message = f"{what}: {file.name} has other columns than {files[0].name}: keep them apart."
+                    raise BadInput("conflict", "columns", message)
                 for group in range(metadata.num_row_groups):
                     self.groups.append((number, group))
                     counts.append(metadata.row_group(group).num_rows)
@@ -179,9 +177,8 @@ def _part(column: str, kind: Any, what: str) -> tuple[str, Any]:
     if _is_list(kind) and not pa.types.is_primitive(inner):  # cells of text in lists have no bound
         raise BadInput("wrong-type", "lists", f"{what} holds lists of {_short(inner)}: expected numbers.")
     if pa.types.is_nested(inner):
-        raise BadInput(
-            "wrong-type", "column", f"{what} holds {_short(kind)}: expected pictures as bytes, lists of numbers, or tensors."
-        )
+        message = f"{what} holds {_short(kind)}: expected pictures as bytes, lists of numbers, or tensors."
+        raise BadInput("wrong-type", "column", message)
     return column, kind
 
 
@@ -377,9 +374,8 @@ def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, t
         kind = part.type
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
         if part.null_count:
-            raise BadInput(
-                "missing", "labels", f"{what}: the column {column} has gaps: every row needs a label, or leave the column out."
-            )
+            message = f"{what}: the column {column} has gaps: every row needs a label, or leave the column out."
+            raise BadInput("missing", "labels", message)
         if not (text or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             message = f"{what}: the column {column} holds {_short(kind)}: labels are class numbers or class names."
             raise BadInput("wrong-type", "labels", message)
@@ -407,9 +403,8 @@ class _Texts:
 
         _check_text(column, self.what)
         if pa.types.is_nested(column.type) and not pa.types.is_dictionary(column.type):
-            raise BadInput(
-                "wrong-type", "column", f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers."
-            )
+            message = f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers."
+            raise BadInput("wrong-type", "column", message)
         with reading(self.what, KIND, hint=AGAIN):
             coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             indices = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy()

@@ -39,9 +39,8 @@ def find_files(where: str, suffix: str, prefix: str) -> list[Path]:
         files = [file for pattern in _braces(str(path)) for file in _matching(pattern)]
     files = [file for file in files if not file.is_dir()]
     if not files:
-        raise BadInput(
-            "not-found", "files", f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()})."
-        )
+        message = f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()})."
+        raise BadInput("not-found", "files", message)
     if others := [file for file in files if not file.is_file()]:
         message = f"{prefix}:{others[0]} is a pipe, a device or a link to nothing; {suffix} files are read: remove it."
         raise BadInput("not-a-file", "files", message)
@@ -109,12 +108,11 @@ class Format:
                 raise BadInput("conflict", "picture", f"{name} is a picture, the first input holds values: keep them apart.")
             values = _arranged(as_inputs(content[None], name)[0], self.shape, name)
             if values.shape != self.shape or values.dtype != self.dtype:
-                raise BadInput(
-                    "wrong-shape",
-                    "input",
+                message = (
                     f"{name} holds {shape_text(values.shape)} {values.dtype}, the first input {shape_text(self.shape)} "
-                    f"{self.dtype}: all must be alike; resize or leave it out.",
+                    f"{self.dtype}: all must be alike; resize or leave it out."
                 )
+                raise BadInput("wrong-shape", "input", message)
             return values
         if not isinstance(content, bytes):
             raise BadInput("conflict", "values", f"{name} holds values, the first input is a picture: keep them apart.")

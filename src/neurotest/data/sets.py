@@ -36,9 +36,8 @@ def _open_zoo(rest: str, wanted: Wanted) -> Source:
         message = f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *registry.entries('split')])}"
         raise BadInput("unknown-name", "split", message)
     if not re.fullmatch(r"\d{1,18}", seed):
-        raise BadInput(
-            "out-of-range", "seed", f"zoo:{rest}: seed {seed!r}; expected an integer of at least 0, such as zoo:{name}/{split}@0"
-        )
+        message = f"zoo:{rest}: seed {seed!r}; expected an integer of at least 0, such as zoo:{name}/{split}@0"
+        raise BadInput("out-of-range", "seed", message)
     source: Source = registry.find("split", split).make(source=_plain(name, "test", Wanted()), seed=int(seed))
     source.spec = f"zoo:{rest}"
     return source

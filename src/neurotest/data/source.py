@@ -241,12 +241,11 @@ class Source:
 
     def _check_originals(self, originals: Source) -> None:
         if (len(originals), originals.shape) != (len(self), self.shape):
-            raise BadInput(
-                "wrong-count",
-                "originals",
+            message = (
                 f"{originals.what} has {len(originals)} inputs of {shape_text(originals.shape)}: as originals of {self.what} "
-                f"there must be {len(self)} of {shape_text(self.shape)}, in the same order.",
+                f"there must be {len(self)} of {shape_text(self.shape)}, in the same order."
             )
+            raise BadInput("wrong-count", "originals", message)
 
     def _checked(self, index: npt.ArrayLike) -> npt.NDArray[np.int64]:
         indices = np.asarray(index)
@@ -336,9 +335,8 @@ def _column(labels: npt.ArrayLike, count: int, what: str) -> Array:
         message = f"{what}: labels of shape {numbers.shape}; expected one class number per input, ({count},){hint}."
         raise BadInput("wrong-shape", "labels", message)
     if len(numbers) != count:
-        raise BadInput(
-            "wrong-count", "labels", f"{what}: {len(numbers)} labels for {count} inputs; each input needs exactly one."
-        )
+        message = f"{what}: {len(numbers)} labels for {count} inputs; each input needs exactly one."
+        raise BadInput("wrong-count", "labels", message)
     return numbers
 
 
@@ -349,9 +347,8 @@ def _quantities(labels: npt.ArrayLike, count: int, what: str) -> npt.NDArray[np.
         return None
     if not np.isfinite(numbers).all():
         first = int(np.argmin(np.isfinite(numbers)))
-        raise BadInput(
-            "not-finite", "labels", f"{what}: the label of input {first} is {numbers[first]}: repair or leave out such inputs."
-        )
+        message = f"{what}: the label of input {first} is {numbers[first]}: repair or leave out such inputs."
+        raise BadInput("not-finite", "labels", message)
     return numbers
 
 

@@ -53,9 +53,8 @@ def get(folder: Path | None, progress: Progress | None = None) -> Path:
         return place
     folder = folder or _material()
     if folder is None:
-        raise BadInput(
-            "missing", "from", f"{NAME} is not fetched: get AudioMNIST from {WHERE} and name its folder `data` with --from DIR."
-        )
+        message = f"{NAME} is not fetched: get AudioMNIST from {WHERE} and name its folder `data` with --from DIR."
+        raise BadInput("missing", "from", message)
     for number, split in enumerate(TAKES, start=1):
         x, y = _decoded(folder, split)
         with files.whole(_kept(split)) as part, open(part, "wb") as out:
@@ -81,12 +80,11 @@ def _arrays(split: str, wanted: Wanted, spec: str) -> tuple[Array, NDArray[np.in
         return source.read(np.arange(len(source))), source.labels
     folder = _material()
     if folder is None:
-        raise BadInput(
-            "not-found",
-            "data",
+        message = (
             f"{spec}: AudioMNIST is not in {_kept(split).parent}: get it from {WHERE} and run `neurotest data get {NAME} --from "
-            "DIR`.",
+            "DIR`."
         )
+        raise BadInput("not-found", "data", message)
     return _decoded(folder, split)
 
 
@@ -110,9 +108,8 @@ def _take(folder: Path, name: str) -> NDArray[np.int16]:
 
     file = next((folder / (name + ending) for ending in ENDINGS if (folder / (name + ending)).is_file()), None)
     if file is None:
-        raise BadInput(
-            "not-found", "files", f"{folder}: {name}{ENDINGS[0]} of AudioMNIST is missing; get the whole set from {WHERE}."
-        )
+        message = f"{folder}: {name}{ENDINGS[0]} of AudioMNIST is missing; get the whole set from {WHERE}."
+        raise BadInput("not-found", "files", message)
     try:
         about = soundfile.info(file)
         if about.frames * about.channels > LONGEST * RATES[1]:

@@ -83,12 +83,11 @@ def _check_rate(source: Source, preprocess: Preprocess | None) -> None:
         message = f"{source.what} holds 16-bit samples, that is sound: say how many there are a second, --rate 16000."
         raise BadInput("missing", "rate", message)
     if source.rate is not None and rate is not None and source.rate != rate:
-        raise BadInput(
-            "conflict",
-            "rate",
+        message = (
             f"{source.what} has {source.rate} samples a second, the target takes {rate}: bring it at that rate, or as files "
-            "(wav:FOLDER), which are resampled.",
+            "(wav:FOLDER), which are resampled."
         )
+        raise BadInput("conflict", "rate", message)
     source.rate = source.rate or rate
 
 

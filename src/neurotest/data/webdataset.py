@@ -43,9 +43,8 @@ def _open_webdataset(rest: str, wanted: Wanted) -> Source:
     parts = [name.lower() for name in names]
     what = f"{KIND}:{where}"
     if len(parts) > 2:
-        raise BadInput(
-            "syntax", "data", f"{KIND}:{rest}: expected #IMAGE or #IMAGE,LABEL with the endings of the parts, such as #jpg,cls."
-        )
+        message = f"{KIND}:{rest}: expected #IMAGE or #IMAGE,LABEL with the endings of the parts, such as #jpg,cls."
+        raise BadInput("syntax", "data", message)
     files = find_files(where, ".tar", KIND)
     inputs = (parts[0],) if parts else INPUTS
     labels = (parts[1],) if len(parts) > 1 else () if parts else LABELS
@@ -127,14 +126,12 @@ class _Index:
             try:
                 self._open[file] = open(self.files[file], "rb")  # noqa: SIM115
             except OSError as error:
-                raise BadInput(
-                    "unreadable", "file", f"{self.files[file]} can no longer be read ({reason(error)}): leave it alone meanwhile."
-                ) from error
+                message = f"{self.files[file]} can no longer be read ({reason(error)}): leave it alone meanwhile."
+                raise BadInput("unreadable", "file", message) from error
         content = os.pread(self._open[file].fileno(), size, offset)
         if len(content) != size:
-            raise BadInput(
-                "changed", "file", f"{self.files[file]} has become shorter since it was opened: leave it alone meanwhile."
-            )
+            message = f"{self.files[file]} has become shorter since it was opened: leave it alone meanwhile."
+            raise BadInput("changed", "file", message)
         return content
 
     def labels(self, what: str) -> tuple[npt.NDArray[np.int64] | None, tuple[str, ...] | None]:
@@ -158,9 +155,8 @@ class _Index:
             words = text.decode().strip()
             value = json.loads(words) if place.ending == "json" else words
         except ValueError as error:
-            raise BadInput(
-                "unreadable", "label", f"{what}: its {place.ending} cannot be read ({reason(error)}): repair or leave it out."
-            ) from error
+            message = f"{what}: its {place.ending} cannot be read ({reason(error)}): repair or leave it out."
+            raise BadInput("unreadable", "label", message) from error
         if isinstance(value, dict):
             value = next((value[key] for key in LABEL_KEYS if key in value), None)
         if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 18:

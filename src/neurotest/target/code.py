@@ -34,12 +34,10 @@ class _TextLoader(SourceFileLoader):
         content, file = self.get_data(path), Path(path).resolve()
         digest = hashlib.sha256(content).hexdigest()
         if (expected := (_expected.get() or {}).get(file, digest)) != digest:
-            raise BadInput(
-                "changed",
-                "code",
-                f"the code: {file} has changed while it was opened (sha256 {digest[:16]} now, {expected[:16]} before): "
-                "try again.",
+            message = (
+                f"the code: {file} has changed while it was opened (sha256 {digest[:16]} now, {expected[:16]} before): try again."
             )
+            raise BadInput("changed", "code", message)
         _ran[file] = digest
         code: CodeType = self.source_to_code(content, path)
         return code

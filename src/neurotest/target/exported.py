@@ -49,13 +49,11 @@ def _from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     try:
         network, sizes, training = _read(path)
     except program.Inputs as error:
-        raise BadInput(
-            "unsupported", "inputs", f"pt2:{place} takes {error} inputs; neurotest tests networks that take one tensor of inputs."
-        ) from error
+        message = f"pt2:{place} takes {error} inputs; neurotest tests networks that take one tensor of inputs."
+        raise BadInput("unsupported", "inputs", message) from error
     except program.Outputs as error:
-        raise BadInput(
-            "unsupported", "outputs", f"pt2:{place} returns {error}; wrap it in a module that returns logits (n, classes)."
-        ) from error
+        message = f"pt2:{place} returns {error}; wrap it in a module that returns logits (n, classes)."
+        raise BadInput("unsupported", "outputs", message) from error
     except (Refused, Malformed) as error:
         if not trust_pickle:
             raise BadInput("unsupported", "target", _refusal(path, error)) from error
@@ -84,9 +82,8 @@ def _read(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
     except UnicodeDecodeError as error:
         raise Malformed(f"its text is no UTF-8: {_first(error)}") from error
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError) as error:
-        raise BadInput(
-            "damaged", "target", f"pt2:{path} cannot be read ({_first(error)}): damaged, or no archive of torch.export.save."
-        ) from error
+        message = f"pt2:{path} cannot be read ({_first(error)}): damaged, or no archive of torch.export.save."
+        raise BadInput("damaged", "target", message) from error
     return network, content.sizes, any(_trains(node.function, node.args, node.kwargs) for node in content.nodes)
 
 
@@ -135,9 +132,8 @@ def _sizes(exported: ExportedProgram, path: Path) -> tuple[int | None, ...]:
 def _shape(sizes: tuple[int | None, ...], place: str) -> tuple[int, ...] | None:
     """The size of one input; None where it may vary."""
     if not sizes:
-        raise BadInput(
-            "unsupported", "shape", f"pt2:{place} takes a single number; neurotest tests networks that take one tensor of inputs."
-        )
+        message = f"pt2:{place} takes a single number; neurotest tests networks that take one tensor of inputs."
+        raise BadInput("unsupported", "shape", message)
     batch, *rest = sizes
     if batch is not None:
         message = f"pt2:{place} was exported for batches of exactly {batch}: export it again with a dynamic batch: {DYNAMIC}"
@@ -189,9 +185,8 @@ def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...], source
     except BadInput:
         raise
     except Exception as error:  # an operator may complain in any way about what it is given
-        raise BadInput(
-            "failed", "size", f"{source}:{place} does not run on inputs of size {'x'.join(map(str, shape))}: {_first(error)}"
-        ) from error
+        message = f"{source}:{place} does not run on inputs of size {'x'.join(map(str, shape))}: {_first(error)}"
+        raise BadInput("failed", "size", message) from error
 
 
 def rehearse_sizes(network: parts.Exported, shape: tuple[int, ...]) -> None:

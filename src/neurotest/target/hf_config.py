@@ -54,19 +54,17 @@ _BUILD = "build it in py:FILE:build, if you trust it."
 def check(config: Mapping[str, Any], place: str) -> dict[str, Any]:
     """The configuration without what nobody needs; refused if it could run code, or reach a file or the network."""
     if "auto_map" in config:
-        raise BadInput(
-            "untrusted", "auto_map", f"hf:{place} brings code of its own (auto_map in config.json), which is not run: {_BUILD}"
-        )
+        message = f"hf:{place} brings code of its own (auto_map in config.json), which is not run: {_BUILD}"
+        raise BadInput("untrusted", "auto_map", message)
     if "quantization_config" in config:
         raise BadInput("unsupported", "quantised", f"hf:{place} is quantised, which is not supported: save it in float32.")
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in IMAGES | AUDIO:
-        raise BadInput(
-            "unsupported",
-            "model_type",
+        message = (
             f"hf:{place}: model_type={str(kind)[:80]!r} in config.json is not supported: it may load other files. "
-            f"Supported: {', '.join(sorted(IMAGES | AUDIO))}. For another one {_BUILD}",
+            f"Supported: {', '.join(sorted(IMAGES | AUDIO))}. For another one {_BUILD}"
         )
+        raise BadInput("unsupported", "model_type", message)
     return _Check(place).mapping(config, "", 0)
 
 

@@ -111,9 +111,8 @@ def _built(build: Any, spec: str, options: dict[str, Any], weights: Path | None)
             with offline():
                 module: nn.Module = build(**options)
         except Exception as error:  # some entries are no networks of pictures, or need further packages
-            raise BadInput(
-                "failed", "target", f"{spec} cannot be built: {type(error).__name__}: {str(error).splitlines()[0]:.200}"
-            ) from error
+            message = f"{spec} cannot be built: {type(error).__name__}: {str(error).splitlines()[0]:.200}"
+            raise BadInput("failed", "target", message) from error
     return module.eval()
 
 

@@ -119,9 +119,8 @@ def _loaded(config: dict[str, Any], images: bool, files: list[Path], inputs: Inp
     except BadInput:
         raise
     except Exception as error:  # damaged configurations make it raise anything
-        raise BadInput(
-            "unreadable", "target", f"hf:{folder} cannot be loaded by transformers {transformers.__version__}: {reason(error)}"
-        ) from error
+        message = f"hf:{folder} cannot be loaded by transformers {transformers.__version__}: {reason(error)}"
+        raise BadInput("unreadable", "target", message) from error
     finally:
         transformers.utils.logging.set_verbosity(level)
     missing = sorted(about.get("missing_keys") or ())
@@ -241,12 +240,11 @@ def audio_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, d
                 mean=float(processor["mean"]) if normalise else 0.0, scale=2 * float(processor["std"]) if normalise else 1.0,
             )  # fmt: skip
         else:
-            raise BadInput(
-                "unsupported",
-                "features",
+            message = (
                 f"hf:{folder} hears features of a {kind[:100]}: raw sound (Wav2Vec2FeatureExtractor) and ASTFeatureExtractor are "
-                "supported; for others build the network with its features inside in py:FILE:build.",
+                "supported; for others build the network with its features inside in py:FILE:build."
             )
+            raise BadInput("unsupported", "features", message)
     return inputs, {"bounds": (-1.0, 1.0), "preprocess": Preprocess(rate=rate)}
 
 

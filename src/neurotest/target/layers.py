@@ -150,12 +150,11 @@ class Survey:
             unread = f" ({self.hidden} run where they cannot be read: in scripted or custom code, or not one row per input)"
         named = [layer.name for layer in self.everything if layer.name and layer.alias is None]
         glob = f"name layers with --layers GLOB, for example {named[-1]!r}" if named else "it has no layer that can be named"
-        raise BadInput(
-            "empty",
-            "layers",
+        message = (
             f"layers={preset!r}: no module or function of this network gives such an output{unread}; "
-            f"{f'use --layers {works}' if works else glob}. Methods that look only at inputs and outputs need no layers.",
+            f"{f'use --layers {works}' if works else glob}. Methods that look only at inputs and outputs need no layers."
         )
+        raise BadInput("empty", "layers", message)
 
     def _every(self) -> tuple[Layer, ...]:
         """What DeepXplore and DeepSensor count: convolutions and dense layers (with their activation where that follows at once),
@@ -180,9 +179,8 @@ class Survey:
         weighted = [layer.time for layer in self.layers if layer.made_by in KINDS["pre_activation"]]
         before = [layer for layer in self.layers if min(weighted) <= layer.time < last.time and layer.name]
         if not before:
-            raise BadInput(
-                "empty", "layers", "layers='encoder': this network has no hidden layer; name a layer with --layers GLOB."
-            )
+            message = "layers='encoder': this network has no hidden layer; name a layer with --layers GLOB."
+            raise BadInput("empty", "layers", message)
         return before[-1]
 
     def _features(self, *, last: bool = False) -> Layer:

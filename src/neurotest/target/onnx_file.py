@@ -44,13 +44,11 @@ def _from_onnx(place: str) -> Target:
     try:
         network = parts.build(*onnx_graph.read(model, opset))
     except onnx_graph.NoOperator as error:
-        raise BadInput(
-            "unsupported", "operator", f"onnx:{place} uses the operator {error}, which is not supported: {_WAY_OUT}."
-        ) from error
+        message = f"onnx:{place} uses the operator {error}, which is not supported: {_WAY_OUT}."
+        raise BadInput("unsupported", "operator", message) from error
     except (Malformed, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(
-            "damaged", "target", f"onnx:{place} cannot be read as a network: {reason(error)}. Is it damaged?"
-        ) from error
+        message = f"onnx:{place} cannot be read as a network: {reason(error)}. Is it damaged?"
+        raise BadInput("damaged", "target", message) from error
     network.eval()
     network._exported_check = partial(_rehearse, network, place)
     if shape is not None:
@@ -66,9 +64,8 @@ def _rehearse(network: parts.Exported, place: str, shape: tuple[int, ...]) -> No
         rehearse(network, place, shape, "onnx")
     except BadInput as error:
         if isinstance(error.__cause__, Unsupported):
-            raise BadInput(
-                "unsupported", "operator", f"onnx:{place} uses {error.__cause__}, which is not supported: {_WAY_OUT}."
-            ) from error
+            message = f"onnx:{place} uses {error.__cause__}, which is not supported: {_WAY_OUT}."
+            raise BadInput("unsupported", "operator", message) from error
         raise
 
 
@@ -84,9 +81,8 @@ def _shape(graph: Any, place: str) -> tuple[int, ...] | None:
         raise BadInput("unsupported", "outputs", message)
     kind = inputs[0].type.tensor_type
     if kind.elem_type != 1:
-        raise BadInput(
-            "unsupported", "dtype", f"onnx:{place} takes inputs of ONNX type {kind.elem_type}, not float32: export it in float32."
-        )
+        message = f"onnx:{place} takes inputs of ONNX type {kind.elem_type}, not float32: export it in float32."
+        raise BadInput("unsupported", "dtype", message)
     sizes = [one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else None for one in kind.shape.dim]
     if not sizes:
         message = f"onnx:{place} takes a single number; neurotest tests networks that take one tensor of inputs."
@@ -110,9 +106,8 @@ def _compare(path: Path, x: Tensor, run: Callable[[Tensor], Any]) -> float:
         session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
         (theirs,) = session.run(None, {session.get_inputs()[0].name: x.detach().cpu().contiguous().numpy()})
     except Exception as error:  # its errors have no common class
-        raise BadInput(
-            "failed", "onnxruntime", f"onnx:{path}: onnxruntime cannot run it, so nothing could be compared: {reason(error)}"
-        ) from error
+        message = f"onnx:{path}: onnxruntime cannot run it, so nothing could be compared: {reason(error)}"
+        raise BadInput("failed", "onnxruntime", message) from error
     with torch.inference_mode():
         ours = run(x)
     ours = np.asarray(ours.detach().cpu().double() if isinstance(ours, Tensor) else ours, np.float64)
@@ -123,10 +118,9 @@ def _compare(path: Path, x: Tensor, run: Callable[[Tensor], Any]) -> float:
     size = max(float(np.abs(theirs).max(initial=0.0)), 1e-30)
     difference = float(np.abs(ours - theirs).max(initial=0.0)) / size
     if not difference <= TOLERANCE:
-        raise BadInput(
-            "changed",
-            "outputs",
+        message = (
             f"onnx:{path}: converted to torch it gives other answers than onnxruntime on these inputs (they differ by "
-            f"{100 * difference:.2g} % of the largest output), so nothing measured on it would be true of the file.",
+            f"{100 * difference:.2g} % of the largest output), so nothing measured on it would be true of the file."
         )
+        raise BadInput("changed", "outputs", message)
     return difference

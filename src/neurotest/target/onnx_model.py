@@ -36,9 +36,8 @@ def _unpacked(path: Path) -> Any:
 
     size = path.stat().st_size
     if size > LARGEST_FILE:
-        raise BadInput(
-            "too-large", "file", f"onnx:{path} is larger than an ONNX file can be ({LARGEST_FILE >> 30} GB without its weights)."
-        )
+        message = f"onnx:{path} is larger than an ONNX file can be ({LARGEST_FILE >> 30} GB without its weights)."
+        raise BadInput("too-large", "file", message)
     check_unpacked(f"onnx:{path}", size, on_disk(path))
     with reading(path, "an ONNX file", hint="It is damaged or something else."):
         content = path.read_bytes()
@@ -78,9 +77,8 @@ def _check_messages(content: memoryview, kind: Any, what: str) -> None:
             else:
                 raise ValueError(f"a field of wire type {wire}")
             if messages > MOST_MESSAGES:
-                raise BadInput(
-                    "too-large", "nodes", f"{what} holds more than {MOST_MESSAGES:,} nodes, attributes and names: {DAMAGED}."
-                )
+                message = f"{what} holds more than {MOST_MESSAGES:,} nodes, attributes and names: {DAMAGED}."
+                raise BadInput("too-large", "nodes", message)
             if numbers > MOST_NUMBERS:
                 message = f"{what} holds more than {MOST_NUMBERS:,} bytes of integers one by one: export them as raw data."
                 raise BadInput("too-large", "integers", message)
@@ -150,9 +148,8 @@ def _check_outside(model: Any, path: Path) -> None:
     """Refuse weights in files of which more would be read than the tensors need, or than is on the disk."""
     for sparse in _sparse(model.graph):
         if any(_is_outside(tensor) for tensor in (sparse.values, sparse.indices)):
-            raise BadInput(
-                "untrusted", "sparse", f"onnx:{path}: a sparse weight names a file, which is not read: export it dense."
-            )
+            message = f"onnx:{path}: a sparse weight names a file, which is not read: export it dense."
+            raise BadInput("untrusted", "sparse", message)
     places = [_place_of(tensor, path) for tensor in _all_tensors(model) if _is_outside(tensor)]
     if places:
         stored = sum(on_disk(file) for file in {place.file for place in places})
@@ -176,20 +173,18 @@ def _place_of(tensor: Any, path: Path) -> _Place:
         raise BadInput("not-found", "location", f"{what}: the file {location!r:.200} with its weights is not beside it.")
     if tensor.data_type not in TYPES or any(side < 0 for side in tensor.dims):
         form = f"type {tensor.data_type} and shape {list(tensor.dims)!s:.80}"
-        raise BadInput(
-            "unsupported", "weights", f"{what}: {tensor.name!r:.80} has {form}, which is not read: export it in float32."
-        )
+        message = f"{what}: {tensor.name!r:.80} has {form}, which is not read: export it in float32."
+        raise BadInput("unsupported", "weights", message)
     there = (folder / file).stat().st_size
     offset = _number(entries.get("offset", "0"))
     length = _number(entries.get("length", str(there - offset)))
     size = math.prod(tensor.dims) * TYPES[tensor.data_type].itemsize
     if length != size or offset + length > there:
-        raise BadInput(
-            "damaged",
-            "weights",
+        message = (
             f"{what}: {tensor.name!r:.80} needs {size:,} bytes by its shape; it names {length:,} from {offset:,} on of the "
-            f"{there:,} in {location!r:.200}. Are all files those of one export?",
+            f"{there:,} in {location!r:.200}. Are all files those of one export?"
         )
+        raise BadInput("damaged", "weights", message)
     return _Place(folder / file, offset, size)
 
 
@@ -226,9 +221,8 @@ def _inlined(model: Any, path: Path) -> Any:
     with reading(path, "an ONNX file"):
         model = inliner.inline_local_functions(model)
     if not model.graph.node:  # so it answers if the result is too large for a protocol buffer
-        raise BadInput(
-            "damaged", "graph", f"onnx:{path} holds no graph once its functions stand where they are called: {DAMAGED}."
-        )
+        message = f"onnx:{path} holds no graph once its functions stand where they are called: {DAMAGED}."
+        raise BadInput("damaged", "graph", message)
     _check_outside(model, path)
     return model
 

@@ -338,12 +338,11 @@ class Probe:
             place = name.removesuffix("()").rpartition("_")[0]
             ran, expected = counts.get(place, 0), self.target.survey().functions[place]
             if ran != expected:
-                raise BadInput(
-                    "changed",
-                    "layer",
+                message = (
                     f"layer {name!r}: {place!r} ran {ran} times for this batch and {expected} times when the network was "
-                    "surveyed, so the layer is not the same for every input: choose others with --layers.",
+                    "surveyed, so the layer is not the same for every input: choose others with --layers."
                 )
+                raise BadInput("changed", "layer", message)
 
 
 def _same(tensor: Tensor) -> Tensor:

@@ -60,12 +60,11 @@ class Profile:
     def check(self, target: Target) -> None:
         """Refuse a profile of another network, or of layers that `want` no longer stands for."""
         if self.fingerprint != target.fingerprint:
-            raise BadInput(
-                "changed",
-                "target",
+            message = (
                 f"the profile was made for another target ({self.fingerprint[:12]}, this one is {target.fingerprint[:12]}): "
-                "make a new one from this target's training data.",
+                "make a new one from this target's training data."
             )
+            raise BadInput("changed", "target", message)
         if self.layers and target.shape is not None:
             expected = {layer.name for layer in target.survey().find(self.want.layers)}
             if expected != set(self.layers):

@@ -65,9 +65,8 @@ def rehearse_apart(network: parts.Exported, what: str, shape: tuple[int, ...]) -
         raise BadInput("failed", "process", _sentence(what, -code, record))
     if code:
         why = record or f"exit code {code}"
-        raise BadInput(
-            "failed", "process", f"{what} could not be tried in a process of its own ({why}). Close other programs and try again."
-        )
+        message = f"{what} could not be tried in a process of its own ({why}). Close other programs and try again."
+        raise BadInput("failed", "process", message)
     if record == _PASSED:
         _notes.add(key)
         with suppress(NeurotestError):

@@ -62,9 +62,8 @@ class TargetSpec(TargetSettings):
         for name, value in values.items():
             plain = list(value) if isinstance(value, tuple) else value  # of a target that was never stored
             if not kinds.get(name, Kind()).fits_run(plain):
-                raise BadInput(
-                    "damaged", name, f"{where} describes its target with {name}={value!r}, which does not fit: it is damaged."
-                )
+                message = f"{where} describes its target with {name}={value!r}, which does not fit: it is damaged."
+                raise BadInput("damaged", name, message)
             values[name] = tuple(plain) if isinstance(plain, list) else plain
         return cls(**values)
 
@@ -82,9 +81,8 @@ class TargetSpec(TargetSettings):
     def open(self) -> Target:
         """Load the network; weights and code must be those that were described."""
         if self.spec is None:
-            raise BadInput(
-                "missing", "target", "the network was given in memory, by a Python program: pass it again as the target."
-            )
+            message = "the network was given in memory, by a Python program: pass it again as the target."
+            raise BadInput("missing", "target", message)
         self._check("weights", self.weights, self.sha256, "--weights FILE")
         option, hashes = shell("--target", self.spec), {}
         what = "the code" if self.spec.startswith("py:") else "the network"
@@ -104,16 +102,14 @@ class TargetSpec(TargetSettings):
         if file is None or expected is None:
             return
         if not Path(file).is_file():
-            raise BadInput(
-                "not-found", option, f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}."
-            )
+            message = f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}."
+            raise BadInput("not-found", option, message)
         if (actual := sha256(Path(file))) != expected:
-            raise BadInput(
-                "changed",
-                option,
+            message = (
                 f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
-                f"old file back or name it with {option}; a changed network needs a new run.",
+                f"old file back or name it with {option}; a changed network needs a new run."
             )
+            raise BadInput("changed", option, message)
 
 
 def _hash(file: Path) -> str:
@@ -209,13 +205,12 @@ def _reopened(description: TargetSpec, device: str, fingerprint: str, deviation:
             target = dataclasses.replace(description, device=device).open()
         target._steady, target.deviation = True, deviation  # where the work was begun, both were looked at
         if target.fingerprint != fingerprint:
-            raise BadInput(
-                "changed",
-                "target",
+            message = (
                 f"{description.spec} is another network in a worker than where the work was begun: its weights were changed "
                 "after it was loaded, or its code draws at random. Save the weights and name them with --weights, or use one "
-                "worker.",
+                "worker."
             )
+            raise BadInput("changed", "target", message)
         while len(_open) >= OPEN_TARGETS:
             del _open[next(iter(_open))]
         _open[key] = target

@@ -150,12 +150,11 @@ class Target:
         """Refuse a network in training mode: dropout and batch statistics would make every number random."""
         training = next((name for name, m in self.module.named_modules() if m.training), None)
         if training is not None:
-            raise BadInput(
-                "unsuitable",
-                "training",
+            message = (
                 f"the network is in training mode{f' (module {training!r})' if training else ''}: call .eval() on it first "
-                "(before it is exported, if it is a .pt2).",
+                "(before it is exported, if it is a .pt2)."
             )
+            raise BadInput("unsuitable", "training", message)
 
     # -- running it
 
@@ -244,9 +243,8 @@ class Target:
             check_end(lambda: self.raw(x), raw[0].numel())
         if self.classes is not None and len(self.classes) != logits.shape[1]:
             counts = f"{len(self.classes)} names for a network with {logits.shape[1]} outputs"
-            raise BadInput(
-                "wrong-count", "classes", f"classes: {counts}: --classes FILE has one line per output, in the network's order."
-            )
+            message = f"classes: {counts}: --classes FILE has one line per output, in the network's order."
+            raise BadInput("wrong-count", "classes", message)
         return int(logits.shape[1])
 
     def check_reference(self, x: Tensor) -> None:
@@ -262,12 +260,11 @@ class Target:
             one, other = exact(self.logits(x)), exact(self.logits(x))
         size = float(one.nan_to_num(0, 0, 0).abs().max()) if one.numel() else 0.0
         if not torch.allclose(one, other, rtol=0, atol=max(1e-3 * size, 1e-12), equal_nan=True):
-            raise BadInput(
-                "unsuitable",
-                "steady",
+            message = (
                 "the network gives different answers to the same inputs, so nothing measured on it repeats: it draws at random "
-                "or keeps a state (dropout left on? F.dropout needs training=self.training). `neurotest doctor` says where.",
+                "or keeps a state (dropout left on? F.dropout needs training=self.training). `neurotest doctor` says where."
             )
+            raise BadInput("unsuitable", "steady", message)
         self._steady = True
 
     def _refusal(self, x: Tensor, error: Exception) -> str:
@@ -289,9 +286,8 @@ class Target:
         """The layers that run, from one watched forward pass on noise of the given (or the target's) shape."""
         wanted = tuple(shape) if shape else self.shape
         if wanted is None:
-            raise BadInput(
-                "missing", "size", "the size of the network's inputs is unknown: pass --size, for example --size 3x32x32."
-            )
+            message = "the size of the network's inputs is unknown: pass --size, for example --size 3x32x32."
+            raise BadInput("missing", "size", message)
         if wanted not in self._surveys:
             low, high = self.bounds
             noise = torch.rand((2, *wanted), generator=torch.Generator().manual_seed(0))
@@ -359,9 +355,8 @@ def _bounds(bounds: Sequence[float]) -> tuple[float, float]:
     except (TypeError, ValueError, OverflowError):
         values = ()
     if len(values) != 2 or not values[0] < values[1] or not np.isfinite(values).all():
-        raise BadInput(
-            "out-of-range", "bounds", f"bounds={shown(bounds)}: expected two finite numbers, the lower first, for example 0 1."
-        )
+        message = f"bounds={shown(bounds)}: expected two finite numbers, the lower first, for example 0 1."
+        raise BadInput("out-of-range", "bounds", message)
     return values[0], values[1]
 
 
@@ -371,9 +366,8 @@ def _statistic(name: str, values: float | Sequence[float] | None, shape: tuple[i
     try:
         numbers = tuple(float(v) for v in ([values] if isinstance(values, (str, int, float)) else values))
     except (TypeError, ValueError, OverflowError):
-        raise BadInput(
-            "wrong-type", name, f"{name}={shown(values)}: expected a number for all channels, or one for each."
-        ) from None
+        message = f"{name}={shown(values)}: expected a number for all channels, or one for each."
+        raise BadInput("wrong-type", name, message) from None
     if shape is not None and len(numbers) not in (1, shape[0]):
         raise BadInput("wrong-count", name, f"{name}: {len(numbers)} values for {shape[0]} channels.")
     return numbers

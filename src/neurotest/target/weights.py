@@ -35,25 +35,22 @@ def load_weights(module: nn.Module, file: Path) -> None:
     lists = [("missing", missing), ("unknown", unknown)]
     if any(names for _, names in lists):
         named = [f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" for what, names in lists if names]
-        raise BadInput(
-            "conflict", "weights", f"weights {file} do not fit the network ({'; '.join(named)}): are they of another network?"
-        )
+        message = f"weights {file} do not fit the network ({'; '.join(named)}): are they of another network?"
+        raise BadInput("conflict", "weights", message)
     other = [name for name in expected if isinstance(expected[name], Tensor) and expected[name].shape != state[name].shape]
     if other:
         there, here = ("x".join(map(str, one[other[0]].shape)) or "one number" for one in (state, expected))
         more = f" ({len(other)} of {len(expected)} differ)" if len(other) > 1 else ""
-        raise BadInput(
-            "wrong-shape",
-            "weights",
+        message = (
             f"weights {file} do not fit the network: {other[0]} has shape {there} in the file and {here} in the network{more}: "
-            "build it as it was trained, with as many classes and channels.",
+            "build it as it was trained, with as many classes and channels."
         )
+        raise BadInput("wrong-shape", "weights", message)
     try:
         module.load_state_dict(state)
     except Exception as error:  # modules may read their state in a way of their own
-        raise BadInput(
-            "conflict", "weights", f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}"
-        ) from error
+        message = f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}"
+        raise BadInput("conflict", "weights", message) from error
 
 
 def _renamed(state: dict[str, Tensor], expected: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -100,9 +97,8 @@ def read_state(file: Path) -> dict[str, Tensor]:
     except Exception as error:  # damaged files raise whatever their parser meets
         if "weights_only" in str(error).lower() or "WeightsUnpickler" in str(error):
             raise BadInput("untrusted", "weights", _pickled(file, str(error))) from error
-        raise BadInput(
-            "damaged", "weights", f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
-        ) from error
+        message = f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
+        raise BadInput("damaged", "weights", message) from error
     return _state(saved, file)
 
 
@@ -120,9 +116,8 @@ def _check_size(file: Path, *, packed: bool) -> None:
     except BadInput:
         raise
     except Exception as error:  # damaged: zipfile may raise anything
-        raise BadInput(
-            "damaged", "weights", f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
-        ) from error
+        message = f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
+        raise BadInput("damaged", "weights", message) from error
     for call in MAKERS:
         if any(call in content for content in pickles):
             raise BadInput("untrusted", "weights", _pickled(file, f"GLOBAL {call.decode().replace(chr(10), '.', 1)}"))
@@ -143,9 +138,8 @@ def _state(saved: Any, file: Path) -> dict[str, Tensor]:
         if isinstance(saved.get(name), Mapping) and saved[name] is not saved:
             return _state(saved[name], file)
     keys = f"{', '.join(map(str, saved))[:200] or 'nothing'}"
-    raise BadInput(
-        "wrong-type", "weights", f"weights {file} hold no state dict (a mapping of names to tensors), only {keys}: {SAVE}."
-    )
+    message = f"weights {file} hold no state dict (a mapping of names to tensors), only {keys}: {SAVE}."
+    raise BadInput("wrong-type", "weights", message)
 
 
 def _is_state(value: Any) -> bool:

@@ -313,9 +313,8 @@ class Training:
             content = place.read_bytes() if isinstance(place, Path) else place.read()
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged checkpoint raises anything
-            raise BadInput(
-                "unreadable", "checkpoint", f"the checkpoint {place} cannot be read: delete it to start again ({error})."
-            ) from error
+            message = f"the checkpoint {place} cannot be read: delete it to start again ({error})."
+            raise BadInput("unreadable", "checkpoint", message) from error
         if state.get("recipe") != json.dumps(asdict(self.recipe)):
             return
         for name in ("module", "optimiser", "schedule"):

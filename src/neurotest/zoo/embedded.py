@@ -102,9 +102,8 @@ def unpack(path: Path, count: int, image: tuple[int, ...] = GREY) -> tuple[Uint8
         if len(content) == size and not decoder.eof:  # the checksum stands behind the last byte
             content += decoder.decompress(b"", max_length=1)
     except (OSError, EOFError, lzma.LZMAError) as error:
-        raise BadInput(
-            "damaged", "embedded", f"the embedded file {path.name} is damaged ({error}): install neurotest again."
-        ) from error
+        message = f"the embedded file {path.name} is damaged ({error}): install neurotest again."
+        raise BadInput("damaged", "embedded", message) from error
     if len(content) != size or not decoder.eof:
         raise BadInput("damaged", "embedded", f"the embedded file {path.name} is damaged: install neurotest again.")
     columns, labels = np.split(np.frombuffer(content, np.uint8), [count * pixels])

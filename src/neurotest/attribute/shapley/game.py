@@ -159,9 +159,7 @@ def exact(game: Game, row: int = 0) -> Tensor:
     who = torch.nonzero(game.active[row])[:, 0]
     n = len(who)
     if n > MOST_PLAYERS:
-        message = (
-            f"{n} neurons play; exact values take at most {MOST_PLAYERS}: name fewer layers, or use kernel or permutation."
-        )
+        message = f"{n} neurons play; exact values take at most {MOST_PLAYERS}: name fewer layers, or use kernel or permutation."
         raise BadInput("too-large", "neurons", message)
     values = torch.zeros(len(game.players), dtype=torch.float64)
     if n == 0:
