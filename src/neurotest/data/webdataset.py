@@ -117,18 +117,15 @@ class _Index:
 
     def _bytes(self, file: int, offset: int, size: int) -> bytes:
         with self._lock:
-            return self._read(file, offset, size)
-
-    def _read(self, file: int, offset: int, size: int) -> bytes:
-        if file not in self._open:
-            while len(self._open) >= 8:
-                self._open.pop(next(iter(self._open))).close()
-            try:
-                self._open[file] = open(self.files[file], "rb")  # noqa: SIM115
-            except OSError as error:
-                message = f"{self.files[file]} can no longer be read ({reason(error)}): leave it alone meanwhile."
-                raise BadInput("unreadable", "file", message) from error
-        content = os.pread(self._open[file].fileno(), size, offset)
+            if file not in self._open:
+                while len(self._open) >= 8:
+                    self._open.pop(next(iter(self._open))).close()
+                try:
+                    self._open[file] = open(self.files[file], "rb")  # noqa: SIM115
+                except OSError as error:
+                    message = f"{self.files[file]} can no longer be read ({reason(error)}): leave it alone meanwhile."
+                    raise BadInput("unreadable", "file", message) from error
+            content = os.pread(self._open[file].fileno(), size, offset)
         if len(content) != size:
             message = f"{self.files[file]} has become shorter since it was opened: leave it alone meanwhile."
             raise BadInput("changed", "file", message)

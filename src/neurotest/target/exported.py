@@ -8,8 +8,8 @@ import math
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from neurotest.target.archive import CONSTANTS, GRAPH, WEIGHTS, Archive, Malform
 from neurotest.target.rehearsal import rehearse_apart
 from neurotest.target.target import Target
 
+ONE_TENSOR = "neurotest tests networks that take one tensor of inputs."
 DYNAMIC = "torch.export.export(model.eval(), (x,), dynamic_shapes=({0: torch.export.Dim('batch')},))"
 MOST_VALUES, MOST_OPERATORS = 1 << 28, 1_000_000  # of one tensor, for two inputs; of one pass
 # Operators that draw or average over the batch when a network is exported in training mode, and where they say so.
@@ -49,8 +50,7 @@ def _from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     try:
         network, sizes, training = _read(path)
     except program.Inputs as error:
-        message = f"pt2:{place} takes {error} inputs; neurotest tests networks that take one tensor of inputs."
-        raise BadInput("unsupported", "inputs", message) from error
+        raise BadInput("unsupported", "inputs", f"pt2:{place} takes {error} inputs; {ONE_TENSOR}") from error
     except program.Outputs as error:
         message = f"pt2:{place} returns {error}; wrap it in a module that returns logits (n, classes)."
         raise BadInput("unsupported", "outputs", message) from error
@@ -58,7 +58,7 @@ def _from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
         if not trust_pickle:
             raise BadInput("unsupported", "target", _refusal(path, error)) from error
         network, sizes, training = _trusted(path)
-    shape = _shape(sizes, place)
+    shape = input_shape(f"pt2:{place}", sizes, DYNAMIC)
     if isinstance(network, parts.Exported):
         check = partial(rehearse, network, place, trusted=trust_pickle)
         if shape is not None:
@@ -73,7 +73,7 @@ def _from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
 def _read(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
     """The network, the sizes of its input, and whether it does what only training should do; nothing in the file is run."""
     try:
-        with Archive(path) as archive:
+        with closing(Archive(path)) as archive:
             content = program.read(archive.json(GRAPH))
             tensors = archive.tensors(WEIGHTS) | archive.tensors(CONSTANTS)
         network = parts.build(content, tensors)
@@ -124,19 +124,17 @@ def _sizes(exported: ExportedProgram, path: Path) -> tuple[int | None, ...]:
     names = exported.graph_signature.user_inputs
     values = [node.meta.get("val") for node in exported.graph.nodes if node.op == "placeholder" and node.name in names]
     if len(values) != 1 or not isinstance(values[0], Tensor):
-        message = f"pt2:{path} takes {len(values)} inputs; neurotest tests networks that take one tensor of inputs."
-        raise BadInput("unsupported", "inputs", message)
+        raise BadInput("unsupported", "inputs", f"pt2:{path} takes {len(values)} inputs; {ONE_TENSOR}")
     return tuple(size if isinstance(size, int) else None for size in values[0].shape)  # a size that may vary is a SymInt
 
 
-def _shape(sizes: tuple[int | None, ...], place: str) -> tuple[int, ...] | None:
-    """The size of one input; None where it may vary."""
+def input_shape(spec: str, sizes: Sequence[int | None], export: str) -> tuple[int, ...] | None:
+    """The size of one input; None where it may vary. export: what exports the network with a dynamic batch."""
     if not sizes:
-        message = f"pt2:{place} takes a single number; neurotest tests networks that take one tensor of inputs."
-        raise BadInput("unsupported", "shape", message)
+        raise BadInput("unsupported", "shape", f"{spec} takes a single number; {ONE_TENSOR}")
     batch, *rest = sizes
     if batch is not None:
-        message = f"pt2:{place} was exported for batches of exactly {batch}: export it again with a dynamic batch: {DYNAMIC}"
+        message = f"{spec} was exported for batches of exactly {batch}: export it again with a dynamic batch: {export}"
         raise BadInput("unsupported", "batch", message)
     fixed = tuple(size for size in rest if size is not None)
     return fixed if len(fixed) == len(rest) else None

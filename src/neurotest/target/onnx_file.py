@@ -16,7 +16,7 @@ from neurotest.errors import BadInput
 from neurotest.reading import reason, user_path
 from neurotest.target import onnx_graph, parts
 from neurotest.target.archive import Malformed
-from neurotest.target.exported import rehearse
+from neurotest.target.exported import ONE_TENSOR, input_shape, rehearse
 from neurotest.target.extras import need
 from neurotest.target.onnx_functions import Unsupported
 from neurotest.target.onnx_model import read_model
@@ -74,8 +74,7 @@ def _shape(graph: Any, place: str) -> tuple[int, ...] | None:
     weights = {one.name for one in graph.initializer}
     inputs = [one for one in graph.input if one.name not in weights]
     if len(inputs) != 1 or not inputs[0].type.HasField("tensor_type"):
-        message = f"onnx:{place} takes {len(inputs)} inputs; neurotest tests networks that take one tensor of inputs."
-        raise BadInput("unsupported", "inputs", message)
+        raise BadInput("unsupported", "inputs", f"onnx:{place} takes {len(inputs)} inputs; {ONE_TENSOR}")
     if len(graph.output) != 1:
         message = f"onnx:{place} returns {len(graph.output)} values; neurotest tests networks that return logits (n, classes)."
         raise BadInput("unsupported", "outputs", message)
@@ -84,15 +83,7 @@ def _shape(graph: Any, place: str) -> tuple[int, ...] | None:
         message = f"onnx:{place} takes inputs of ONNX type {kind.elem_type}, not float32: export it in float32."
         raise BadInput("unsupported", "dtype", message)
     sizes = [one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else None for one in kind.shape.dim]
-    if not sizes:
-        message = f"onnx:{place} takes a single number; neurotest tests networks that take one tensor of inputs."
-        raise BadInput("unsupported", "shape", message)
-    batch, *rest = sizes
-    if batch is not None:
-        message = f"onnx:{place} was exported for batches of exactly {batch}: export it with a dynamic batch: {EXPORT}"
-        raise BadInput("unsupported", "batch", message)
-    fixed = tuple(size for size in rest if size is not None)
-    return fixed if len(fixed) == len(rest) else None
+    return input_shape(f"onnx:{place}", sizes, EXPORT)
 
 
 def _compare(path: Path, x: Tensor, run: Callable[[Tensor], Any]) -> float:
